@@ -1,0 +1,1 @@
+"""The judgement: pure functions over frozen data."""

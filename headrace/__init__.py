@@ -1,0 +1,1 @@
+"""The front door: wiring and the terminal."""

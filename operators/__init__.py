@@ -1,0 +1,1 @@
+"""The hands: state machines that hold queues and ask control."""

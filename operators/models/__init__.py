@@ -1,0 +1,1 @@
+"""Adapters to real models; handed in by headrace, imported by no operator."""

@@ -1,0 +1,1 @@
+"""The memory: what we measured."""

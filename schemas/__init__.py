@@ -1,0 +1,1 @@
+"""The language: what is said between processes, and inside one."""

@@ -1,0 +1,165 @@
+"""What a node is told and what it may ask for.
+
+A node is one method, ``handle(event, now) -> list[Effect]``. It performs nothing, reads no clock,
+draws no random number and never blocks. Drivers (``streams/live.py``, ``streams/simulated.py``)
+perform its effects in order and bring it the events.
+
+Topics are named logically here ("queries", "work.read", "outputs"); ``streams/topics.py`` knows
+their names on the broker.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from schemas.records import Origin, Record, Value
+
+QUERIES = "queries"
+OUTPUTS = "outputs"
+RESULTS = "results"
+DEAD_LETTERS = "dead-letters"
+PLANS = "plans"
+REPORTS = "reports"
+COMMANDS = "commands"
+COMMAND_RESULTS = "command-results"
+
+
+def work_topic(task: str) -> str:
+    """The topic that feeds a task."""
+    return f"work.{task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A record came in on a topic the node reads. ``at_s`` is the broker's time stamp."""
+
+    record: Record
+    topic: str
+    slot: int
+    offset: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """A batch ran: one output per value, in order."""
+
+    job: int
+    outputs: tuple[Any, ...]
+    started_s: float
+    finished_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A variant is on the device and ready. ``variant`` is "task/variant"."""
+
+    variant: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A solver returned."""
+
+    job: int
+    plan: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The time a node asked for has come; also a node's first event. May come more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A job (``Infer``, ``Solve``) or a load ended in an error, told in one sentence."""
+
+    job: int | str  # a load's variant
+    error: str
+
+
+Event = Arrived | Inferred | Loaded | Solved | Woke | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write a record to a topic: to ``slot`` if it is not negative, else by ``key``."""
+
+    topic: str
+    record: Record
+    slot: int = -1
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Infer:
+    """Run a loaded variant over a batch; comes back as ``Inferred`` or ``Failed``."""
+
+    job: int
+    variant: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Bring a variant ("task/variant") to the device, in place of ``unload``."""
+
+    variant: str
+    unload: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """Run a solver by name over a problem, away from the event loop."""
+
+    job: int
+    solver: str
+    problem: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Offsets below ``offset`` of a slot need nobody any more; committed once every effect
+    before it is performed. ``note`` is stored with the commit."""
+
+    slot: int
+    offset: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Which slots of a topic to read from now on, which of them are paused, how far each is done.
+
+    ``slots`` is the full set (None: as before). A slot that is new to the node is read from the
+    committed offset, on topics without commits (plans) from the beginning.
+    """
+
+    topic: str
+    slots: tuple[int, ...] | None = None
+    paused: tuple[int, ...] | None = None
+    done: tuple[Done, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Send ``Woke`` when the clock shows ``at_s``, after what has already arrived."""
+
+    at_s: float
+
+
+Effect = Send | Infer | Load | Solve | Assign | Wake
+
+
+class Node(Protocol):
+    """A state machine: told what happened and when, it says what should happen."""
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]: ...
+
+
+__all__ = [
+    "COMMANDS", "COMMAND_RESULTS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES", "REPORTS",
+    "RESULTS", "Arrived", "Assign", "Done", "Effect", "Event", "Failed", "Infer", "Inferred",
+    "Load", "Loaded", "Node", "Origin", "Send", "Solve", "Solved", "Wake", "Woke", "work_topic",
+]  # fmt: skip

@@ -1,0 +1,82 @@
+"""What a pipeline is: tasks in a tree, each with variants to choose from.
+
+``headrace/config.py`` makes these from a pipeline file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One way to do a task. ``operator`` is "package.module:Class", made with ``arguments``."""
+
+    task: str
+    name: str
+    operator: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    batch: int = 1  # largest batch a worker runs
+    replicas: int | None = None  # static policy: how many workers; None: in proportion to load
+
+    @property
+    def key(self) -> str:
+        """The variant's name in plans, profiles and reports: "task/variant"."""
+        return f"{self.task}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A step of the pipeline. ``slots`` partitions are made up front, one per replica at least."""
+
+    name: str
+    variants: tuple[Variant, ...]
+    children: tuple[str, ...] = ()
+    slots: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A named way to plan: ``kind`` is the planner, ``replicas`` and ``batch`` override the
+    variants' own, by "task/variant"."""
+
+    name: str
+    kind: str = "static"
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    batch: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Tasks in topological order, the root first."""
+
+    name: str
+    slo_s: float
+    tasks: tuple[Task, ...]
+    policies: tuple[Policy, ...]
+    policy: str  # in force at the start
+    input: str = "raw"  # "raw", "avro" or "confluent"
+    results: str = "avro"  # "avro", "json" or "confluent"
+    combine: str = ""  # "package.module:function", "" for the list of leaf outputs
+    incomplete: str = "answered"  # or "dropped": an answer with a branch missing is worthless
+    slo_classes: Mapping[str, float] = field(default_factory=dict)  # seconds
+    admission: bool = True  # refuse at ingress beyond the plan's capacity
+    grace_s: float = 1.0  # egress waits this long behind a deadline before it closes a query
+    egress_partitions: int = 4
+
+    @property
+    def root(self) -> Task:
+        """The task every query enters by."""
+        return self.tasks[0]
+
+    def task(self, name: str) -> Task:
+        """The task of that name; raises ``KeyError`` naming the known ones."""
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise KeyError(f"no task {name!r} in pipeline {self.name!r}; it has {self.task_names}")
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """Every task's name, in order."""
+        return tuple(task.name for task in self.tasks)

@@ -1,0 +1,297 @@
+"""What is said between processes: one frozen class per record of the wire contract.
+
+Times are seconds since the epoch and durations seconds, both as ``float``, on one clock.
+``docs/records.md`` shows each record as Avro and as JSON.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+# What operators exchange. Lists and mappings hold JSON values only; arrays travel as tensors.
+Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
+
+# A query enters with this much credit; fan-out splits it without remainder (control/credit.py).
+# 10**18 fits a signed 64-bit integer and survives six levels of a thousand children each.
+FULL_CREDIT = 10**18
+
+# Outcomes of a query, and of one branch of it. A query has exactly one.
+ANSWERED = "answered"
+DROPPED = "dropped"
+FAILED = "failed"
+REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a query stands on the input topic: its identity, whatever id its producer chose."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A request as the producer wrote it, or as ingress reads it from a raw value.
+
+    ``deadline_s`` wins over ``slo_class``, which wins over the pipeline's SLO.
+    """
+
+    payload: Value
+    id: str = ""  # empty: ingress names it after its origin
+    deadline_s: float | None = None
+    slo_class: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Garbled:
+    """Bytes that no codec of ours understands, with the reason. Never leaves the process."""
+
+    value: bytes
+    reason: str
+    headers: tuple[tuple[str, bytes], ...] = ()
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """One task's part in an item's story."""
+
+    task: str
+    variant: str
+    worker: str
+    epoch: int
+    received_s: float
+    started_s: float
+    finished_s: float
+    batch: int  # items in the batch it ran in
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why an item goes no further: it is ``answered`` at a leaf, ``dropped`` or ``failed``."""
+
+    outcome: str
+    task: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One piece of a query's work.
+
+    ``branch`` names the piece: (child index, ordinal) for every fan-out since the root, so that
+    branches sort in the order in which operators produced them. ``credit`` is its share of
+    ``FULL_CREDIT``. ``path`` holds the hops so far. ``end`` is set on the way to egress only.
+    """
+
+    branch: tuple[int, ...] = ()
+    credit: int = FULL_CREDIT
+    value: Value = None
+    path: tuple[Hop, ...] = ()
+    end: End | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Items of one query that travel together to one slot of a task, or to egress (task "")."""
+
+    query_id: str
+    origin: Origin
+    task: str
+    created_s: float
+    deadline_s: float
+    epoch: int
+    attempt: int = 1
+    items: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What ingress took in since its last notice, told to egress so that every query is awaited.
+
+    ``queries`` come from one partition of the input topic, in the order of their offsets;
+    ``upto`` is the offset behind the last one: all before it have been noticed.
+    """
+
+    partition: int
+    upto: int
+    queries: tuple["Noticed", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """A query that ingress admitted, or refused for the reason given."""
+
+    query_id: str
+    offset: int
+    created_s: float
+    deadline_s: float
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The one outcome of a query.
+
+    ``outcome`` is answered, dropped, failed or refused; ``late`` marks an answer behind its
+    deadline, ``incomplete`` one with a branch missing. ``paths`` has the hops of every branch
+    that reached egress, in branch order, and ``ends`` how each of them ended.
+    """
+
+    id: str
+    origin: Origin
+    outcome: str
+    reason: str = ""
+    task: str = ""  # where it was dropped or failed
+    late: bool = False
+    incomplete: bool = False
+    result: Value = None
+    created_s: float
+    deadline_s: float
+    answered_s: float
+    epoch: int = 0
+    expected_accuracy: float | None = None
+    paths: tuple[tuple[Hop, ...], ...] = ()
+    ends: tuple[End, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A record that could not be understood, kept as it came."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+    node: str = ""
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """How far a worker is with a slot: offsets below ``done`` need nobody any more."""
+
+    task: str
+    slot: int
+    done: int
+    queued: int  # items it holds and has not finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A node's sign of life, every 200 ms.
+
+    ``counts`` only grow during one ``incarnation`` (the node's start time), so a lost report
+    loses nothing. Workers count per variant: ``arrived/T/V``, ``finished/T/V``,
+    ``dropped/T/V``, ``failed/T/V``, ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``;
+    ingress ``arrived``, ``admitted``, ``refused``; egress one count per outcome, ``late``,
+    ``incomplete``, ``latency_s`` (sum).
+    """
+
+    node: str
+    role: str  # "ingress", "worker" or "egress"
+    pipeline: str
+    epoch: int  # of the plan it follows
+    incarnation: float
+    sent_s: float
+    state: str  # "idle", "loading", "ready", "draining"
+    device: str = ""
+    task: str = ""
+    variant: str = ""
+    slots: tuple[SlotState, ...] = ()
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What one worker does under a plan.
+
+    It loads ``variant``, runs batches of at most ``batch`` and reads ``slots``; senders write
+    only to ``open_slot`` (-1: to none, the worker drains what is left).
+    """
+
+    worker: str
+    task: str
+    variant: str
+    batch: int
+    slots: tuple[int, ...]
+    open_slot: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A share of a task's traffic that goes to a slot. Shares of one task and source sum to 1.
+
+    ``source`` is the variant that sends, or "" for every sender without routes of its own.
+    """
+
+    task: str
+    slot: int
+    share: float
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What commands have changed; rides in every plan so that it outlives the control app."""
+
+    policy: str
+    slo_s: float
+    demand_qps: float | None = None  # None: measured
+    drained: tuple[str, ...] = ()  # workers or devices
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A full snapshot of who does what. Readers keep the one with the highest epoch.
+
+    ``capacity_qps`` is what ingress admits per second at most (None: no limit).
+    """
+
+    pipeline: str
+    epoch: int
+    issued_s: float
+    reason: str
+    settings: Settings
+    leases: tuple[Lease, ...] = ()
+    routes: tuple[Route, ...] = ()
+    demand_qps: float = 0.0
+    capacity_qps: float | None = None
+    expected_accuracy: float | None = None
+    feasible: bool = True
+    binding: str = ""  # where infeasible: what stands in the way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A person's wish: ``action`` with its ``arguments``, all strings. ``id`` makes it idempotent."""
+
+    id: str
+    pipeline: str
+    action: str
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    issued_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """The one answer to a command: what was done, or why not, and the plan epoch that shows it."""
+
+    id: str
+    pipeline: str
+    action: str
+    ok: bool
+    message: str
+    epoch: int
+    finished_s: float
+
+
+Record = (
+    Query | Work | Notice | Answer | DeadLetter | Report | Plan | Command | CommandResult | Garbled
+)

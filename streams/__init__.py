@@ -1,0 +1,1 @@
+"""The nerves: the only code that moves time."""
