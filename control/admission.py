@@ -1,0 +1,34 @@
+"""Does the next query still fit what the plan can serve?"""
+
+
+class Admission:
+    """A token bucket: ``rate`` queries/s in the long run, bursts of ``burst`` queries.
+
+    The bucket starts full. ``rate`` None admits everything.
+    """
+
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")
+
+    def __init__(self, rate: float | None, burst: float, now: float) -> None:
+        self._rate = rate
+        self._burst = max(1.0, burst)
+        self._tokens = self._burst
+        self._at = now
+
+    def admit(self, now: float) -> bool:
+        """Take a token if there is one."""
+        if self._rate is None:
+            return True
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def change(self, rate: float | None, burst: float, now: float) -> None:
+        """Go on with another rate; what is in the bucket stays."""
+        if self._rate is not None:
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at, self._rate, self._burst = now, rate, max(1.0, burst)
+        self._tokens = min(self._tokens, self._burst)
