@@ -1,0 +1,144 @@
+"""How fast, how right, how many children? The profiler, without clock, processes or models.
+
+It is given ``run`` (a batch of so many items goes through the variant) and ``clock`` (seconds),
+and returns what a profile holds.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from profiles.table import FanOut, Latency, ProfileError
+
+Run = Callable[[int], None]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """How often a batch size is run: until ``budget_s`` are spent, at least ``least`` and at
+    most ``most`` times, after ``warm_up`` runs that do not count."""
+
+    least: int = 20
+    most: int = 300
+    budget_s: float = 2.0
+    warm_up: int = 3
+
+    def __post_init__(self) -> None:
+        """Raise ``ProfileError`` unless 1 <= least <= most."""
+        if not 1 <= self.least <= self.most:
+            raise ProfileError(
+                f"repeats are {self.least} to {self.most}; the least must be from 1 to the most"
+            )
+
+
+def latency_rows(
+    run: Run,
+    clock: Clock,
+    batches: Sequence[int],
+    repeats: Repeats,
+    started: Callable[[int], None] = lambda batch: None,
+) -> tuple[Latency, ...]:
+    """Latency per batch size, by growing batch; ``started`` hears of each one beforehand."""
+    rows = []
+    for batch in sorted(set(batches)):
+        started(batch)
+        rows.append(latency_row(batch, timings(run, clock, batch, repeats)))
+    return tuple(rows)
+
+
+def timings(run: Run, clock: Clock, batch: int, repeats: Repeats) -> list[float]:
+    """Seconds that each counted run of the batch took."""
+    for _ in range(repeats.warm_up):
+        run(batch)
+    seconds: list[float] = []
+    began = before = clock()
+    while len(seconds) < repeats.most:
+        run(batch)
+        after = clock()
+        seconds.append(after - before)
+        before = after
+        if len(seconds) >= repeats.least and after - began >= repeats.budget_s:
+            break
+    return seconds
+
+
+def latency_row(batch: int, seconds: Sequence[float]) -> Latency:
+    """Mean and quantiles of what the runs of a batch took.
+
+    A quantile is the smallest time that at least that share of the runs kept, never a value
+    between two runs: with few repeats p99 is the slowest run and not something faster.
+    """
+    if not seconds:
+        raise ProfileError(f"batch {batch} was never run; allow one repeat at least")
+    p50, p90, p95, p99 = np.quantile(seconds, (0.5, 0.9, 0.95, 0.99), method="inverted_cdf")
+    return Latency(
+        batch=batch,
+        repeats=len(seconds),
+        mean_s=float(np.mean(seconds)),
+        p50_s=float(p50),
+        p90_s=float(p90),
+        p95_s=float(p95),
+        p99_s=float(p99),
+    )
+
+
+def items_by_child(output: Any, children: Sequence[str]) -> dict[str, int]:
+    """How many items for each child an operator's output holds.
+
+    An only child's items may stand in a plain list; else a mapping names the children.
+    Raises ``ProfileError`` for an output of another form or for a child that is none.
+    """
+    if isinstance(output, (list, tuple)) and len(children) == 1:
+        return {children[0]: len(output)}
+    if not isinstance(output, Mapping):
+        raise ProfileError(
+            f"the operator returned {type(output).__name__}; a task with the children "
+            f"{', '.join(children)} returns a mapping of child to list of items"
+        )
+    for child in output:
+        if child not in children:
+            raise ProfileError(f"the operator made items for {child!r}, no child of this task")
+    return {child: len(output.get(child, ())) for child in children}
+
+
+def fan_outs(outputs: Iterable[Any], children: Sequence[str]) -> dict[str, FanOut]:
+    """The distribution of the number of items per child over the outputs."""
+    if not children:
+        return {}
+    counted = [items_by_child(output, children) for output in outputs]
+    return {child: fan_out([counts[child] for counts in counted]) for child in children}
+
+
+def fan_out(counts: Sequence[int]) -> FanOut:
+    """Mean and distribution of one child's item counts."""
+    if not counts:
+        raise ProfileError("no output was sampled; a fan-out needs one at least")
+    shares = {count: seen / len(counts) for count, seen in sorted(Counter(counts).items())}
+    return FanOut(sum(counts) / len(counts), shares)
+
+
+def accuracy(scores: Sequence[float]) -> float:
+    """Mean of the scores, each in 0..1; raises ``ProfileError`` for none or one outside."""
+    if not scores:
+        raise ProfileError("no output was scored; accuracy needs one sample at least")
+    for score in scores:
+        if not 0 <= score <= 1:
+            raise ProfileError(f"task_score returned {score}; it must be in 0..1")
+    return float(np.mean(scores))
+
+
+def default_batches(largest: int) -> tuple[int, ...]:
+    """1, 2, 4 ... up to the largest, which is always among them."""
+    powers = [1 << n for n in range(largest.bit_length()) if 1 << n < largest]
+    return (*powers, largest)
+
+
+def time_left_s(elapsed_s: float, done: int, total: int) -> float | None:
+    """Seconds to go if the rest takes as long per step as what is done; ``None`` at first."""
+    if done == 0:
+        return None
+    return elapsed_s * (total - done) / done

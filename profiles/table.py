@@ -1,0 +1,319 @@
+"""What did we measure? The profile of a pipeline: loaded, validated, looked up.
+
+A profile never extrapolates: a batch above the largest measured one is refused. Between two
+measured batches latency is interpolated linearly; below the smallest the smallest counts.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+EMULATED = "emulated"
+QUANTILES = ("mean", "p50", "p90", "p95", "p99")
+
+
+class ProfileError(ValueError):
+    """A profile that does not hold together, or does not hold what was asked of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Seconds that ``repeats`` runs of one batch size took."""
+
+    batch: int
+    repeats: int
+    mean_s: float
+    p50_s: float
+    p90_s: float
+    p95_s: float
+    p99_s: float
+
+    def __post_init__(self) -> None:
+        """Raise ``ProfileError`` unless sizes and times are positive and quantiles grow."""
+        for count in (self.batch, self.repeats):
+            if not isinstance(count, int) or count < 1:
+                raise ProfileError(f"batch and repeats are whole numbers from 1, not {count!r}")
+        quantiles = (self.p50_s, self.p90_s, self.p95_s, self.p99_s)
+        for seconds in (self.mean_s, *quantiles):
+            if not 0 < seconds < math.inf:
+                raise ProfileError(f"batch {self.batch} took {seconds} s; it must be above 0")
+        if list(quantiles) != sorted(quantiles):
+            raise ProfileError(
+                f"batch {self.batch}: p50, p90, p95 and p99 are {quantiles}; each must be at least "
+                "the one before"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """Items for one child: the mean that plans use, the distribution that emulation draws from."""
+
+    mean: float
+    counts: Mapping[int, float]  # number of items -> probability
+
+    def __post_init__(self) -> None:
+        """Raise ``ProfileError`` unless the counts are a distribution over 0, 1, 2 ..."""
+        if not 0 <= self.mean < math.inf:
+            raise ProfileError(f"a mean fan-out of {self.mean} is none; it must be 0 or above")
+        if not self.counts or min(self.counts) < 0:
+            raise ProfileError(f"fan-out counts {dict(self.counts)} must name numbers from 0 up")
+        total = math.fsum(self.counts.values())
+        if min(self.counts.values()) < 0 or not math.isclose(total, 1, abs_tol=1e-6):
+            raise ProfileError(f"the probabilities of a fan-out sum to {total:g}; it must be 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What was measured of one variant on one device.
+
+    ``load_s`` is the load with the libraries imported already, ``memory_bytes`` what a fresh
+    process grew by (on a GPU: its memory), imports included.
+    """
+
+    task: str
+    variant: str
+    device: str
+    operator: str
+    weights_sha256: str  # "" where the variant has no weights
+    load_s: float
+    memory_bytes: int
+    accuracy: float  # 0..1
+    children: Mapping[str, FanOut]
+    latency: tuple[Latency, ...]  # by growing batch
+
+    def __post_init__(self) -> None:
+        """Raise ``ProfileError``, naming the entry, for what cannot have been measured."""
+        if not 0 <= self.accuracy <= 1:
+            raise ProfileError(f"{self.name}: accuracy is {self.accuracy}; it must be in 0..1")
+        if not 0 <= self.load_s < math.inf or self.memory_bytes < 0:
+            raise ProfileError(f"{self.name}: load time and memory must be 0 or above")
+        if not self.latency:
+            raise ProfileError(f"{self.name}: no latency was measured; run `headrace profile`")
+        batches = [row.batch for row in self.latency]
+        if any(a >= b for a, b in pairwise(batches)):
+            raise ProfileError(f"{self.name}: batches are {batches}; they must grow")
+
+    @property
+    def name(self) -> str:
+        """How messages call it: "task/variant on device"."""
+        return f"{self.task}/{self.variant} on {self.device}"
+
+    @property
+    def largest(self) -> int:
+        """The largest measured batch."""
+        return self.latency[-1].batch
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTable:
+    """All that was measured of a pipeline, with look-ups by (task, variant, device).
+
+    A device without an entry of its own is looked up as its kind: ``cuda:1`` finds what was
+    measured on another GPU, ``emulated`` the first entry of any device.
+    """
+
+    pipeline: str
+    entries: tuple[Entry, ...]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    _entries: dict[tuple[str, str, str], Entry] = field(init=False, repr=False, compare=False)
+    # (task, variant, device, quantile) -> seconds by batch; filled at the first question,
+    # because workers ask for every batch they form.
+    _curves: dict[tuple[str, str, str, str], list[float]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ``ProfileError`` where two entries measure the same."""
+        known: dict[tuple[str, str, str], Entry] = {}
+        for entry in self.entries:
+            key = (entry.task, entry.variant, entry.device)
+            if key in known:
+                raise ProfileError(f"{entry.name} is profiled twice; remove one of the two")
+            known[key] = entry
+        object.__setattr__(self, "_entries", known)
+
+    @classmethod
+    def from_json(cls, text: str) -> "ProfileTable":
+        """The table that ``to_json`` wrote; raises ``ProfileError`` naming the place."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise ProfileError(f"this is no JSON: {error}; run `headrace profile`") from error
+        _exactly(document, ("pipeline", "entries", "provenance"), "the profile")
+        entries = _list(document["entries"], "entries")
+        return cls(
+            str(document["pipeline"]),
+            tuple(_entry(row, f"entries[{at}]") for at, row in enumerate(entries)),
+            document["provenance"],
+        )
+
+    def to_json(self) -> str:
+        """The table as text, keys in the order of the fields."""
+        document = {
+            "pipeline": self.pipeline,
+            "provenance": dict(self.provenance),
+            "entries": [asdict(entry) for entry in self.entries],
+        }
+        return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+    def merge(self, other: "ProfileTable") -> "ProfileTable":
+        """Both tables' entries as one; raises ``ProfileError`` where both measured the same."""
+        return ProfileTable(
+            self.pipeline,
+            self.entries + other.entries,
+            {"merged": [*_sources(self), *_sources(other)]},
+        )
+
+    def entry(self, task: str, variant: str, device: str) -> Entry:
+        """What was measured of the variant on the device or its kind; raises ``ProfileError``."""
+        exact = self._entries.get((task, variant, device))
+        if exact is not None:
+            return exact
+        measured = self._of(task, variant)
+        for candidate in measured:
+            if device == EMULATED or _kind(candidate.device) == _kind(device):
+                return candidate
+        devices = ", ".join(candidate.device for candidate in measured)
+        raise ProfileError(
+            f"no profile of {task}/{variant} on {device}, only on {devices}; "
+            f"run `headrace profile` with --device {device}"
+        )
+
+    def latency_s(
+        self, task: str, variant: str, device: str, batch: int, quantile: str = "p95"
+    ) -> float:
+        """Seconds a batch takes at the quantile ("mean", "p50", "p90", "p95" or "p99").
+
+        Raises ``ProfileError`` for a batch below 1 or above the largest measured one.
+        """
+        try:
+            curve = self._curves[task, variant, device, quantile]
+        except KeyError:
+            curve = _curve(self.entry(task, variant, device), quantile)
+            self._curves[task, variant, device, quantile] = curve
+        if 0 < batch < len(curve):
+            return curve[batch]
+        raise ProfileError(
+            f"{task}/{variant} on {device} was measured for batches of 1 to {len(curve) - 1}, not "
+            f"{batch}; lower the batch or run `headrace profile` with --batches up to {batch}"
+        )
+
+    def throughput(self, task: str, variant: str, device: str, batch: int) -> float:
+        """Items per second of one worker that runs full batches back to back."""
+        return batch / self.latency_s(task, variant, device, batch, "mean")
+
+    def accuracy(self, task: str, variant: str) -> float:
+        """The variant's measured accuracy, 0..1, from its first entry."""
+        return self._of(task, variant)[0].accuracy
+
+    def children_mean(self, task: str, variant: str, child: str) -> float:
+        """Mean number of items for a child that one item of the variant makes."""
+        children = self._of(task, variant)[0].children
+        if child not in children:
+            raise ProfileError(
+                f"the profile of {task}/{variant} has no fan-out to {child!r}, only to "
+                f"{', '.join(children) or 'nobody'}; run `headrace profile` again"
+            )
+        return children[child].mean
+
+    def _of(self, task: str, variant: str) -> list[Entry]:
+        found = [e for e in self.entries if e.task == task and e.variant == variant]
+        if not found:
+            known = ", ".join(dict.fromkeys(f"{e.task}/{e.variant}" for e in self.entries))
+            raise ProfileError(
+                f"no profile of {task}/{variant}, only of {known or 'nothing'}; "
+                "run `headrace profile`"
+            )
+        return found
+
+
+def _curve(entry: Entry, quantile: str) -> list[float]:
+    """Seconds by batch from 0 (never asked for) to the largest measured one."""
+    if quantile not in QUANTILES:
+        raise ProfileError(f"no quantile {quantile!r}; profiles have {', '.join(QUANTILES)}")
+    points = [(row.batch, float(getattr(row, f"{quantile}_s"))) for row in entry.latency]
+    curve = [points[0][1]] * (points[0][0] + 1)
+    for (low, low_s), (high, high_s) in pairwise(points):
+        for batch in range(low + 1, high + 1):
+            curve.append(low_s + (high_s - low_s) * (batch - low) / (high - low))
+    return curve
+
+
+def _kind(device: str) -> str:
+    return device.partition(":")[0]
+
+
+def _sources(table: ProfileTable) -> list[Any]:
+    return list(table.provenance.get("merged", [table.provenance]))
+
+
+def _entry(row: Any, where: str) -> Entry:
+    _exactly(row, [f.name for f in fields(Entry)], where)
+    children = row["children"]
+    _is(children, dict, f"{where}.children")
+    latency = _list(row["latency"], f"{where}.latency")
+    return _born(
+        Entry,
+        {
+            **row,
+            "children": {
+                child: _fan_out(fan_out, f"{where}.children.{child}")
+                for child, fan_out in children.items()
+            },
+            "latency": tuple(
+                _latency(line, f"{where}.latency[{at}]") for at, line in enumerate(latency)
+            ),
+        },
+        where,
+    )
+
+
+def _latency(row: Any, where: str) -> Latency:
+    _exactly(row, [f.name for f in fields(Latency)], where)
+    return _born(Latency, row, where)
+
+
+def _fan_out(row: Any, where: str) -> FanOut:
+    _exactly(row, ("mean", "counts"), where)
+    _is(row["counts"], dict, f"{where}.counts")
+    try:
+        counts = {int(count): float(share) for count, share in row["counts"].items()}
+    except (TypeError, ValueError) as error:
+        raise ProfileError(f"{where}.counts: {error}; it maps numbers to probabilities") from error
+    return _born(FanOut, {"mean": row["mean"], "counts": counts}, where)
+
+
+def _born(kind: Callable[..., T], values: Mapping[str, Any], where: str) -> T:
+    """The value, or an error that names its place in the file."""
+    try:
+        return kind(**values)
+    except ProfileError as error:
+        raise ProfileError(f"{where}: {error}") from error
+    except TypeError as error:
+        raise ProfileError(f"{where}: a number was wanted ({error})") from error
+
+
+def _exactly(row: Any, keys: Iterable[str], where: str) -> None:
+    _is(row, dict, where)
+    for key in keys:
+        if key not in row:
+            raise ProfileError(f"{where} lacks {key!r}; run `headrace profile` again")
+    for key in row:
+        if key not in keys:
+            raise ProfileError(f"{where} has a key {key!r} that no profile has; remove it")
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    _is(value, list, where)
+    return list(value)
+
+
+def _is(value: Any, kind: type, where: str) -> None:
+    if not isinstance(value, kind):
+        found = type(value).__name__
+        raise ProfileError(f"{where} is {found}, not {kind.__name__}; run `headrace profile`")
