@@ -1,0 +1,79 @@
+"""What stands before and after a model: values into arrays, arrays into outputs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from operators.models.references import resolve
+from schemas.records import Value
+
+Before = Callable[[list[Value]], Any]
+After = Callable[[Any], list[Any]]
+
+
+def stacked(batch: list[Value]) -> Any:
+    """The values as one array, the batch in front; every value must have the same shape."""
+    return np.stack([np.asarray(value) for value in batch])
+
+
+def rows(outputs: Any) -> list[Any]:
+    """One row of the model's first output array for each value."""
+    return list(outputs[0] if isinstance(outputs, tuple) else outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The functions before and after a model.
+
+    ``before`` takes the list of values and returns the model's input, the batch in front;
+    ``after`` takes the model's output as numpy (an array, or a tuple of them) and returns one
+    output for each value.
+    """
+
+    before: Before
+    after: After
+
+    def run(self, batch: list[Value], infer: Callable[[Any], Any]) -> list[Any]:
+        """One output for each value; a value that ``before`` refuses gets its exception instead.
+
+        A hook refuses by ``ValueError`` or ``TypeError``; the other values of the batch still
+        run. Raises ``ValueError`` when ``after`` returns another number of outputs.
+        """
+        if not batch:
+            return []
+        try:
+            inputs = self.before(batch)
+        except (TypeError, ValueError):
+            return self._run_the_good(batch, infer)
+        outputs = self.after(infer(inputs))
+        if len(outputs) != len(batch):
+            raise ValueError(
+                f"the hook after the model returned {len(outputs)} outputs for {len(batch)} "
+                f"inputs; it must return one for each"
+            )
+        return outputs
+
+    def _run_the_good(self, batch: list[Value], infer: Callable[[Any], Any]) -> list[Any]:
+        refusals = [self._refusal(value) for value in batch]
+        if not any(refusals):  # alone each value passes, so it is the batch that is wrong
+            self.before(batch)
+        good = [value for value, refusal in zip(batch, refusals, strict=True) if refusal is None]
+        outputs = iter(self.run(good, infer))
+        return [next(outputs) if refusal is None else refusal for refusal in refusals]
+
+    def _refusal(self, value: Value) -> Exception | None:
+        try:
+            self.before([value])
+        except (TypeError, ValueError) as error:
+            return error
+        return None
+
+
+def hooks(before: str, after: str) -> Hooks:
+    """The hooks of those names ("module:function"); "" stands for ``stacked`` and ``rows``."""
+    return Hooks(
+        before=resolve(before) if before else stacked,
+        after=resolve(after) if after else rows,
+    )

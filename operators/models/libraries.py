@@ -1,0 +1,59 @@
+"""Which optional libraries are here? Imported on first use, so that nobody else pays for them."""
+
+import importlib
+from typing import Any
+
+from operators.models.errors import BadDevice, MissingExtra
+
+EXTRAS = {
+    "torch": "torch",
+    "torchvision": "torch",
+    "transformers": "torch",
+    "safetensors": "torch",
+    "onnxruntime": "onnx",
+    "PIL": "postcode",
+    "sklearn": "postcode",
+}
+
+
+def library(name: str) -> Any:
+    """The module of that name; raises ``MissingExtra`` where its extra is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+
+
+def missing(error: ModuleNotFoundError) -> Exception:
+    """The error to raise for a module that was not found: our sentence where an extra has it."""
+    wanted = (error.name or "").partition(".")[0]
+    if wanted not in EXTRAS:
+        return error
+    return MissingExtra(f"{wanted} is not installed; run pip install 'headrace[{EXTRAS[wanted]}]'")
+
+
+def torch_on(device: str) -> Any:
+    """torch, held to one thread, once ``device`` ("cpu" or "cuda:N") is known to exist.
+
+    One thread a model: a worker is the unit of parallelism, and a profile measured with one
+    thread holds however many workers share the machine.
+    """
+    torch = library("torch")
+    torch.set_num_threads(1)
+    if device == "cpu":
+        return torch
+    index = cuda_index(device)
+    if index >= torch.cuda.device_count():
+        raise BadDevice(
+            f"device {device!r} is not here: torch sees {torch.cuda.device_count()} CUDA devices; "
+            f"name one of those or cpu in the cluster section"
+        )
+    return torch
+
+
+def cuda_index(device: str) -> int:
+    """N of "cuda:N"; raises ``BadDevice`` for anything else."""
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or not index.isdecimal():
+        raise BadDevice(f"device is {device!r}; a model runs on cpu or cuda:N, such as cuda:0")
+    return int(index)

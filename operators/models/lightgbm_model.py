@@ -1,0 +1,40 @@
+"""A LightGBM booster, stored as text, as an operator."""
+
+from typing import Any
+
+import lightgbm
+import numpy as np
+
+from operators.models.errors import BadDevice, BadWeights
+from operators.models.hooks import hooks
+from operators.models.weights import LIGHTGBM_TEXT, weights_file
+from schemas.records import Value
+
+
+class LightGbm:
+    """The booster in ``weights``; its input is one row of features for each value.
+
+    ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
+    """
+
+    def __init__(self, weights: str, before: str = "", after: str = "") -> None:
+        self._weights = weights_file(weights, LIGHTGBM_TEXT)
+        self._hooks = hooks(before, after)
+
+    def load(self, device: str) -> None:
+        """Reads the booster; ``device`` must be cpu."""
+        if device != "cpu":
+            raise BadDevice(
+                f"LightGBM predicts on cpu only, not on {device!r}; give it cpu workers"
+            )
+        try:
+            self._booster = lightgbm.Booster(model_file=self._weights)
+        except lightgbm.basic.LightGBMError as error:
+            raise BadWeights(f"{str(self._weights)!r} is no LightGBM model: {error}") from error
+
+    def predict(self, batch: list[Value]) -> list[Any]:
+        """One output for each value."""
+        return self._hooks.run(batch, self._infer)
+
+    def _infer(self, features: np.ndarray) -> Any:
+        return self._booster.predict(features, num_threads=1)

@@ -1,0 +1,60 @@
+"""An ONNX file, run by onnxruntime, as an operator."""
+
+from typing import Any
+
+import numpy as np
+
+from operators.models.errors import BadDevice, BadWeights
+from operators.models.hooks import hooks
+from operators.models.libraries import cuda_index, library
+from operators.models.weights import ONNX, weights_file
+from schemas.records import Value
+
+
+class OnnxModel:
+    """The graph in ``weights``, which must have one input, the batch in front.
+
+    ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
+    """
+
+    def __init__(self, weights: str, before: str = "", after: str = "") -> None:
+        self._weights = weights_file(weights, ONNX)
+        self._hooks = hooks(before, after)
+
+    def load(self, device: str) -> None:
+        """Opens a session on ``device``, cpu or cuda:N, with one thread."""
+        runtime = library("onnxruntime")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        providers = _providers(runtime, device)
+        try:
+            self._session = runtime.InferenceSession(
+                str(self._weights), sess_options=options, providers=providers
+            )
+        except runtime.capi.onnxruntime_pybind11_state.InvalidProtobuf as error:
+            raise BadWeights(f"{str(self._weights)!r} is no ONNX model: {error}") from error
+        inputs = [node.name for node in self._session.get_inputs()]
+        if len(inputs) != 1:
+            raise BadWeights(f"{str(self._weights)!r} has inputs {inputs}; export it with one")
+        self._input = inputs[0]
+
+    def predict(self, batch: list[Value]) -> list[Any]:
+        """One output for each value."""
+        return self._hooks.run(batch, self._infer)
+
+    def _infer(self, inputs: np.ndarray) -> Any:
+        outputs = self._session.run(None, {self._input: inputs})
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _providers(runtime: Any, device: str) -> list[Any]:
+    if device == "cpu":
+        return ["CPUExecutionProvider"]
+    index = cuda_index(device)
+    if "CUDAExecutionProvider" not in runtime.get_available_providers():
+        raise BadDevice(
+            f"device is {device!r}, but this onnxruntime has no CUDA; install onnxruntime-gpu or "
+            f"name cpu"
+        )
+    return [("CUDAExecutionProvider", {"device_id": index})]

@@ -1,0 +1,51 @@
+"""Plain Python as an operator: a function, or a class whose instances can be called."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from operators.models.errors import BadOperator
+from operators.models.references import resolve
+from schemas.records import Value
+
+
+class Python:
+    """Calls ``function`` ("module:name") with each value, or, ``batched``, with the whole list.
+
+    A class is made once, in ``load``, with ``arguments``; for a function they go along with
+    every call. An exception for one value is that value's output; the others still run.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        arguments: Mapping[str, Any] | None = None,
+        batched: bool = False,
+    ) -> None:
+        self._reference = function
+        self._function = resolve(function)
+        self._arguments = dict(arguments or {})
+        self._batched = batched
+        if not callable(self._function):
+            raise BadOperator(f"{function} cannot be called; name a function or a class")
+
+    def load(self, device: str) -> None:
+        """Makes the instance, where a class was named; ``device`` is all one to plain Python."""
+        if not inspect.isclass(self._function):
+            return
+        self._function = self._function(**self._arguments)
+        self._arguments = {}
+        if not callable(self._function):
+            raise BadOperator(f"{self._reference} has no method __call__; give it one")
+
+    def predict(self, batch: list[Value]) -> list[Any]:
+        """One output for each value."""
+        if self._batched:
+            return list(self._function(batch, **self._arguments))
+        return [self._one(value) for value in batch]
+
+    def _one(self, value: Value) -> Any:
+        try:
+            return self._function(value, **self._arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this value's alone
+            return error

@@ -1,0 +1,65 @@
+"""What does a "module:name" in a pipeline file stand for?"""
+
+import importlib
+import importlib.util
+import pkgutil
+from difflib import get_close_matches
+from types import ModuleType
+from typing import Any
+
+from operators.models.errors import BadReference
+from operators.models.libraries import missing
+
+
+def resolve(reference: str) -> Any:
+    """The class or function that "package.module:name" stands for.
+
+    Raises ``BadReference`` with the nearest name that exists, ``MissingExtra`` where the module
+    needs a library that is not installed; whatever else the module raises goes through.
+    """
+    place, _, name = reference.partition(":")
+    if not (place and name):
+        raise BadReference(
+            f"{reference!r} names no class or function; write it as package.module:name"
+        )
+    module = _module(place, reference)
+    if not hasattr(module, name):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        raise BadReference(f"module {place} has no {name!r}{nearest(name, public)}")
+    return getattr(module, name)
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """How an error goes on: the known name most like ``name``, or all of a few, or nothing."""
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; it has {', '.join(known)}" if 0 < len(known) <= 10 else ""
+
+
+def _module(place: str, reference: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        absent = error.name or ""
+        if place != absent and not place.startswith(f"{absent}."):
+            raise missing(error) from error  # the module is there, something it imports is not
+        raise BadReference(_no_module(absent, reference)) from error
+
+
+def _no_module(absent: str, reference: str) -> str:
+    parent, _, name = absent.rpartition(".")
+    if not parent:
+        return (
+            f"no module {absent!r} for {reference!r}: it is neither beside the pipeline file "
+            f"nor installed"
+        )
+    siblings = [m.name for m in pkgutil.iter_modules(_folders(parent))]
+    if not siblings:
+        return f"{parent!r} in {reference!r} is a module, not a package, so it holds no {name!r}"
+    return f"package {parent} has no module {name!r}{nearest(name, siblings)}"
+
+
+def _folders(package: str) -> list[str]:
+    spec = importlib.util.find_spec(package)
+    return list(spec.submodule_search_locations or ()) if spec else []

@@ -1,0 +1,101 @@
+"""A torch ``nn.Module`` with safetensors weights as an operator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from operators.models.errors import BadArguments, BadWeights
+from operators.models.hooks import hooks
+from operators.models.libraries import library, torch_on
+from operators.models.references import resolve
+from operators.models.weights import SAFETENSORS, weights_file
+from schemas.records import Value
+
+
+class TorchModule:
+    """The class ``module`` ("module:Class"), made with ``module_arguments``.
+
+    ``weights`` is a safetensors file with the module's whole state; half precision is read into
+    the module's own. ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
+    """
+
+    def __init__(
+        self,
+        module: str,
+        weights: str,
+        module_arguments: Mapping[str, Any] | None = None,
+        before: str = "",
+        after: str = "",
+    ) -> None:
+        self._module = module
+        self._arguments = dict(module_arguments or {})
+        self._weights = weights_file(weights, SAFETENSORS)
+        self._hooks = hooks(before, after)
+
+    def load(self, device: str) -> None:
+        """Makes the module on ``device``, cpu or cuda:N, with its weights."""
+        torch_on(device)
+        module = made(resolve(self._module), self._arguments, self._module)
+        self._network = Network(module, str(self._weights), device)
+
+    def predict(self, batch: list[Value]) -> list[Any]:
+        """One output for each value."""
+        return self._hooks.run(batch, self._network.infer)
+
+    def infer(self, inputs: np.ndarray) -> Any:
+        """The module's output for one array of inputs, without the hooks."""
+        return self._network.infer(inputs)
+
+
+class Network:
+    """A torch module on its device, with its weights, in evaluation mode: arrays in and out."""
+
+    def __init__(self, module: Any, weights: str, device: str) -> None:
+        self._torch = torch_on(device)
+        self._device = device
+        state = library("safetensors.torch").load_file(weights)
+        _check_state(module.state_dict(), state, weights)
+        module.load_state_dict(state)
+        self._module = module.to(device).eval()
+
+    def infer(self, inputs: np.ndarray, output: str = "") -> Any:
+        """The module's output as numpy: an array, or a tuple of arrays where it has several.
+
+        ``output`` picks one attribute of a structured output.
+        """
+        torch = self._torch
+        with torch.inference_mode():
+            tensor = torch.from_numpy(np.ascontiguousarray(inputs)).to(self._device)
+            outputs = self._module(tensor)
+            return _arrays(getattr(outputs, output) if output else outputs)
+
+
+def made(factory: Any, arguments: Mapping[str, Any], name: str) -> Any:
+    """``factory(**arguments)``; raises ``BadArguments`` where they do not fit."""
+    try:
+        return factory(**arguments)
+    except TypeError as error:
+        raise BadArguments(f"{name} cannot be made from {dict(arguments)}: {error}") from error
+
+
+def _arrays(outputs: Any) -> Any:
+    if isinstance(outputs, tuple | list):
+        return tuple(_arrays(output) for output in outputs)
+    return outputs.cpu().numpy()
+
+
+def _check_state(wanted: Mapping[str, Any], found: Mapping[str, Any], weights: str) -> None:
+    wrong = [f"{name} is missing" for name in wanted if name not in found]
+    wrong += [f"{name} is not of this module" for name in found if name not in wanted]
+    wrong += [
+        f"{name} is {tuple(found[name].shape)}, not {tuple(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in found and found[name].shape != tensor.shape
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise BadWeights(
+            f"weights {weights!r} do not fit the module: {wrong[0]}{more}; use the arguments they "
+            f"were trained with, or train again"
+        )

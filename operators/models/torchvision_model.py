@@ -1,0 +1,53 @@
+"""A torchvision architecture with safetensors weights as an operator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from operators.models.errors import BadReference
+from operators.models.hooks import hooks
+from operators.models.libraries import library, torch_on
+from operators.models.references import nearest
+from operators.models.torch_module import Network, made
+from operators.models.weights import SAFETENSORS, weights_file
+from schemas.records import Value
+
+
+class TorchvisionModel:
+    """``architecture`` as ``torchvision.models.get_model`` knows it, such as "mobilenet_v2".
+
+    ``arguments`` shape it (``num_classes``, ``width_mult`` ...); nothing is ever downloaded.
+    ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
+    """
+
+    def __init__(
+        self,
+        architecture: str,
+        weights: str,
+        arguments: Mapping[str, Any] | None = None,
+        before: str = "",
+        after: str = "",
+    ) -> None:
+        self._architecture = architecture
+        self._arguments = dict(arguments or {})
+        self._weights = weights_file(weights, SAFETENSORS)
+        self._hooks = hooks(before, after)
+
+    def load(self, device: str) -> None:
+        """Makes the model on ``device``, cpu or cuda:N, with its weights."""
+        torch_on(device)
+        module = torchvision_module(self._architecture, self._arguments)
+        self._network = Network(module, str(self._weights), device)
+
+    def predict(self, batch: list[Value]) -> list[Any]:
+        """One output for each value."""
+        return self._hooks.run(batch, self._network.infer)
+
+
+def torchvision_module(architecture: str, arguments: Mapping[str, Any]) -> Any:
+    """The untrained torch module; raises ``BadReference`` or ``BadArguments``."""
+    models = library("torchvision.models")
+    known = models.list_models()
+    if architecture not in known:
+        raise BadReference(f"torchvision has no {architecture!r}{nearest(architecture, known)}")
+    build = models.get_model_builder(architecture)
+    return made(build, {"weights": None, **arguments}, f"torchvision's {architecture}")

@@ -1,0 +1,26 @@
+"""Which files may weights come from? Only formats that cannot run code when they are read."""
+
+from pathlib import Path
+
+from operators.models.errors import BadWeights
+
+SAFETENSORS = ".safetensors"
+LIGHTGBM_TEXT = ".txt"
+ONNX = ".onnx"
+
+
+def weights_file(path: str, suffix: str) -> Path:
+    """The file of weights, which must exist and end in ``suffix``; raises ``BadWeights``.
+
+    Suffixes are checked before anything is opened: .pt, .pth, .pkl, .bin and .joblib files may
+    be pickles, and reading a pickle runs whatever its author wrote.
+    """
+    file = Path(path)
+    if file.suffix != suffix:
+        raise BadWeights(
+            f"weights {path!r} end in {file.suffix or 'no suffix'!r}; this model reads {suffix} "
+            f"files only (weights are safetensors, LightGBM text or ONNX, never pickles)"
+        )
+    if not file.is_file():
+        raise BadWeights(f"there is no file of weights {path!r}; paths start at the pipeline file")
+    return file
