@@ -1,0 +1,196 @@
+"""Where the local broker lives and how it is set up: paths and texts, no process and no network."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# A float32 image of 224 x 224 is 602 kB and children of one query travel together; producers and
+# consumers raise their own limits to the same figure.
+MESSAGE_MAX_BYTES = 8 * 1024 * 1024
+
+_SERVER = """\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+
+# One node: every internal topic has one copy.
+default.replication.factor=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+
+# A misspelt topic must fail, not come into being with one partition.
+auto.create.topics.enable=false
+num.partitions=1
+message.max.bytes={message_max_bytes}
+replica.fetch.max.bytes={message_max_bytes}
+
+# Groups: quick for tests and for the control app's own small group.
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+group.consumer.min.session.timeout.ms=2000
+group.consumer.session.timeout.ms=6000
+group.consumer.min.heartbeat.interval.ms=200
+group.consumer.heartbeat.interval.ms=500
+
+# Retention of minutes works only if it is looked at more often than every five minutes, and a
+# thousand slots must not each map two indexes of 10 MB.
+log.retention.check.interval.ms=10000
+log.segment.bytes=67108864
+log.segment.delete.delay.ms=10000
+log.index.size.max.bytes=1048576
+log.cleaner.threads=1
+log.cleaner.dedupe.buffer.size=2097152
+log.cleaner.backoff.ms=5000
+
+# A laptop shares its cores with the workers.
+num.network.threads=2
+num.io.threads=2
+background.threads=2
+auto.leader.rebalance.enable=false
+"""
+
+_LOG4J = """\
+status=error
+appenders=file
+appender.file.type=RollingFile
+appender.file.name=file
+appender.file.fileName={log}
+appender.file.filePattern={log}.%i
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=[%d] %p %m (%c{{1}})%n
+appender.file.policies.type=Policies
+appender.file.policies.size.type=SizeBasedTriggeringPolicy
+appender.file.policies.size.size=10MB
+appender.file.strategy.type=DefaultRolloverStrategy
+appender.file.strategy.max=3
+rootLogger.level=info
+rootLogger.appenderRef.file.ref=file
+"""
+
+
+class BrokerError(Exception):
+    """The local broker cannot be had; the message says what was wanted, found, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a broker keeps over restarts, so that its data and its clients stay valid."""
+
+    cluster: str  # 22 characters: a UUID in URL-safe base64
+    port: int
+    controller_port: int
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The files of one local broker."""
+
+    path: Path
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "broker.log"
+
+    @property
+    def console(self) -> Path:
+        """What Java itself prints: a failed start, a crash."""
+        return self.path / "console.log"
+
+    @property
+    def identity(self) -> Path:
+        return self.path / "identity.json"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "running.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def server_properties(self) -> Path:
+        return self.path / "server.properties"
+
+    @property
+    def log4j_properties(self) -> Path:
+        return self.path / "log4j2.properties"
+
+
+def home_at(path: Path | None, env: Mapping[str, str] = os.environ) -> Home:
+    """The home asked for, else HEADRACE_HOME, else the per-user data directory."""
+    if path is not None:
+        return Home(path.absolute())
+    if env.get("HEADRACE_HOME"):
+        return Home(Path(env["HEADRACE_HOME"]).absolute())
+    data = env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Home(Path(data).absolute() / "headrace" / "broker")
+
+
+def server_properties(home: Home, identity: Identity) -> str:
+    """The broker's configuration: one node, loopback only."""
+    return _SERVER.format(
+        port=identity.port,
+        controller_port=identity.controller_port,
+        data=home.data,
+        message_max_bytes=MESSAGE_MAX_BYTES,
+    )
+
+
+def log4j_properties(home: Home) -> str:
+    """The broker's own log: one file and three older ones of 10 MB each."""
+    return _LOG4J.format(log=home.log)
+
+
+def format_command(java: Path, classpath: str, home: Home, identity: Identity) -> list[str]:
+    """The command that prepares an empty data directory."""
+    tool = ["kafka.tools.StorageTool", "format", "-t", identity.cluster]
+    return [
+        *_java_command(java, classpath, home, heap=["-Xmx128m"]),
+        *tool,
+        "-c",
+        str(home.server_properties),
+    ]
+
+
+def serve_command(java: Path, classpath: str, home: Home) -> list[str]:
+    """The command that is the broker."""
+    heap = ["-Xms128m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError"]
+    return [
+        *_java_command(java, classpath, home, heap=heap),
+        "kafka.Kafka",
+        str(home.server_properties),
+    ]
+
+
+def _java_command(java: Path, classpath: str, home: Home, *, heap: list[str]) -> list[str]:
+    # The serial collector: on two cores the default one takes threads and memory from the workers.
+    return [
+        str(java),
+        *heap,
+        "-XX:+UseSerialGC",
+        f"-Dlog4j2.configurationFile={home.log4j_properties}",
+        "-cp",
+        classpath,
+    ]
