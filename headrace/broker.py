@@ -9,9 +9,7 @@ import base64
 import json
 import os
 import secrets
-import shutil
 import socket
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,12 +18,12 @@ from dataclasses import asdict, dataclass
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
-import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.broker_jars import Progress, classpath
 from headrace.broker_java import check_java, find_java
+from headrace.broker_process import death_of, end, format_if_new, is_ours, spawn
 from headrace.broker_settings import (
     BrokerError,
     Home,
@@ -40,14 +38,10 @@ from headrace.broker_settings import (
 __all__ = ["BrokerError", "Progress", "Running", "borrow", "ensure", "start", "status", "stop"]
 
 START_PATIENCE = 60.0  # seconds; 2.6 on an idle machine, 20 with every core busy
-STOP_PATIENCE = 20.0  # seconds from SIGTERM to SIGKILL
 
 # Below the range from which Linux and macOS take the source ports of outgoing connections, so that
 # a port that is kept stays free while the broker is down.
 _PORTS = range(20_000, 32_000)
-
-# A Popen that is dropped while its process lives complains; the broker is meant to live on.
-_children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +107,7 @@ def stop(home: Path | None = None) -> bool:
     with _locked(place):
         found = _found(place)
         if found is not None:
-            _end(found.pid)
+            end(found.pid)
         place.state.unlink(missing_ok=True)
     return found is not None
 
@@ -126,14 +120,14 @@ def _started(place: Home, java: Path | None, progress: Progress | None) -> Runni
         _require_free(place, port)
     place.server_properties.write_text(server_properties(place, identity))
     place.log4j_properties.write_text(log4j_properties(place))
-    _format_if_new(place, format_command(runtime, jars, place, identity))
-    pid = _spawn(place, serve_command(runtime, jars, place))
+    format_if_new(place, format_command(runtime, jars, place, identity))
+    pid = spawn(place, serve_command(runtime, jars, place))
     try:
         # Before it answers: a starter that is killed here must not leave a broker nobody knows.
         _replace(place.state, {"pid": pid, "port": identity.port, "bootstrap": identity.bootstrap})
         return _answering(place, _running(place, identity, pid, started_here=True))
     except BaseException:
-        _end(pid)
+        end(pid)
         place.state.unlink(missing_ok=True)
         raise
 
@@ -155,17 +149,9 @@ def _found(place: Home) -> Running | None:
         identity = Identity(**json.loads(place.identity.read_text()))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    if not _is_ours(pid, place):
+    if not is_ours(pid, place):
         return None
     return _running(place, identity, pid, started_here=False)
-
-
-def _is_ours(pid: int, place: Home) -> bool:
-    """A process number is used again; the path of this home on its command line is not."""
-    try:
-        return str(place.server_properties) in psutil.Process(pid).cmdline()
-    except psutil.Error:
-        return False
 
 
 def _identity(place: Home) -> Identity:
@@ -205,33 +191,6 @@ def _require_free(place: Home, port: int) -> None:
         )
 
 
-def _format_if_new(place: Home, command: list[str]) -> None:
-    if (place.data / "meta.properties").exists():
-        return
-    shutil.rmtree(place.data, ignore_errors=True)  # a format that was cut short
-    done = subprocess.run(command, capture_output=True, text=True, timeout=START_PATIENCE)
-    if done.returncode != 0:
-        lines = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
-        raise BrokerError(
-            f"the local broker's data directory {place.data} could not be prepared: {lines[-1]}; "
-            "check that the disk is writable and not full"
-        )
-
-
-def _spawn(place: Home, command: list[str]) -> int:
-    with place.console.open("wb") as console:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=console,
-            stderr=subprocess.STDOUT,
-            cwd=place.path,
-            start_new_session=True,  # Ctrl-C in this terminal is not meant for it
-        )
-    _children[child.pid] = child
-    return child.pid
-
-
 def _answering(place: Home, running: Running) -> Running:
     """Wait until the broker answers its own cluster's metadata."""
     quiet = {"log_level": 0, "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 2000}
@@ -241,45 +200,14 @@ def _answering(place: Home, running: Running) -> Running:
         try:
             client.list_topics(timeout=1.0)
         except KafkaException:
-            if not _is_ours(running.pid, place):
-                raise _died(place) from None
+            if not is_ours(running.pid, place):
+                raise death_of(place) from None
         else:
             return running
     raise BrokerError(
         f"the local broker (process {running.pid}) did not answer on {running.bootstrap} within "
         f"{START_PATIENCE:.0f} s; see {place.log}"
     )
-
-
-def _died(place: Home) -> BrokerError:
-    lines = [
-        line
-        for file in (place.log, place.console)
-        if file.exists()
-        for line in file.read_text(errors="replace").splitlines()
-        if line.strip() and not line.startswith("\tat ")
-    ]
-    last = lines[-1].strip() if lines else "it printed nothing"
-    return BrokerError(
-        f"the local broker ended while it was starting; its last line was {last!r}; "
-        f"the whole story is in {place.log} and {place.console}"
-    )
-
-
-def _end(pid: int) -> None:
-    try:
-        process = psutil.Process(pid)
-        process.terminate()
-        try:
-            process.wait(STOP_PATIENCE)
-        except psutil.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_PATIENCE)
-    except psutil.NoSuchProcess:
-        pass
-    child = _children.pop(pid, None)
-    if child is not None:
-        child.wait()
 
 
 def _replace(file: Path, content: dict[str, object]) -> None:
@@ -291,7 +219,14 @@ def _replace(file: Path, content: dict[str, object]) -> None:
 
 @contextmanager
 def _locked(place: Home) -> Iterator[None]:
-    place.path.mkdir(parents=True, exist_ok=True)
-    with place.lock.open("w") as file:
+    try:
+        place.path.mkdir(parents=True, exist_ok=True)
+        file = place.lock.open("w")
+    except OSError as error:
+        raise BrokerError(
+            f"the local broker's home {place.path} cannot be written ({error.strerror}); "
+            "set HEADRACE_HOME to a directory of your own"
+        ) from error
+    with file:
         flock(file, LOCK_EX)
         yield

@@ -64,6 +64,8 @@ auto.leader.rebalance.enable=false
 
 _LOG4J = """\
 status=error
+# Else log4j stops first and the broker's own end is not in its log.
+shutdownHook=disable
 appenders=file
 appender.file.type=RollingFile
 appender.file.name=file
@@ -72,6 +74,7 @@ appender.file.filePattern={log}.%i
 appender.file.layout.type=PatternLayout
 appender.file.layout.pattern=[%d] %p %m (%c{{1}})%n
 appender.file.policies.type=Policies
+appender.file.policies.start.type=OnStartupTriggeringPolicy
 appender.file.policies.size.type=SizeBasedTriggeringPolicy
 appender.file.policies.size.size=10MB
 appender.file.strategy.type=DefaultRolloverStrategy
@@ -159,7 +162,7 @@ def server_properties(home: Home, identity: Identity) -> str:
 
 
 def log4j_properties(home: Home) -> str:
-    """The broker's own log: one file and three older ones of 10 MB each."""
+    """The broker's own log: a new file at each start, three older ones, 10 MB each at most."""
     return _LOG4J.format(log=home.log)
 
 
