@@ -92,7 +92,7 @@ def items_by_child(output: Any, children: Sequence[str]) -> dict[str, int]:
     An only child's items may stand in a plain list; else a mapping names the children.
     Raises ``ProfileError`` for an output of another form or for a child that is none.
     """
-    if isinstance(output, (list, tuple)) and len(children) == 1:
+    if isinstance(output, (list, tuple, np.ndarray)) and len(children) == 1:
         return {children[0]: len(output)}
     if not isinstance(output, Mapping):
         raise ProfileError(

@@ -1,0 +1,228 @@
+"""The pipeline file: read once, validated, with the line of what is wrong.
+
+    file = read_pipeline_file(Path("examples/postcode/pipeline.yaml"))
+    table = load_profile(file)
+
+Errors are ``PipelineError``, one sentence each.
+"""
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.config_checks import check, policies, topological
+from headrace.config_models import FileSection, TaskSection, validated
+from headrace.config_yaml import PipelineError, read_source
+from profiles.table import Entry, ProfileError, ProfileTable
+from schemas.pipeline import Pipeline, Policy, Task, Variant
+
+__all__ = [
+    "Cluster",
+    "PipelineError",
+    "PipelineFile",
+    "load_combine",
+    "load_profile",
+    "load_workload",
+    "make_importable",
+    "read_pipeline_file",
+    "resolve_weights",
+    "weights_sha256",
+]
+
+# What a workload class offers; the arguments are in docs/operators.md.
+WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """How many workers stand on each device, and how many ingress and egress processes."""
+
+    devices: tuple[tuple[str, int], ...]
+    ingress: int = 1
+    egress: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineFile:
+    """A pipeline file as it was read. Paths in it are absolute."""
+
+    pipeline: Pipeline
+    cluster: Cluster
+    profiles: tuple[Path, ...]
+    workload: str  # "package.module:Class", "" for none
+    path: Path
+
+
+def read_pipeline_file(path: Path) -> PipelineFile:
+    """Read and validate a pipeline file and make the modules beside it importable.
+
+    Raises ``PipelineError``: file, line, what is wrong and how to mend it.
+    """
+    source = read_source(Path(path))
+    file = validated(source)
+    check(file, source)
+    absolute = Path(path).resolve()
+    make_importable(absolute)
+    return PipelineFile(
+        pipeline=_pipeline(file, absolute.parent),
+        cluster=Cluster(
+            tuple(file.cluster.devices.items()), file.cluster.ingress, file.cluster.egress
+        ),
+        profiles=tuple(absolute.parent / profile for profile in file.profiles),
+        workload=file.workload or "",
+        path=absolute,
+    )
+
+
+def make_importable(path: Path) -> None:
+    """Put the folder of a pipeline file first on ``sys.path``, unless it is on it."""
+    folder = str(Path(path).resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def resolve_weights(arguments: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The arguments with ``weights``, if it is among them, absolute: below ``folder``."""
+    resolved = dict(arguments)
+    if "weights" in resolved:
+        resolved["weights"] = str((folder / str(resolved["weights"])).resolve())
+    return resolved
+
+
+def weights_sha256(variant: Variant) -> str:
+    """SHA-256 of the variant's weights file, "" where it has none."""
+    if "weights" not in variant.arguments:
+        return ""
+    path = Path(str(variant.arguments["weights"]))
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise PipelineError(
+            f"the weights {path} of {variant.key} cannot be read ({error.strerror}); train them "
+            "or correct the path"
+        ) from error
+
+
+def load_profile(file: PipelineFile) -> ProfileTable:
+    """The profiles that the file names, as one table; an empty one where it names none.
+
+    Raises ``PipelineError`` for a profile that is not there or garbled, or that was measured
+    with another operator or other weights than the file's.
+    """
+    mend = f"run `headrace profile {file.path.name}`"
+    table = ProfileTable(file.pipeline.name, ())
+    for path in file.profiles:
+        try:
+            read = ProfileTable.from_json(path.read_text(encoding="utf-8"))
+            table = table.merge(read) if table.entries else read
+        except FileNotFoundError as error:
+            raise PipelineError(
+                f"{file.path}: the profile {path.name} is not there; {mend}"
+            ) from error
+        except (ProfileError, OSError, UnicodeDecodeError) as error:
+            raise PipelineError(f"{path}: {error}") from error
+    variants = {(v.task, v.name): v for task in file.pipeline.tasks for v in task.variants}
+    hashes = {key: weights_sha256(variant) for key, variant in variants.items()}
+    for entry in table.entries:
+        key = (entry.task, entry.variant)
+        if key in variants:
+            _check_measured(entry, variants[key], hashes[key], mend)
+    return table
+
+
+def _check_measured(entry: Entry, variant: Variant, sha256: str, mend: str) -> None:
+    if entry.operator != variant.operator:
+        raise PipelineError(
+            f"the profile of {entry.name} was measured with the operator {entry.operator}, but "
+            f"the pipeline file names {variant.operator}; {mend}"
+        )
+    if entry.weights_sha256 != sha256:
+        raise PipelineError(
+            f"the profile of {entry.name} was measured with other weights (SHA-256 "
+            f"{entry.weights_sha256[:12] or 'none'}, found {sha256[:12] or 'none'}); {mend}"
+        )
+
+
+def load_workload(file: PipelineFile) -> Any:
+    """An object of the file's workload class; raises ``PipelineError`` where there is none."""
+    if not file.workload:
+        raise PipelineError(
+            f"{file.path}: no workload is named; add a line such as: workload: package.module:Class"
+        )
+    kind = _imported(file.workload, "workload")
+    missing = [name for name in WORKLOAD_METHODS if not callable(getattr(kind, name, None))]
+    if missing:
+        raise PipelineError(
+            f"workload {file.workload} has no method {' and no '.join(missing)}; "
+            f"a workload class has {', '.join(WORKLOAD_METHODS)}"
+        )
+    return kind()
+
+
+def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
+    """The pipeline's combine function, ``None`` where it has none; raises ``PipelineError``."""
+    if not pipeline.combine:
+        return None
+    function = _imported(pipeline.combine, "combine")
+    if not callable(function):
+        raise PipelineError(f"combine names {pipeline.combine}, which is no function; write one")
+    return function  # type: ignore[no-any-return]
+
+
+def _imported(spec: str, what: str) -> Any:
+    module, _, name = spec.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise PipelineError(
+            f"{what} names {spec}, but {module} cannot be imported: {error}; put it beside the "
+            "pipeline file or install it"
+        ) from error
+    except AttributeError as error:
+        raise PipelineError(
+            f"{what} names {spec}, but {module} has no {name}; correct the name"
+        ) from error
+
+
+def _pipeline(file: FileSection, folder: Path) -> Pipeline:
+    return Pipeline(
+        name=file.name,
+        slo_s=file.slo,
+        tasks=tuple(_task(name, file.tasks[name], folder) for name in topological(file.tasks)),
+        policies=tuple(
+            Policy(name=name, kind=p.kind, replicas=dict(p.replicas), batch=dict(p.batch))
+            for name, p in policies(file)
+        ),
+        policy=file.policy,
+        input=file.input,
+        results=file.results,
+        combine=file.combine or "",
+        incomplete=file.incomplete,
+        slo_classes=dict(file.slo_classes),
+        admission=file.admission,
+        grace_s=file.grace,
+        egress_partitions=file.egress_partitions,
+    )
+
+
+def _task(name: str, section: TaskSection, folder: Path) -> Task:
+    return Task(
+        name=name,
+        variants=tuple(
+            Variant(
+                task=name,
+                name=variant,
+                operator=v.operator,
+                arguments=resolve_weights(v.arguments, folder),
+                batch=v.batch,
+                replicas=v.replicas,
+            )
+            for variant, v in section.variants.items()
+        ),
+        children=tuple(section.children),
+        slots=section.slots,
+    )

@@ -1,0 +1,195 @@
+"""Does the pipeline file hold together? Tasks form one tree, names exist, replicas fit.
+
+Every check raises ``PipelineError`` with the line of what is wrong.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from headrace.config_models import FileSection, PolicySection, TaskSection
+from headrace.config_yaml import Source, nearest
+
+STATIC = "static"
+KINDS = (STATIC,)  # planners that a policy can name
+
+
+def check(file: FileSection, source: Source) -> None:
+    """Run every check, in the order in which one mistake would cause the next."""
+    check_children(file.tasks, source)
+    check_tree(file.tasks, source)
+    check_policies(file, source)
+    for policy, section in policies(file):
+        check_replicas(policy, section, file, source)
+    check_emulation(file, source)
+    check_weights(file, source)
+
+
+def check_children(tasks: Mapping[str, TaskSection], source: Source) -> None:
+    """Every child is a task, and no task has two parents."""
+    parents: dict[str, str] = {}
+    for task, section in tasks.items():
+        for at, child in enumerate(section.children):
+            place = ("tasks", task, "children", at)
+            if child not in tasks:
+                raise source.error(
+                    place, f"{{}} is {child!r}, which is no task; {nearest(child, list(tasks))}"
+                )
+            if child in parents:
+                raise source.error(
+                    place,
+                    f"task {child!r} is a child of {parents[child]!r} and of {task!r}; tasks form "
+                    "a tree: remove one, or make a second task with the same variants",
+                )
+            parents[child] = task
+
+
+def check_tree(tasks: Mapping[str, TaskSection], source: Source) -> None:
+    """There is one root and every task hangs from it."""
+    parent = {child: task for task, section in tasks.items() for child in section.children}
+    for task in tasks:
+        circle = _circle(task, parent)
+        if circle:
+            raise source.error(
+                ("tasks", task, "children"),
+                f"tasks go in a circle: {' -> '.join(circle)}; remove one of these children",
+            )
+    roots = [task for task in tasks if task not in parent]
+    if len(roots) > 1:
+        raise source.error(
+            ("tasks", roots[1]),
+            f"tasks {' and '.join(map(repr, roots))} are nobody's child, but a pipeline has one "
+            f"root; make {roots[1]!r} a child of another task or remove it",
+        )
+
+
+def _circle(task: str, parent: Mapping[str, str]) -> list[str]:
+    """The tasks from this one down to itself, if it is its own ancestor."""
+    path = [task]
+    while path[-1] in parent and len(path) <= len(parent):
+        path.append(parent[path[-1]])
+        if path[-1] == task:
+            return path[::-1]
+    return []
+
+
+def topological(tasks: Mapping[str, TaskSection]) -> list[str]:
+    """The tasks of a tree, the root first, each level in the order of the file."""
+    children = {child for section in tasks.values() for child in section.children}
+    order = [task for task in tasks if task not in children]
+    for task in order:  # grows while it is read
+        order.extend(tasks[task].children)
+    return order
+
+
+def policies(file: FileSection) -> Iterator[tuple[str, PolicySection]]:
+    """Every policy by name, the one that always exists first."""
+    yield STATIC, PolicySection()
+    yield from file.policies.items()
+
+
+def check_policies(file: FileSection, source: Source) -> None:
+    """The policy in force exists; policies have known kinds and name known variants."""
+    if STATIC in file.policies:
+        raise source.error(
+            ("policies", STATIC),
+            "the policy 'static' always exists (replicas and batch of the variants); "
+            "give this one another name",
+        )
+    known = [name for name, _ in policies(file)]
+    if file.policy not in known:
+        raise source.error(
+            ("policy",),
+            f"{{}} is {file.policy!r}, which is no policy; {nearest(file.policy, known)}",
+        )
+    variants = [f"{task}/{name}" for task, t in file.tasks.items() for name in t.variants]
+    for policy, section in file.policies.items():
+        check_kind(policy, section, source)
+        for key, values in (("replicas", section.replicas), ("batch", section.batch)):
+            for variant in values:
+                if variant not in variants:
+                    raise source.error(
+                        ("policies", policy, key, variant),
+                        f"policy {policy!r} names the variant {variant!r}, which is none; "
+                        f"{nearest(variant, variants)}",
+                    )
+
+
+def check_kind(policy: str, section: PolicySection, source: Source) -> None:
+    """The policy's planner exists."""
+    if section.kind not in KINDS:
+        raise source.error(
+            ("policies", policy, "kind"),
+            f"{{}} is {section.kind!r}, which is no planner; {nearest(section.kind, list(KINDS))}",
+        )
+
+
+def replicas(section: PolicySection, task: str, tasks: Mapping[str, TaskSection]) -> int:
+    """The fewest workers that a task takes under a policy.
+
+    Where a policy names a variant of the task, its ``replicas`` are the full list for this task:
+    a variant that it does not name has none. Else the variants' own count, and a task whose
+    variants all leave theirs open takes one at least.
+    """
+    named = [section.replicas.get(f"{task}/{name}") for name in tasks[task].variants]
+    if any(count is not None for count in named):
+        return sum(count or 0 for count in named)
+    own = [variant.replicas for variant in tasks[task].variants.values()]
+    if all(count is None for count in own):
+        return 1
+    return sum(count or 0 for count in own)
+
+
+def check_replicas(policy: str, section: PolicySection, file: FileSection, source: Source) -> None:
+    """Every task gets a worker, no task more than it has slots, all together fit the cluster."""
+    takes = {task: replicas(section, task, file.tasks) for task in file.tasks}
+    for task, count in takes.items():
+        place = ("tasks", task) if policy == STATIC else ("policies", policy, "replicas")
+        slots = file.tasks[task].slots
+        if count == 0:
+            raise source.error(
+                place,
+                f"policy {policy!r} gives task {task!r} no replica, so no query could be "
+                "answered; give one of its variants 1 or more",
+            )
+        if count > slots:
+            raise source.error(
+                place,
+                f"policy {policy!r} asks for {count} replicas of task {task!r}, which has {slots} "
+                f"slots, one per replica; raise tasks.{task}.slots or lower the replicas",
+            )
+    devices = file.cluster.devices
+    if sum(takes.values()) > sum(devices.values()):
+        have = ", ".join(f"{device}: {count}" for device, count in devices.items())
+        raise source.error(
+            ("cluster", "devices") if policy == STATIC else ("policies", policy),
+            f"policy {policy!r} asks for {sum(takes.values())} replicas but the cluster has "
+            f"{sum(devices.values())} workers ({have}); raise cluster.devices or lower replicas",
+        )
+
+
+def check_emulation(file: FileSection, source: Source) -> None:
+    """Emulated devices wait what a profile says, so there must be one."""
+    if "emulated" in file.cluster.devices and not file.profiles:
+        raise source.error(
+            ("cluster", "devices", "emulated"),
+            "emulated devices wait what a profile says and the file names none; add "
+            "profiles: [FILE] or use cpu",
+        )
+
+
+def check_weights(file: FileSection, source: Source) -> None:
+    """Every argument ``weights`` names a file."""
+    for task, section in file.tasks.items():
+        for name, variant in section.variants.items():
+            place = ("tasks", task, "variants", name, "arguments", "weights")
+            weights = variant.arguments.get("weights")
+            if weights is None:
+                continue
+            if not isinstance(weights, str):
+                raise source.error(place, f"{{}} is {weights!r}; write the path of a file")
+            if not (Path(source.path).parent / weights).is_file():
+                raise source.error(
+                    place,
+                    f"{{}} is {weights!r}, which is no file in {source.path.parent}; train the "
+                    "weights or correct the path",
+                )

@@ -1,0 +1,213 @@
+"""What may a pipeline file say? Its keys and types, and one sentence for the first that is wrong.
+
+What only shows when several places are looked at together is in ``headrace/config_checks.py``.
+"""
+
+import re
+import reprlib
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+from pydantic_core import ErrorDetails
+
+from headrace.config_yaml import PipelineError, Place, Source, nearest
+
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([^\d\s.]*)")
+_DEVICE = re.compile(r"cpu|emulated|cuda:\d+")
+_SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def duration(value: Any) -> float:
+    """Seconds of a text such as "300ms"; raises ``ValueError`` naming the units."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise ValueError(f"{{}} is {value} without a unit; write {value}ms or {value}s")
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{{}} is {value!r}, which is no duration; write one such as 300ms")
+    number, unit = match.groups()
+    if unit == "":
+        raise ValueError(f"{{}} is {value!r} without a unit; write {number}ms or {number}s")
+    if unit not in UNITS:
+        raise ValueError(f"{{}} is {value!r}, but {unit!r} is no unit here; use us, ms or s")
+    return float(number) * UNITS[unit]
+
+
+def _above_zero(seconds: float) -> float:
+    if seconds <= 0:
+        raise ValueError("{} is 0; it must be above 0")
+    return seconds
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
+        raise ValueError(f"{{}}: the name {value!r} may hold letters, digits, '-' and '_' only")
+    return value
+
+
+def _pipeline_name(value: str) -> str:
+    if not re.fullmatch(r"[a-z0-9-]+", value):
+        raise ValueError(f"{{}} is {value!r}; it may hold small letters, digits and '-' only")
+    return value
+
+
+def _spec(value: str) -> str:
+    if not _SPEC.fullmatch(value):
+        raise ValueError(f"{{}} is {value!r}; write it as package.module:Name")
+    return value
+
+
+def _device(value: str) -> str:
+    if not _DEVICE.fullmatch(value):
+        raise ValueError(
+            f"{{}}: {value!r} is no device; devices are cpu, cuda:0 and so on, emulated"
+        )
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero)]
+Name = Annotated[str, AfterValidator(_name)]
+PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
+Spec = Annotated[str, AfterValidator(_spec)]
+Device = Annotated[str, AfterValidator(_device)]
+Count = Annotated[int, Field(ge=1)]
+Replicas = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A mapping of known keys; nothing is converted silently."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class VariantSection(Section):
+    """``tasks.<task>.variants.<variant>``."""
+
+    operator: Spec
+    arguments: dict[str, Any] = {}
+    batch: Count = 1
+    replicas: Replicas | None = None
+
+
+class TaskSection(Section):
+    """``tasks.<task>``."""
+
+    variants: Annotated[dict[Name, VariantSection], Field(min_length=1)]
+    children: list[str] = []
+    slots: Count = 64
+
+
+class PolicySection(Section):
+    """``policies.<policy>``."""
+
+    kind: str = "static"
+    replicas: dict[str, Replicas] = {}
+    batch: dict[str, Count] = {}
+
+
+class ClusterSection(Section):
+    """``cluster``."""
+
+    devices: Annotated[dict[Device, Count], Field(min_length=1)]
+    ingress: Count = 1
+    egress: Count = 1
+
+
+class FileSection(Section):
+    """The whole file."""
+
+    name: PipelineName
+    slo: Duration
+    tasks: Annotated[dict[Name, TaskSection], Field(min_length=1)]
+    cluster: ClusterSection
+    input: Literal["raw", "avro", "confluent"] = "raw"
+    results: Literal["avro", "json", "confluent"] = "avro"
+    combine: Spec | None = None
+    incomplete: Literal["answered", "dropped"] = "answered"
+    slo_classes: dict[Name, Duration] = {}
+    admission: bool = True
+    grace: Duration = 1.0
+    egress_partitions: Count = 4
+    policy: str = "static"
+    policies: dict[Name, PolicySection] = {}
+    profiles: list[str] = []
+    workload: Spec | None = None
+
+
+def validated(source: Source) -> FileSection:
+    """The file as sections; raises ``PipelineError`` for what stands wrong first in the file."""
+    try:
+        return FileSection.model_validate(source.values)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)
+        raise min((_told(source, details) for details in wrong), key=lambda told: told[0])[
+            1
+        ] from error
+
+
+def _told(source: Source, details: ErrorDetails) -> tuple[int, PipelineError]:
+    place: Place = tuple(part for part in details["loc"] if part != "[key]")
+    sentence = _sentence(place, details)
+    if details["type"] == "missing":
+        place = place[:-1]
+    return source.line(place), source.error(place, sentence)
+
+
+def _sentence(place: Place, details: ErrorDetails) -> str:
+    kind, found, context = details["type"], reprlib.repr(details["input"]), details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"{{}} is no known key; {nearest(str(place[-1]), _keys(place[:-1]))}"
+    if kind == "missing":
+        return f"{'.'.join(map(str, place))} is missing; {EXAMPLES[str(place[-1])]}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "too_short":
+        return "{} is empty; it needs one entry at least"
+    if kind == "literal_error":
+        return f"{{}} is {found}; it can be {context['expected']}"
+    if kind == "greater_than_equal":
+        return f"{{}} is {found}; it must be {context['ge']} or more"
+    return f"{{}} is {found}; {WANTED.get(kind, details['msg'])}"
+
+
+WANTED = {
+    "bool_type": "write true or false",
+    "dict_type": "write keys and values below it",
+    "float_type": "write a number",
+    "int_from_float": "write a whole number",
+    "int_type": "write a whole number",
+    "list_type": "write a list, as in [a, b]",
+    "model_type": "write keys and values below it",
+    "string_type": "write a text, quoted if it looks like a number",
+}
+
+EXAMPLES = {
+    "name": "add a line such as: name: postcode",
+    "slo": "add a line such as: slo: 300ms",
+    "tasks": "name the tasks, each with its variants",
+    "variants": "name one variant at least, with its operator",
+    "operator": "name the class, as in operator: package.module:Class",
+    "cluster": "name the workers, as in cluster: {devices: {cpu: 2}}",
+    "devices": "name the workers, as in devices: {cpu: 2}",
+}
+
+
+def _keys(place: Place) -> list[str]:
+    """The keys that a mapping of the file may have."""
+    return list(SECTIONS[len(place), place[0] if place else ""].model_fields)
+
+
+SECTIONS: dict[tuple[int, str | int], type[Section]] = {
+    (0, ""): FileSection,
+    (2, "tasks"): TaskSection,
+    (4, "tasks"): VariantSection,
+    (2, "policies"): PolicySection,
+    (1, "cluster"): ClusterSection,
+}
