@@ -1,0 +1,46 @@
+# demo, test and check make and fill .venv first, if it is not there or older than what it holds.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+FILLED := $(VENV)/.filled
+SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+
+.PHONY: demo test check lock clean
+
+demo: $(FILLED)
+	$(VENV)/bin/headrace demo $(ARGS)
+
+test: $(FILLED)
+	$(PYTHON) -m pytest -q -m "not slow" tests
+
+check: $(FILLED)
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(PYTHON) -m pytest -q -m "not kafka and not models and not slow" tests
+
+lock: $(FILLED)
+	echo uv | $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
+	  --custom-compile-command "make lock" -o requirements-bootstrap.lock -
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --extra dev \
+	  --custom-compile-command "make lock" -o requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache .coverage
+
+# uv installs the 6 GB several times faster than pip does; where it fails (a proxy with a
+# certificate of its own, say), pip has the last word.
+$(FILLED): requirements.lock requirements-bootstrap.lock pyproject.toml
+	@$(PYTHON) -c 'import pip; $(SUITS)' 2>/dev/null || { \
+	  for name in python3 python3.13 python3.12 python3.11; do \
+	    if $$name -c '$(SUITS)' 2>/dev/null; then \
+	      echo "making $(VENV) with $$name"; exec $$name -m venv --clear $(VENV); fi; done; \
+	  echo "Headrace needs Python 3.11, 3.12 or 3.13, but PATH has none of them as python3," \
+	    "python3.13, python3.12 or python3.11; install one and run make again" >&2; exit 1; }
+	$(PYTHON) -m pip install --quiet --require-hashes -r requirements-bootstrap.lock
+	$(PYTHON) -m uv pip sync --python $(PYTHON) --require-hashes requirements.lock || \
+	  $(PYTHON) -m pip install --require-hashes -r requirements.lock
+	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(FILLED)
