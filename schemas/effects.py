@@ -103,10 +103,10 @@ class Infer:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Bring a variant ("task/variant") to the device, in place of ``unload``."""
+    """Bring a variant ("task/variant") to the device. What is there stays until the new one
+    is first used, so that a swap leaves no gap."""
 
     variant: str
-    unload: str = ""
 
 
 @dataclass(frozen=True, slots=True)

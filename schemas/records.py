@@ -270,7 +270,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A person's wish: ``action`` with its ``arguments``, all strings. ``id`` makes it idempotent."""
+    """A person's wish: ``action`` with its ``arguments``, all strings.
+
+    ``id`` makes it idempotent.
+    """
 
     id: str
     pipeline: str

@@ -1,0 +1,139 @@
+"""When is a query complete, and what is its one outcome?
+
+A query is complete when the credit of the branches that ended adds up to ``FULL_CREDIT``.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schemas.pipeline import Pipeline
+from schemas.records import (
+    ANSWERED,
+    DROPPED,
+    FAILED,
+    FULL_CREDIT,
+    REFUSED,
+    Answer,
+    End,
+    Item,
+    Noticed,
+    Origin,
+    Value,
+    Work,
+)
+
+Combine = Callable[[list[Value]], Value]
+Accuracies = Mapping[str, float]  # by "task/variant"
+
+
+class OpenQuery:
+    """A query that egress waits for. ``credit`` is what its ended branches hold together."""
+
+    __slots__ = ("branches", "created_s", "credit", "deadline_s", "epoch", "held", "id", "origin")
+
+    def __init__(self, name: str, origin: Origin, created_s: float, deadline_s: float) -> None:
+        self.id = name
+        self.origin = origin
+        self.created_s = created_s
+        self.deadline_s = deadline_s
+        self.credit = 0
+        self.epoch = 0
+        self.branches: dict[tuple[int, ...], Item] = {}
+        self.held: list[int] = []  # offsets of the records on the outputs topic that speak of it
+
+    def take(self, work: Work) -> bool:
+        """Count the work's branches, each once; True when the query is complete."""
+        self.epoch = max(self.epoch, work.epoch)
+        for item in work.items:
+            if item.branch not in self.branches:
+                self.branches[item.branch] = item
+                self.credit += item.credit
+        return self.credit >= FULL_CREDIT
+
+
+def answer(
+    query: OpenQuery, pipeline: Pipeline, combine: Combine, accuracies: Accuracies, now: float
+) -> Answer:
+    """The answer to a query, complete or not.
+
+    With every branch answered: ``answered``. With some missing: ``answered`` and incomplete, or
+    ``dropped`` where the pipeline file says that an incomplete answer is worthless. With none
+    answered, or a combine function that raises: what the first bad branch says.
+    """
+    items = [query.branches[branch] for branch in sorted(query.branches)]
+    bad = _worst(items, query.credit >= FULL_CREDIT, query, pipeline)
+    good = any(i.end is not None and i.end.outcome == ANSWERED for i in items)
+    if bad is not None and (not good or pipeline.incomplete == DROPPED):
+        return _ended(query, bad, items, now)
+    leaves = [i for i in items if _is_leaf(i, pipeline)]
+    try:
+        result = combine([i.value for i in leaves])
+    except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
+        reason = f"{pipeline.combine or 'combine'} raised {type(error).__name__}: {error}"
+        return _ended(query, End(FAILED, "egress", reason), items, now)
+    return Answer(
+        id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
+        task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
+        result=result, created_s=query.created_s, deadline_s=query.deadline_s, answered_s=now,
+        epoch=query.epoch, expected_accuracy=_expected(leaves, accuracies),
+        paths=tuple(i.path for i in items), ends=tuple(i.end for i in items if i.end is not None),
+    )  # fmt: skip
+
+
+def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:
+    """The answer to a query that ingress did not admit."""
+    return Answer(
+        id=noticed.query_id, origin=origin, outcome=REFUSED, reason=noticed.refused,
+        task="ingress", created_s=noticed.created_s, deadline_s=noticed.deadline_s,
+        answered_s=now,
+    )  # fmt: skip
+
+
+def _ended(query: OpenQuery, bad: End, items: list[Item], now: float) -> Answer:
+    return Answer(
+        id=query.id, origin=query.origin, outcome=bad.outcome, reason=bad.reason, task=bad.task,
+        late=False, incomplete=False, created_s=query.created_s, deadline_s=query.deadline_s,
+        answered_s=now, epoch=query.epoch, paths=tuple(i.path for i in items),
+        ends=tuple(i.end for i in items if i.end is not None),
+    )  # fmt: skip
+
+
+def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeline) -> End | None:
+    """How the first failed branch ended, else the first dropped one, else what is missing."""
+    ends = [i.end for i in items if i.end is not None]
+    for outcome in (FAILED, DROPPED):
+        for end in ends:
+            if end.outcome == outcome:
+                return end
+    if complete:
+        return None
+    waited_ms = (query.deadline_s + pipeline.grace_s - query.created_s) * 1e3
+    return End(DROPPED, "", f"not complete {waited_ms:.0f} ms after it was made")
+
+
+def _is_leaf(item: Item, pipeline: Pipeline) -> bool:
+    """True for a place in the result: an answer of a leaf, or one that is missing at a child."""
+    end = item.end
+    if end is None:
+        return False
+    if end.outcome == ANSWERED:
+        return not pipeline.task(end.task).children
+    return bool(item.branch)
+
+
+def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
+    """Mean over the answered leaves of the product of profiled accuracies along the path."""
+    products = []
+    for leaf in leaves:
+        product: float | None = 1.0
+        for hop in leaf.path:
+            known = accuracies.get(f"{hop.task}/{hop.variant}")
+            product = None if known is None or product is None else product * known
+        if product is not None and leaf.end is not None and leaf.end.outcome == ANSWERED:
+            products.append(product)
+    return sum(products) / len(products) if products else None
+
+
+def as_list(outputs: list[Value]) -> Any:
+    """The result of a pipeline without a combine function: the leaf outputs, in order."""
+    return outputs

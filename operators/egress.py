@@ -1,0 +1,240 @@
+"""Egress: join the branches of a query, emit its one Answer.
+
+A query is known by its ``Origin``. Ingress reads the input in order and notices every query in
+that order, so "closed" needs no memory of ids: a query is closed when its offset lies below the
+notices' ``upto`` and it is not open. What arrives for a closed query is a duplicate.
+Offsets are committed only behind closed queries, so a restart finds every open one again.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from heapq import heappop, heappush
+
+from operators.closing import Accuracies, Combine, OpenQuery, answer, as_list, refusal
+from operators.plans import PlanFollower
+from operators.progress import Progress
+from operators.reporting import Reporter
+from schemas.effects import (
+    DEAD_LETTERS,
+    OUTPUTS,
+    RESULTS,
+    Arrived,
+    Assign,
+    Done,
+    Effect,
+    Event,
+    Send,
+    Wake,
+    Woke,
+)
+from schemas.pipeline import Pipeline
+from schemas.records import (
+    ANSWERED,
+    Answer,
+    DeadLetter,
+    Garbled,
+    Notice,
+    Noticed,
+    Origin,
+    Plan,
+    Work,
+)
+
+
+class Egress:
+    """The node. ``partitions`` of the outputs topic are its own.
+
+    After a restart ``upto`` says, by partition of the input topic, below which offset every query
+    was closed and committed, and ``answered`` which queries above it have their answer already.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pipeline: Pipeline,
+        partitions: Sequence[int],
+        *,
+        incarnation: float,
+        combine: Combine = as_list,
+        accuracies: Accuracies | None = None,
+        upto: Mapping[int, int] | None = None,
+        answered: Collection[tuple[int, int]] = (),
+    ) -> None:
+        self._pipeline = pipeline
+        self._partitions = tuple(partitions)
+        self._combine = combine
+        self._accuracies = accuracies or {}
+        self._plans = PlanFollower(pipeline.name)
+        self._open: dict[tuple[int, int], OpenQuery] = {}
+        self._upto: dict[int, int] = dict(upto or {})
+        self._early: set[tuple[int, int]] = set(answered)  # closed before they were noticed
+        self._progress = {slot: Progress() for slot in self._partitions}
+        for partition, offset in self._upto.items():
+            slot = partition % pipeline.egress_partitions
+            if slot in self._progress:
+                self._progress[slot].notes[partition] = offset
+        self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
+        self._committing: dict[int, None] = {}
+        self._wakes_s = float("inf")
+        self._reporter = Reporter(name, "egress", pipeline.name, incarnation)
+        self._counts = self._reporter.counts
+        self._counts.update(answered=0, late=0, incomplete=0, dropped=0, failed=0, refused=0)
+        self._counts.update(latency_s=0.0, duplicates=0)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if type(event) is Arrived:
+            record = event.record
+            if type(record) is Work:
+                return self._work(event, record, now)
+            if type(record) is Notice:
+                return self._notice(event, record, now)
+            if type(record) is Plan:
+                if self._plans.accept(record):
+                    self._reporter.follow(record.epoch, "ready")
+                return []
+            if type(record) is Garbled:
+                return self._garbled(event, record, now)
+        if type(event) is Woke:
+            return self._woke(now)
+        return []
+
+    # ------------------------------------------------------------------ what comes in
+
+    def _work(self, event: Arrived, work: Work, now: float) -> list[Effect]:
+        key = (work.origin.partition, work.origin.offset)
+        query = self._open.get(key)
+        closed = query is None and self._is_closed(key)
+        if not self._progress[event.slot].begin(event.offset, 0 if closed else 1):
+            return []
+        if closed:
+            self._counts["duplicates"] += 1
+            return self._commit_soon(event.slot, now)
+        effects: list[Effect] = []
+        if query is None:
+            query = OpenQuery(work.query_id, work.origin, work.created_s, work.deadline_s)
+            effects = self._await(key, query)
+        query.held.append(event.offset)
+        if query.take(work):
+            return [*effects, *self._close(key, event.slot, now)]
+        return effects
+
+    def _is_closed(self, key: tuple[int, int]) -> bool:
+        return key[1] < self._upto.get(key[0], 0) or key in self._early
+
+    def _notice(self, event: Arrived, notice: Notice, now: float) -> list[Effect]:
+        partition = notice.partition
+        seen = self._upto.get(partition, 0)
+        # A restarted ingress repeats what it had not committed.
+        news = [query for query in notice.queries if query.offset >= seen]
+        progress = self._progress[event.slot]
+        if not progress.begin(event.offset, len(news), (partition, notice.upto)):
+            return []
+        effects: list[Effect] = []
+        for noticed in news:
+            effects += self._noticed(event, (partition, noticed.offset), noticed, now)
+        self._upto[partition] = max(seen, notice.upto)
+        return [*effects, *self._commit_soon(event.slot, now)]
+
+    def _noticed(
+        self, event: Arrived, key: tuple[int, int], noticed: Noticed, now: float
+    ) -> list[Effect]:
+        query = self._open.get(key)
+        if query is not None:  # its work was faster than its notice
+            query.held.append(event.offset)
+            return []
+        if key in self._early:
+            self._early.discard(key)
+            self._progress[event.slot].finish(event.offset)
+            return []
+        origin = Origin(*key)
+        if noticed.refused:
+            self._progress[event.slot].finish(event.offset)
+            return self._emit(refusal(noticed, origin, now))
+        query = OpenQuery(noticed.query_id, origin, noticed.created_s, noticed.deadline_s)
+        query.held.append(event.offset)
+        return self._await(key, query)
+
+    def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
+        if event.topic != OUTPUTS or not self._progress[event.slot].begin(event.offset, 0):
+            return []
+        letter = DeadLetter(
+            topic=event.topic, partition=event.slot, offset=event.offset, reason=garbled.reason,
+            value=garbled.value, headers=garbled.headers, node=self._reporter.name, at_s=now,
+        )  # fmt: skip
+        name = self._reporter.name
+        return [Send(DEAD_LETTERS, letter, key=name), *self._commit_soon(event.slot, now)]
+
+    # ------------------------------------------------------------------ closing
+
+    def _await(self, key: tuple[int, int], query: OpenQuery) -> list[Effect]:
+        self._open[key] = query
+        closes_s = query.deadline_s + self._pipeline.grace_s
+        heappush(self._due, (closes_s, key))
+        if closes_s >= self._wakes_s:
+            return []
+        self._wakes_s = closes_s
+        return [Wake(closes_s)]
+
+    def _close(self, key: tuple[int, int], slot: int, now: float) -> list[Effect]:
+        query = self._open.pop(key)
+        if key[1] >= self._upto.get(key[0], 0):
+            self._early.add(key)
+        for offset in query.held:
+            self._progress[slot].finish(offset)
+        said = answer(query, self._pipeline, self._combine, self._accuracies, now)
+        return [*self._emit(said), *self._commit_soon(slot, now)]
+
+    def _close_overdue(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._due and self._due[0][0] <= now:
+            _, key = heappop(self._due)
+            if key in self._open:
+                effects += self._close(key, key[0] % self._pipeline.egress_partitions, now)
+        if now >= self._wakes_s:
+            self._wakes_s = self._due[0][0] if self._due else float("inf")
+            effects += [Wake(self._wakes_s)] if self._due else []
+        return effects
+
+    def _emit(self, said: Answer) -> list[Effect]:
+        counts = self._counts
+        counts["late" if said.late else said.outcome] += 1
+        counts["incomplete"] += said.incomplete
+        if said.outcome == ANSWERED:
+            counts["latency_s"] += said.answered_s - said.created_s
+        return [Send(RESULTS, said, key=said.id)]
+
+    # ------------------------------------------------------------------ offsets and time
+
+    def _commit_soon(self, slot: int, now: float) -> list[Effect]:
+        # Woke comes after what has already arrived: one commit per drain.
+        idle = not self._committing
+        self._committing[slot] = None
+        return [Wake(now)] if idle else []
+
+    def _commit(self) -> list[Effect]:
+        slots, self._committing = self._committing, {}
+        done = tuple(
+            Done(slot, self._progress[slot].done, note_of(self._progress[slot].notes))
+            for slot in slots
+            if self._progress[slot].advance()
+        )
+        return [Assign(OUTPUTS, done=done)] if done else []
+
+    def _woke(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._plans.started:
+            effects = [*self._plans.start(), Assign(OUTPUTS, self._partitions)]
+        effects += self._close_overdue(now)
+        if self._committing:
+            effects += self._commit()
+        return [*effects, *self._reporter.due(now)]
+
+
+def note_of(upto: Mapping[int, int]) -> str:
+    """What is stored with a commit: below which offset of each input partition all is closed."""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(upto.items()))
+
+
+def upto_of(note: str) -> dict[int, int]:
+    """The reverse of ``note_of``; an empty note is an empty mapping."""
+    pairs = (pair.split(":") for pair in note.split(",") if pair)
+    return {int(partition): int(offset) for partition, offset in pairs}

@@ -1,0 +1,105 @@
+"""What becomes of an operator's output: the answer at a leaf, items for the children elsewhere."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from control.credit import split
+from schemas.pipeline import Task
+from schemas.records import ANSWERED, FAILED, End, Hop, Item, Value
+
+_VALUES = (bool, int, float, str, bytes, np.ndarray, list, dict)
+
+
+class OutputError(ValueError):
+    """An operator returned something that cannot be passed on; the message says what."""
+
+
+def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[tuple[str, Item]]:
+    """Where an item's output goes: (task, item) pairs, task "" being egress.
+
+    An output that is an exception, or none that can be passed on, fails its own item only.
+    """
+    if isinstance(output, Exception):
+        return [("", failed(task.name, item, path, _sentence(output)))]
+    try:
+        if not task.children:
+            return [("", _answer(task, item, path, output))]
+        return _children(task, item, path, output)
+    except ValueError as error:
+        return [("", failed(task.name, item, path, str(error)))]
+
+
+def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
+    """The item as egress learns that it failed."""
+    end = End(FAILED, task, reason)
+    return Item(branch=item.branch, credit=item.credit, path=path, end=end)
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _answer(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> Item:
+    end = End(ANSWERED, task.name)
+    return Item(branch=item.branch, credit=item.credit, value=_value(output), path=path, end=end)
+
+
+def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[tuple[str, Item]]:
+    listed = _by_child(task, output)
+    count = sum(len(values) for values in listed.values())
+    if count == 0:
+        # Nothing to do downstream: the credit closes here, with an empty result.
+        end = End(ANSWERED, task.name)
+        return [("", Item(branch=item.branch, credit=item.credit, path=path, end=end))]
+    credits = iter(split(item.credit, count))
+    return [
+        (
+            child,
+            Item(
+                branch=(*item.branch, index, ordinal),
+                credit=next(credits),
+                value=_value(value),
+                path=path,
+            ),
+        )
+        for index, child in enumerate(task.children)
+        for ordinal, value in enumerate(listed.get(child, ()))
+    ]
+
+
+def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
+    if isinstance(output, Mapping):
+        unknown = [name for name in output if name not in task.children]
+        if unknown:
+            raise OutputError(
+                f"the operator of task {task.name!r} gave items for {unknown[0]!r}; "
+                f"its children are {', '.join(task.children)}"
+            )
+        listed = output
+    elif len(task.children) == 1:
+        listed = {task.children[0]: output}
+    else:
+        raise OutputError(
+            f"task {task.name!r} has {len(task.children)} children, so its operator returns a "
+            f"mapping from child to items for each input, not {type(output).__name__}"
+        )
+    for child, values in listed.items():
+        if not isinstance(values, (list, tuple, np.ndarray)):
+            raise OutputError(
+                f"the operator of task {task.name!r} gave {type(values).__name__} for child "
+                f"{child!r}; return a list of items for each input"
+            )
+    return listed
+
+
+def _value(value: Any) -> Value:
+    if value is None or isinstance(value, _VALUES):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()  # type: ignore[no-any-return]
+    raise OutputError(
+        f"an operator returned {type(value).__name__}, which cannot be sent; return None, a "
+        f"number, text, bytes, a numpy array, or a list or dict of JSON values"
+    )

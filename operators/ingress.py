@@ -1,0 +1,236 @@
+"""Ingress: stamp the deadline, admit or refuse, send to the first stage.
+
+A query is known by its place on the input topic (``Origin``). Ingress reads a partition in order
+and tells egress what it took in, once per drain, so that egress awaits every query, also one
+whose work is lost on the way.
+"""
+
+from collections.abc import Sequence
+
+from control.admission import Admission
+from control.routing import spreads
+from operators.plans import PlanFollower
+from operators.reporting import Reporter
+from schemas.effects import (
+    DEAD_LETTERS,
+    OUTPUTS,
+    QUERIES,
+    Arrived,
+    Assign,
+    Done,
+    Effect,
+    Event,
+    Send,
+    Wake,
+    Woke,
+    work_topic,
+)
+from schemas.pipeline import Pipeline
+from schemas.records import (
+    DROPPED,
+    DeadLetter,
+    End,
+    Garbled,
+    Item,
+    Notice,
+    Noticed,
+    Origin,
+    Plan,
+    Query,
+    Work,
+)
+
+TASK = "ingress"  # the name under which ingress ends a query
+
+
+class Ingress:
+    """The node. ``partitions`` of the input topic are its own; ``share`` is its part of the
+    plan's capacity (1 / number of ingress processes)."""
+
+    def __init__(
+        self,
+        name: str,
+        pipeline: Pipeline,
+        partitions: Sequence[int],
+        *,
+        incarnation: float,
+        share: float = 1.0,
+    ) -> None:
+        self._pipeline = pipeline
+        self._partitions = tuple(partitions)
+        self._share = share
+        self._root = pipeline.root.name
+        self._topic = work_topic(self._root)
+        self._plans = PlanFollower(pipeline.name)
+        self._spread = spreads((), "")
+        self._admission = Admission(0.0, 1.0, 0.0)
+        self._upto: dict[int, int] = {}
+        self._pending: dict[int, list[Noticed]] = {}
+        self._flushing = False
+        self._reporter = Reporter(name, "ingress", pipeline.name, incarnation)
+        self._counts = self._reporter.counts
+        self._counts.update(arrived=0, admitted=0, refused=0, dropped=0)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if type(event) is Arrived:
+            record = event.record
+            if type(record) is Query:
+                return self._query(event, record, now)
+            if type(record) is Garbled and event.topic == QUERIES:
+                return self._garbled(event, record, now)
+            if type(record) is Plan:
+                return self._plan(record, now)
+            return []
+        if type(event) is Woke:
+            return self._woke(now)
+        return []
+
+    # ------------------------------------------------------------------ queries
+
+    def _query(self, event: Arrived, query: Query, now: float) -> list[Effect]:
+        if not self._is_new(event):
+            return []
+        name = query.id or f"{event.slot}-{event.offset}"
+        deadline = self._deadline(query, event.at_s)
+        if deadline is None:
+            known = ", ".join(sorted(self._pipeline.slo_classes)) or "none"
+            return self._refuse(
+                event, name, event.at_s + self._pipeline.slo_s,
+                f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}",
+                now,
+            )  # fmt: skip
+        if now > deadline:
+            return self._too_late(event, name, deadline, now)
+        refusal = self._refusal(now)
+        if refusal:
+            return self._refuse(event, name, deadline, refusal, now)
+        self._counts["admitted"] += 1
+        work = self._work(event, name, deadline, Item(value=query.payload))
+        send = Send(self._topic, work, self._spread[self._root].pick())
+        return [send, *self._notice(event, Noticed(
+            query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
+        ), now)]  # fmt: skip
+
+    def _is_new(self, event: Arrived) -> bool:
+        if event.offset < self._upto.get(event.slot, 0):
+            return False
+        self._upto[event.slot] = event.offset + 1
+        self._counts["arrived"] += 1
+        return True
+
+    def _deadline(self, query: Query, created_s: float) -> float | None:
+        if query.deadline_s is not None:
+            return query.deadline_s
+        if not query.slo_class:
+            return created_s + self._slo_s
+        slo_s = self._pipeline.slo_classes.get(query.slo_class)
+        return None if slo_s is None else created_s + slo_s
+
+    @property
+    def _slo_s(self) -> float:
+        plan = self._plans.plan
+        return plan.settings.slo_s if plan else self._pipeline.slo_s
+
+    def _refusal(self, now: float) -> str:
+        plan = self._plans.plan
+        if plan is not None and plan.settings.paused:
+            return "the pipeline is paused; `headrace resume` lets queries in again"
+        if not self._spread.get(self._root):
+            return f"no worker serves task {self._root!r}"
+        if not self._admission.admit(now):
+            return "over capacity"
+        return ""
+
+    def _refuse(
+        self, event: Arrived, name: str, deadline: float, reason: str, now: float
+    ) -> list[Effect]:
+        self._counts["refused"] += 1
+        noticed = Noticed(
+            query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
+            refused=reason,
+        )  # fmt: skip
+        return self._notice(event, noticed, now)
+
+    def _too_late(self, event: Arrived, name: str, deadline: float, now: float) -> list[Effect]:
+        self._counts["dropped"] += 1
+        reason = f"read {(now - deadline) * 1e3:.0f} ms after its deadline"
+        work = self._work(event, name, deadline, Item(end=End(DROPPED, TASK, reason)), task="")
+        return [
+            Send(OUTPUTS, work, self._egress_slot(event.slot)),
+            *self._notice(event, Noticed(
+                query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
+            ), now),
+        ]  # fmt: skip
+
+    def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
+        if not self._is_new(event):
+            return []
+        letter = DeadLetter(
+            topic=event.topic, partition=event.slot, offset=event.offset, reason=garbled.reason,
+            value=garbled.value, headers=garbled.headers, node=self._reporter.name, at_s=now,
+        )  # fmt: skip
+        name = garbled.id or f"{event.slot}-{event.offset}"
+        deadline = event.at_s + self._slo_s
+        return [
+            Send(DEAD_LETTERS, letter, key=name),
+            *self._refuse(event, name, deadline, garbled.reason, now),
+        ]
+
+    def _work(
+        self, event: Arrived, name: str, deadline: float, item: Item, task: str | None = None
+    ) -> Work:
+        return Work(
+            query_id=name,
+            origin=Origin(event.slot, event.offset),
+            task=self._root if task is None else task,
+            created_s=event.at_s,
+            deadline_s=deadline,
+            epoch=self._plans.epoch,
+            items=(item,),
+        )
+
+    # ------------------------------------------------------------------ notices
+
+    def _notice(self, event: Arrived, noticed: Noticed, now: float) -> list[Effect]:
+        self._pending.setdefault(event.slot, []).append(noticed)
+        if self._flushing:
+            return []
+        # Woke comes after what has already arrived: one notice per drain, not one per query.
+        self._flushing = True
+        return [Wake(now)]
+
+    def _flush(self) -> list[Effect]:
+        self._flushing = False
+        effects: list[Effect] = [
+            Send(
+                OUTPUTS,
+                Notice(partition=partition, upto=self._upto[partition], queries=tuple(queries)),
+                self._egress_slot(partition),
+            )
+            for partition, queries in self._pending.items()
+        ]
+        done = tuple(Done(partition, self._upto[partition]) for partition in self._pending)
+        self._pending = {}
+        return [*effects, Assign(QUERIES, done=done)] if done else []
+
+    def _egress_slot(self, partition: int) -> int:
+        return partition % self._pipeline.egress_partitions
+
+    # ------------------------------------------------------------------ plans and time
+
+    def _plan(self, plan: Plan, now: float) -> list[Effect]:
+        if not self._plans.accept(plan):
+            return []
+        self._spread = spreads(plan.routes, "")
+        rate = None if plan.capacity_qps is None else plan.capacity_qps * self._share
+        burst = (rate or 0.0) * plan.settings.slo_s
+        self._admission.change(rate, burst, now)
+        self._reporter.follow(plan.epoch, "ready")
+        # Reading starts with the first plan: before it nobody could take a query.
+        return [Assign(QUERIES, self._partitions)]
+
+    def _woke(self, now: float) -> list[Effect]:
+        effects: list[Effect] = [] if self._plans.started else self._plans.start()
+        if self._flushing:
+            effects += self._flush()
+        return [*effects, *self._reporter.due(now)]

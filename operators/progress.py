@@ -1,0 +1,63 @@
+"""How far is a slot done, when its records are finished out of order?
+
+Offsets may be committed only behind records that nobody needs any more. A record counts for
+several pieces (its items, the queries it announces) and is finished with the last of them.
+"""
+
+from collections import deque
+
+
+class _Entry:
+    __slots__ = ("note", "offset", "pieces")
+
+    def __init__(self, offset: int, pieces: int, note: tuple[int, int] | None) -> None:
+        self.offset = offset
+        self.pieces = pieces
+        self.note = note
+
+
+class Progress:
+    """The open records of one slot, oldest first.
+
+    Invariant: every record below ``done`` is finished, and ``done`` never goes back.
+    """
+
+    __slots__ = ("_entries", "_order", "done", "notes")
+
+    def __init__(self) -> None:
+        self._order: deque[_Entry] = deque()
+        self._entries: dict[int, _Entry] = {}
+        self.done = -1  # the offset to commit; -1: nothing yet
+        self.notes: dict[int, int] = {}  # what the finished records noted, by key
+
+    @property
+    def seen(self) -> int:
+        """The offset behind the newest record begun, -1 before the first."""
+        return self._order[-1].offset + 1 if self._order else self.done
+
+    def begin(self, offset: int, pieces: int, note: tuple[int, int] | None = None) -> bool:
+        """A record came in; False if it, or a later one, has been seen before.
+
+        ``note`` is a (key, value) that ``notes`` shows once the record lies below ``done``.
+        """
+        if offset < self.seen:
+            return False
+        entry = _Entry(offset, pieces, note)
+        self._order.append(entry)
+        self._entries[offset] = entry
+        return True
+
+    def finish(self, offset: int, pieces: int = 1) -> None:
+        """Some pieces of a record are finished; ``advance`` says what that allows."""
+        self._entries[offset].pieces -= pieces
+
+    def advance(self) -> bool:
+        """Move ``done`` behind all finished records at the front; True if it moved."""
+        before, order = self.done, self._order
+        while order and order[0].pieces <= 0:
+            entry = order.popleft()
+            del self._entries[entry.offset]
+            self.done = entry.offset + 1
+            if entry.note is not None:
+                self.notes[entry.note[0]] = entry.note[1]
+        return self.done != before

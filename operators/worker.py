@@ -1,0 +1,357 @@
+"""A worker: queue, drop, batch, infer, forward.
+
+A worker is bound to one device and serves one variant of one task, as the plan's lease says. It
+reads the lease's slots in order of arrival. A slot that it loses is another worker's from the
+committed offset on; what it still has of that slot is forgotten or, when running, counted once
+by egress.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from control.batching import batch_size
+from control.dropping import lateness
+from control.routing import Spread, spreads
+from operators.device import Device
+from operators.fanout import failed, outcome
+from operators.parcels import Onward, parcels
+from operators.plans import PlanFollower
+from operators.progress import Progress
+from operators.reporting import Reporter
+from schemas.effects import (
+    DEAD_LETTERS,
+    Arrived,
+    Assign,
+    Done,
+    Effect,
+    Event,
+    Failed,
+    Infer,
+    Inferred,
+    Loaded,
+    Send,
+    Wake,
+    Woke,
+    work_topic,
+)
+from schemas.pipeline import Pipeline
+from schemas.records import (
+    DROPPED,
+    DeadLetter,
+    End,
+    Garbled,
+    Hop,
+    Item,
+    Lease,
+    Plan,
+    SlotState,
+    Work,
+)
+
+# Seconds that a variant ("task/variant") takes for a batch of that size; 0 where not measured.
+LatencyOf = Callable[[str, int], float]
+
+PAUSE_BATCHES = 8  # a worker that holds more than this many batches stops reading
+
+
+class _Ticket:
+    """An item in the worker's hands, with the record it came in."""
+
+    __slots__ = ("item", "offset", "progress", "received_s", "slot", "work")
+
+    def __init__(
+        self, item: Item, work: Work, slot: int, offset: int, progress: Progress, received_s: float
+    ) -> None:
+        self.item = item
+        self.work = work
+        self.slot = slot
+        self.offset = offset
+        self.progress = progress
+        self.received_s = received_s
+
+
+def _unmeasured(variant: str, batch: int) -> float:
+    return 0.0
+
+
+class Worker:
+    """The node. Invariant: at most one batch runs on the device."""
+
+    def __init__(
+        self,
+        name: str,
+        pipeline: Pipeline,
+        device: str,
+        *,
+        incarnation: float,
+        latency: LatencyOf = _unmeasured,
+    ) -> None:
+        self._name = name
+        self._pipeline = pipeline
+        self._latency = latency
+        self._plans = PlanFollower(pipeline.name)
+        self._lease: Lease | None = None
+        self._wanted = ""  # the lease's "task/variant"
+        self._topic = ""  # the lease's
+        self._spreads: dict[str, Spread] = {}
+        self._device = Device()
+        self._queue: deque[_Ticket] = deque()
+        self._running: list[_Ticket] = []
+        self._running_variant = ""
+        self._job = 0
+        self._progress: dict[int, Progress] = {}
+        self._paused = False
+        self._due = False  # asked to be woken for the next batch
+        self._reporter = Reporter(name, "worker", pipeline.name, incarnation, device)
+        self._reporter.slots = self._slot_states
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if type(event) is Arrived:
+            return self._arrived(event, now)
+        if type(event) is Inferred:
+            return self._inferred(event, now)
+        if type(event) is Woke:
+            return self._woke(now)
+        if type(event) is Loaded:
+            return self._on_device(event, now)
+        if type(event) is Failed:
+            return self._failed(event, now)
+        return []
+
+    # ------------------------------------------------------------------ what comes in
+
+    def _arrived(self, event: Arrived, now: float) -> list[Effect]:
+        record = event.record
+        if type(record) is Work:
+            return self._enqueue(event, record, now)
+        if type(record) is Plan:
+            return self._plan(record, now)
+        if type(record) is Garbled:
+            return self._garbled(event, record, now)
+        return []
+
+    def _enqueue(self, event: Arrived, work: Work, now: float) -> list[Effect]:
+        progress = self._progress.get(event.slot)
+        if progress is None or not progress.begin(event.offset, len(work.items)):
+            return []  # a slot that it lost, or a record that it has seen
+        self._queue.extend(
+            _Ticket(item, work, event.slot, event.offset, progress, now) for item in work.items
+        )
+        self._reporter.count(f"arrived/{self._wanted}", len(work.items))
+        return [*self._soon(now), *self._backpressure()]
+
+    def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
+        progress = self._progress.get(event.slot)
+        if progress is None or not progress.begin(event.offset, 0):
+            return []
+        letter = DeadLetter(
+            topic=event.topic, partition=event.slot, offset=event.offset, reason=garbled.reason,
+            value=garbled.value, headers=garbled.headers, node=self._name, at_s=now,
+        )  # fmt: skip
+        return [Send(DEAD_LETTERS, letter, key=self._name), *self._commit({event.slot: progress})]
+
+    def _soon(self, now: float) -> list[Effect]:
+        # Woke comes after what has already arrived, so that a burst makes one batch.
+        if self._due or self._running or not self._device.serving or not self._queue:
+            return []
+        self._due = True
+        return [Wake(now)]
+
+    def _backpressure(self) -> list[Effect]:
+        lease = self._lease
+        if lease is None:
+            return []
+        limit = PAUSE_BATCHES * lease.batch
+        if not self._paused and len(self._queue) > limit:
+            self._paused = True
+            return [Assign(self._topic, paused=lease.slots)]
+        if self._paused and len(self._queue) <= limit // 2:
+            self._paused = False
+            return [Assign(self._topic, paused=())]
+        return []
+
+    # ------------------------------------------------------------------ batches
+
+    def _start(self, now: float) -> list[Effect]:
+        """Drop what is past saving, then run a batch of what is left."""
+        lease, queue, variant = self._lease, self._queue, self._device.serving
+        if self._running or lease is None or not variant or not queue:
+            return []
+        size = batch_size(len(queue), lease.batch)
+        latency = self._latency(variant, size)
+        batch: list[_Ticket] = []
+        late: list[_Ticket] = []
+        while queue and len(batch) < size:
+            ticket = queue.popleft()
+            missed = lateness(ticket.work.deadline_s, now, latency) > 0
+            (late if missed else batch).append(ticket)
+        effects = self._drop(late, now, latency) if late else []
+        if batch:
+            self._running, self._running_variant = batch, variant
+            self._job += 1
+            effects.append(Infer(self._job, variant, tuple(t.item.value for t in batch)))
+        return [*effects, *self._backpressure()]
+
+    def _drop(self, late: list[_Ticket], now: float, latency: float) -> list[Effect]:
+        variant = self._device.serving
+        task = variant.partition("/")[0]
+        self._reporter.count(f"dropped/{variant}", len(late))
+        gone: list[Onward] = []
+        for ticket in late:
+            short_ms = lateness(ticket.work.deadline_s, now, latency) * 1e3
+            end = End(DROPPED, task, f"{variant} would end {short_ms:.0f} ms after the deadline")
+            item = ticket.item
+            dropped = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
+            gone.append((ticket.work, "", dropped))
+        return [*self._forward(gone), *self._finish(late)]
+
+    def _inferred(self, event: Inferred, now: float) -> list[Effect]:
+        if event.job != self._job or not self._running:
+            return []
+        batch, variant = self._running, self._running_variant
+        if len(event.outputs) != len(batch):
+            found = f"{variant} returned {len(event.outputs)} outputs for {len(batch)} inputs"
+            return self._fail(found, now)
+        task = self._pipeline.task(variant.partition("/")[0])
+        onward: list[Onward] = []
+        for ticket, output in zip(batch, event.outputs, strict=True):
+            path = (*ticket.item.path, self._hop(ticket, event))
+            onward += [(ticket.work, to, i) for to, i in outcome(task, ticket.item, path, output)]
+        self._tally(onward, event.finished_s - event.started_s)
+        self._running = []
+        return [*self._forward(onward), *self._finish(batch), *self._next(now)]
+
+    def _hop(self, ticket: _Ticket, event: Inferred) -> Hop:
+        task, _, variant = self._running_variant.partition("/")
+        return Hop(
+            task=task, variant=variant, worker=self._name, epoch=self._plans.epoch,
+            received_s=ticket.received_s, started_s=event.started_s,
+            finished_s=event.finished_s, batch=len(self._running),
+        )  # fmt: skip
+
+    def _tally(self, onward: list[Onward], busy_s: float) -> None:
+        count, variant = self._reporter.count, self._running_variant
+        count(f"finished/{variant}", len(self._running))
+        count(f"batches/{variant}")
+        count(f"busy_s/{variant}", busy_s)
+        for _, task, item in onward:
+            if task:
+                count(f"children/{variant}/{task}")
+            elif item.end is not None and item.end.outcome != "answered":
+                count(f"failed/{variant}")
+
+    def _failed(self, event: Failed, now: float) -> list[Effect]:
+        if event.job == self._job and self._running:
+            return self._fail(event.error, now)
+        if isinstance(event.job, str) and self._device.gave_up(event.job):
+            self._reporter.state = f"failed: {event.error}"
+        return []
+
+    def _fail(self, reason: str, now: float) -> list[Effect]:
+        batch, variant = self._running, self._running_variant
+        self._running = []
+        task = variant.partition("/")[0]
+        self._reporter.count(f"failed/{variant}", len(batch))
+        gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in batch]
+        return [*self._forward(gone), *self._finish(batch), *self._next(now)]
+
+    def _next(self, now: float) -> list[Effect]:
+        self._swap()
+        return self._start(now)
+
+    def _forward(self, onward: list[Onward]) -> list[Effect]:
+        partitions = self._pipeline.egress_partitions
+        return parcels(onward, self._spreads, self._plans.epoch, partitions)
+
+    def _finish(self, tickets: Iterable[_Ticket]) -> list[Effect]:
+        touched: dict[int, Progress] = {}
+        for ticket in tickets:
+            ticket.progress.finish(ticket.offset)
+            touched[ticket.slot] = ticket.progress
+        return self._commit(touched)
+
+    def _commit(self, touched: dict[int, Progress]) -> list[Effect]:
+        done = tuple(
+            Done(slot, progress.done)
+            for slot, progress in touched.items()
+            if progress.advance() and self._progress.get(slot) is progress
+        )
+        return [Assign(self._topic, done=done)] if done else []
+
+    # ------------------------------------------------------------------ plans
+
+    def _plan(self, plan: Plan, now: float) -> list[Effect]:
+        if not self._plans.accept(plan):
+            return []
+        lease = next((each for each in plan.leases if each.worker == self._name), None)
+        effects = self._change(lease)
+        effects += self._device.want(self._wanted)
+        self._spreads = spreads(plan.routes, self._wanted)
+        self._show_state()
+        return [*effects, *self._soon(now), *self._backpressure()]
+
+    def _change(self, lease: Lease | None) -> list[Effect]:
+        before, topic = self._lease, self._topic
+        self._lease = lease
+        self._wanted = f"{lease.task}/{lease.variant}" if lease else ""
+        self._topic = work_topic(lease.task) if lease else ""
+        effects: list[Effect] = []
+        if before is not None and topic != self._topic:
+            self._keep(())
+            effects.append(Assign(topic, ()))
+        if lease is not None:
+            self._keep(lease.slots)
+            paused = lease.slots if self._paused else ()
+            effects.append(Assign(self._topic, lease.slots, paused))
+        return effects
+
+    def _keep(self, slots: tuple[int, ...]) -> None:
+        """Forget the slots that are no longer its own, begin those that are new."""
+        kept = {slot: self._progress.get(slot) or Progress() for slot in slots}
+        self._progress = kept
+        self._queue = deque(t for t in self._queue if kept.get(t.slot) is t.progress)
+
+    def _on_device(self, event: Loaded, now: float) -> list[Effect]:
+        self._device.loaded(event.variant)
+        self._reporter.count(f"load_s/{event.variant}", event.seconds)
+        if not self._running:
+            self._swap()
+        return self._soon(now)
+
+    def _swap(self) -> None:
+        self._device.swap()
+        self._show_state()
+
+    def _show_state(self) -> None:
+        lease, state = self._lease, "ready"
+        if lease is None:
+            state = "idle"
+        elif lease.open_slot < 0:
+            state = "draining"
+        elif self._device.serving != self._wanted:
+            state = "loading" if self._device.loading else self._reporter.state
+        self._reporter.follow(self._plans.epoch, state)
+        self._reporter.task = lease.task if lease else ""
+        self._reporter.variant = self._device.serving.partition("/")[2]
+
+    # ------------------------------------------------------------------ time
+
+    def _woke(self, now: float) -> list[Effect]:
+        effects: list[Effect] = [] if self._plans.started else self._plans.start()
+        if self._due:
+            self._due = False
+            effects += self._start(now)
+        return [*effects, *self._reporter.due(now)]
+
+    def _slot_states(self) -> tuple[SlotState, ...]:
+        if self._lease is None:
+            return ()
+        queued: dict[int, int] = {}
+        for ticket in (*self._queue, *self._running):
+            if self._progress.get(ticket.slot) is ticket.progress:
+                queued[ticket.slot] = queued.get(ticket.slot, 0) + 1
+        task = self._lease.task
+        return tuple(
+            SlotState(task, slot, progress.done, queued.get(slot, 0))
+            for slot, progress in sorted(self._progress.items())
+        )
