@@ -1,0 +1,134 @@
+"""Records to bytes and back, in Avro's single-object encoding.
+
+``C3 01``, eight bytes of fingerprint (CRC-64-AVRO of the writer's schema in canonical form,
+little-endian), the record in Avro's binary encoding. ``schemas/codec_confluent.py`` frames the
+same records for a schema registry, ``schemas/json_form.py`` writes them for people.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from fastavro import schemaless_reader, schemaless_writer
+from fastavro.read import SchemaResolutionError
+
+from schemas.codec_rows import FROM_ROW, TO_ROW, Row
+from schemas.codec_schemas import CURRENT, KNOWN, MARK, Schema
+from schemas.codec_values import CodecError
+from schemas.records import Record
+
+__all__ = ["CodecError", "decode", "encode", "read", "write"]
+
+_PREFIX_LENGTH = 10
+# What fastavro and the record classes raise over data that do not fit; all are told as CodecError.
+_MISFITS = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError,
+    SchemaResolutionError, StopIteration, TypeError, ValueError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    record: str
+    written_as: Any
+    read_as: Any  # None where both are the same, which is a quarter quicker
+    build: Callable[[Row], Record]
+
+
+def reader_of(schema: Schema) -> _Reader:
+    """How to read what was written by a schema; raises CodecError if it is of no record of ours."""
+    current = CURRENT.get(schema.record)
+    if current is None:
+        raise CodecError(
+            f"the schema is of a record named {schema.record!r}; known are {', '.join(CURRENT)}"
+        )
+    same = schema.prefix == current.prefix
+    build = FROM_ROW[current.record]
+    return _Reader(current.record, schema.parsed, None if same else current.parsed, build)
+
+
+_WRITERS = {
+    kind: (to_row, CURRENT[kind.__name__].parsed, CURRENT[kind.__name__].prefix)
+    for kind, to_row in TO_ROW.items()
+}
+_READERS = {prefix: reader_of(schema) for prefix, schema in KNOWN.items()}
+
+
+def encode(record: Record) -> bytes:
+    """A record as Avro; raises CodecError for what the contract cannot say."""
+    return write(record, _prefix_of(record))
+
+
+def decode(data: bytes) -> Record:
+    """The record that ``encode`` of this release, or of any before it, wrote.
+
+    Raises CodecError, and nothing else, for all other bytes.
+    """
+    reader = _READERS.get(data[:_PREFIX_LENGTH])
+    if reader is None:
+        raise CodecError(_unknown(data))
+    return read(reader, data, _PREFIX_LENGTH)
+
+
+def _prefix_of(record: Record) -> bytes:
+    writer = _WRITERS.get(type(record))
+    if writer is None:
+        raise CodecError(
+            f"a {type(record).__name__} never leaves the process; send one of {', '.join(CURRENT)}"
+        )
+    return writer[2]
+
+
+def write(record: Record, prefix: bytes) -> bytes:
+    """The record in Avro's binary encoding behind a prefix; raises CodecError."""
+    to_row, schema, _ = _WRITERS[type(record)]
+    buffer = BytesIO()
+    buffer.write(prefix)
+    try:
+        schemaless_writer(buffer, schema, to_row(record))
+    except CodecError:
+        raise
+    except _MISFITS as problem:
+        raise CodecError(
+            f"a {type(record).__name__} cannot be written: {_told(problem)}"
+        ) from problem
+    return buffer.getvalue()
+
+
+def read(reader: _Reader, data: bytes, start: int) -> Record:
+    """The record behind ``start``; raises CodecError unless all bytes are used and make sense."""
+    buffer = BytesIO(data)
+    buffer.seek(start)
+    try:
+        row = schemaless_reader(buffer, reader.written_as, reader.read_as)
+        left = len(data) - buffer.tell()
+        if left == 0:
+            return reader.build(row)
+    except CodecError as problem:
+        raise CodecError(f"a {reader.record} makes no sense: {problem}") from problem
+    except _MISFITS as problem:
+        raise CodecError(
+            f"a {reader.record} of {len(data)} bytes is broken or cut short: {_told(problem)}"
+        ) from problem
+    raise CodecError(f"a {reader.record} has {left} bytes too many at its end")
+
+
+def _unknown(data: bytes) -> str:
+    if not data:
+        return "a record is empty; an Avro record in single-object encoding is wanted"
+    if data[:2] != MARK:
+        return (
+            f"a record begins with {data[:2].hex(' ')} where Avro's single-object encoding begins "
+            "with c3 01; check the format that the pipeline file names for the topic"
+        )
+    if len(data) < _PREFIX_LENGTH:
+        return f"a record ends after {len(data)} of the 10 bytes that name its schema"
+    return (
+        f"a record was written by a schema with the unknown fingerprint {data[2:10].hex()}; "
+        "bring readers to the newer release before writers"
+    )
+
+
+def _told(problem: BaseException) -> str:
+    return (str(problem) or type(problem).__name__)[:200]

@@ -1,0 +1,54 @@
+"""The wire contract: every schema in force and every one ever released, by fingerprint.
+
+``avro/NAME.avsc`` is what we write and what readers are given, ``avro/released/N/NAME.avsc`` a
+copy of it as released, so that records of older writers can still be read.
+"""
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import fastavro
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+MARK = b"\xc3\x01"  # of Avro's single-object encoding
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A parsed schema, its text, and the ten bytes that single-object encoding begins with."""
+
+    record: str  # unqualified name, as of the class in schemas/records.py
+    parsed: Any
+    text: str
+    prefix: bytes
+
+
+def parse(text: str) -> Schema:
+    """A schema from its JSON text; raises ValueError or fastavro's errors where it is none."""
+    raw = json.loads(text)
+    digest = fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")
+    parsed = fastavro.parse_schema(raw)
+    name = parsed["name"].rpartition(".")[2] if isinstance(parsed, dict) else ""
+    # fastavro prints the fingerprint in the little-endian order that the encoding asks for.
+    return Schema(name, parsed, text, MARK + bytes.fromhex(digest))
+
+
+def _load(folder: Traversable) -> list[Schema]:
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".avsc"))
+    return [parse((folder / name).read_text("utf-8")) for name in names]
+
+
+_AVRO = files("schemas") / "avro"
+_RELEASED = sorted((_AVRO / "released").iterdir(), key=lambda folder: folder.name)
+
+CURRENT: dict[str, Schema] = {schema.record: schema for schema in _load(_AVRO)}
+KNOWN: dict[bytes, Schema] = {
+    schema.prefix: schema
+    for schema in [
+        *(old for folder in _RELEASED if folder.is_dir() for old in _load(folder)),
+        *CURRENT.values(),  # last, so that they win
+    ]
+}

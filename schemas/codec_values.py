@@ -1,0 +1,242 @@
+"""What operators exchange, as a branch of the ``value`` union of the wire contract.
+
+=================  ==========================================================================
+Python             Avro branch
+=================  ==========================================================================
+None, bool, float  null, boolean, double
+int                long; beyond 64 bits refused
+str, bytes         string, bytes
+numpy array        Tensor: dtype by name, shape, little-endian elements in row-major order
+list, dict         Json, its text; List or Map where one of its values is bytes or an array
+numpy scalar       as the Python number
+=================  ==========================================================================
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from schemas.records import Value
+
+DTYPES = {
+    name: np.dtype(name).newbyteorder("<")
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64",
+    )
+}  # fmt: skip
+# Deep enough for any document of ours, shallow enough for every JSON parser.
+MAX_DEPTH = 64
+_NULL = ("null", None)
+_PLAIN = frozenset((type(None), bool, int, float, str))
+
+
+class CodecError(ValueError):
+    """A record that cannot be written, or bytes that cannot be read; says why in one sentence."""
+
+
+# --- to Avro ------------------------------------------------------------------------------------
+
+
+def pack(value: Value) -> tuple[str, Any]:
+    """The union branch of a value: its name and what Avro writes there, arrays without a copy.
+
+    Raises CodecError, naming the type, for what has no branch.
+    """
+    packer = _PACKERS.get(type(value))
+    return packer(value) if packer else _pack_scalar(value)
+
+
+def _pack_int(value: int) -> tuple[str, int]:
+    if -(1 << 63) <= value < 1 << 63:
+        return ("long", value)
+    raise CodecError(
+        "an int below -2**63 or above 2**63 - 1 does not fit the 64 bits of a record; "
+        "return it as a str or a float"
+    )
+
+
+def _pack_scalar(value: Any) -> tuple[str, Any]:
+    plain = _plain(value)
+    packer = _PACKERS.get(type(plain))
+    if packer is None:
+        raise CodecError(
+            f"a value of type {_type_name(value)} cannot travel between tasks; return None, a bool, "
+            "int, float, str, bytes, numpy array, or a list or dict of these"
+        )
+    return packer(plain)
+
+
+def _pack_tensor(array: np.ndarray) -> tuple[str, dict[str, Any]]:
+    dtype = array.dtype
+    if dtype.name not in DTYPES:
+        raise CodecError(
+            f"an array of {dtype} cannot travel between tasks; convert it to one of "
+            f"{', '.join(DTYPES)}"
+        )
+    if dtype.str[0] == ">":
+        array = array.astype(dtype.newbyteorder("<"))
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return (
+        "headrace.Tensor",
+        {"dtype": dtype.name, "shape": list(array.shape), "data": memoryview(flat)},
+    )
+
+
+def _pack_list(value: list[Any]) -> tuple[str, dict[str, Any]]:
+    if _holds_buffers(value):
+        return ("headrace.List", {"items": [_pack_element(item) for item in value]})
+    return ("headrace.Json", {"text": json_text(value)})
+
+
+def _pack_dict(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    if _holds_buffers(value.values()):
+        _check_keys(value)
+        entries = {key: _pack_element(item) for key, item in value.items()}
+        return ("headrace.Map", {"entries": entries})
+    return ("headrace.Json", {"text": json_text(value)})
+
+
+def _pack_element(value: Any) -> tuple[str, Any]:
+    if isinstance(value, list | dict):
+        return ("headrace.Json", {"text": json_text(value)})
+    return pack(value)
+
+
+_PACKERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
+    type(None): lambda value: _NULL,
+    bool: lambda value: ("boolean", value),
+    int: _pack_int,
+    float: lambda value: ("double", value),
+    str: lambda value: ("string", value),
+    bytes: lambda value: ("bytes", value),
+    np.ndarray: _pack_tensor,
+    list: _pack_list,
+    dict: _pack_dict,
+}
+
+
+def _holds_buffers(values: Iterable[Any]) -> bool:
+    kinds = set(map(type, values))
+    return bytes in kinds or np.ndarray in kinds
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+# --- JSON text ----------------------------------------------------------------------------------
+
+_ENCODER = json.JSONEncoder(default=_plain, allow_nan=False, separators=(",", ":"))
+
+
+def json_text(value: list[Any] | dict[str, Any]) -> str:
+    """A list or dict of JSON values as text that comes back equal.
+
+    Raises CodecError for what JSON would change or cannot hold: tuples, keys that are no
+    strings, NaN and infinities, other types, more than ``MAX_DEPTH`` levels.
+    """
+    _check_json(value, MAX_DEPTH)
+    try:
+        return _ENCODER.encode(value)
+    except ValueError:
+        raise CodecError(
+            f"a {_type_name(value)} holds NaN, an infinity or an endless int, which JSON cannot "
+            "say; send an array instead or leave it out"
+        ) from None
+
+
+def _check_json(value: list[Any] | dict[str, Any], depth: int) -> None:
+    if depth == 0:
+        raise CodecError(f"a value is nested more than {MAX_DEPTH} levels deep; flatten it")
+    if isinstance(value, dict):
+        _check_keys(value)
+        children: Iterable[Any] = value.values()
+    else:
+        children = value
+    if set(map(type, children)) <= _PLAIN:
+        return
+    for child in children:
+        if type(child) in (list, dict):
+            _check_json(child, depth - 1)
+        elif type(_plain(child)) not in _PLAIN:
+            raise CodecError(
+                f"a nested {_type_name(value)} holds a value of type {_type_name(child)}; inside a "
+                "list or dict only JSON values travel, bytes and arrays on its first level alone"
+            )
+
+
+def _check_keys(value: dict[str, Any]) -> None:
+    odd = next((key for key in value if type(key) is not str), None)
+    if odd is not None or None in value:
+        raise CodecError(f"a dict has a key of type {_type_name(odd)}; keys must be of type str")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is beyond the range of a double")
+    return number
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+
+
+def from_json_text(text: str) -> Any:
+    """The value of a JSON text; raises ValueError (CodecError among them) for what ``json_text``
+    could not have written."""
+    try:
+        value = _DECODER.decode(text)
+    except RecursionError:
+        raise CodecError(f"a value is nested more than {MAX_DEPTH} levels deep") from None
+    # Counting brackets is quick; only a text that may be too deep is walked.
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_json(value if isinstance(value, list | dict) else [value], MAX_DEPTH)
+    return value
+
+
+# --- from Avro ----------------------------------------------------------------------------------
+
+
+def unpack(branch: Any) -> Value:
+    """The value of what Avro read from the union; arrays share the memory of the bytes read and
+    cannot be written to. Raises CodecError for a tensor or text that makes no sense."""
+    if type(branch) is not dict:
+        return branch  # type: ignore[no-any-return]
+    if "data" in branch:
+        return _unpack_tensor(branch)
+    if "text" in branch:
+        return _unpack_text(branch["text"])
+    if "items" in branch:
+        return [unpack(item) for item in branch["items"]]
+    return {key: unpack(item) for key, item in branch["entries"].items()}
+
+
+def _unpack_tensor(row: dict[str, Any]) -> np.ndarray:
+    dtype, shape, data = DTYPES.get(row["dtype"]), row["shape"], row["data"]
+    if dtype is None:
+        raise CodecError(f"a tensor has dtype {row['dtype'][:40]!r}; known are {', '.join(DTYPES)}")
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
+        raise CodecError(
+            f"a tensor of shape {shape[:8]} and dtype {row['dtype']} came with {len(data)} bytes"
+        )
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _unpack_text(text: str) -> Any:
+    value = from_json_text(text)
+    if not isinstance(value, list | dict):
+        raise CodecError("a Json value is neither a list nor an object")
+    return value
