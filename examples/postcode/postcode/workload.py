@@ -1,0 +1,68 @@
+"""Sample envelopes with the truth: what load, demo and profile send and how they judge."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from postcode.crops import true_crops
+from postcode.envelopes import DIGITS, Envelope, compose, png
+from postcode.split import held_out
+
+ALIKE = 0.6  # correlation from which two crops show the same digit
+
+
+class Postcodes:
+    """Envelopes made of held-out scans only."""
+
+    def queries(self, rng: np.random.Generator) -> Iterator[tuple[bytes, str]]:
+        """Envelopes without end: PNG bytes and the postcode on it."""
+        while True:
+            envelope = compose(held_out(), rng)
+            yield png(envelope.image), envelope.postcode
+
+    def score(self, result: Any, truth: str) -> tuple[int, int]:
+        """How many digits are right at their place, of how many."""
+        if not isinstance(result, str):
+            return 0, len(truth)
+        return sum(a == b for a, b in zip(result, truth, strict=False)), len(truth)
+
+    def task_inputs(
+        self, task: str, n: int, rng: np.random.Generator
+    ) -> tuple[list[Any], list[Any]]:
+        """``n`` inputs of the task, with truths for ``task_score``.
+
+        Envelopes and their digits' crops for locate, crops and their digits for read.
+        """
+        return {"locate": _locating, "read": _reading}[task](n, rng)
+
+    def task_score(self, task: str, output: Any, truth: Any) -> float:
+        """Share of the digits that ``output`` has right at their place, 0..1."""
+        if task == "read":
+            return float(output == truth)
+        return _found(output, truth) / len(truth) if isinstance(output, list) else 0.0
+
+
+def _locating(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:
+    envelopes = [compose(held_out(), rng) for _ in range(n)]
+    truths = [true_crops(envelope, rng, jitter=0.0) for envelope in envelopes]
+    return [png(envelope.image) for envelope in envelopes], truths
+
+
+def _reading(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:
+    envelopes = [compose(held_out(), rng) for _ in range(-(-n // DIGITS))]
+    pairs = [pair for envelope in envelopes for pair in _digits(envelope, rng)][:n]
+    return [crop for crop, _ in pairs], [digit for _, digit in pairs]
+
+
+def _digits(envelope: Envelope, rng: np.random.Generator) -> list[tuple[np.ndarray, str]]:
+    return list(zip(true_crops(envelope, rng), envelope.postcode, strict=True))
+
+
+def _found(crops: list[np.ndarray], truths: list[np.ndarray]) -> int:
+    """How many crops show the digit of their place, and no other one better."""
+    found = 0
+    for place, shown in enumerate(crops[: len(truths)]):
+        likeness = [np.corrcoef(shown.ravel(), truth.ravel())[0, 1] for truth in truths]
+        found += int(np.argmax(likeness) == place and likeness[place] >= ALIKE)
+    return found
