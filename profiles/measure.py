@@ -71,6 +71,7 @@ def latency_row(batch: int, seconds: Sequence[float]) -> Latency:
 
     A quantile is the smallest time that at least that share of the runs kept, never a value
     between two runs: with few repeats p99 is the slowest run and not something faster.
+    Rounded to nanoseconds.
     """
     if not seconds:
         raise ProfileError(f"batch {batch} was never run; allow one repeat at least")
@@ -78,11 +79,11 @@ def latency_row(batch: int, seconds: Sequence[float]) -> Latency:
     return Latency(
         batch=batch,
         repeats=len(seconds),
-        mean_s=float(np.mean(seconds)),
-        p50_s=float(p50),
-        p90_s=float(p90),
-        p95_s=float(p95),
-        p99_s=float(p99),
+        mean_s=round(float(np.mean(seconds)), 9),
+        p50_s=round(float(p50), 9),
+        p90_s=round(float(p90), 9),
+        p95_s=round(float(p95), 9),
+        p99_s=round(float(p99), 9),
     )
 
 
