@@ -1,0 +1,376 @@
+"""The control node: reports and commands in, plans out.
+
+Records of earlier lives (plans, command results) arrive before the first ``Woke``, which starts
+it. From then on it plans when a worker is new, lost or drained, when a command says so, and every
+``REPLAN_S``. One solve runs at a time. Slots of a lost worker are handed on at once, without one.
+"""
+
+from dataclasses import dataclass, replace
+
+from control.assembly import assemble, same
+from control.check import check
+from control.commands import CommandError, Situation, carry_out
+from control.demand import Demand
+from control.desk import Desk, Pending
+from control.leases import Slots, after, arrange, without
+from control.membership import GRACE_S, REPORT_AGE_S, Membership
+from control.placement import place
+from control.problem import Allocation, Problem, policy_named
+from profiles.table import ProfileTable
+from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    PLANS,
+    Arrived,
+    Effect,
+    Event,
+    Failed,
+    Send,
+    Solve,
+    Solved,
+    Wake,
+    Woke,
+)
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Command, CommandResult, Garbled, Lease, Plan, Report, Settings
+
+TICK_S = 0.1
+REPLAN_S = 10.0
+FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
+CONTEST_S = 1.0  # so long somebody else's plan may stay in force
+REMEMBERED_PLANS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flight:
+    """A solve under way: what for, and the command that waits for it."""
+
+    job: int
+    settings: Settings
+    reasons: tuple[str, ...]
+    pending: Pending | None
+
+
+class Controller:
+    """The node. Invariants: epochs of its plans grow; no plan goes out that ``check`` refuses."""
+
+    def __init__(
+        self, pipeline: Pipeline, profile: ProfileTable | None, expected_workers: int
+    ) -> None:
+        self._pipeline = pipeline
+        self._profile = profile
+        self._expected = expected_workers
+        self._settings = Settings(policy=pipeline.policy, slo_s=pipeline.slo_s)
+        self._plan: Plan | None = None  # in force
+        self._plans: dict[int, Plan] = {}
+        self._epoch = 0  # the highest seen
+        self._slots = {task.name: Slots(task.slots) for task in pipeline.tasks}
+        self._members = Membership()
+        self._demand = Demand()
+        self._desk = Desk()
+        self._flight: _Flight | None = None
+        self._job = 0
+        self._reasons: list[str] = []
+        self._trouble = ""  # why the last solve led to no plan
+        self._quiet: frozenset[str] = frozenset()
+        self._contested = False
+        self._started_s: float | None = None
+        self._settled = False
+        self._replan_s = 0.0
+        self._wake_s = 0.0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if self._started_s is not None:
+            self._members.listen(now)
+        effects = self._take(event, now)
+        if self._started_s is None:
+            return effects
+        return [*effects, *self._review(now)]
+
+    def _take(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Arrived):
+            return self._arrived(event, now)
+        if isinstance(event, Solved):
+            return self._solved(event, now)
+        if isinstance(event, Failed):
+            return self._failed(event, now)
+        if isinstance(event, Woke) and self._started_s is None:
+            self._start(now)
+        return []
+
+    # ------------------------------------------------------------------ what comes in
+
+    def _arrived(self, event: Arrived, now: float) -> list[Effect]:
+        record = event.record
+        if isinstance(record, Report):
+            self._report(record, now)
+        elif isinstance(record, Plan):
+            self._seen(record, now)
+        elif isinstance(record, CommandResult) and record.pipeline == self._pipeline.name:
+            self._desk.answered(record.id)
+        elif isinstance(record, Command) and record.pipeline in ("", self._pipeline.name):
+            self._desk.accept(replace(record, id=record.id or _name(event)))
+        elif isinstance(record, Garbled) and event.topic == COMMANDS:
+            return self._garbled(record, record.id or _name(event), now)
+        return []
+
+    def _report(self, report: Report, now: float) -> None:
+        if report.pipeline != self._pipeline.name or now - report.sent_s > REPORT_AGE_S:
+            return
+        if report.role == "ingress":
+            self._demand = self._demand.observe(report)
+        elif report.role == "worker" and self._members.hear(report, now):
+            self._reasons.append(f"worker {report.node} is new")
+
+    def _seen(self, plan: Plan, now: float) -> None:
+        """A plan on the topic: from an earlier life, our own, or another controller's."""
+        own = self._plans.get(plan.epoch)
+        if plan.pipeline != self._pipeline.name or (own and own.issued_s == plan.issued_s):
+            return
+        newest = plan.epoch >= self._epoch
+        self._remember(plan)
+        if self._started_s is None:
+            self._plan = plan if newest else self._plan
+        elif newest:
+            # Not at once: two controllers would outbid each other as fast as the broker allows.
+            self._contested = True
+            self._replan_s = min(self._replan_s, now + CONTEST_S)
+
+    def _garbled(self, garbled: Garbled, name: str, now: float) -> list[Effect]:
+        if not self._desk.know(name):
+            return []
+        command = Command(id=name, pipeline=self._pipeline.name, action="")
+        return [self._answer(command, False, garbled.reason, now)]
+
+    def _start(self, now: float) -> None:
+        self._started_s = now
+        self._members.listen(now)
+        self._replan_s = now
+        if self._plan is None:
+            return
+        settings = self._plan.settings
+        if policy_named(self._pipeline, settings.policy) is None:
+            settings = replace(settings, policy=self._pipeline.policy)
+        self._settings = settings
+        self._plan = replace(self._plan, leases=self._fitting(self._plan))
+        self._members.expect(self._plan.leases, now)
+        self._members.follow(self._plan, {})
+
+    # ------------------------------------------------------------------ what to do about it
+
+    def _review(self, now: float) -> list[Effect]:
+        """What the state of things asks for now."""
+        effects = self._bury(now)
+        self._settled = self._settled or self._is_settled(now)
+        if self._settled:
+            quiet = frozenset(self._members.quiet(now))
+            self._reasons += [f"worker {name} is drained" for name in sorted(quiet - self._quiet)]
+            self._quiet = quiet
+            effects += self._next_command(now)
+            effects += self._solve(now)
+        if now >= self._wake_s:
+            self._wake_s = now + TICK_S
+            effects.append(Wake(self._wake_s))
+        return effects
+
+    def _is_settled(self, now: float) -> bool:
+        """Whether the workers that can be expected at the start have reported."""
+        assert self._started_s is not None
+        if self._members.unheard or not self._members:
+            return False
+        takes_over = self._plan is not None and self._plan.leases
+        patience_s = GRACE_S if takes_over else FIRST_PLAN_S
+        return len(self._members) >= self._expected or now - self._started_s >= patience_s
+
+    def _bury(self, now: float) -> list[Effect]:
+        """Hand the slots of lost workers to others at once; where to run what comes later."""
+        lost = self._members.bury(now)
+        if not lost:
+            return []
+        reason = f"lost {', '.join(lost)}"
+        self._reasons.append(reason)
+        held = self._held()
+        if self._plan is None or held.keys().isdisjoint(lost):
+            return []
+        plan = assemble(
+            replace(self._plan, reason=reason),
+            without(held, lost, self._slots),
+            self._pipeline,
+            self._profile,
+            self._members.devices,
+        )
+        return self._publish(plan, now)
+
+    def _next_command(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        while (command := self._desk.next()) is not None:
+            situation = Situation(
+                pipeline=self._pipeline,
+                settings=self._settings,
+                devices=self._members.devices,
+                plans=self._plans,
+            )
+            try:
+                settings, message = carry_out(command, situation)
+            except CommandError as error:
+                effects.append(self._answer(command, False, str(error), now))
+                continue
+            self._desk.pending = Pending(command, message, self._settings)
+            self._settings = settings
+        return effects
+
+    def _solve(self, now: float) -> list[Effect]:
+        if self._flight is not None:
+            return []
+        if now >= self._replan_s:
+            self._reasons.append("planned anew" if self._plan else "first plan")
+        if not self._reasons and self._desk.pending is None:
+            return []
+        self._job += 1
+        self._flight = _Flight(
+            job=self._job,
+            settings=self._settings,
+            reasons=tuple(self._reasons),
+            pending=self._desk.pending,
+        )
+        self._reasons = []
+        self._replan_s = now + REPLAN_S
+        problem = self._problem(self._settings, now)
+        return [Solve(self._job, problem.policy.kind, problem)]
+
+    def _problem(self, settings: Settings, now: float) -> Problem:
+        members = self._members.members(settings.drained, now)
+        return Problem(
+            pipeline=self._pipeline,
+            policy=policy_named(self._pipeline, settings.policy) or Policy(name=settings.policy),
+            slo_s=settings.slo_s,
+            demand_qps=self._demand_qps(settings, now),
+            devices=tuple(member.device for member in members if member.usable),
+            profile=self._profile,
+        )
+
+    # ------------------------------------------------------------------ what comes of it
+
+    def _solved(self, event: Solved, now: float) -> list[Effect]:
+        flight = self._flight
+        if flight is None or event.job != flight.job:
+            return []
+        plan = self._candidate(flight, event.plan, now)
+        if self._plan is not None and same(plan, self._plan) and not self._contested:
+            return self._land(now)
+        broken = check(plan, self._pipeline)
+        if broken:
+            return self._give_up(f"the plan would break promises: {'; '.join(broken)}", now)
+        return [*self._publish(plan, now), *self._land(now)]
+
+    def _failed(self, event: Failed, now: float) -> list[Effect]:
+        if self._flight is None or event.job != self._flight.job:
+            return []
+        return self._give_up(event.error, now)
+
+    def _candidate(self, flight: _Flight, allocation: Allocation, now: float) -> Plan:
+        settings = flight.settings
+        held = self._held()
+        members = self._members.members(settings.drained, now)
+        leases = arrange(held, members, place(members, held, allocation), self._slots)
+        base = Plan(
+            pipeline=self._pipeline.name,
+            epoch=self._epoch + 1,
+            issued_s=now,
+            reason=self._reason(flight),
+            settings=settings,
+            feasible=allocation.feasible,
+            binding=allocation.binding,
+        )
+        devices = self._members.devices
+        return assemble(base, leases, self._pipeline, self._profile, devices)
+
+    def _reason(self, flight: _Flight) -> str:
+        command = flight.pending.command if flight.pending else None
+        parts = [f"command {command.action} ({command.id})"] if command else []
+        trouble = [f"earlier: {self._trouble}"] if self._trouble else []
+        return "; ".join(dict.fromkeys([*parts, *flight.reasons, *trouble]))
+
+    def _publish(self, plan: Plan, now: float) -> list[Effect]:
+        """Put a plan in force, unless it breaks a promise: then the old one stays."""
+        plan = replace(
+            plan,
+            epoch=self._epoch + 1,
+            issued_s=now,
+            demand_qps=self._demand_qps(plan.settings, now),
+        )
+        broken = check(plan, self._pipeline)
+        if broken:
+            self._trouble = "; ".join(broken)
+            return []
+        self._members.follow(plan, self._held())
+        self._plan = plan
+        self._remember(plan)
+        self._contested = False
+        self._trouble = ""
+        return [Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{plan.epoch:08d}")]
+
+    def _land(self, now: float) -> list[Effect]:
+        """A solve has led to the plan in force: answer the command that waited for it."""
+        assert self._flight is not None
+        pending = self._flight.pending
+        self._flight = None
+        if pending is None:
+            return []
+        self._desk.pending = None
+        return [self._answer(pending.command, True, pending.message, now)]
+
+    def _give_up(self, error: str, now: float) -> list[Effect]:
+        """A solve has led to no plan: the old one stays, and so do its settings."""
+        assert self._flight is not None
+        flight, self._flight = self._flight, None
+        if flight.pending is None:
+            self._trouble = error
+            return []
+        self._settings = flight.pending.before
+        self._reasons = [*flight.reasons, *self._reasons]
+        self._desk.pending = None
+        return [self._answer(flight.pending.command, False, error, now)]
+
+    def _answer(self, command: Command, ok: bool, message: str, now: float) -> Send:
+        result = CommandResult(
+            id=command.id,
+            pipeline=self._pipeline.name,
+            action=command.action,
+            ok=ok,
+            message=message,
+            epoch=self._plan.epoch if self._plan else 0,
+            finished_s=now,
+        )
+        return Send(COMMAND_RESULTS, result, key=command.id)
+
+    # ------------------------------------------------------------------ what is known
+
+    def _remember(self, plan: Plan) -> None:
+        self._plans.setdefault(plan.epoch, plan)
+        if len(self._plans) > REMEMBERED_PLANS:
+            del self._plans[min(self._plans)]
+        self._epoch = max(self._epoch, plan.epoch)
+        self._slots = after(self._slots, self._fitting(plan))
+
+    def _fitting(self, plan: Plan) -> tuple[Lease, ...]:
+        """A plan's leases as far as they fit the pipeline file of today."""
+        variants = {v.key for task in self._pipeline.tasks for v in task.variants}
+        return tuple(
+            lease
+            for lease in plan.leases
+            if f"{lease.task}/{lease.variant}" in variants
+            and all(0 <= slot < self._slots[lease.task].count for slot in lease.slots)
+        )
+
+    def _held(self) -> dict[str, Lease]:
+        return {lease.worker: lease for lease in self._plan.leases} if self._plan else {}
+
+    def _demand_qps(self, settings: Settings, now: float) -> float:
+        given = settings.demand_qps
+        return self._demand.rate_qps(now) if given is None else given
+
+
+def _name(event: Arrived) -> str:
+    """An id for a command that came without one."""
+    return f"{event.topic}@{event.offset}"

@@ -1,0 +1,120 @@
+"""What may be expected of these leases? Routes, capacity and accuracy.
+
+With s(v) the share of a task's traffic that goes to variant v, f(v, c) the mean number of items
+for child c that one item of v makes, and u(w) the throughput of worker w at its batch:
+
+    routes       share(w) = u(w) / sum of u over the task's open slots
+    items        n(root) = 1;  n(c) = n(t) x sum over v of s(v) f(v, c),  c a child of t
+    capacity     min over tasks t of  (sum of u over the open slots of t) / n(t)
+    accuracy     mean over leaves of  product over the tasks on the path of  sum of s(v) a(v)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+
+from profiles.table import ProfileError, ProfileTable
+from schemas.pipeline import Pipeline
+from schemas.records import Lease, Route
+
+Mix = Mapping[str, Mapping[str, float]]  # task -> variant -> share of the task's traffic
+
+
+def throughputs(
+    leases: Iterable[Lease], devices: Mapping[str, str], profile: ProfileTable | None
+) -> dict[str, float] | None:
+    """Items per second of each worker at its batch; None where one of them is not measured.
+
+    ``devices`` names each worker's device.
+    """
+    if profile is None:
+        return None
+    try:
+        return {
+            lease.worker: profile.throughput(
+                lease.task, lease.variant, devices[lease.worker], lease.batch
+            )
+            for lease in leases
+        }
+    except ProfileError:
+        return None
+
+
+def routes(
+    pipeline: Pipeline, leases: Sequence[Lease], rates: Mapping[str, float] | None
+) -> tuple[Route, ...]:
+    """A share for every open slot, by throughput, or equal ones where ``rates`` is None."""
+    found: list[Route] = []
+    for task in pipeline.task_names:
+        receivers = sorted(_open(leases, task), key=lambda lease: lease.open_slot)
+        weights = [1.0 if rates is None else rates[lease.worker] for lease in receivers]
+        total = sum(weights)
+        found += [
+            Route(task, lease.open_slot, weight / total)
+            for lease, weight in zip(receivers, weights, strict=True)
+        ]
+    return tuple(found)
+
+
+def mix(leases: Sequence[Lease], routes: Iterable[Route]) -> Mix:
+    """How each task's traffic is shared among its variants."""
+    variants = {(each.task, each.open_slot): each.variant for each in leases}
+    shares: dict[str, dict[str, float]] = {}
+    for route in routes:
+        variant = variants[route.task, route.slot]
+        task = shares.setdefault(route.task, {})
+        task[variant] = task.get(variant, 0.0) + route.share
+    return shares
+
+
+def items_per_query(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> dict[str, float]:
+    """Mean items of one query at each task; raises ``ProfileError`` for an unmeasured fan-out."""
+    items = {pipeline.root.name: 1.0}
+    for task in pipeline.tasks:
+        for child in task.children:
+            mean = sum(
+                share * profile.children_mean(task.name, variant, child)
+                for variant, share in mix.get(task.name, {}).items()
+            )
+            items[child] = items[task.name] * mean
+    return items
+
+
+def capacity_qps(
+    pipeline: Pipeline,
+    leases: Sequence[Lease],
+    rates: Mapping[str, float] | None,
+    items: Mapping[str, float],
+) -> float | None:
+    """Queries per second that the open slots serve at most; None where that is not known."""
+    if rates is None:
+        return None
+    lowest = inf
+    for task in pipeline.task_names:
+        served = sum(rates[lease.worker] for lease in _open(leases, task))
+        if served == 0.0:
+            return 0.0
+        if items[task] > 0:
+            lowest = min(lowest, served / items[task])
+    return lowest
+
+
+def expected_accuracy(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> float | None:
+    """Accuracy of an answer, 0..1; None where a task has no open slot or a variant no profile."""
+    so_far: dict[str, float] = {pipeline.root.name: 1.0}
+    leaves: list[float] = []
+    for task in pipeline.tasks:
+        if task.name not in mix:
+            return None
+        try:
+            own = sum(s * profile.accuracy(task.name, v) for v, s in mix[task.name].items())
+        except ProfileError:
+            return None
+        path = so_far[task.name] * own
+        so_far.update(dict.fromkeys(task.children, path))
+        if not task.children:
+            leaves.append(path)
+    return sum(leaves) / len(leaves)
+
+
+def _open(leases: Iterable[Lease], task: str) -> list[Lease]:
+    return [lease for lease in leases if lease.task == task and lease.open_slot >= 0]

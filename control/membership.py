@@ -1,0 +1,138 @@
+"""Who is there? Workers by their reports: new, lost, drained."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from control.placement import Member
+from schemas.records import Lease, Plan, Report
+
+REPORT_AGE_S = 2.0  # an older report says nothing about now
+DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitter
+GRACE_S = 2.0  # for the workers of a plan that outlived its control app
+QUIET_S = 1.0  # a draining worker with nothing queued for so long is drained
+STALL_S = 0.5  # whoever hears nothing at all for so long has slept itself
+
+
+@dataclass(slots=True)
+class _Worker:
+    device: str = ""
+    loaded: str = ""
+    incarnation: float = float("-inf")
+    known_s: float = 0.0  # alive when this was
+    closed_in: int | None = None  # the epoch of the plan that drains it
+    quiet_s: float | None = None  # nothing queued since
+    unheard: bool = False  # known from a plan only
+
+
+class Membership:
+    """The workers that are alive.
+
+    Silence counts only while the controller itself was listening: after a stall of its own every
+    worker has the whole of ``DEAD_AFTER_S`` again.
+    """
+
+    __slots__ = ("_heard_s", "_listening_s", "_workers")
+
+    def __init__(self) -> None:
+        self._workers: dict[str, _Worker] = {}
+        self._heard_s = float("-inf")
+        self._listening_s = float("-inf")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._workers
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    @property
+    def devices(self) -> Mapping[str, str]:
+        """Each live worker's device ("" if it has not reported yet)."""
+        return {name: self._workers[name].device for name in sorted(self._workers)}
+
+    @property
+    def unheard(self) -> bool:
+        """A worker of the plan in force has not reported yet."""
+        return any(worker.unheard for worker in self._workers.values())
+
+    def listen(self, now: float) -> None:
+        """Something happened at ``now``, if only a timer."""
+        if now - self._heard_s > STALL_S:
+            self._listening_s = now
+        self._heard_s = max(self._heard_s, now)
+
+    def expect(self, leases: Iterable[Lease], now: float) -> None:
+        """Take the workers of a plan for alive for ``GRACE_S``."""
+        until = now + GRACE_S - DEAD_AFTER_S
+        for lease in leases:
+            self._workers.setdefault(lease.worker, _Worker(known_s=until, unheard=True))
+
+    def hear(self, report: Report, now: float) -> bool:
+        """Take a worker's report in; True if it was not known to be there."""
+        if now - report.sent_s > REPORT_AGE_S:
+            return False
+        worker = self._workers.get(report.node)
+        if worker is not None and report.incarnation < worker.incarnation:
+            return False  # from the process that this one has replaced
+        is_new = worker is None
+        worker = self._workers.setdefault(report.node, _Worker())
+        worker.device, worker.incarnation = report.device, report.incarnation
+        worker.known_s, worker.unheard = now, False
+        worker.loaded = f"{report.task}/{report.variant}" if report.variant else ""
+        self._note_quiet(worker, report, now)
+        return is_new
+
+    def _note_quiet(self, worker: _Worker, report: Report, now: float) -> None:
+        drained = (
+            worker.closed_in is not None
+            and report.epoch >= worker.closed_in
+            and report.state == "draining"
+            and all(slot.queued == 0 for slot in report.slots)
+        )
+        if not drained:
+            worker.quiet_s = None
+        elif worker.quiet_s is None:
+            worker.quiet_s = now
+
+    def bury(self, now: float) -> tuple[str, ...]:
+        """The workers that have been silent for too long; they are forgotten."""
+        lost = [
+            name
+            for name, worker in sorted(self._workers.items())
+            if now - max(worker.known_s, self._listening_s) > DEAD_AFTER_S
+        ]
+        for name in lost:
+            del self._workers[name]
+        return tuple(lost)
+
+    def follow(self, plan: Plan, before: Mapping[str, Lease]) -> None:
+        """A plan is out: whoever drains under a lease that changed must become quiet anew."""
+        leases = {lease.worker: lease for lease in plan.leases}
+        for name, worker in self._workers.items():
+            lease = leases.get(name)
+            if lease is None or lease.open_slot >= 0:
+                worker.closed_in = worker.quiet_s = None
+            elif worker.closed_in is None or before.get(name) != lease:
+                worker.closed_in, worker.quiet_s = plan.epoch, None
+
+    def quiet(self, now: float) -> tuple[str, ...]:
+        """The draining workers that have nothing left."""
+        return tuple(
+            name
+            for name, worker in sorted(self._workers.items())
+            if worker.quiet_s is not None and now - worker.quiet_s >= QUIET_S
+        )
+
+    def members(self, drained: Iterable[str], now: float) -> tuple[Member, ...]:
+        """The live workers by name; ``drained`` names workers and devices not to be used."""
+        out = set(drained)
+        quiet = set(self.quiet(now))
+        return tuple(
+            Member(
+                name=name,
+                device=worker.device,
+                loaded=worker.loaded,
+                usable=name not in out and worker.device not in out,
+                quiet=name in quiet,
+            )
+            for name, worker in sorted(self._workers.items())
+        )

@@ -1,0 +1,13 @@
+"""Planners by name: what a driver runs for ``Solve``."""
+
+from collections.abc import Callable, Mapping
+
+from control import static
+from control.problem import Allocation, Problem
+
+SOLVERS: Mapping[str, Callable[[Problem], Allocation]] = {"static": static.allocate}
+
+
+def solve(solver: str, problem: Problem) -> Allocation:
+    """Run a planner; raises ``PlanError`` where it finds no plan, ``KeyError`` for its name."""
+    return SOLVERS[solver](problem)
