@@ -1,0 +1,86 @@
+"""The packages have common names; these are the guards of docs/decisions/0001."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("schemas", "profiles", "control", "operators", "streams", "headrace")
+# Extras: the control plane installs and runs without them.
+HEAVY = ("torch", "torchvision", "transformers", "safetensors", "onnxruntime", "sklearn", "PIL")
+
+
+def modules() -> list[Path]:
+    """Every module of the six packages, relative to the root, without the packages themselves."""
+    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return sorted(path.relative_to(ROOT) for path in found if path.name != "__init__.py")
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_is_the_one_in_this_repository(package: str) -> None:
+    file = importlib.import_module(package).__file__
+    assert file is not None
+    assert Path(file) == ROOT / package / "__init__.py"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_other_distribution_owns_a_package_of_this_name(package: str) -> None:
+    owners = set(packages_distributions().get(package, []))
+    assert owners <= {"headrace"}, (
+        f"{owners - {'headrace'}} installs a package {package!r} over ours; uninstall it "
+        "or run in an environment of your own"
+    )
+
+
+def test_there_is_no_further_top_level_package() -> None:
+    tops = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert tops == {*PACKAGES, "benchmarks"}
+
+
+def test_the_control_plane_imports_no_extra() -> None:
+    light = [dotted(path) for path in modules() if path.parts[:2] != ("operators", "models")]
+    names = [name for name in light if not name.endswith("__main__")]
+    code = (
+        "import importlib, sys\n"
+        f"for name in {names!r}: importlib.import_module(name)\n"
+        f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+def test_every_import_is_absolute() -> None:
+    relative = [
+        str(path)
+        for path in modules()
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert relative == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [str(path) for path in modules() if sentence_of(path) is None] == []
+
+
+def test_architecture_names_every_module_exactly_once() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"^\| `([\w/]+\.py)` \|", text, flags=re.MULTILINE)
+    wanted = [str(path) for path in modules()]
+    rows = [f"| `{path}` | {sentence_of(Path(path))} |" for path in wanted if path not in named]
+    assert sorted(named) == wanted, "rows to add to ARCHITECTURE.md:\n" + "\n".join(rows)
+
+
+def sentence_of(path: Path) -> str | None:
+    text = ast.get_docstring(ast.parse((ROOT / path).read_text()))
+    return None if text is None else " ".join(text.split("\n\n")[0].split())

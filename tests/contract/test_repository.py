@@ -1,0 +1,151 @@
+"""What the repository promises about itself: locks, licences, weights, rules of import."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headrace.broker_lock import ROOTS
+from headrace.broker_settings import MESSAGE_MAX_BYTES
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ("requirements.lock", "requirements-bootstrap.lock")
+PICKLED = {".pkl", ".pickle", ".pt", ".pth", ".joblib", ".ckpt", ".npy", ".bin"}
+WEIGHTS = {".safetensors", ".onnx", ".txt", ".model"}
+
+
+def pyproject() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [ROOT / name for name in done.stdout.split("\0") if name]
+
+
+def entries(lock: str) -> dict[str, list[str]]:
+    """Each pinned requirement of a lock file, with its hashes."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / lock).read_text().splitlines():
+        if line and not line.startswith((" ", "#")):
+            name = line.split(" \\")[0]
+            found[name] = []
+        elif "--hash=" in line:
+            found[name].append(line.split("--hash=")[1].removesuffix(" \\"))
+    return found
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_package_has_one_version_and_hashes(lock: str) -> None:
+    pattern = re.compile(r"[a-z0-9-]+(\[[a-z,]+\])?==\S+( ; .+)?")
+    wrong = [
+        name
+        for name, hashes in entries(lock).items()
+        if not pattern.fullmatch(name)
+        or not hashes
+        or not all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes)
+    ]
+    assert (wrong, len(entries(lock)) > 0) == ([], True)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_registry(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    assert re.findall(r"https?://\S+|--(?:extra-)?index-url|--find-links|@ file", text) == []
+
+
+def test_the_lock_holds_every_dependency_and_the_builder() -> None:
+    project = pyproject()["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = [*project["dependencies"], *(each for extra in extras for each in extra)]
+    wanted += pyproject()["build-system"]["requires"]  # built without isolation
+    names = {re.split(r"[\[<>=]", each)[0].lower() for each in wanted} - {"headrace"}
+    locked = {re.split(r"[\[=]", name)[0] for name in entries("requirements.lock")}
+    assert names - locked == set()
+
+
+def test_nobody_uploads_it_by_mistake() -> None:
+    assert "Private :: Do Not Upload" in pyproject()["project"]["classifiers"]
+
+
+def test_the_licence_is_there_in_full() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert pyproject()["project"]["license"] == "Apache-2.0"
+    assert ("Version 2.0, January 2004" in text, text.count("\n")) == (True, 202)
+
+
+def test_the_four_rules_of_import_hold() -> None:
+    contracts = pyproject()["tool"]["importlinter"]["contracts"]
+    assert sorted(each["type"] for each in contracts) == [
+        "forbidden",
+        "independence",
+        "layers",
+        "protected",
+    ]
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_package_is_shipped() -> None:
+    listed = pyproject()["tool"]["setuptools"]["packages"]
+    there = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in tracked()
+        if path.name == "__init__.py" and path.parts[len(ROOT.parts)] != "examples"
+    }
+    assert sorted(listed) == sorted(there - {"benchmarks"})
+
+
+def test_weights_are_small_and_never_pickled() -> None:
+    files = [path for path in tracked() if path.exists()]
+    weights = [path for path in files if path.suffix in WEIGHTS and "weights" in path.parts]
+    assert sum(path.stat().st_size for path in weights) <= 6_000_000
+    assert [str(path) for path in files if path.suffix in PICKLED] == []
+    pickling = re.compile(r"^\s*(?:import|from) (?:pickle|joblib|dill|cloudpickle)\b", re.MULTILINE)
+    shipped = (path for path in files if path.relative_to(ROOT).parts[0] != "tests")
+    sources = [path for path in shipped if path.suffix == ".py"]
+    assert [str(path) for path in sources if pickling.search(path.read_text())] == []
+
+
+def test_continuous_integration_runs_the_tests_that_a_developer_runs() -> None:
+    runner = ROOT / ".ci" / "run"
+    assert runner.stat().st_mode & 0o111
+    assert runner.read_text().rstrip().endswith("exec make test")
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "check"])
+def test_make_fills_the_environment_first(target: str) -> None:
+    rule = re.search(rf"^{target}: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert rule is not None
+    assert rule[1] == "$(FILLED)"
+
+
+def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    broker = services["broker"]
+    version = ROOTS[0].split(":")[2]
+    assert broker["image"] == f"apache/kafka:{version}"
+    assert broker["environment"]["KAFKA_MESSAGE_MAX_BYTES"] == MESSAGE_MAX_BYTES
+    roles = {name: each for name, each in services.items() if name != "broker"}
+    assert sorted(roles) == ["control", "egress", "ingress", "worker"]
+    for name, role in roles.items():
+        assert role["command"][0] == name
+        assert role["environment"]["HEADRACE_BOOTSTRAP"] == "broker:9092"
+        assert role["depends_on"] == {"broker": {"condition": "service_healthy"}}
+        assert (ROOT / role["build"]["context"] / "Dockerfile").is_file()
+    assert (ROOT / roles["worker"]["command"][1]).suffix == ".yaml"
+
+
+def test_the_image_installs_by_lock_and_finds_our_packages_first() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    assert re.search(r"^FROM python:3\.1[123]-slim$", text, re.MULTILINE)
+    assert "--require-hashes" in text
+    assert "PYTHONPATH=/opt/headrace" in text
+    assert re.search(r"^USER (?!root)", text, re.MULTILINE)
