@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -33,6 +33,8 @@ from operators.models.loading import load_operator
 from profiles.measure import Repeats, accuracy, fan_outs, latency_rows
 from profiles.table import Entry, ProfileError
 from schemas.pipeline import Task, Variant
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +77,11 @@ def measured(job: Job, beside: Sequence[str], doing: Callable[[str], None]) -> E
     context = get_context("spawn")
     pace = context.Value("i", 0, lock=False)  # the batch size that companions run, 0 for a rest
     with contextlib.ExitStack() as stack:
-        for device in beside:
-            _until(stack.enter_context(_child(context, _accompany, job, pace, device)), doing)
+        started = [
+            stack.enter_context(_child(context, _accompany, job, pace, device)) for device in beside
+        ]
+        for companion in started:
+            _until(companion, doing)
         child = stack.enter_context(_child(context, _measure, job, pace, job.device))
         entry: Entry = _until(child, doing)
         return entry
@@ -152,8 +157,9 @@ def _accompany(job: Job, pace: Any, device: str, mouth: Connection) -> None:
 def _measure(job: Job, pace: Any, device: str, mouth: Connection) -> None:
     """Measure the variant and send its entry."""
     mouth.send(_Doing(f"{job.name}, load and accuracy"))
+    operator, load_bytes = grown(lambda: loaded(job.variant, device))
     inputs, truths = sample(job, job.samples)
-    operator, memory_bytes = _grown(job, device, inputs)
+    _, batch_bytes = grown(lambda: runner(operator, inputs)(max(job.batches)))
     load_s = _load_s(job.variant, device)
     outputs = predicted(operator, inputs, min(job.variant.batch, max(job.batches)))
     judge = load_workload(job.file).task_score
@@ -171,7 +177,7 @@ def _measure(job: Job, pace: Any, device: str, mouth: Connection) -> None:
         operator=job.variant.operator,
         weights_sha256=weights_sha256(job.variant),
         load_s=load_s,
-        memory_bytes=memory_bytes,
+        memory_bytes=gpu_bytes(device) or load_bytes + batch_bytes,
         accuracy=round(accuracy([float(score) for score in scores]), 6),
         children=fan_outs(outputs, job.task.children),
         latency=latency_rows(run, time.perf_counter, job.batches, job.repeats, started),
@@ -179,13 +185,12 @@ def _measure(job: Job, pace: Any, device: str, mouth: Connection) -> None:
     mouth.send(entry)
 
 
-def _grown(job: Job, device: str, inputs: Sequence[Any]) -> tuple[Any, int]:
-    """The operator, and the bytes that its first load and one largest batch have taken."""
-    before = psutil.Process().memory_info().rss
-    operator = loaded(job.variant, device)
-    runner(operator, inputs)(max(job.batches))
-    taken = gpu_bytes(device) or psutil.Process().memory_info().rss - before
-    return operator, max(0, taken)
+def grown(act: Callable[[], T]) -> tuple[T, int]:
+    """What ``act`` returned, and the bytes by which this process grew meanwhile."""
+    process = psutil.Process()
+    before = process.memory_info().rss
+    result = act()
+    return result, max(0, process.memory_info().rss - before)
 
 
 def _load_s(variant: Variant, device: str) -> float:
