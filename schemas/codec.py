@@ -18,7 +18,7 @@ from schemas.codec_schemas import CURRENT, KNOWN, MARK, Schema
 from schemas.codec_values import CodecError
 from schemas.records import Record
 
-__all__ = ["CodecError", "decode", "encode", "read", "write"]
+__all__ = ["CodecError", "Reader", "decode", "encode", "prefix_of", "read", "reader_of", "write"]
 
 _PREFIX_LENGTH = 10
 # What fastavro and the record classes raise over data that do not fit; all are told as CodecError.
@@ -29,14 +29,16 @@ _MISFITS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class Reader:
+    """How bytes of one schema become a record."""
+
     record: str
     written_as: Any
     read_as: Any  # None where both are the same, which is a quarter quicker
     build: Callable[[Row], Record]
 
 
-def reader_of(schema: Schema) -> _Reader:
+def reader_of(schema: Schema) -> Reader:
     """How to read what was written by a schema; raises CodecError if it is of no record of ours."""
     current = CURRENT.get(schema.record)
     if current is None:
@@ -45,7 +47,7 @@ def reader_of(schema: Schema) -> _Reader:
         )
     same = schema.prefix == current.prefix
     build = FROM_ROW[current.record]
-    return _Reader(current.record, schema.parsed, None if same else current.parsed, build)
+    return Reader(current.record, schema.parsed, None if same else current.parsed, build)
 
 
 _WRITERS = {
@@ -57,7 +59,7 @@ _READERS = {prefix: reader_of(schema) for prefix, schema in KNOWN.items()}
 
 def encode(record: Record) -> bytes:
     """A record as Avro; raises CodecError for what the contract cannot say."""
-    return write(record, _prefix_of(record))
+    return write(record, prefix_of(record))
 
 
 def decode(data: bytes) -> Record:
@@ -71,11 +73,13 @@ def decode(data: bytes) -> Record:
     return read(reader, data, _PREFIX_LENGTH)
 
 
-def _prefix_of(record: Record) -> bytes:
+def prefix_of(record: Record) -> bytes:
+    """The ten bytes its encoding begins with; raises CodecError for what never leaves us."""
     writer = _WRITERS.get(type(record))
     if writer is None:
         raise CodecError(
-            f"a {type(record).__name__} never leaves the process; send one of {', '.join(CURRENT)}"
+            f"{type(record).__name__} records never leave the process; "
+            f"send one of {', '.join(CURRENT)}"
         )
     return writer[2]
 
@@ -91,12 +95,12 @@ def write(record: Record, prefix: bytes) -> bytes:
         raise
     except _MISFITS as problem:
         raise CodecError(
-            f"a {type(record).__name__} cannot be written: {_told(problem)}"
+            f"the {type(record).__name__} record cannot be written: {_told(problem)}"
         ) from problem
     return buffer.getvalue()
 
 
-def read(reader: _Reader, data: bytes, start: int) -> Record:
+def read(reader: Reader, data: bytes, start: int) -> Record:
     """The record behind ``start``; raises CodecError unless all bytes are used and make sense."""
     buffer = BytesIO(data)
     buffer.seek(start)
@@ -106,12 +110,13 @@ def read(reader: _Reader, data: bytes, start: int) -> Record:
         if left == 0:
             return reader.build(row)
     except CodecError as problem:
-        raise CodecError(f"a {reader.record} makes no sense: {problem}") from problem
+        raise CodecError(f"the {reader.record} record makes no sense: {problem}") from problem
     except _MISFITS as problem:
         raise CodecError(
-            f"a {reader.record} of {len(data)} bytes is broken or cut short: {_told(problem)}"
+            f"the {reader.record} record of {len(data)} bytes is broken or cut short: "
+            f"{_told(problem)}"
         ) from problem
-    raise CodecError(f"a {reader.record} has {left} bytes too many at its end")
+    raise CodecError(f"the {reader.record} record has {left} bytes too many at its end")
 
 
 def _unknown(data: bytes) -> str:

@@ -162,7 +162,8 @@ def _dead_letter_row(letter: DeadLetter) -> Row:
         "offset": letter.offset,
         "reason": letter.reason,
         "value": letter.value,
-        "headers": [{"name": name, "value": value} for name, value in letter.headers],
+        # Kafka has headers without a value; the client says None there whatever its types say.
+        "headers": [{"name": name, "value": value or b""} for name, value in letter.headers],
         "node": letter.node,
         "at_s": letter.at_s,
     }

@@ -15,7 +15,7 @@ numpy scalar       as the Python number
 import json
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -64,8 +64,8 @@ def _pack_scalar(value: Any) -> tuple[str, Any]:
     packer = _PACKERS.get(type(plain))
     if packer is None:
         raise CodecError(
-            f"a value of type {_type_name(value)} cannot travel between tasks; return None, a bool, "
-            "int, float, str, bytes, numpy array, or a list or dict of these"
+            f"a value of type {_type_name(value)} cannot travel between tasks; return None, a "
+            "bool, int, float, str, bytes, numpy array, or a list or dict of these"
         )
     return packer(plain)
 
@@ -82,7 +82,7 @@ def _pack_tensor(array: np.ndarray) -> tuple[str, dict[str, Any]]:
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return (
         "headrace.Tensor",
-        {"dtype": dtype.name, "shape": list(array.shape), "data": memoryview(flat)},
+        {"dtype": dtype.name, "shape": list(array.shape), "data": flat.data},
     )
 
 
@@ -214,7 +214,7 @@ def unpack(branch: Any) -> Value:
     """The value of what Avro read from the union; arrays share the memory of the bytes read and
     cannot be written to. Raises CodecError for a tensor or text that makes no sense."""
     if type(branch) is not dict:
-        return branch  # type: ignore[no-any-return]
+        return cast(Value, branch)
     if "data" in branch:
         return _unpack_tensor(branch)
     if "text" in branch:
@@ -235,7 +235,7 @@ def _unpack_tensor(row: dict[str, Any]) -> np.ndarray:
     return np.frombuffer(data, dtype).reshape(shape)
 
 
-def _unpack_text(text: str) -> Any:
+def _unpack_text(text: str) -> list[Any] | dict[str, Any]:
     value = from_json_text(text)
     if not isinstance(value, list | dict):
         raise CodecError("a Json value is neither a list nor an object")
