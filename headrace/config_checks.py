@@ -124,19 +124,16 @@ def check_kind(policy: str, section: PolicySection, source: Source) -> None:
 
 
 def replicas(section: PolicySection, task: str, tasks: Mapping[str, TaskSection]) -> int:
-    """The fewest workers that a task takes under a policy.
+    """The fewest workers that a task takes under a policy, as ``control/static.py`` counts.
 
-    Where a policy names a variant of the task, its ``replicas`` are the full list for this task:
-    a variant that it does not name has none. Else the variants' own count, and a task whose
-    variants all leave theirs open takes one at least.
+    A policy's ``replicas``, where it has any, stand in place of all the variants' own. A task of
+    which nothing is said takes one at least.
     """
-    named = [section.replicas.get(f"{task}/{name}") for name in tasks[task].variants]
-    if any(count is not None for count in named):
-        return sum(count or 0 for count in named)
-    own = [variant.replicas for variant in tasks[task].variants.values()]
-    if all(count is None for count in own):
-        return 1
-    return sum(count or 0 for count in own)
+    variants = tasks[task].variants
+    own = {name: variant.replicas for name, variant in variants.items()}
+    named = {name: section.replicas.get(f"{task}/{name}") for name in variants}
+    said = [count for count in (named if section.replicas else own).values() if count is not None]
+    return sum(said) if said else 1
 
 
 def check_replicas(policy: str, section: PolicySection, file: FileSection, source: Source) -> None:
@@ -148,7 +145,7 @@ def check_replicas(policy: str, section: PolicySection, file: FileSection, sourc
         if count == 0:
             raise source.error(
                 place,
-                f"policy {policy!r} gives task {task!r} no replica, so no query could be "
+                f"policy {policy!r} gives task {task!r} 0 replicas, so no query could be "
                 "answered; give one of its variants 1 or more",
             )
         if count > slots:

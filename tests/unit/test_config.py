@@ -199,8 +199,8 @@ def test_durations_name_their_unit(text: str, seconds: float) -> None:
             "1); raise cluster.devices or lower replicas",
         ),
         ("replicas: 2", "replicas: 4", ":24: policy 'static' asks for 5 replicas but the cluster"),
-        ("replicas: 2", "replicas: 0", ":8: policy 'static' gives task 'read' no replica, so no"),
-        ("read/forest: 3", "read/forest: 0", ":22: policy 'fast' gives task 'read' no replica"),
+        ("replicas: 2", "replicas: 0", ":8: policy 'static' gives task 'read' 0 replicas, so no"),
+        ("read/forest: 3", "read/forest: 0", ":22: policy 'fast' gives task 'read' 0 replicas"),
         ("[profile-cpu.json]", "[]\nname: again", "name is here a second time (first on line 1)"),
         (
             "policy: fast\n",
@@ -248,9 +248,12 @@ def test_of_several_mistakes_the_first_in_the_file_is_told(tmp_path: Path) -> No
     assert "tasks.read.slot is no known key" in refusal(tmp_path, text)
 
 
-def test_a_policy_that_names_one_task_leaves_the_others_their_own_replicas(tmp_path: Path) -> None:
-    text = changed("{read/forest: 3, locate/net: 1}", "{read/forest: 4}")
-    assert "policy 'fast' asks for 5 replicas" in refusal(tmp_path, text)
+def test_a_policy_takes_the_place_of_all_replicas_of_the_variants(tmp_path: Path) -> None:
+    text = changed("{read/forest: 3, locate/net: 1}", "{locate/net: 3}")  # read: one at least
+    file = read_pipeline_file(written(tmp_path, text))
+    assert file.pipeline.policies[1].replicas == {"locate/net": 3}
+    too_many = changed("{read/forest: 3, locate/net: 1}", "{locate/net: 4}")
+    assert "policy 'fast' asks for 5 replicas" in refusal(tmp_path, too_many)
 
 
 def test_emulated_devices_need_a_profile(tmp_path: Path) -> None:
