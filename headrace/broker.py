@@ -25,7 +25,6 @@ from headrace.broker_jars import Progress, classpath
 from headrace.broker_java import check_java, find_java
 from headrace.broker_process import death_of, end, format_if_new, is_ours, spawn
 from headrace.broker_settings import (
-    BrokerError,
     Home,
     Identity,
     format_command,
@@ -34,6 +33,7 @@ from headrace.broker_settings import (
     serve_command,
     server_properties,
 )
+from streams.kafka import BrokerError
 
 __all__ = ["BrokerError", "Progress", "Running", "borrow", "ensure", "start", "status", "stop"]
 

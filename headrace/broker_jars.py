@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.broker_lock import locked_jars
-from headrace.broker_settings import BrokerError
+from streams.kafka import BrokerError
 
 Progress = Callable[[str, int, int], None]
 """Told, before each jar that must be downloaded: its coordinate, its number, how many there are."""

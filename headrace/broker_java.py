@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from headrace.broker_settings import BrokerError
+from streams.kafka import BrokerError
 
 OLDEST = 17  # Apache Kafka 4 runs on nothing older
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')

@@ -6,7 +6,8 @@ import subprocess
 
 import psutil
 
-from headrace.broker_settings import BrokerError, Home
+from headrace.broker_settings import Home
+from streams.kafka import BrokerError
 
 FORMAT_PATIENCE = 60.0  # seconds; 1 on an idle machine
 STOP_PATIENCE = 20.0  # seconds from SIGTERM to SIGKILL

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# A float32 image of 224 x 224 is 602 kB and children of one query travel together; producers and
-# consumers raise their own limits to the same figure.
-MESSAGE_MAX_BYTES = 8 * 1024 * 1024
+from streams.topics import MAX_RECORD_BYTES
 
 _SERVER = """\
 process.roles=broker,controller
@@ -34,8 +32,8 @@ share.coordinator.state.topic.num.partitions=1
 # A misspelt topic must fail, not come into being with one partition.
 auto.create.topics.enable=false
 num.partitions=1
-message.max.bytes={message_max_bytes}
-replica.fetch.max.bytes={message_max_bytes}
+message.max.bytes={max_record_bytes}
+replica.fetch.max.bytes={max_record_bytes}
 
 # Groups: quick for tests and for the control app's own small group.
 group.initial.rebalance.delay.ms=0
@@ -82,10 +80,6 @@ appender.file.strategy.max=3
 rootLogger.level=info
 rootLogger.appenderRef.file.ref=file
 """
-
-
-class BrokerError(Exception):
-    """The local broker cannot be had; the message says what was wanted, found, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +151,7 @@ def server_properties(home: Home, identity: Identity) -> str:
         port=identity.port,
         controller_port=identity.controller_port,
         data=home.data,
-        message_max_bytes=MESSAGE_MAX_BYTES,
+        max_record_bytes=MAX_RECORD_BYTES,
     )
 
 

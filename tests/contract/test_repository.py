@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headrace.broker_lock import ROOTS
-from headrace.broker_settings import MESSAGE_MAX_BYTES
+from streams.topics import MAX_RECORD_BYTES
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ("requirements.lock", "requirements-bootstrap.lock")
@@ -132,7 +132,7 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
     broker = services["broker"]
     version = ROOTS[0].split(":")[2]
     assert broker["image"] == f"apache/kafka:{version}"
-    assert broker["environment"]["KAFKA_MESSAGE_MAX_BYTES"] == MESSAGE_MAX_BYTES
+    assert broker["environment"]["KAFKA_MESSAGE_MAX_BYTES"] == MAX_RECORD_BYTES
     roles = {name: each for name, each in services.items() if name != "broker"}
     assert sorted(roles) == ["control", "egress", "ingress", "worker"]
     for name, role in roles.items():

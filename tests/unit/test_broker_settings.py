@@ -8,7 +8,6 @@ from headrace.broker_jars import classpath
 from headrace.broker_java import check_java, find_java, java_major
 from headrace.broker_lock import ROOTS, locked_jars
 from headrace.broker_settings import (
-    BrokerError,
     Home,
     Identity,
     home_at,
@@ -16,6 +15,7 @@ from headrace.broker_settings import (
     serve_command,
     server_properties,
 )
+from streams.kafka import BrokerError
 
 HERE = Home(Path("/srv/one"))
 IDENTITY = Identity(cluster="A234567890123456789012", port=20_001, controller_port=20_002)
