@@ -94,18 +94,26 @@ class _Draw:
 
 
 def latency_knots(table: ProfileTable, entry: Entry, batch: int) -> list[float]:
-    """Seconds at each of ``PROBABILITIES``, undilated.
+    """Seconds at each of ``PROBABILITIES``, undilated, drawn from with the measured mean.
 
-    Above p99 nothing was measured: p99 stands for the rest. The fastest run is chosen so that
-    draws have the measured mean, but between half the median and the median.
+    Nothing was measured of the fastest and the slowest run: the fastest, between half the
+    median and the median, is chosen to give the mean, and where that cannot (a few runs were
+    far slower than p99), the slowest is.
     """
     mean, p50, p90, p95, p99 = (
         table.latency_s(entry.task, entry.variant, entry.device, batch, quantile)
         for quantile in ("mean", "p50", "p90", "p95", "p99")
     )
-    tail = list(zip(PROBABILITIES[1:], (p50, p90, p95, p99, p99), strict=True))
-    above = math.fsum(
-        (high - low) * (low_s + high_s) / 2 for (low, low_s), (high, high_s) in pairwise(tail)
+    # From 0 to the median the average is (fastest + p50) / 2, with weight 1/2.
+    above_median = _mean([p50, p50, p90, p95, p99, p99]) - p50 / 2
+    fastest = min(max((mean - above_median) * 4 - p50, p50 / 2), p50)
+    missing = max(0.0, mean - _mean([fastest, p50, p90, p95, p99, p99]))
+    return [fastest, p50, p90, p95, p99, p99 + missing * 2 / (1 - PROBABILITIES[4])]
+
+
+def _mean(knots: Sequence[float]) -> float:
+    """Mean of what is drawn along straight lines between the knots."""
+    points = list(zip(PROBABILITIES, knots, strict=True))
+    return math.fsum(
+        (high - low) * (low_s + high_s) / 2 for (low, low_s), (high, high_s) in pairwise(points)
     )
-    fastest = (mean - above) * 4 - p50
-    return [min(max(fastest, p50 / 2), p50), p50, p90, p95, p99, p99]

@@ -1,5 +1,6 @@
 """Emulated variants: chance comes from the argument, and on average they are as profiled."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -117,13 +118,19 @@ def test_a_child_without_a_fan_out_is_refused() -> None:
         Emulated(TABLE, NET, ("weigh",), None)
 
 
+def test_a_few_very_slow_runs_keep_their_part_of_the_mean() -> None:
+    rows = (a_row(1, 0.010, 0.030),)
+    entry = dataclasses.replace(an_entry(READ, {}), latency=rows)
+    emulated = Emulated(ProfileTable("p", (entry,)), READ, (), np.random.default_rng(4))
+    drawn = np.array([emulated.latency_s(1) for _ in range(100_000)])
+    assert drawn.mean() == pytest.approx(0.030, rel=0.1)
+    assert np.quantile(drawn, (0.5, 0.95)) == pytest.approx([0.010, 0.015], rel=0.02)
+
+
 @given(st.floats(1e-4, 1.0), st.floats(0.1, 10.0), st.integers(1, 8))
 def test_knots_grow_whatever_the_mean_is(p50_s: float, skew: float, batch: int) -> None:
     rows = (a_row(1, p50_s, p50_s * skew), a_row(8, 2 * p50_s, p50_s))
-    entry = Entry(
-        task="t", variant="v", device="cpu", operator="a:B", weights_sha256="", load_s=0.0,
-        memory_bytes=0, accuracy=1.0, children={}, latency=rows,
-    )  # fmt: skip
+    entry = dataclasses.replace(an_entry(READ, {}), latency=rows)
     knots = latency_knots(ProfileTable("p", (entry,)), entry, batch)
     assert knots == sorted(knots)
     assert knots[0] >= knots[1] / 2 > 0
