@@ -133,7 +133,7 @@ def _known_policy(pipeline: Pipeline, name: str) -> None:
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     """A sentence with the nearest valid name, or with the names there are."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=1)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
         return f"no {what} {name!r}; did you mean {near[0]!r}?"
     shown = ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")

@@ -1,0 +1,210 @@
+"""A controller with its surroundings for tests: a pipeline, a profile, workers that report."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from control.controller import Controller
+from control.leases import Slots
+from control.problem import PlanError
+from control.solvers import solve
+from profiles.table import Entry, FanOut, Latency, ProfileTable
+from schemas.effects import (
+    COMMANDS,
+    PLANS,
+    REPORTS,
+    Arrived,
+    Effect,
+    Event,
+    Failed,
+    Send,
+    Solve,
+    Solved,
+    Woke,
+)
+from schemas.pipeline import Pipeline, Policy, Task, Variant
+from schemas.records import Command, CommandResult, Lease, Plan, Record, Report, SlotState
+
+
+def a_pipeline(
+    *,
+    locate: Mapping[str, int | None] = {"net": 1},
+    read: Mapping[str, int | None] = {"forest": 2, "vit": None},
+    policies: Iterable[Policy] = (),
+    slots: int = 64,
+    admission: bool = True,
+) -> Pipeline:
+    """Two tasks, locate and read, with the named variants and their replicas."""
+
+    def task(name: str, variants: Mapping[str, int | None], children: tuple[str, ...]) -> Task:
+        return Task(
+            name=name,
+            slots=slots,
+            children=children,
+            variants=tuple(
+                Variant(task=name, name=v, operator="m:C", batch=4, replicas=n)
+                for v, n in variants.items()
+            ),
+        )
+
+    return Pipeline(
+        name="postcode",
+        slo_s=0.3,
+        tasks=(task("locate", locate, ("read",)), task("read", read, ())),
+        policies=(Policy(name="static"), *policies),
+        policy="static",
+        admission=admission,
+    )
+
+
+def an_entry(
+    task: str, variant: str, items_per_s: float, accuracy: float, fan_out: float | None = None
+) -> Entry:
+    """A variant on the CPU that does so many items per second at any batch up to 4."""
+    rows = tuple(
+        Latency(batch=b, repeats=9, **dict.fromkeys(
+            ("mean_s", "p50_s", "p90_s", "p95_s", "p99_s"), b / items_per_s))
+        for b in (1, 4)
+    )  # fmt: skip
+    children = {} if fan_out is None else {"read": FanOut(fan_out, {int(fan_out): 1.0})}
+    return Entry(
+        task=task, variant=variant, device="cpu", operator="m:C", weights_sha256="", load_s=1.0,
+        memory_bytes=1, accuracy=accuracy, children=children, latency=rows,
+    )  # fmt: skip
+
+
+def a_profile() -> ProfileTable:
+    """locate/net makes 5 items for read; read/vit is better and five times slower."""
+    return ProfileTable(
+        "postcode",
+        (
+            an_entry("locate", "net", 100.0, 0.9, fan_out=5.0),
+            an_entry("read", "forest", 1000.0, 0.8),
+            an_entry("read", "vit", 200.0, 0.95),
+        ),
+    )
+
+
+def a_lease(
+    worker: str, task: str, variant: str, slots: Iterable[int], open_slot: int = -1, batch: int = 4
+) -> Lease:
+    return Lease(
+        worker=worker, task=task, variant=variant, batch=batch, slots=tuple(slots),
+        open_slot=open_slot,
+    )  # fmt: skip
+
+
+def some_slots(count: int = 64, **opened: int) -> dict[str, Slots]:
+    return {task: Slots(count, opened.get(task, -1)) for task in ("locate", "read")}
+
+
+@dataclass
+class FakeWorker:
+    """Does at once what the newest plan says; nothing is ever queued."""
+
+    name: str
+    device: str = "cpu"
+    incarnation: float = 0.0
+    plan: Plan | None = None
+    queued: int = 0
+
+    def report(self, now: float) -> Report:
+        leases = self.plan.leases if self.plan else ()
+        lease = next((each for each in leases if each.worker == self.name), None)
+        state = "idle" if lease is None else "ready" if lease.open_slot >= 0 else "draining"
+        return Report(
+            node=self.name, role="worker", pipeline="postcode",
+            epoch=self.plan.epoch if self.plan else 0, incarnation=self.incarnation, sent_s=now,
+            state=state, device=self.device, task=lease.task if lease else "",
+            variant=lease.variant if lease else "",
+            slots=tuple(SlotState(lease.task, s, 0, self.queued) for s in lease.slots)
+            if lease else (),
+        )  # fmt: skip
+
+
+@dataclass
+class World:
+    """Drives a controller: ticks of 0.1 s, a report of every worker every 0.2 s."""
+
+    pipeline: Pipeline
+    profile: ProfileTable | None = None
+    expected: int = 3
+    now: float = 1000.0
+    solving: bool = True  # solves return at once
+    workers: dict[str, FakeWorker] = field(default_factory=dict)
+    plans: list[Plan] = field(default_factory=list)
+    topic: list[Plan] = field(default_factory=list)  # those of other controllers as well
+    results: list[CommandResult] = field(default_factory=list)
+    solves: list[Solve] = field(default_factory=list)  # under way
+    commands: int = 0
+
+    def __post_init__(self) -> None:
+        self.controller = Controller(self.pipeline, self.profile, self.expected)
+
+    def start(self, *workers: str) -> "World":
+        for name in workers:
+            self.workers[name] = FakeWorker(name, incarnation=self.now)
+        self.tell(Woke())
+        self.run(0.2)
+        return self
+
+    def restart_controller(self) -> None:
+        """A new controller that reads back what the old one wrote."""
+        self.controller = Controller(self.pipeline, self.profile, self.expected)
+        self.solves.clear()
+        for record in (*self.topic, *self.results):
+            self.arrive(record, PLANS)
+        self.tell(Woke())
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / 0.1)):
+            self.now = round(self.now + 0.1, 1)  # no rounding errors to pile up
+            if round(self.now * 10) % 2 == 0:
+                for name in sorted(self.workers):
+                    self.arrive(self.workers[name].report(self.now), REPORTS)
+            self.tell(Woke())
+
+    def command(self, action: str, *, id: str = "", **arguments: str) -> CommandResult | None:
+        """Send a command; the result, if it came at once."""
+        self.commands += 1
+        name = id or f"c{self.commands}"
+        self.arrive(
+            Command(id=name, pipeline="postcode", action=action, arguments=arguments), COMMANDS
+        )
+        return next((result for result in self.results if result.id == name), None)
+
+    def arrive(self, record: Record, topic: str) -> None:
+        self.tell(Arrived(record, topic, 0, self.commands, self.now))
+
+    def tell(self, event: Event) -> None:
+        self._perform(self.controller.handle(event, self.now))
+
+    def finish_solves(self) -> None:
+        while self.solves:
+            job = self.solves.pop(0)
+            try:
+                outcome: Event = Solved(job.job, solve(job.solver, job.problem))
+            except PlanError as error:
+                outcome = Failed(job.job, str(error))
+            self.tell(outcome)
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Solve):
+                self.solves.append(effect)
+            elif isinstance(effect, Send) and isinstance(effect.record, Plan):
+                self.plans.append(effect.record)
+                self.topic.append(effect.record)
+                for worker in self.workers.values():
+                    worker.plan = effect.record
+            elif isinstance(effect, Send) and isinstance(effect.record, CommandResult):
+                self.results.append(effect.record)
+        if self.solving:
+            self.finish_solves()
+
+    @property
+    def plan(self) -> Plan:
+        return self.plans[-1]
+
+    def leases(self) -> dict[str, tuple[str, str, tuple[int, ...], int]]:
+        """worker -> (task, variant, slots, open slot) of the newest plan."""
+        return {x.worker: (x.task, x.variant, x.slots, x.open_slot) for x in self.plan.leases}

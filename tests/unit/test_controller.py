@@ -1,0 +1,304 @@
+"""control/controller.py: when does it plan, what does it publish, what does it answer?"""
+
+from dataclasses import replace
+
+import pytest
+
+from control.commands import ACTIONS
+from schemas.effects import COMMANDS, PLANS, REPORTS, Arrived, Send, Wake, Woke
+from schemas.pipeline import Policy
+from schemas.records import Command, CommandResult, Garbled, Report, Settings
+from tests.control_world import FakeWorker, World, a_pipeline, a_profile
+
+VIT = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
+HUGE = Policy(name="huge", replicas={"locate/net": 65, "read/vit": 2})
+
+
+def a_world(**more: object) -> World:
+    return World(a_pipeline(policies=(VIT, HUGE)), **more)  # type: ignore[arg-type]
+
+
+def test_the_first_plan_comes_once_the_expected_workers_have_reported() -> None:
+    world = a_world()
+    world.start("w0", "w1")
+    world.run(1.0)
+    assert world.plans == []
+    world.workers["w2"] = FakeWorker("w2")
+    world.run(0.2)
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0,), 0),
+        "w2": ("read", "forest", (1,), 1),
+    }
+    assert (world.plan.epoch, world.plan.feasible) == (1, True)
+
+
+def test_the_first_plan_does_not_wait_for_ever() -> None:
+    world = a_world().start("w0", "w1")
+    world.run(3.0)
+    assert [(plan.epoch, plan.feasible) for plan in world.plans] == [(1, False)]
+    assert "asks for 3 workers and 2 can be used" in world.plan.binding
+
+
+def test_nothing_new_is_published_while_nothing_changes() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(25.0)
+    assert len(world.plans) == 1
+
+
+def test_a_lost_workers_slot_is_adopted_before_any_solve() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.solving = False
+    del world.workers["w2"]
+    world.run(0.8)
+    assert len(world.plans) == 1
+    world.run(0.1)
+    assert len(world.plans) == 2
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0, 1), 0),
+    }
+    assert world.plan.reason == "lost w2"
+
+
+def test_a_worker_that_returns_takes_its_slot_back() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    gone = world.workers.pop("w2")
+    world.run(1.5)
+    world.workers["w2"] = replace(gone, incarnation=world.now)
+    world.run(0.4)
+    assert world.leases()["w2"] == ("read", "forest", (1,), 1)
+    assert world.leases()["w1"] == ("read", "forest", (0,), 0)
+
+
+def test_a_worker_that_restarts_in_time_keeps_its_lease() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w2"] = FakeWorker("w2", incarnation=world.now)
+    world.run(2.0)
+    assert len(world.plans) == 1
+
+
+def test_a_controller_that_slept_does_not_blame_the_workers() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.now += 5.0
+    world.tell(Woke())
+    world.run(1.0)
+    assert len(world.plans) == 1
+
+
+def test_old_reports_say_nothing() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w3"] = FakeWorker("w3")
+    late = world.workers.pop("w3").report(world.now - 2.5)
+    world.arrive(late, REPORTS)
+    assert len(world.plans) == 1
+
+
+def test_when_all_are_gone_the_plan_says_so_and_the_first_to_return_reads_all_slots() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers.clear()
+    world.run(1.2)
+    assert world.plan.leases == ()
+    assert not world.plan.feasible
+    for name in ("w8", "w9"):
+        world.workers[name] = FakeWorker(name)
+    world.run(0.4)
+    assert world.leases() == {
+        "w8": ("locate", "net", (0,), 0),
+        "w9": ("read", "forest", (0, 1), 0),
+    }
+
+
+def test_a_change_of_policy_swaps_variants_in_place() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    result = world.command("apply-policy", policy="accurate")
+    assert result == CommandResult(
+        id="c1", pipeline="postcode", action="apply-policy", ok=True,
+        message="policy 'accurate' is in force", epoch=2, finished_s=world.now,
+    )  # fmt: skip
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "vit", (0,), 0),
+        "w2": ("read", "vit", (1,), 1),
+    }
+    assert world.plan.settings == Settings(policy="accurate", slo_s=0.3)
+
+
+def test_a_drained_worker_gives_its_slots_up_only_when_it_is_empty() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w2"].queued = 3
+    world.command("drain", target="w2")
+    world.run(5.0)
+    assert world.leases()["w2"] == ("read", "forest", (1,), -1)
+    world.workers["w2"].queued = 0
+    world.run(1.0)
+    assert "w2" in world.leases()
+    world.run(0.4)
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0, 1), 0),
+    }
+    world.command("restore", target="w2")
+    assert world.leases()["w2"] == ("read", "forest", (1,), 1)
+
+
+def test_a_worker_drains_before_it_changes_its_task() -> None:
+    pipeline = a_pipeline(
+        policies=(Policy(name="wide", replicas={"locate/net": 2, "read/forest": 1}),)
+    )
+    world = World(pipeline).start("w0", "w1", "w2")
+    world.command("apply-policy", policy="wide")
+    assert world.leases()["w2"] == ("read", "forest", (1,), -1)
+    world.run(1.6)
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0, 1), 0),
+        "w2": ("locate", "net", (1,), 1),
+    }
+
+
+def test_a_paused_pipeline_admits_nothing_and_keeps_its_routes() -> None:
+    world = World(a_pipeline(), a_profile()).start("w0", "w1", "w2")
+    routes = world.plan.routes
+    assert world.plan.capacity_qps == 100.0
+    world.command("pause")
+    assert (world.plan.capacity_qps, world.plan.routes) == (0.0, routes)
+    world.command("resume")
+    assert world.plan.capacity_qps == 100.0
+
+
+def test_a_command_that_leads_to_no_plan_changes_nothing() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    result = world.command("apply-policy", policy="huge")
+    assert result is not None
+    assert (result.ok, result.epoch) == (False, 1)
+    assert "asks for 65 replicas of task 'locate', which has 64 slots" in result.message
+    world.run(11.0)
+    assert len(world.plans) == 1
+
+
+def test_a_command_is_answered_once_whoever_repeats_it() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("set-slo", slo="250ms", id="x")
+    world.command("set-slo", slo="900ms", id="x")
+    world.restart_controller()
+    world.command("set-slo", slo="900ms", id="x")
+    world.run(3.0)
+    assert [result.id for result in world.results] == ["x"]
+    assert world.plan.settings.slo_s == 0.25
+
+
+def test_a_command_waits_for_the_solve_that_is_under_way() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    assert world.command("set-slo", slo="250ms") is None
+    assert len(world.solves) == 1
+    world.finish_solves()
+    assert [plan.settings.slo_s for plan in world.plans] == [0.3, 0.25]
+    assert [(result.ok, result.epoch) for result in world.results] == [(True, 2)]
+
+
+def test_commands_and_workers_of_other_pipelines_are_theirs() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.arrive(Command(id="c7", pipeline="other", action="pause"), COMMANDS)
+    world.arrive(replace(world.plan, pipeline="other", epoch=9), PLANS)
+    other = replace(world.workers["w0"].report(world.now), pipeline="other", node="w7")
+    world.arrive(other, REPORTS)
+    world.run(2.0)
+    assert (len(world.plans), world.results) == (1, [])
+
+
+def test_what_cannot_be_read_as_a_command_is_answered_too() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    garbled = Arrived(Garbled(b"{", "this is no JSON", id="c9"), COMMANDS, 0, 5, world.now)
+    world.tell(garbled)
+    world.tell(garbled)
+    assert [(r.id, r.ok, r.message) for r in world.results] == [("c9", False, "this is no JSON")]
+
+
+def test_rollback_restores_an_epochs_settings() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("apply-policy", policy="accurate")
+    world.command("set-slo", slo="2s")
+    result = world.command("rollback", epoch="1")
+    assert result is not None
+    assert (result.ok, result.epoch) == (True, 4)
+    assert world.plan.settings == world.plans[0].settings
+    assert world.plan.leases == world.plans[0].leases
+
+
+def test_a_restarted_controller_goes_on_where_the_last_one_stood() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("apply-policy", policy="accurate")
+    world.restart_controller()
+    world.run(5.0)
+    assert len(world.plans) == 2
+    world.command("set-demand", qps="40")
+    assert (world.plan.epoch, world.plan.demand_qps) == (3, 40.0)
+    assert world.plan.settings == Settings(policy="accurate", slo_s=0.3, demand_qps=40.0)
+
+
+def test_a_worker_that_died_with_the_controller_is_missed_after_a_grace() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    del world.workers["w2"]
+    world.restart_controller()
+    world.run(1.9)
+    assert len(world.plans) == 1
+    world.run(0.3)
+    assert world.leases()["w1"] == ("read", "forest", (0, 1), 0)
+
+
+def test_somebody_elses_plan_is_outbid() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.arrive(world.plan, PLANS)
+    world.run(2.0)
+    assert world.plan.epoch == 1
+    world.arrive(replace(world.plan, epoch=7, issued_s=world.now), PLANS)
+    world.run(2.0)
+    assert [plan.epoch for plan in world.plans] == [1, 8]
+
+
+def test_ingress_reports_make_the_demand() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    for step in range(3):
+        world.arrive(
+            Report(
+                node="in", role="ingress", pipeline="postcode", epoch=1, incarnation=1.0,
+                sent_s=world.now, state="ready", counts={"arrived": 30.0 * step},
+            ),
+            REPORTS,
+        )  # fmt: skip
+        world.run(1.0)
+    world.command("set-slo", slo="1s")
+    assert world.plan.demand_qps == pytest.approx(30.0)
+
+
+def test_every_action_has_an_answer() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    for action in ACTIONS:
+        world.command(action)
+    assert len(world.results) == len(ACTIONS)
+
+
+def test_it_asks_to_be_woken_again() -> None:
+    world = a_world()
+    assert world.controller.handle(Woke(), 50.0) == [Wake(50.1)]
+    assert world.controller.handle(Woke(), 50.05) == []
+    assert world.controller.handle(Woke(), 50.1) == [Wake(50.2)]
+
+
+def test_plans_and_answers_go_to_their_topics() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    sent: list[Send] = []
+    perform = world._perform
+
+    def keep(effects: list[object]) -> None:
+        sent.extend(effect for effect in effects if isinstance(effect, Send))
+        perform(effects)  # type: ignore[arg-type]
+
+    world._perform = keep  # type: ignore[method-assign, assignment]
+    world.finish_solves()
+    world.command("nonsense")
+    assert [(s.topic, s.slot, s.key) for s in sent] == [
+        (PLANS, 0, "postcode/00000001"),
+        ("command-results", -1, "c1"),
+    ]
