@@ -14,7 +14,7 @@ from fastavro import schemaless_reader, schemaless_writer
 from fastavro.read import SchemaResolutionError
 
 from schemas.codec_rows import FROM_ROW, TO_ROW, Row
-from schemas.codec_schemas import CURRENT, KNOWN, MARK, Schema
+from schemas.codec_schemas import CURRENT, KNOWN, MARK, Schema, for_resolution
 from schemas.codec_values import CodecError
 from schemas.records import Record
 
@@ -45,9 +45,8 @@ def reader_of(schema: Schema) -> Reader:
         raise CodecError(
             f"the schema is of a record named {schema.record!r}; known are {', '.join(CURRENT)}"
         )
-    same = schema.prefix == current.prefix
-    build = FROM_ROW[current.record]
-    return Reader(current.record, schema.parsed, None if same else current.parsed, build)
+    read_as = None if schema.prefix == current.prefix else for_resolution(current.parsed)
+    return Reader(current.record, schema.parsed, read_as, FROM_ROW[current.record])
 
 
 _WRITERS = {

@@ -36,6 +36,27 @@ def parse(text: str) -> Schema:
     return Schema(name, parsed, text, MARK + bytes.fromhex(digest))
 
 
+def for_resolution(parsed: Any) -> Any:
+    """A reader's schema that leaves unions of string and bytes as they were written.
+
+    fastavro takes the first branch that the written one can be promoted to, and string and bytes
+    promote to each other, so that it would hand back bytes as text. Where the reader has no
+    opinion it hands back what was written.
+    """
+    if isinstance(parsed, list):
+        kept = not {"string", "bytes"} <= {branch for branch in parsed if type(branch) is str}
+        return [for_resolution(branch) for branch in parsed] if kept else None
+    if not isinstance(parsed, dict):
+        return parsed
+    copy = dict(parsed)
+    for key in ("items", "values"):
+        if key in copy:
+            copy[key] = for_resolution(copy[key])
+    if "fields" in copy:
+        copy["fields"] = [{**f, "type": for_resolution(f["type"])} for f in copy["fields"]]
+    return copy
+
+
 def _load(folder: Traversable) -> list[Schema]:
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".avsc"))
     return [parse((folder / name).read_text("utf-8")) for name in names]

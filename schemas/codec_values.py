@@ -7,7 +7,7 @@ None, bool, float  null, boolean, double
 int                long; beyond 64 bits refused
 str, bytes         string, bytes
 numpy array        Tensor: dtype by name, shape, little-endian elements in row-major order
-list, dict         Json, its text; List or Map where one of its values is bytes or an array
+list, dict         Json, its text; List or Map where one of its values is bytes, an array or NaN
 numpy scalar       as the Python number
 =================  ==========================================================================
 """
@@ -87,22 +87,33 @@ def _pack_tensor(array: np.ndarray) -> tuple[str, dict[str, Any]]:
 
 
 def _pack_list(value: list[Any]) -> tuple[str, dict[str, Any]]:
-    if _holds_buffers(value):
-        return ("headrace.List", {"items": [_pack_element(item) for item in value]})
-    return ("headrace.Json", {"text": json_text(value)})
+    return _as_json(value, value) or (
+        "headrace.List",
+        {"items": [_pack_element(item) for item in value]},
+    )
 
 
 def _pack_dict(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    if _holds_buffers(value.values()):
-        _check_keys(value)
-        entries = {key: _pack_element(item) for key, item in value.items()}
-        return ("headrace.Map", {"entries": entries})
-    return ("headrace.Json", {"text": json_text(value)})
+    _check_keys(value)
+    return _as_json(value, value.values()) or (
+        "headrace.Map",
+        {"entries": {key: _pack_element(item) for key, item in value.items()}},
+    )
+
+
+def _as_json(value: Any, children: Iterable[Any]) -> tuple[str, dict[str, Any]] | None:
+    kinds = set(map(type, children))
+    if bytes in kinds or np.ndarray in kinds:
+        return None
+    try:
+        return ("headrace.Json", {"text": json_text(value)})
+    except CodecError:
+        return None  # NaN on the first level travels without JSON; the rest is told as it fails
 
 
 def _pack_element(value: Any) -> tuple[str, Any]:
-    if isinstance(value, list | dict):
-        return ("headrace.Json", {"text": json_text(value)})
+    if type(value) in (list, dict):
+        return ("headrace.Json", {"text": json_text(value, MAX_DEPTH - 1)})
     return pack(value)
 
 
@@ -119,11 +130,6 @@ _PACKERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
 }
 
 
-def _holds_buffers(values: Iterable[Any]) -> bool:
-    kinds = set(map(type, values))
-    return bytes in kinds or np.ndarray in kinds
-
-
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
@@ -138,13 +144,13 @@ def _type_name(value: Any) -> str:
 _ENCODER = json.JSONEncoder(default=_plain, allow_nan=False, separators=(",", ":"))
 
 
-def json_text(value: list[Any] | dict[str, Any]) -> str:
+def json_text(value: list[Any] | dict[str, Any], depth: int = MAX_DEPTH) -> str:
     """A list or dict of JSON values as text that comes back equal.
 
     Raises CodecError for what JSON would change or cannot hold: tuples, keys that are no
-    strings, NaN and infinities, other types, more than ``MAX_DEPTH`` levels.
+    strings, NaN and infinities, other types, more than ``depth`` levels.
     """
-    _check_json(value, MAX_DEPTH)
+    _check_json(value, depth)
     try:
         return _ENCODER.encode(value)
     except ValueError:
@@ -194,34 +200,48 @@ def _refuse(constant: str) -> None:
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
 
 
-def from_json_text(text: str) -> Any:
-    """The value of a JSON text; raises ValueError (CodecError among them) for what ``json_text``
-    could not have written."""
+def from_json_text(text: str, depth: int = MAX_DEPTH) -> list[Any] | dict[str, Any]:
+    """The list or dict of a JSON text; raises ValueError (CodecError is one) for what
+    ``json_text`` could not have written."""
     try:
         value = _DECODER.decode(text)
     except RecursionError:
-        raise CodecError(f"a value is nested more than {MAX_DEPTH} levels deep") from None
+        raise CodecError(f"a value is nested more than {depth} levels deep") from None
+    if not isinstance(value, list | dict):
+        raise CodecError("a Json value is neither a list nor an object")
     # Counting brackets is quick; only a text that may be too deep is walked.
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        _check_json(value if isinstance(value, list | dict) else [value], MAX_DEPTH)
+    if text.count("[") + text.count("{") > depth:
+        _check_json(value, depth)
     return value
 
 
 # --- from Avro ----------------------------------------------------------------------------------
 
 
-def unpack(branch: Any) -> Value:
+def unpack(branch: Any, depth: int = MAX_DEPTH) -> Value:
     """The value of what Avro read from the union; arrays share the memory of the bytes read and
     cannot be written to. Raises CodecError for a tensor or text that makes no sense."""
     if type(branch) is not dict:
-        return cast(Value, branch)
+        return _unpack_plain(branch)
     if "data" in branch:
         return _unpack_tensor(branch)
     if "text" in branch:
-        return _unpack_text(branch["text"])
+        return from_json_text(branch["text"], depth)
     if "items" in branch:
-        return [unpack(item) for item in branch["items"]]
-    return {key: unpack(item) for key, item in branch["entries"].items()}
+        return [unpack(item, depth - 1) for item in branch["items"]]
+    if "entries" in branch:
+        return {key: unpack(item, depth - 1) for key, item in branch["entries"].items()}
+    raise CodecError(
+        f"a value is a record of {', '.join(branch)[:80] or 'nothing'}; known are Tensor, Json, "
+        "List and Map"
+    )
+
+
+def _unpack_plain(branch: Any) -> Value:
+    if type(branch) in _PLAIN or type(branch) is bytes:
+        return cast(Value, branch)
+    # Only a schema that is not ours reads like this.
+    raise CodecError(f"a value came as {_type_name(branch)}; send one of the types of a Value")
 
 
 def _unpack_tensor(row: dict[str, Any]) -> np.ndarray:
@@ -233,10 +253,3 @@ def _unpack_tensor(row: dict[str, Any]) -> np.ndarray:
             f"a tensor of shape {shape[:8]} and dtype {row['dtype']} came with {len(data)} bytes"
         )
     return np.frombuffer(data, dtype).reshape(shape)
-
-
-def _unpack_text(text: str) -> list[Any] | dict[str, Any]:
-    value = from_json_text(text)
-    if not isinstance(value, list | dict):
-        raise CodecError("a Json value is neither a list nor an object")
-    return value
