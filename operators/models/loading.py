@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from operators.models.errors import BadArguments, BadOperator
+from operators.models.errors import BadArguments, BadOperator, ModelError
 from operators.models.references import nearest, resolve
 from schemas.pipeline import Variant
 
@@ -11,27 +11,27 @@ from schemas.pipeline import Variant
 def load_operator(variant: Variant) -> object:
     """The variant's operator, made with its arguments; its ``load(device)`` was not called yet.
 
-    Raises ``BadReference``, ``BadArguments``, ``BadOperator`` or ``MissingExtra``, each a sentence
-    that names the variant.
+    Raises a ``ModelError`` whose sentence begins with the variant; what else the operator's own
+    module or ``__init__`` raises goes through.
     """
-    made = resolve(variant.operator)
-    _check_class(made, variant)
-    _check_arguments(made, variant)
-    operator: object = made(**variant.arguments)
+    try:
+        made = resolve(variant.operator)
+        _check_class(made, variant.operator)
+        _check_arguments(made, variant)
+        operator: object = made(**variant.arguments)
+    except ModelError as error:
+        raise type(error)(f"{variant.key}: {error}") from error
     return operator
 
 
-def _check_class(made: Any, variant: Variant) -> None:
+def _check_class(made: Any, name: str) -> None:
     if not inspect.isclass(made):
-        raise BadOperator(
-            f"{variant.key}: {variant.operator} is no class; wrap a function with "
-            f"operators.models.python:Python"
-        )
+        raise BadOperator(f"{name} is no class; wrap a function in operators.models.python:Python")
     lacking = [m for m in ("load", "predict") if not callable(getattr(made, m, None))]
     if lacking:
         raise BadOperator(
-            f"{variant.key}: {variant.operator} has no method {' and no '.join(lacking)}; an "
-            f"operator needs load(device) and predict(batch)"
+            f"{name} has no method {' and no '.join(lacking)}; an operator needs load(device) "
+            f"and predict(batch)"
         )
 
 
@@ -43,4 +43,4 @@ def _check_arguments(made: Any, variant: Variant) -> None:
         known = list(signature.parameters)
         unknown = [name for name in variant.arguments if name not in known]
         hint = nearest(unknown[0], known) if unknown else f"; it takes {', '.join(known)}"
-        raise BadArguments(f"{variant.key}: {variant.operator}: {error}{hint}") from error
+        raise BadArguments(f"{variant.operator}: {error}{hint}") from error
