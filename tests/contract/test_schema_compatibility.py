@@ -1,0 +1,249 @@
+"""Every schema ever released can still be read, and a change of one is released on purpose.
+
+To change a record: edit ``schemas/avro/NAME.avsc`` (a new field needs a default), its class in
+``schemas/records.py``, its row in ``schemas/codec_rows.py`` and ``docs/records.md``; then release
+it: copy the file to a folder with the next number under ``schemas/avro/released/`` and write the
+checksums anew as ``RELEASE`` says.
+"""
+
+import copy
+import hashlib
+import json
+import typing
+from dataclasses import MISSING, fields
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import avro.schema
+import fastavro
+import pytest
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+
+from schemas import records
+from schemas.codec import decode
+from schemas.codec_schemas import CURRENT, parse
+
+AVRO = Path(__file__).parents[2] / "schemas" / "avro"
+RELEASED = AVRO / "released"
+RELEASE = "cd schemas/avro/released && sha256sum */*.avsc > SHA256SUMS"
+OLD = sorted(RELEASED.glob("*/*.avsc"))
+NOW = sorted(AVRO.glob("*.avsc"))
+
+Schema = dict[str, Any]
+
+
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def problems(reader: str, writer: str) -> list[str]:
+    """Why the reader cannot read what the writer writes, in Apache Avro's judgement and ours."""
+    checker = ReaderWriterCompatibilityChecker()
+    result = checker.get_compatibility(avro.schema.parse(reader), avro.schema.parse(writer))
+    # To Avro a union without bytes can read bytes: as a string. To us that is another value.
+    kept, had = branches(json.loads(reader)), branches(json.loads(writer))
+    lost = [
+        f"{place} has lost {', '.join(sorted(had[place] - kept[place]))}"
+        for place in had
+        if place in kept and not had[place] <= kept[place]
+    ]
+    if result.compatibility is SchemaCompatibilityType.compatible:
+        return lost
+    return [*sorted(result.messages), *lost]
+
+
+def branches(schema: Any, place: str = "") -> dict[str, set[str]]:
+    """The names of the branches of every union, by the path to it."""
+    if isinstance(schema, list):
+        names = {one["name"] if isinstance(one, dict) else one for one in schema}
+        inner = [(one, f"{place}/{one['name']}") for one in schema if isinstance(one, dict)]
+        return {place: names} | merged(inner)
+    if not isinstance(schema, dict):
+        return {}
+    inner = [(field["type"], f"{place}/{field['name']}") for field in schema.get("fields", ())]
+    inner += [(schema[key], f"{place}/{key}") for key in ("items", "values") if key in schema]
+    return merged(inner)
+
+
+def merged(inner: list[tuple[Any, str]]) -> dict[str, set[str]]:
+    return {place: names for one, at in inner for place, names in branches(one, at).items()}
+
+
+def newest(name: str) -> Path:
+    """The newest released copy of a schema."""
+    copies = [path for path in OLD if path.name == name]
+    assert copies, f"{name} was never released: copy it to a folder under released/, then {RELEASE}"
+    return max(copies, key=lambda path: int(path.parent.name))
+
+
+# --- what was released stays ----------------------------------------------------------------------
+
+
+def test_released_schemas_are_as_they_were_released() -> None:
+    sums = {named(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in OLD}
+    listed = dict(
+        reversed(line.split("  ", 1)) for line in (RELEASED / "SHA256SUMS").read_text().splitlines()
+    )
+    assert sums == listed, (
+        "a released schema was edited, removed or added: undo an edit; after a release: " + RELEASE
+    )
+
+
+@pytest.mark.parametrize("path", OLD, ids=named)
+def test_what_a_released_schema_wrote_can_be_read(path: Path) -> None:
+    assert problems(reader=(AVRO / path.name).read_text(), writer=path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", NOW, ids=named)
+def test_the_newest_released_schema_can_read_what_is_written_now(path: Path) -> None:
+    # Readers of the last release may be consumers of somebody else, who upgrade when they like.
+    assert problems(reader=newest(path.name).read_text(), writer=path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", NOW, ids=named)
+def test_a_changed_schema_is_released(path: Path) -> None:
+    released = newest(path.name)
+    assert undocumented(json.loads(path.read_text())) == undocumented(
+        json.loads(released.read_text())
+    ), (
+        f"{path.name} differs from {named(released)}: copy it to released/"
+        f"{int(released.parent.name) + 1}/ and run: {RELEASE}"
+    )
+
+
+def undocumented(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {key: undocumented(value) for key, value in schema.items() if key != "doc"}
+    return [undocumented(one) for one in schema] if isinstance(schema, list) else schema
+
+
+@pytest.mark.parametrize("path", OLD, ids=named)
+def test_bytes_of_a_released_schema_are_decoded(path: Path) -> None:
+    schema = parse(path.read_text())
+    body = BytesIO(schema.prefix)
+    body.seek(0, 2)
+    row = {f["name"]: sample(f["type"]) for f in schema.parsed["fields"] if "default" not in f}
+    fastavro.schemaless_writer(body, schema.parsed, row)
+    assert type(decode(body.getvalue())).__name__ == schema.record
+
+
+def sample(kind: Any) -> Any:
+    """The least value of a type."""
+    if isinstance(kind, list):
+        return sample(kind[0])
+    if isinstance(kind, dict) and kind["type"] == "record":
+        return {f["name"]: sample(f["type"]) for f in kind["fields"] if "default" not in f}
+    if isinstance(kind, dict):
+        return {"array": [], "map": {}}[kind["type"]]
+    return {"null": None, "boolean": False, "long": 0, "double": 0.0, "string": "", "bytes": b""}[
+        kind
+    ]
+
+
+# --- the checks catch what they are for -----------------------------------------------------------
+
+
+def field_of(schema: Schema, name: str) -> Schema:
+    found: Schema = next(field for field in schema["fields"] if field["name"] == name)
+    return found
+
+
+def without_default(schema: Schema) -> None:
+    schema["fields"].append({"name": "tenant", "type": "string"})
+
+
+def with_other_type(schema: Schema) -> None:
+    field_of(schema, "task")["type"] = "long"
+
+
+def without_a_branch(schema: Schema) -> None:
+    field_of(field_of(schema, "items")["type"]["items"], "value")["type"].remove("bytes")
+
+
+def with_other_name(schema: Schema) -> None:
+    field_of(schema, "query_id")["name"] = "query"
+
+
+@pytest.mark.parametrize(
+    "change", [without_default, with_other_type, without_a_branch, with_other_name]
+)
+def test_an_incompatible_change_is_found(change: typing.Callable[[Schema], None]) -> None:
+    changed = json.loads((AVRO / "work.avsc").read_text())
+    change(changed)
+    assert problems(reader=json.dumps(changed), writer=newest("work.avsc").read_text())
+
+
+def test_a_new_field_with_a_default_is_compatible_and_still_has_to_be_released() -> None:
+    old = json.loads(newest("work.avsc").read_text())
+    new = copy.deepcopy(old)
+    new["fields"].append({"name": "tenant", "type": "string", "default": ""})
+    assert problems(reader=json.dumps(new), writer=json.dumps(old)) == []
+    assert problems(reader=json.dumps(old), writer=json.dumps(new)) == []
+    assert undocumented(new) != undocumented(old)
+
+
+# --- one vocabulary -------------------------------------------------------------------------------
+
+WHERE = "bring schemas/avro, schemas/codec_rows.py and docs/records.md in line with records.py"
+# What only Avro needs: branches of a value, and a pair.
+AVRO_ONLY = {"Tensor", "Json", "List", "Map", "Header"}
+
+
+def records_in(schema: Any) -> list[Schema]:
+    """A schema's record definitions, outer before inner."""
+    if isinstance(schema, list):
+        return [found for one in schema for found in records_in(one)]
+    if not isinstance(schema, dict):
+        return []
+    inner = [
+        *(found for field in schema.get("fields", ()) for found in records_in(field["type"])),
+        *records_in(schema.get("items")),
+        *records_in(schema.get("values")),
+    ]
+    return [schema, *inner] if schema["type"] == "record" else inner
+
+
+DEFINED = [found for path in NOW for found in records_in(json.loads(path.read_text()))]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [schema for schema in DEFINED if schema["name"] not in AVRO_ONLY],
+    ids=lambda schema: str(schema["name"]),
+)
+def test_a_schema_has_the_fields_and_defaults_of_its_class(schema: Schema) -> None:
+    kind = getattr(records, schema["name"])
+    assert [f["name"] for f in schema["fields"]] == [f.name for f in fields(kind)], WHERE
+    defaults = {f["name"]: f["default"] for f in schema["fields"] if "default" in f}
+    for field in fields(kind):
+        default = default_of(field)
+        if default is not MISSING:
+            assert defaults[field.name] == default, f"{schema['name']}.{field.name}: {WHERE}"
+
+
+def default_of(field: Any) -> Any:
+    value = field.default_factory() if field.default_factory is not MISSING else field.default
+    return list(value) if isinstance(value, tuple) else value
+
+
+def test_a_type_that_stands_in_several_schemas_is_the_same_in_each() -> None:
+    first: dict[str, Schema] = {}
+    for schema in DEFINED:
+        assert first.setdefault(schema["name"], schema) == schema
+
+
+def test_apache_avro_agrees_on_every_fingerprint() -> None:
+    apache = {
+        name: avro.schema.parse(schema.text).fingerprint("CRC-64-AVRO")
+        for name, schema in CURRENT.items()
+    }
+    assert apache == {name: schema.prefix[2:] for name, schema in CURRENT.items()}
+
+
+def test_every_schema_stands_in_the_headrace_namespace_and_is_documented() -> None:
+    for path in NOW:
+        assert json.loads(path.read_text())["namespace"] == "headrace"
+    for schema in DEFINED:
+        assert schema["doc"], schema["name"]
+        assert all(field["doc"] for field in schema["fields"]), schema["name"]
