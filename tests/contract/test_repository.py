@@ -6,10 +6,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
 from headrace.broker_lock import ROOTS
+from headrace.cli_roles import control, egress, ingress, worker
 from streams.topics import MAX_RECORD_BYTES
 
 ROOT = Path(__file__).parents[2]
@@ -136,11 +138,19 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
     roles = {name: each for name, each in services.items() if name != "broker"}
     assert sorted(roles) == ["control", "egress", "ingress", "worker"]
     for name, role in roles.items():
-        assert role["command"][0] == name
+        assert role["command"][:2] == [name, "examples/postcode/pipeline.yaml"]
         assert role["environment"]["HEADRACE_BOOTSTRAP"] == "broker:9092"
         assert role["depends_on"] == {"broker": {"condition": "service_healthy"}}
         assert (ROOT / role["build"]["context"] / "Dockerfile").is_file()
-    assert (ROOT / roles["worker"]["command"][1]).suffix == ".yaml"
+
+
+@pytest.mark.parametrize("role", [control, egress, ingress, worker], ids=lambda role: role.name)
+def test_the_command_line_takes_what_compose_gives_it(role: click.Command) -> None:
+    service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][role.name]
+    named = ["--name", "a1b2c3"] if "--name" in str(service.get("entrypoint")) else []
+    words = [*service["command"][1:], *named]
+    context = role.make_context(role.name, words)
+    assert (ROOT / context.params["file"]).is_file()
 
 
 def test_the_image_installs_by_lock_and_finds_our_packages_first() -> None:
