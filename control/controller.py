@@ -39,6 +39,7 @@ REPLAN_S = 10.0
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 CONTEST_S = 1.0  # so long somebody else's plan may stay in force
 REMEMBERED_PLANS = 500
+COMMAND_AGE_S = 12 * 3600.0  # results are kept for a day: within it no command counts twice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +109,8 @@ class Controller:
             self._seen(record, now)
         elif isinstance(record, CommandResult) and record.pipeline == self._pipeline.name:
             self._desk.answered(record.id)
-        elif isinstance(record, Command) and record.pipeline in ("", self._pipeline.name):
-            self._desk.accept(replace(record, id=record.id or _name(event)))
+        elif isinstance(record, Command):
+            self._command(record, event, now)
         elif isinstance(record, Garbled) and event.topic == COMMANDS:
             return self._garbled(record, record.id or _name(event), now)
         return []
@@ -121,6 +122,11 @@ class Controller:
             self._demand = self._demand.observe(report)
         elif report.role == "worker" and self._members.hear(report, now):
             self._reasons.append(f"worker {report.node} is new")
+
+    def _command(self, command: Command, event: Arrived, now: float) -> None:
+        ours = command.pipeline in ("", self._pipeline.name)
+        if ours and now - event.at_s <= COMMAND_AGE_S:
+            self._desk.accept(replace(command, id=command.id or _name(event)))
 
     def _seen(self, plan: Plan, now: float) -> None:
         """A plan on the topic: from an earlier life, our own, or another controller's."""

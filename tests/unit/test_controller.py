@@ -207,6 +207,13 @@ def test_commands_and_workers_of_other_pipelines_are_theirs() -> None:
     assert (len(world.plans), world.results) == (1, [])
 
 
+def test_a_command_of_yesterday_is_not_carried_out() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    command = Command(id="c1", pipeline="postcode", action="pause")
+    world.tell(Arrived(command, COMMANDS, 0, 0, world.now - 13 * 3600))
+    assert (len(world.plans), world.results) == (1, [])
+
+
 def test_what_cannot_be_read_as_a_command_is_answered_too() -> None:
     world = a_world().start("w0", "w1", "w2")
     garbled = Arrived(Garbled(b"{", "this is no JSON", id="c9"), COMMANDS, 0, 5, world.now)

@@ -1,0 +1,65 @@
+"""Solves in a process of their own, so that the control app's loop never blocks."""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading  # noqa: TID251  (ends the process with its parent; no decision runs on it)
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+
+from control.problem import Allocation, PlanError
+from control.solvers import solve
+from schemas.effects import Event, Failed, Solve, Solved
+
+log = logging.getLogger("headrace.control")
+
+
+class Planners:
+    """A pool of one process. It starts the process at once, so that the first plan is not late."""
+
+    def __init__(self) -> None:
+        self._pool = _pool()
+
+    def start(self, effect: Solve) -> Future[Allocation]:
+        """Begin a solve."""
+        try:
+            return self._pool.submit(solve, effect.solver, effect.problem)
+        except BrokenProcessPool:  # its process was killed between two solves
+            self._pool = _pool()
+            return self._pool.submit(solve, effect.solver, effect.problem)
+
+    def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event:
+        """What the controller is told of a solve that ended."""
+        if error is None:
+            return Solved(effect.job, found)
+        if isinstance(error, PlanError):
+            return Failed(effect.job, str(error))
+        log.error("planner %r failed", effect.solver, exc_info=error)
+        return Failed(effect.job, f"planner {effect.solver!r} failed: {error!r}; see the log")
+
+    def close(self) -> None:
+        """End the process."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _pool() -> ProcessPoolExecutor:
+    # Spawned: a fork would inherit the clients' threads and sockets.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_follow_parent)
+    pool.submit(int)
+    return pool
+
+
+def _follow_parent() -> None:
+    """End when the control app does, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()

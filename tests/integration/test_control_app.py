@@ -1,0 +1,216 @@
+"""The control app on a real broker: plans, commands, history, restart."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from multiprocessing.process import BaseProcess
+
+import psutil
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+from schemas.codec import decode, encode
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, REPORTS
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Command, CommandResult, Plan, Record
+from streams.control_app import run
+from streams.kafka import KafkaConfig, consumer, ensure_topics, producer, read_to_end
+from streams.topics import physical, topics
+from tests.control_world import FakeWorker, a_pipeline, a_profile
+
+pytestmark = pytest.mark.kafka
+
+WAIT_S = 40.0
+ACCURATE = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
+HUGE = Policy(name="huge", replicas={"locate/net": 65})
+
+
+@dataclass
+class Cluster:
+    """Fake workers that report over the broker, and what the control app wrote."""
+
+    pipeline: Pipeline
+    kafka: KafkaConfig
+    workers: dict[str, FakeWorker] = field(default_factory=dict)
+    plans: list[Plan] = field(default_factory=list)
+    results: list[CommandResult] = field(default_factory=list)
+    apps: list[BaseProcess] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        ensure_topics(self.kafka, topics(self.pipeline))
+        self._producer = producer(self.kafka)
+        self._consumer = consumer(self.kafka, f"{self.pipeline.name}.test")
+        self._consumer.assign(
+            [
+                TopicPartition(physical("", logical), 0, OFFSET_BEGINNING)
+                for logical in (PLANS, COMMAND_RESULTS)
+            ]
+        )
+        self._report_at = 0.0
+        for name in ("w0", "w1", "w2"):
+            self.workers[name] = FakeWorker(name, incarnation=time.time())
+
+    def start_app(self) -> BaseProcess:
+        app = multiprocessing.get_context("spawn").Process(
+            target=run, args=(self.pipeline, a_profile(), self.kafka, 3)
+        )
+        app.start()
+        self.apps.append(app)
+        return app
+
+    def until(self, holds: Callable[[], object], what: str) -> float:
+        """Keep the workers reporting until something holds; how long it took."""
+        began = time.monotonic()
+        while not holds():
+            assert time.monotonic() - began < WAIT_S, f"waited {WAIT_S:g} s for {what}"
+            self.step()
+        return time.monotonic() - began
+
+    def step(self) -> None:
+        if time.monotonic() >= self._report_at:
+            self._report_at = time.monotonic() + 0.2
+            for name in sorted(self.workers):
+                report = self.workers[name].report(time.time())
+                self.write(REPORTS, encode(replace(report, pipeline=self.pipeline.name)))
+        for message in self._consumer.consume(50, timeout=0.02):
+            assert message.error() is None
+            self._read(decode(message.value()))
+
+    def _read(self, record: Record) -> None:
+        if isinstance(record, Plan) and record.pipeline == self.pipeline.name:
+            self.plans.append(record)
+            for worker in self.workers.values():
+                worker.plan = record
+        elif isinstance(record, CommandResult) and record.pipeline == self.pipeline.name:
+            self.results.append(record)
+
+    def write(self, logical: str, value: bytes) -> None:
+        self._producer.produce(physical("", logical), value, partition=0)
+        self._producer.poll(0)
+
+    def command(self, action: str, **arguments: str) -> CommandResult:
+        """Send a command and wait for its answer."""
+        command = Command(
+            id=uuid.uuid4().hex,
+            pipeline=self.pipeline.name,
+            action=action,
+            arguments=arguments,
+            issued_s=time.time(),
+        )
+        self.write(COMMANDS, encode(command))
+        return self.answer(command.id)
+
+    def answer(self, command_id: str) -> CommandResult:
+        found: list[CommandResult] = []
+
+        def there() -> list[CommandResult]:
+            found[:] = [result for result in self.results if result.id == command_id]
+            return found
+
+        self.until(there, f"the answer to {command_id}")
+        return found[0]
+
+    def variants(self) -> dict[str, str]:
+        return {lease.worker: f"{lease.task}/{lease.variant}" for lease in self.plans[-1].leases}
+
+    def close(self) -> None:
+        for app in self.apps:
+            app.kill()
+            app.join()
+        self._producer.flush(10)
+        self._consumer.close()
+
+
+@pytest.fixture
+def cluster(broker: str) -> Iterator[Cluster]:
+    pipeline = a_pipeline(policies=(ACCURATE, HUGE))
+    pipeline = replace(pipeline, name=f"p{uuid.uuid4().hex[:8]}")
+    found = Cluster(pipeline, KafkaConfig(broker))
+    yield found
+    found.close()
+
+
+def test_plans_commands_and_a_lost_worker(cluster: Cluster) -> None:
+    cluster.start_app()
+    cluster.until(lambda: cluster.plans, "the first plan")
+    assert cluster.plans[-1].epoch == 1
+    assert cluster.variants() == {"w0": "locate/net", "w1": "read/forest", "w2": "read/forest"}
+
+    result = cluster.command("apply-policy", policy="accurate")
+    assert (result.ok, result.epoch) == (True, 2)
+    cluster.until(lambda: cluster.plans[-1].epoch == 2, "the plan of the command")
+    assert cluster.variants() == {"w0": "locate/net", "w1": "read/vit", "w2": "read/vit"}
+
+    refused = cluster.command("apply-policy", policy="huge")
+    assert (refused.ok, refused.epoch) == (False, 2)
+    assert "which has 64 slots" in refused.message
+    assert "did you mean 'accurate'" in cluster.command("apply-policy", policy="acurate").message
+
+    typed = {
+        "id": f"{cluster.pipeline.name}-typed",
+        "action": "set-slo",
+        "arguments": {"slo": "1s"},
+    }
+    cluster.write(COMMANDS, json.dumps({**typed, "pipeline": cluster.pipeline.name}).encode())
+    assert cluster.answer(typed["id"]).ok
+    garbled = {"id": f"{cluster.pipeline.name}-garbled", "pipeline": cluster.pipeline.name, "x": 1}
+    cluster.write(COMMANDS, json.dumps(garbled).encode())
+    assert "unknown key 'x'" in cluster.answer(garbled["id"]).message
+
+    del cluster.workers["w2"]
+    took = cluster.until(lambda: cluster.plans[-1].reason.startswith("lost w2"), "the loss of w2")
+    assert took < 2.0
+    assert [(x.worker, x.slots) for x in cluster.plans[-1].leases] == [("w0", (0,)), ("w1", (0, 1))]
+
+
+def test_a_killed_app_is_replaced_by_one_that_knows_what_was_said(cluster: Cluster) -> None:
+    first = cluster.start_app()
+    cluster.until(lambda: cluster.plans, "the first plan")
+    assert cluster.command("apply-policy", policy="accurate").ok
+    assert cluster.command("set-slo", slo="2s").ok
+    solver = psutil.Process(first.pid).children(recursive=True)
+    first.kill()
+    first.join()
+    psutil.wait_procs(solver, timeout=10)
+    assert not [process for process in solver if process.is_running()]
+
+    # Written while nobody is in charge: carried out by the next one, once.
+    waiting = Command(id=uuid.uuid4().hex, pipeline=cluster.pipeline.name, action="pause")
+    cluster.write(COMMANDS, encode(waiting))
+    cluster.start_app()
+    assert cluster.answer(waiting.id).ok
+    assert [(result.ok, result.epoch) for result in cluster.results] == [
+        (True, 2), (True, 3), (True, 4),
+    ]  # fmt: skip
+    cluster.until(lambda: cluster.plans[-1].epoch == 4, "the plan of the command")
+    assert cluster.plans[-1].capacity_qps == 0.0
+    assert cluster.plans[-1].settings == replace(
+        cluster.plans[0].settings, policy="accurate", slo_s=2.0, paused=True
+    )
+
+    assert cluster.command("rollback", epoch="1").ok
+    cluster.until(lambda: cluster.plans[-1].epoch == 5, "the plan of the rollback")
+    assert cluster.plans[-1].settings == cluster.plans[0].settings
+    kept = [decode(m.value()) for m in read_to_end(cluster.kafka, physical("", PLANS))]
+    mine = [p.epoch for p in kept if isinstance(p, Plan) and p.pipeline == cluster.pipeline.name]
+    assert mine == [1, 2, 3, 4, 5]
+
+
+def test_a_second_app_takes_over_when_the_first_ends(cluster: Cluster) -> None:
+    first = cluster.start_app()
+    cluster.until(lambda: cluster.plans, "the first plan")
+    cluster.start_app()
+    cluster.command("replan")
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGTERM)
+    cluster.until(lambda: not first.is_alive(), "the first app to end")
+    assert first.exitcode == 0
+    assert cluster.command("set-slo", slo="2s").ok
+    cluster.until(lambda: cluster.plans[-1].settings.slo_s == 2.0, "the plan of the command")
+    epochs = [plan.epoch for plan in cluster.plans]
+    assert epochs == sorted(set(epochs))
