@@ -22,10 +22,13 @@ class Device:
         task = variant.partition("/")[0]
         if variant and self.serving.partition("/")[0] != task:
             self.serving = ""  # of no use for another task
-        if not variant or variant in (self.serving, self.loading, self._standby):
+        if not variant or variant == self.loading:
             return []
-        self.loading = variant
-        return [Load(variant)]
+        # What was to come until now is overtaken: it must not serve after all.
+        there = variant in (self.serving, self._standby)
+        self._standby = variant if variant == self._standby else ""
+        self.loading = "" if there else variant
+        return [] if there else [Load(variant)]
 
     def loaded(self, variant: str) -> None:
         """A load ended; one that a later plan has overtaken is of no interest."""

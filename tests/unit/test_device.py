@@ -1,0 +1,98 @@
+import pytest
+
+from operators.device import Device
+from schemas.effects import Load
+
+
+@pytest.fixture
+def serving() -> Device:
+    """A device that serves read/a."""
+    device = Device()
+    device.want("read/a")
+    device.loaded("read/a")
+    device.swap()
+    return device
+
+
+def test_a_wanted_variant_serves_after_it_was_loaded_and_swapped_in() -> None:
+    device = Device()
+    assert device.want("read/a") == [Load("read/a")]
+    assert (device.serving, device.loading) == ("", "read/a")
+    device.loaded("read/a")
+    assert (device.serving, device.loading) == ("", "")
+    device.swap()
+    assert device.serving == "read/a"
+
+
+def test_the_old_variant_serves_until_the_new_one_is_swapped_in(serving: Device) -> None:
+    assert serving.want("read/b") == [Load("read/b")]
+    serving.swap()
+    assert serving.serving == "read/a"
+    serving.loaded("read/b")
+    assert serving.serving == "read/a"
+    serving.swap()
+    assert serving.serving == "read/b"
+
+
+def test_a_variant_that_is_there_or_on_its_way_is_not_loaded_again(serving: Device) -> None:
+    assert serving.want("read/a") == []
+    assert serving.want("read/b") == [Load("read/b")]
+    assert serving.want("read/b") == []
+    serving.loaded("read/b")
+    assert serving.want("read/b") == []
+
+
+def test_a_load_that_a_later_plan_overtook_does_not_serve(serving: Device) -> None:
+    serving.want("read/b")
+    assert serving.want("read/c") == [Load("read/c")]
+    serving.loaded("read/b")
+    serving.swap()
+    assert (serving.serving, serving.loading) == ("read/a", "read/c")
+
+
+def test_going_back_while_the_new_one_loads_keeps_the_old_one(serving: Device) -> None:
+    serving.want("read/b")
+    assert serving.want("read/a") == []
+    serving.loaded("read/b")
+    serving.swap()
+    assert (serving.serving, serving.loading) == ("read/a", "")
+
+
+def test_going_back_while_the_new_one_is_on_standby_keeps_the_old_one(serving: Device) -> None:
+    serving.want("read/b")
+    serving.loaded("read/b")
+    assert serving.want("read/a") == []
+    serving.swap()
+    assert serving.serving == "read/a"
+
+
+def test_a_variant_on_standby_for_one_task_never_serves_another(serving: Device) -> None:
+    serving.want("read/b")
+    serving.loaded("read/b")
+    assert serving.want("locate/a") == [Load("locate/a")]
+    serving.swap()
+    assert (serving.serving, serving.loading) == ("", "locate/a")
+
+
+def test_a_variant_of_another_task_stops_serving_at_once(serving: Device) -> None:
+    assert serving.want("locate/a") == [Load("locate/a")]
+    assert serving.serving == ""
+
+
+def test_without_a_wish_what_is_there_stays(serving: Device) -> None:
+    assert serving.want("") == []
+    assert serving.serving == "read/a"
+
+
+def test_a_failed_load_is_tried_again_when_it_is_wanted_again(serving: Device) -> None:
+    serving.want("read/b")
+    assert serving.gave_up("read/b")
+    assert (serving.serving, serving.loading) == ("read/a", "")
+    assert serving.want("read/b") == [Load("read/b")]
+
+
+def test_a_failed_load_that_nobody_waits_for_is_of_no_interest(serving: Device) -> None:
+    serving.want("read/b")
+    serving.want("read/c")
+    assert not serving.gave_up("read/b")
+    assert serving.loading == "read/c"
