@@ -1,0 +1,158 @@
+"""Configuration to running roles: nodes, observers, driver."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.config import PipelineFile, load_combine, load_profile
+from operators.closing import as_list
+from operators.egress import Egress, upto_of
+from operators.ingress import Ingress
+from operators.models.emulated import Emulated
+from operators.models.loading import load_operator
+from operators.worker import LatencyOf, Worker
+from profiles.table import ProfileError, ProfileTable
+from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
+from schemas.pipeline import Pipeline, Variant
+from streams.kafka import KafkaConfig, ensure_topics, partitions
+from streams.live import EmulatedHands, Live, ModelHands, Operator
+from streams.recovery import answered_since, committed_notes
+from streams.topics import physical, topics
+from streams.transport import KafkaTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """This process is number ``index`` (from 0) of ``of`` that divide the partitions."""
+
+    index: int = 0
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.of:
+            raise ValueError(f"share {self.index}/{self.of}: write INDEX/OF with INDEX below OF")
+
+    def mine(self, count: int) -> tuple[int, ...]:
+        """Which of ``count`` partitions are this process's."""
+        return tuple(p for p in range(count) if p % self.of == self.index)
+
+
+def run_ingress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
+    """Serve as ingress until told to stop."""
+    pipeline = file.pipeline
+    ensure_topics(kafka, topics(pipeline))
+    count = partitions(kafka)[physical(pipeline.name, QUERIES)]
+    name = f"ingress-{share.index}"
+    node = Ingress(name, pipeline, share.mine(count), incarnation=time.time(), share=1.0 / share.of)
+    _drive(pipeline, {name: node}, kafka, f"{pipeline.name}.ingress")
+
+
+def run_egress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
+    """Serve as egress until told to stop."""
+    pipeline = file.pipeline
+    ensure_topics(kafka, topics(pipeline))
+    group = f"{pipeline.name}.egress"
+    mine = share.mine(pipeline.egress_partitions)
+    outputs = physical(pipeline.name, OUTPUTS)
+    notes = committed_notes(kafka, group, outputs, mine)
+    name = f"egress-{share.index}"
+    node = Egress(
+        name,
+        pipeline,
+        mine,
+        incarnation=time.time(),
+        combine=load_combine(pipeline) or as_list,
+        accuracies=accuracies(load_profile(file)),
+        upto={p: offset for note in notes for p, offset in upto_of(note.note).items()},
+        answered=answered_since(kafka, physical(pipeline.name, RESULTS), notes),
+    )
+    _drive(pipeline, {name: node}, kafka, group)
+
+
+def run_worker(
+    file: PipelineFile, kafka: KafkaConfig, name: str, device: str, count: int = 1, seed: int = 0
+) -> None:
+    """Serve as a worker until told to stop; ``count`` emulated ones share a process."""
+    pipeline = file.pipeline
+    ensure_topics(kafka, topics(pipeline))
+    profile = load_profile(file)
+    names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
+    nodes: dict[str, Node] = {
+        each: Worker(
+            each, pipeline, device, incarnation=time.time(), latency=latency_of(profile, device)
+        )
+        for each in names
+    }
+    transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
+    live = Live(pipeline, nodes, transport)
+    for number, each in enumerate(names):
+        if device == "emulated":
+            rng = np.random.default_rng([seed, number])
+            live.give_hands(each, emulated_hands(live, each, pipeline, profile, rng))
+        else:
+            make = model_maker(pipeline)
+            live.give_hands(each, ModelHands(make, device, live.post(each)))
+    _until_told(live)
+
+
+def emulated_hands(
+    live: Live, node: str, pipeline: Pipeline, profile: ProfileTable, rng: np.random.Generator
+) -> EmulatedHands:
+    """Hands that wait what the profile says."""
+
+    def make(key: str) -> Emulated:
+        variant = variant_of(pipeline, key)
+        return Emulated(profile, variant, pipeline.task(variant.task).children, rng)
+
+    def load_s(key: str) -> float:
+        task, _, variant = key.partition("/")
+        return profile.entry(task, variant, "emulated").load_s
+
+    return EmulatedHands(make, load_s, live.post_at(node))
+
+
+def model_maker(pipeline: Pipeline) -> Callable[[str], Operator]:
+    """Operators by "task/variant"."""
+    return lambda key: load_operator(variant_of(pipeline, key))
+
+
+def variant_of(pipeline: Pipeline, key: str) -> Variant:
+    """The variant of that "task/variant"."""
+    return next(v for t in pipeline.tasks for v in t.variants if v.key == key)
+
+
+def latency_of(profile: ProfileTable, device: str) -> LatencyOf:
+    """The profiled median of a batch on this device; 0 for a variant that was never measured."""
+    largest: dict[str, int] = {}
+    for entry in profile.entries:
+        key = f"{entry.task}/{entry.variant}"
+        with contextlib.suppress(ProfileError):
+            largest[key] = profile.entry(entry.task, entry.variant, device).largest
+
+    def latency(key: str, batch: int) -> float:
+        most = largest.get(key)
+        if most is None:
+            return 0.0
+        task, _, variant = key.partition("/")
+        return profile.latency_s(task, variant, device, min(batch, most), "p50")
+
+    return latency
+
+
+def accuracies(profile: ProfileTable) -> dict[str, float]:
+    """Profiled accuracy by "task/variant"."""
+    return {f"{e.task}/{e.variant}": e.accuracy for e in profile.entries}
+
+
+def _drive(pipeline: Pipeline, nodes: dict[str, Node], kafka: KafkaConfig, group: str) -> None:
+    _until_told(Live(pipeline, nodes, KafkaTransport(kafka, group)))
+
+
+def _until_told(live: Live) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: live.stop())
+    live.run()

@@ -1,0 +1,205 @@
+"""Kafka under the live driver: fetch, send, assign, and commit behind confirmed sends.
+
+The rules that keep work from being lost (docs/decisions/0004):
+
+1. what a turn sends is handed to the producer, in order;
+2. offsets that the turn reported done wait for the broker's confirmation of those sends, and of
+   every earlier turn's;
+3. then they are committed, at most every ``COMMIT_S``, never backwards within a lease.
+
+A send that the broker refuses for good ends the process: its input is not committed, so the next
+one to hold the slot does the work again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from streams.kafka import BrokerError, KafkaConfig, committed, consumer, producer
+from streams.wire import Fetched
+
+COMMIT_S = 0.2
+ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
+MOST_PER_FETCH = 500
+Place = tuple[str, int]  # topic on the broker, slot
+
+
+class _Turn:
+    """What one turn of the driver sent, and which offsets it reported done."""
+
+    __slots__ = ("done", "error", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.done: dict[Place, tuple[int, str]] = {}
+        self.error: KafkaError | None = None
+
+    def delivered(self, error: KafkaError | None, _message: Any) -> None:
+        self.waiting -= 1
+        if error is not None:
+            self.error = error
+
+
+class KafkaTransport:
+    """One consumer and one producer for all nodes of a process.
+
+    Since 2.16 the client lets one thread at a time into a consumer, and a thread that polls in a
+    loop starves the others. So the reading thread has a consumer to itself and takes orders from
+    a queue; offsets are looked up and committed through a second one, which never reads.
+    """
+
+    def __init__(self, config: KafkaConfig, group: str) -> None:
+        self._reader = consumer(config, group)
+        self._ledger = consumer(config, group)
+        self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._producer = producer(config)
+        self._turn = _Turn()
+        self._turns: deque[_Turn] = deque()
+        self._ready: dict[Place, tuple[int, str]] = {}
+        self._paused: set[Place] = set()
+        self._commit_at = 0.0
+
+    # ------------------------------------------------------------------ reading
+
+    def fetch(self, timeout_s: float) -> list[Fetched]:
+        """Wait for one record, then take what is there. Called from the reading thread."""
+        while not self._orders.empty():
+            self._orders.get()()
+        first = self._reader.poll(min(timeout_s, ORDERS_WAIT_S))
+        if first is None:
+            return []
+        # consume(N, timeout) would wait for N or the whole timeout.
+        rest = self._reader.consume(MOST_PER_FETCH - 1, 0)
+        return [_fetched(m) for m in (first, *rest) if _usable(m)]
+
+    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> None:
+        """Read ``new`` slots from their committed offsets (from the beginning where the topic has
+        no commits) and leave the ``gone`` ones, with what is done there committed first."""
+        gone = list(gone)
+        if gone:
+            self.commit(wait=True)
+            left = [TopicPartition(t, s) for t, s in gone]
+            self._orders.put(lambda: self._reader.incremental_unassign(left))
+            self._paused.difference_update(gone)
+        places = [TopicPartition(t, s, OFFSET_BEGINNING) for t, s in new]
+        if places and commits:
+            topic = places[0].topic
+            places = committed(self._ledger, topic, [p.partition for p in places])
+        if places:
+            self._orders.put(lambda: self._reader.incremental_assign(places))
+
+    def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
+        """Pause just these of the slots in ``among``."""
+        wanted, among = set(places), set(among)
+        stop = [TopicPartition(t, s) for t, s in sorted((wanted & among) - self._paused)]
+        go = [TopicPartition(t, s) for t, s in sorted((self._paused & among) - wanted)]
+        if stop:
+            self._orders.put(lambda: self._reader.pause(stop))
+        if go:
+            self._orders.put(lambda: self._reader.resume(go))
+        self._paused = (self._paused - among) | (wanted & among)
+
+    # ------------------------------------------------------------------ writing
+
+    def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
+        """Hand a record to the producer. Raises ``BrokerError`` when it can never be sent."""
+        turn = self._turn
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, key or None, partition=slot, on_delivery=turn.delivered
+                )
+            except BufferError:
+                self._producer.poll(0.05)  # full: wait for the broker, never throw away
+                continue
+            except KafkaException as error:
+                raise BrokerError(f"cannot send to {topic!r}: {error.args[0].str()}") from error
+            turn.waiting += 1
+            return
+
+    def done(self, place: Place, offset: int, note: str) -> None:
+        """Offsets below ``offset`` of a slot need nobody any more, once the turn is confirmed."""
+        self._turn.done[place] = (offset, note)
+
+    def end_turn(self, now: float) -> None:
+        """Serve the broker's confirmations, and commit what they allow."""
+        if self._turn.waiting or self._turn.done:
+            self._turns.append(self._turn)
+            self._turn = _Turn()
+        self._producer.poll(0)
+        self._settle()
+        if self._ready and now >= self._commit_at:
+            self._commit_at = now + COMMIT_S
+            self.commit(wait=False)
+
+    @property
+    def unsettled(self) -> bool:
+        """True while sends wait for confirmation or offsets for their commit."""
+        return bool(self._turns or self._ready)
+
+    def _settle(self) -> None:
+        while self._turns and self._turns[0].waiting == 0:
+            turn = self._turns.popleft()
+            if turn.error is not None:
+                raise BrokerError(f"the broker refused a record: {turn.error.str()}")
+            self._ready.update(turn.done)
+
+    def commit(self, *, wait: bool) -> None:
+        """Commit what is ready; ``wait`` for the broker's word when a slot changes hands."""
+        if wait:
+            self._producer.flush(10.0)
+            self._settle()
+        if not self._ready:
+            return
+        ready, self._ready = self._ready, {}
+        offsets = [
+            TopicPartition(topic, slot, offset, metadata=note)
+            for (topic, slot), (offset, note) in ready.items()
+        ]
+        try:
+            self._ledger.commit(offsets=offsets, asynchronous=not wait)
+        except KafkaException as error:
+            # Uncommitted work is done again and counted once; the next commit repeats the offset.
+            if not error.args[0].retriable():
+                raise BrokerError(f"offsets cannot be committed: {error.args[0].str()}") from error
+
+    def close(self) -> None:
+        """Wait for what was sent, commit, leave."""
+        self._turns.append(self._turn)
+        self.commit(wait=True)
+        self._reader.close()
+        self._ledger.close()
+
+
+def _usable(message: Any) -> bool:
+    error = message.error()
+    if error is None:
+        return True
+    if error.fatal() or error.code() in _HOPELESS:
+        raise BrokerError(f"cannot read from the broker: {error.str()}")
+    return False  # librdkafka tries again by itself
+
+
+_HOPELESS = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,
+)
+
+
+def _fetched(message: Any) -> Fetched:
+    kind, milliseconds = message.timestamp()
+    at_s = 0.0 if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1e3
+    return Fetched(
+        message.topic(), message.partition(), message.offset(), at_s, message.key(),
+        message.value(), message.headers(),
+    )  # fmt: skip
