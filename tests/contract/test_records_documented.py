@@ -1,0 +1,184 @@
+"""docs/records.md has every record with every field, and examples that the code produces."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.codec import encode
+from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER, MAX_ID_LENGTH, SLO_CLASS_HEADER
+from schemas.codec_values import DTYPES, MAX_DEPTH
+from schemas.json_form import command_from_json, to_json
+from schemas.records import (
+    Answer,
+    Command,
+    CommandResult,
+    DeadLetter,
+    End,
+    Hop,
+    Item,
+    Lease,
+    Notice,
+    Noticed,
+    Origin,
+    Plan,
+    Query,
+    Report,
+    Route,
+    Settings,
+    SlotState,
+    Work,
+)
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "records.md").read_text()
+NO_DEFAULT = "required"
+TIME = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+LOCATED = Hop(
+    task="locate", variant="components", worker="w-1", epoch=12, received_s=TIME + 0.002,
+    started_s=TIME + 0.003, finished_s=TIME + 0.008, batch=4,
+)  # fmt: skip
+READ = Hop(
+    task="read", variant="forest", worker="w-3", epoch=12, received_s=TIME + 0.01,
+    started_s=TIME + 0.012, finished_s=TIME + 0.015, batch=16,
+)  # fmt: skip
+EXAMPLES = [
+    Query(payload="one envelope", id="letter-17", deadline_s=TIME + 0.3),
+    Work(
+        query_id="letter-17", origin=Origin(0, 4711), task="read", created_s=TIME,
+        deadline_s=TIME + 0.3, epoch=12,
+        items=(
+            Item(branch=(0, 0), credit=5 * 10**17, value="a crop", path=(LOCATED,)),
+            Item(branch=(0, 1), credit=5 * 10**17, value="another", path=(LOCATED,)),
+        ),
+    ),
+    Notice(
+        partition=0, upto=4712,
+        queries=(
+            Noticed(
+                query_id="letter-17", offset=4711, created_s=TIME, deadline_s=TIME + 0.3
+            ),
+        ),
+    ),
+    Answer(
+        id="letter-17", origin=Origin(0, 4711), outcome="answered", result="75001",
+        created_s=TIME, deadline_s=TIME + 0.3, answered_s=TIME + 0.02, epoch=12,
+        expected_accuracy=0.96, paths=((LOCATED, READ),), ends=(End("answered", "read"),),
+    ),
+    DeadLetter(
+        topic="postcode.queries", partition=0, offset=4713,
+        reason="the value is empty; it must be the payload itself", value=b"",
+        headers=(("headrace-id", b"letter-18"),), node="ingress-0", at_s=TIME + 0.5,
+    ),
+    Report(
+        node="w-3", role="worker", pipeline="postcode", epoch=12, incarnation=TIME - 60,
+        sent_s=TIME + 0.2, state="ready", device="cpu", task="read", variant="forest",
+        slots=(SlotState("read", 2, 1907, 3),),
+        counts={"arrived/read/forest": 1910.0, "finished/read/forest": 1907.0},
+    ),
+    Plan(
+        pipeline="postcode", epoch=12, issued_s=TIME - 5, reason="policy fast applied",
+        settings=Settings(policy="fast", slo_s=0.3),
+        leases=(
+            Lease(
+                worker="w-3", task="read", variant="forest", batch=64, slots=(2,), open_slot=2
+            ),
+        ),
+        routes=(Route("read", 2, 1.0),), demand_qps=40.0, capacity_qps=120.0,
+        expected_accuracy=0.96,
+    ),
+    Command(
+        id="c-1", pipeline="postcode", action="apply-policy", arguments={"policy": "fast"},
+        issued_s=TIME,
+    ),
+    CommandResult(
+        id="c-1", pipeline="postcode", action="apply-policy", ok=True,
+        message="policy 'fast' is in force", epoch=12, finished_s=TIME + 0.1,
+    ),
+]  # fmt: skip
+EXAMPLE_OF = {type(record).__name__: record for record in EXAMPLES}
+
+
+def section(name: str) -> str:
+    """The part of the page under a record's heading."""
+    found = re.search(rf"^##+ {name}\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found, f"docs/records.md lacks the heading '## {name}'"
+    return found[1]
+
+
+def spelled(kind: Any) -> str:
+    """An Avro type as the page writes it: X? may be null, [X] is an array, {X} a map."""
+    if isinstance(kind, list):
+        names = [spelled(one) for one in kind]
+        return f"{names[1]}?" if len(names) == 2 else "Element" if "List" not in names else "Value"
+    if isinstance(kind, dict) and kind["type"] == "record":
+        return str(kind["name"])
+    if isinstance(kind, dict):
+        array = kind["type"] == "array"
+        return f"[{spelled(kind['items'])}]" if array else f"{{{spelled(kind['values'])}}}"
+    return str(kind)
+
+
+def definitions(schema: Any) -> list[dict[str, Any]]:
+    """The record definitions in a schema."""
+    if isinstance(schema, list):
+        return [found for one in schema for found in definitions(one)]
+    if not isinstance(schema, dict):
+        return []
+    nested = [field["type"] for field in schema.get("fields", ())]
+    nested += [schema[key] for key in ("items", "values") if key in schema]
+    return [schema] * (schema["type"] == "record") + definitions(nested)
+
+
+SCHEMAS = {
+    found["name"]: found
+    for path in sorted((ROOT / "schemas" / "avro").glob("*.avsc"))
+    for found in definitions(json.loads(path.read_text()))
+}
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
+def test_every_field_stands_in_the_page_with_type_and_default(name: str) -> None:
+    wanted = [
+        (
+            f["name"],
+            spelled(f["type"]),
+            json.dumps(f["default"]) if "default" in f else NO_DEFAULT,
+        )
+        for f in SCHEMAS[name]["fields"]
+    ]
+    rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| `?(.+?)`? \| .{3,} \|$", section(name), re.M)
+    assert rows == wanted, f"bring the table of {name} in docs/records.md in line with its .avsc"
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLE_OF))
+def test_the_example_of_a_record_is_what_the_code_produces(name: str) -> None:
+    block = re.search(r"```json\n(.*?)```", section(name), re.DOTALL)
+    assert block, f"docs/records.md lacks a json example under {name}"
+    produced = to_json(EXAMPLE_OF[name])
+    assert json.loads(block[1]) == json.loads(produced), produced
+    encode(EXAMPLE_OF[name])
+
+
+def test_every_record_on_the_wire_has_an_example() -> None:
+    files = {path.stem for path in (ROOT / "schemas" / "avro").glob("*.avsc")}
+    names = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in EXAMPLE_OF}
+    assert names == files
+
+
+def test_the_command_that_a_person_types_is_understood_as_the_page_says() -> None:
+    block = re.search(r"```json\n(.*?)```", section("Typing a command"), re.DOTALL)
+    assert block
+    assert command_from_json(block[1].encode()) == Command(
+        id="c-2", pipeline="", action="set-demand", arguments={"qps": "250"}
+    )
+
+
+def test_names_and_limits_stand_in_the_page() -> None:
+    for name in (ID_HEADER, DEADLINE_HEADER, SLO_CLASS_HEADER, *DTYPES):
+        assert f"`{name}`" in PAGE, name
+    assert f"{MAX_ID_LENGTH} characters" in PAGE
+    assert f"{MAX_DEPTH} levels" in PAGE
