@@ -27,8 +27,9 @@ class Admission:
         return True
 
     def change(self, rate: float | None, burst: float, now: float) -> None:
-        """Go on with another rate; what is in the bucket stays."""
+        """Go on with another rate; what is in the bucket stays. Without a rate it was full."""
+        filled = float("inf")
         if self._rate is not None:
-            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+            filled = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at, self._rate, self._burst = now, rate, max(1.0, burst)
-        self._tokens = min(self._tokens, self._burst)
+        self._tokens = min(filled, self._burst)

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from control.credit import split
+from schemas.codec_values import pack
 from schemas.pipeline import Task
 from schemas.records import ANSWERED, FAILED, End, Hop, Item, Value
-
-_VALUES = (bool, int, float, str, bytes, np.ndarray, list, dict)
 
 
 class OutputError(ValueError):
@@ -33,7 +32,8 @@ def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[
 
 def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
     """The item as egress learns that it failed."""
-    end = End(FAILED, task, reason)
+    # An error's words may hold what UTF-8 cannot say; they must not keep the story from leaving.
+    end = End(FAILED, task, reason.encode("utf-8", "replace").decode())
     return Item(branch=item.branch, credit=item.credit, path=path, end=end)
 
 
@@ -86,7 +86,8 @@ def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
             f"mapping from child to items for each input, not {type(output).__name__}"
         )
     for child, values in listed.items():
-        if not isinstance(values, (list, tuple, np.ndarray)):
+        listable = isinstance(values, (list, tuple, np.ndarray))
+        if not listable or getattr(values, "ndim", 1) == 0:
             raise OutputError(
                 f"the operator of task {task.name!r} gave {type(values).__name__} for child "
                 f"{child!r}; return a list of items for each input"
@@ -95,11 +96,8 @@ def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
 
 
 def _value(value: Any) -> Value:
-    if value is None or isinstance(value, _VALUES):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()  # type: ignore[no-any-return]
-    raise OutputError(
-        f"an operator returned {type(value).__name__}, which cannot be sent; return None, a "
-        f"number, text, bytes, a numpy array, or a list or dict of JSON values"
-    )
+    """The value, after a trial: found out when it is sent, it would take the worker with it."""
+    pack(value)
+    if isinstance(value, str):
+        value.encode()
+    return value.item() if isinstance(value, np.generic) else value

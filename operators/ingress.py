@@ -63,7 +63,7 @@ class Ingress:
         self._topic = work_topic(self._root)
         self._plans = PlanFollower(pipeline.name)
         self._spread = spreads((), "")
-        self._admission = Admission(0.0, 1.0, 0.0)
+        self._admission = Admission(None, 1.0, 0.0)
         self._upto: dict[int, int] = {}
         self._pending: dict[int, list[Noticed]] = {}
         self._flushing = False

@@ -1,0 +1,131 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.fanout import failed, outcome
+from schemas.pipeline import Task
+from schemas.records import ANSWERED, FAILED, FULL_CREDIT, End, Item
+from tests.builders import a_hop, a_pipeline, an_item
+
+PATH = (a_hop(),)
+LEAF = a_pipeline().root
+LOCATE = a_pipeline({"locate": ["read"], "read": []}).root
+TWO = a_pipeline({"locate": ["read", "sort"], "read": [], "sort": []}).root
+THIRD = FULL_CREDIT // 3
+
+
+def failing(task: Task, output: Any) -> str:
+    """Why the only item that comes of an output failed."""
+    ((to, item),) = outcome(task, an_item(), PATH, output)
+    assert to == ""
+    assert item.end is not None
+    assert item == Item(path=PATH, end=End(FAILED, task.name, item.end.reason))
+    return item.end.reason
+
+
+@pytest.mark.parametrize("output", [None, True, 3, 0.5, "text", b"bytes", [1, {"a": None}], {}])
+def test_a_leafs_output_is_the_answer(output: Any) -> None:
+    item = an_item(branch=(0, 1), credit=7)
+    answer = Item(branch=(0, 1), credit=7, value=output, path=PATH, end=End(ANSWERED, "read"))
+    assert outcome(LEAF, item, PATH, output) == [("", answer)]
+
+
+def test_numbers_of_numpy_travel_as_pythons() -> None:
+    ((_, item),) = outcome(LEAF, an_item(), PATH, np.float32(0.5))
+    assert (type(item.value), item.value) == (float, 0.5)
+
+
+def test_an_array_travels_as_it_is() -> None:
+    array = np.zeros((2, 3), np.uint8)
+    ((_, item),) = outcome(LEAF, an_item(), PATH, array)
+    assert item.value is array
+
+
+def test_children_share_the_credit_and_are_numbered_in_order() -> None:
+    item = an_item(branch=(1, 4))
+    assert outcome(LOCATE, item, PATH, ["a", "b", "c"]) == [
+        ("read", Item(branch=(1, 4, 0, 0), credit=THIRD + 1, value="a", path=PATH)),
+        ("read", Item(branch=(1, 4, 0, 1), credit=THIRD, value="b", path=PATH)),
+        ("read", Item(branch=(1, 4, 0, 2), credit=THIRD, value="c", path=PATH)),
+    ]
+
+
+def test_branches_follow_the_order_of_the_children_in_the_pipeline_not_in_the_output() -> None:
+    assert outcome(TWO, an_item(), PATH, {"sort": ["s"], "read": ["r", "q"]}) == [
+        ("read", Item(branch=(0, 0), credit=THIRD + 1, value="r", path=PATH)),
+        ("read", Item(branch=(0, 1), credit=THIRD, value="q", path=PATH)),
+        ("sort", Item(branch=(1, 0), credit=THIRD, value="s", path=PATH)),
+    ]
+
+
+def test_a_child_may_be_left_out() -> None:
+    ((to, item),) = outcome(TWO, an_item(), PATH, {"sort": ["s"]})
+    assert (to, item.branch, item.credit) == ("sort", (1, 0), FULL_CREDIT)
+
+
+@pytest.mark.parametrize("output", [[], (), {}, {"read": []}, np.zeros((0, 4))])
+def test_without_children_the_credit_closes_with_an_empty_result(output: Any) -> None:
+    item = an_item(branch=(0, 2), credit=9)
+    closed = Item(branch=(0, 2), credit=9, path=PATH, end=End(ANSWERED, "locate"))
+    assert outcome(LOCATE, item, PATH, output) == [("", closed)]
+
+
+def test_the_rows_of_an_array_are_items() -> None:
+    onward = outcome(LOCATE, an_item(), PATH, np.array([1, 2]))
+    assert [(to, item.value) for to, item in onward] == [("read", 1), ("read", 2)]
+
+
+def test_items_of_different_shapes_travel_side_by_side() -> None:
+    crops = [np.zeros((2, 3)), np.zeros((4, 1))]
+    onward = outcome(LOCATE, an_item(), PATH, {"read": crops})
+    assert [item.value for _, item in onward] == crops
+
+
+def test_an_exception_fails_its_own_item() -> None:
+    assert failing(LEAF, ValueError("no digit in it")) == "no digit in it"
+    assert failing(LOCATE, KeyError()) == "KeyError"
+
+
+class Odd:
+    """What cannot be sent."""
+
+
+@pytest.mark.parametrize("output", [Odd(), [Odd()], {1: 2}, 1 << 63, (1, 2), "\ud800"])
+def test_an_output_that_cannot_be_sent_fails_its_item_before_it_is_sent(output: Any) -> None:
+    assert failing(LEAF, output)
+    assert failing(LOCATE, [output])
+
+
+def test_the_reason_names_the_type_that_cannot_be_sent() -> None:
+    assert "Odd cannot travel between tasks" in failing(LEAF, Odd())
+    assert "array of object cannot travel" in failing(LEAF, np.array([Odd()]))
+
+
+@pytest.mark.parametrize("output", ["text", 3, None, np.array(3)])
+def test_children_that_are_no_list_fail_the_item(output: Any) -> None:
+    assert "return a list of items for each input" in failing(LOCATE, output)
+
+
+def test_an_unknown_child_is_named_with_the_known_ones() -> None:
+    assert failing(LOCATE, {"raed": []}) == (
+        "the operator of task 'locate' gave items for 'raed'; its children are read"
+    )
+
+
+def test_a_list_for_two_children_does_not_say_whose_items_they_are() -> None:
+    assert "task 'locate' has 2 children, so its operator returns a mapping" in failing(TWO, [1])
+
+
+def test_more_children_than_credits_fail_the_item() -> None:
+    ((to, item),) = outcome(LOCATE, an_item(credit=2), PATH, [1, 2, 3])
+    assert (to, item.end) == (
+        "",
+        End(FAILED, "locate", "3 children cannot share 2 credits; fan out less"),
+    )
+
+
+def test_words_that_utf8_cannot_say_do_not_keep_a_failure_from_being_told() -> None:
+    assert failed("read", an_item(), PATH, "bad \udcff byte").end == End(
+        FAILED, "read", "bad ? byte"
+    )
