@@ -1,0 +1,80 @@
+"""What several commands take: the pipeline file, the broker, JSON; and what they come to."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headrace.terminal import Advance, progress, say
+
+if TYPE_CHECKING:
+    from headrace.broker import Running
+    from headrace.config import PipelineFile
+    from streams.kafka import KafkaConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ANSWERS_WITHIN_S = 5.0  # a person waits for a broker no longer
+
+
+def pipeline_argument(function: F) -> F:
+    """``FILE``."""
+    return click.argument("file", type=click.Path(path_type=Path))(function)
+
+
+def bootstrap_option(function: F) -> F:
+    """``--bootstrap``."""
+    return click.option(
+        "--bootstrap",
+        envvar="HEADRACE_BOOTSTRAP",
+        show_envvar=True,
+        metavar="HOST:PORT",
+        help="Kafka brokers. Without it the local broker is found or started.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON only.")(function)
+
+
+def read_file(path: Path) -> "PipelineFile":
+    """The pipeline file; raises ``PipelineError``."""
+    from headrace.config import read_pipeline_file
+
+    return read_pipeline_file(path)
+
+
+def reached(bootstrap: str | None) -> "KafkaConfig":
+    """Brokers that answer; raises ``BrokerError`` within seconds."""
+    from streams.kafka import KafkaConfig, partitions
+
+    kafka = KafkaConfig(bootstrap or local_broker().bootstrap)
+    partitions(kafka, ANSWERS_WITHIN_S)
+    return kafka
+
+
+def local_broker() -> "Running":
+    """The local broker, started if it does not run, with a word on what takes long."""
+    from headrace import broker
+
+    found = broker.status()
+    if found is not None:
+        return found
+    say("starting the local broker: a few seconds, and 44 MB to download the first time")
+    with contextlib.ExitStack() as stack:
+        return broker.start(progress=_jar_progress(stack))
+
+
+def _jar_progress(stack: contextlib.ExitStack) -> Callable[[str, int, int], None]:
+    advance: Advance | None = None
+
+    def told(jar: str, number: int, total: int) -> None:
+        nonlocal advance
+        if advance is None:
+            advance = stack.enter_context(progress("downloading Apache Kafka", total))
+        advance(number, jar)
+
+    return told

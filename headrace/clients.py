@@ -1,0 +1,315 @@
+"""How programs talk to a running pipeline: ask queries, follow topics, give commands.
+
+    with Asker(kafka, pipeline) as asker, Tail(kafka, results) as tail:
+        asker.ask(b"...", "my-id")
+        answers = [read_answer(value) for value in tail.take(1.0)]
+
+Whoever waits for answers opens the ``Tail`` first: it begins at the end of the topic as it is
+when it is made, so that no answer is missed.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from headrace.terminal import Unsuccessful
+from schemas.codec import CodecError, decode, encode
+from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import Answer, Command, CommandResult, End, Hop, Origin, Plan, Query
+from streams.kafka import BrokerError, KafkaConfig, consumer, partitions, producer, read_to_end
+from streams.topics import MAX_RECORD_BYTES, physical
+
+WAIT_S = 10.0  # for the broker's word on offsets and topics
+ACKNOWLEDGED_WITHIN_S = 30.0  # a person waits less than a role for a broker that is away
+
+
+class Tail:
+    """Follows a topic from its end, or from ``since_s`` (epoch seconds) on.
+
+    Raises ``BrokerError`` where the broker or the topic is not there.
+    """
+
+    def __init__(self, kafka: KafkaConfig, topic: str, since_s: float | None = None) -> None:
+        count = partitions(kafka, WAIT_S).get(topic)
+        if not count:
+            raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
+        self._consumer = consumer(kafka, "headrace.reader")
+        places = [TopicPartition(topic, p) for p in range(count)]
+        try:
+            self._consumer.assign([self._found(place, since_s) for place in places])
+        except BrokerError:
+            self._consumer.close()
+            raise
+
+    def _found(self, place: TopicPartition, since_s: float | None) -> TopicPartition:
+        # A topic that was made just now has no leader for a moment.
+        until = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self._start(place, since_s)
+            except KafkaException as error:
+                if time.monotonic() > until:
+                    raise BrokerError(
+                        f"topic {place.topic!r} cannot be read: {error.args[0].str()}"
+                    ) from error
+                time.sleep(0.1)
+
+    def _start(self, place: TopicPartition, since_s: float | None) -> TopicPartition:
+        # An explicit offset: with OFFSET_END what is written before the client has resolved it
+        # would be missed.
+        if since_s is not None:
+            stamp = TopicPartition(place.topic, place.partition, int(since_s * 1e3))
+            found = self._consumer.offsets_for_times([stamp], timeout=WAIT_S)[0]
+            if found.offset >= 0:
+                return TopicPartition(place.topic, place.partition, found.offset)
+        _, high = self._consumer.get_watermark_offsets(place, timeout=WAIT_S)
+        return TopicPartition(place.topic, place.partition, high)
+
+    def take(self, timeout_s: float) -> list[bytes]:
+        """Wait for a record, then take what is there; empty after the timeout."""
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        return [_value(m) for m in (first, *self._consumer.consume(499, 0)) if _usable(m)]
+
+    def close(self) -> None:
+        """Let the topic go."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Asker:
+    """Writes queries to a pipeline's input topic, in the form that its file names.
+
+    ``acknowledged`` maps the ids that the broker took to their CreateTime (epoch seconds),
+    ``refused`` those that it did not take to the reason. Both fill during ``poll`` and ``flush``.
+    """
+
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
+        if pipeline.input not in ENVELOPES:
+            raise Unsuccessful(
+                f"queries in the form {pipeline.input!r} come from your own producers only; "
+                f"this command writes {' and '.join(ENVELOPES)}"
+            )
+        self._topic = physical(pipeline.name, QUERIES)
+        self._envelope = ENVELOPES[pipeline.input]
+        self._producer = producer(
+            kafka, **{"delivery.timeout.ms": int(ACKNOWLEDGED_WITHIN_S * 1e3)}
+        )
+        self.acknowledged: dict[str, float] = {}
+        self.refused: dict[str, str] = {}
+
+    def ask(self, query: Query) -> None:
+        """Send a query at once; raises ``Unsuccessful`` for one over the size limit."""
+        value, headers = self._envelope(query)
+        if len(value) > MAX_RECORD_BYTES - 64 * 1024:
+            raise Unsuccessful(
+                f"the input has {len(value)} bytes, but a record holds {MAX_RECORD_BYTES} at most; "
+                "send a smaller one or a reference to it"
+            )
+
+        def delivered(error: Any, message: Message) -> None:
+            if error is not None:
+                self.refused[query.id] = error.str()
+            else:
+                self.acknowledged[query.id] = message.timestamp()[1] / 1e3
+
+        self._producer.produce(self._topic, value, query.id, headers=headers, on_delivery=delivered)
+        self._producer.poll(0)
+
+    def poll(self) -> None:
+        """Take in what the broker has said."""
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until the broker has spoken on every query."""
+        self._producer.flush(ACKNOWLEDGED_WITHIN_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._producer.purge()  # an interrupted command does not wait for the broker
+        self._producer.flush(ACKNOWLEDGED_WITHIN_S)
+
+
+Headers = list[tuple[str, bytes]]
+
+
+def _raw(query: Query) -> tuple[bytes, Headers]:
+    assert isinstance(query.payload, bytes)
+    headers = [(ID_HEADER, query.id.encode())]
+    if query.deadline_s is not None:
+        headers.append((DEADLINE_HEADER, f"{query.deadline_s * 1e3:.3f}".encode()))
+    if query.slo_class:
+        headers.append((SLO_CLASS_HEADER, query.slo_class.encode()))
+    return query.payload, headers
+
+
+def _avro(query: Query) -> tuple[bytes, Headers]:
+    return encode(query), []
+
+
+ENVELOPES = {"raw": _raw, "avro": _avro}
+
+
+class Commander:
+    """Writes commands and follows their results."""
+
+    def __init__(self, kafka: KafkaConfig, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self._results = Tail(kafka, physical(pipeline, COMMAND_RESULTS))
+        self._producer = producer(kafka)
+
+    def give(self, action: str, arguments: Mapping[str, str]) -> str:
+        """Write a command; its id."""
+        command = Command(
+            id=new_id("command"),
+            pipeline=self._pipeline,
+            action=action,
+            arguments=arguments,
+            issued_s=time.time(),
+        )
+        self._producer.produce(physical(self._pipeline, COMMANDS), encode(command), command.id)
+        self._producer.poll(0)
+        return command.id
+
+    def results(self, timeout_s: float) -> list[CommandResult]:
+        """The results that came in, of whoever's commands."""
+        self._producer.poll(0)
+        records = (decoded(value) for value in self._results.take(timeout_s))
+        return [record for record in records if isinstance(record, CommandResult)]
+
+    def result(self, command: str, timeout_s: float) -> CommandResult:
+        """The result of one command; raises ``Unsuccessful`` if none comes in time."""
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            for result in self.results(0.1):
+                if result.id == command:
+                    return result
+        raise Unsuccessful(
+            f"the control app did not answer within {timeout_s:g} s; check that it runs: "
+            "`headrace status FILE`, else `headrace up FILE`"
+        )
+
+    def close(self) -> None:
+        """Let the topics go."""
+        self._producer.flush(WAIT_S)
+        self._results.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def ask_once(kafka: KafkaConfig, pipeline: Pipeline, query: Query, wait_s: float) -> Answer | None:
+    """Send one query and wait for its answer; None if none came within ``wait_s``."""
+    with Tail(kafka, physical(pipeline.name, RESULTS)) as tail, Asker(kafka, pipeline) as asker:
+        asker.ask(query)
+        until = time.monotonic() + wait_s
+        while time.monotonic() < until:
+            asker.poll()
+            _taken(asker.refused)
+            for answer in answers_in(tail.take(0.1)):
+                if answer.id == query.id:
+                    return answer
+    return None
+
+
+def _taken(refused: Mapping[str, str]) -> None:
+    for reason in refused.values():
+        raise BrokerError(f"the broker did not take the query: {reason}")
+
+
+def answers_in(values: Iterable[bytes]) -> list[Answer]:
+    """The answers among the records of a results topic; other records are passed over."""
+    found = []
+    for value in values:
+        try:
+            found.append(read_answer(value))
+        except CodecError:
+            continue  # somebody else's record answers none of our queries
+    return found
+
+
+def read_answer(value: bytes) -> Answer:
+    """An answer as JSON or Avro, told apart by the first byte; raises ``CodecError``."""
+    if value[:1] == b"{":
+        return _json_answer(value)
+    record = decode(value)
+    if not isinstance(record, Answer):
+        raise CodecError(f"a {type(record).__name__} record where an Answer was expected")
+    return record
+
+
+def _json_answer(value: bytes) -> Answer:
+    try:
+        row = json.loads(value)
+        row["origin"] = Origin(**row["origin"])
+        row["paths"] = tuple(tuple(Hop(**hop) for hop in path) for path in row["paths"])
+        row["ends"] = tuple(End(**end) for end in row["ends"])
+        return Answer(**row)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CodecError(f"the record is no answer in JSON: {error}") from error
+
+
+def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
+    """Every plan of a pipeline that is still on the plans topic, oldest first."""
+    topic = physical(pipeline, PLANS)
+    records = (decoded(_value(m)) for m in read_to_end(kafka, topic))
+    found = [r for r in records if isinstance(r, Plan) and r.pipeline == pipeline]
+    return sorted(found, key=lambda plan: plan.epoch)
+
+
+def new_id(what: str) -> str:
+    """A name that nobody else uses."""
+    return f"{what}-{uuid.uuid4().hex[:12]}"
+
+
+def decoded(value: bytes) -> Any:
+    """The record in a value; None where it is none of ours."""
+    try:
+        return decode(value)
+    except CodecError:
+        return None
+
+
+def _value(message: Message) -> bytes:
+    return message.value() or b""
+
+
+def _usable(message: Message) -> bool:
+    error = message.error()
+    if error is not None and error.fatal():
+        raise BrokerError(f"cannot read from the broker: {error.str()}")
+    return error is None

@@ -1,0 +1,127 @@
+"""What a person sees: results on stdout, progress and errors on stderr, exit codes.
+
+With ``--json`` stdout holds JSON only. Colours and moving bars are for terminals; elsewhere the
+same is said in plain lines.
+"""
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+BAD_INPUT, INFEASIBLE, NO_BROKER, UNSUCCESSFUL, INTERRUPTED = 2, 3, 4, 1, 130
+
+LINE_EVERY_S = 5.0
+
+
+class Unsuccessful(Exception):
+    """What was asked for did not come about; one sentence with the mend."""
+
+
+class Unfeasible(Exception):
+    """The plan in force cannot serve what is asked; one sentence with what stands in the way."""
+
+
+# Named, not imported: `headrace --help` must not load the modules that raise them.
+EXIT_CODES = {
+    "headrace.config_yaml.PipelineError": BAD_INPUT,
+    "headrace.terminal.Unfeasible": INFEASIBLE,
+    "headrace.terminal.Unsuccessful": UNSUCCESSFUL,
+    "headrace.workload.ArrivalsError": BAD_INPUT,
+    "operators.models.errors.ModelError": BAD_INPUT,
+    "profiles.table.ProfileError": BAD_INPUT,
+    "control.problem.PlanError": BAD_INPUT,
+    "schemas.codec_values.CodecError": BAD_INPUT,
+    "streams.kafka.BrokerError": NO_BROKER,
+}
+
+
+def exit_code(error: BaseException) -> int | None:
+    """The exit code of an error that is told in one sentence; None for one nobody expected."""
+    for kind in type(error).__mro__:
+        code = EXIT_CODES.get(f"{kind.__module__}.{kind.__qualname__}")
+        if code is not None:
+            return code
+    return None
+
+
+def say(text: str) -> None:
+    """A line for the person, on stderr."""
+    click.echo(text, err=True)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on stdout."""
+    click.echo(json.dumps(value, allow_nan=False))
+
+
+def print_text(text: str) -> None:
+    """A result for the person, on stdout."""
+    click.echo(text)
+
+
+def print_rich(*parts: Any) -> None:
+    """Tables and the like on stdout; without colours where it is no terminal."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 110
+    Console(width=width, highlight=False).print(*parts)
+
+
+Advance = Callable[[int, str], None]
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int) -> Iterator[Advance]:
+    """A function to be told how far one is (``advance(done, note)``), shown on stderr.
+
+    On a terminal a bar with the time left, elsewhere a line every five seconds.
+    """
+    if sys.stderr.isatty():
+        with _bar(what, total) as advance:
+            yield advance
+    else:
+        yield _lines(what, total)
+
+
+@contextlib.contextmanager
+def _bar(what: str, total: int) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} {task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total, note="")
+        yield lambda done, note: bar.update(task, completed=done, note=note)
+
+
+def _lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Advance:
+    began = clock()
+    due = began + LINE_EVERY_S
+
+    def advance(done: int, note: str) -> None:
+        nonlocal due
+        now = clock()
+        if now >= due:
+            due = now + LINE_EVERY_S
+            say(progress_line(what, done, total, now - began, note))
+
+    return advance
+
+
+def progress_line(what: str, done: int, total: int, elapsed_s: float, note: str = "") -> str:
+    """How far one is in plain text, with the time left once it can be told."""
+    left_s = elapsed_s * (total - done) / done if done else None
+    parts = [f"{what}: {done} of {total}", note]
+    if left_s is not None and done < total:
+        parts.append(f"about {left_s:.0f} s left")
+    return ", ".join(part for part in parts if part)

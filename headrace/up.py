@@ -1,0 +1,156 @@
+"""``headrace up`` in this terminal or behind it, and ``headrace down``."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from headrace import broker
+from headrace.cli_options import local_broker, reached
+from headrace.config import PipelineFile
+from headrace.run_state import read_state, run_directory
+from headrace.running import TEND_EVERY_S, Interrupted, Run, Told, claim, listening, take_down
+from headrace.supervisor import environment
+from headrace.terminal import INTERRUPTED, print_json, print_text, say
+from schemas.records import Plan
+from streams.kafka import KafkaConfig
+
+
+def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
+    """Run the pipeline until SIGTERM (exit code 0) or Ctrl-C (130)."""
+    directory = run_directory(file.pipeline.name)
+    claim(directory)
+    with listening() as told:
+        kafka, started = _broker(bootstrap)
+        try:
+            run = Run(file, kafka, directory, broker_started=started)
+            _serve(run, told, as_json=as_json)
+        finally:
+            if started:
+                stop_broker(directory, kafka.bootstrap)
+    return INTERRUPTED if told.signal == signal.SIGINT else 0
+
+
+def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
+    """The brokers, and whether the local one was started for this run."""
+    if bootstrap is not None:
+        return reached(bootstrap), False
+    local = local_broker()
+    return reached(local.bootstrap), local.started_here
+
+
+def _serve(run: Run, told: Told, *, as_json: bool) -> None:
+    began = time.monotonic()
+    try:
+        run.start()
+        plan = run.await_ready(told)
+        row = _row(run, plan, time.monotonic() - began)
+        print_json(row) if as_json else print_text(_text(row))
+        while not told.signal:
+            run.tend()
+            time.sleep(TEND_EVERY_S)
+    except KeyboardInterrupt:
+        run.kill()
+        raise
+    except Interrupted:
+        pass  # a signal while it came up: go down as if it were up
+    finally:
+        say(f"{run.name}: ending ingress, workers, egress, control")
+        run.stop()
+
+
+def _row(run: Run, plan: Plan, took_s: float) -> dict[str, Any]:
+    return {
+        "pipeline": run.name,
+        "bootstrap": run.bootstrap,
+        "nodes": list(run.nodes),
+        "epoch": plan.epoch,
+        "policy": plan.settings.policy,
+        "feasible": plan.feasible,
+        "binding": plan.binding,
+        "ready_s": round(took_s, 3),
+        "logs": str(run.directory),
+    }
+
+
+def _text(row: dict[str, Any]) -> str:
+    lines = [
+        f"{row['pipeline']} is up after {row['ready_s']:.0f} s at {row['bootstrap']}: "
+        f"{', '.join(row['nodes'])}",
+        f"plan {row['epoch']}, policy {row['policy']}; logs in {row['logs']}",
+    ]
+    if not row["feasible"]:
+        lines.append(f"the plan is not feasible: {row['binding']}")
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------------- detached
+
+
+def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
+    """Start ``headrace up`` apart from this terminal and return once it is up, or has ended."""
+    directory = run_directory(file.pipeline.name)
+    claim(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "headrace", "up", str(file.path)]
+    command += ["--bootstrap", bootstrap] if bootstrap else []
+    command += ["--json"] if as_json else []
+    out, log = directory / "up.out", directory / "up.log"
+    with out.open("wb") as stdout, log.open("wb") as stderr:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+            start_new_session=True, env=environment(os.environ, None),
+        )  # fmt: skip
+    try:
+        return _follow(child, out, log)
+    except KeyboardInterrupt:
+        child.terminate()
+        child.wait()
+        raise
+
+
+def _follow(child: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
+    """Pass on what it says until it is up (0) or has ended (its exit code)."""
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        while child.poll() is None and out.stat().st_size == 0:
+            _relay(lines)
+            time.sleep(0.1)
+        _relay(lines)
+    print_text(out.read_text(encoding="utf-8").rstrip("\n")) if out.stat().st_size else None
+    if child.poll() is None:
+        say("it goes on behind this terminal; `headrace down FILE` ends it")
+        child.returncode = 0  # not ours to wait for: it outlives this process
+    return child.returncode
+
+
+def _relay(lines: TextIO) -> None:
+    for line in lines:
+        say(line.rstrip("\n"))
+
+
+# ---------------------------------------------------------------------- down
+
+
+def down_from_here(file: PipelineFile) -> tuple[bool, str]:
+    """End the pipeline's run on this machine; whether there was one, and what to tell."""
+    name = file.pipeline.name
+    directory = run_directory(name)
+    state = take_down(directory)
+    if state is None:
+        return False, f"{name} is not up on this machine"
+    if state.broker_started:
+        stop_broker(directory, state.bootstrap)
+    return True, f"{name} is down"
+
+
+def stop_broker(directory: Path, bootstrap: str) -> None:
+    """Stop the local broker, unless another pipeline on this machine uses it."""
+    others = (read_state(each) for each in directory.parent.iterdir() if each != directory)
+    users = [s.pipeline for s in others if s and s.bootstrap == bootstrap and s.left]
+    if users:
+        say(f"the local broker stays: {', '.join(users)} uses it")
+    else:
+        broker.stop()
