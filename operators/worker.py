@@ -141,9 +141,9 @@ class Worker:
         return [*self._soon(now), *self._backpressure()]
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
-        progress = self._progress.get(event.slot)
+        progress = self._progress.get(event.slot) if event.topic == self._topic else None
         if progress is None or not progress.begin(event.offset, 0):
-            return []
+            return []  # a plan, or as with work
         letter = DeadLetter(
             topic=event.topic, partition=event.slot, offset=event.offset, reason=garbled.reason,
             value=garbled.value, headers=garbled.headers, node=self._name, at_s=now,

@@ -189,8 +189,11 @@ def told(node: Node, *events: tuple[Event, float]) -> list[Effect]:
 
 
 def quiet(effects: Iterable[Effect]) -> list[Effect]:
-    """The effects without reports."""
-    return [e for e in effects if not (isinstance(e, Send) and isinstance(e.record, Report))]
+    """The effects without a sign of life, which is a report and the wake-up for the next."""
+    listed = list(effects)
+    if reports(listed):
+        del listed[-2:]
+    return listed
 
 
 def reports(effects: Iterable[Effect]) -> list[Report]:
