@@ -5,6 +5,7 @@ little-endian), the record in Avro's binary encoding. ``schemas/codec_confluent.
 same records for a schema registry, ``schemas/json_form.py`` writes them for people.
 """
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
@@ -13,18 +14,22 @@ from typing import Any
 from fastavro import schemaless_reader, schemaless_writer
 from fastavro.read import SchemaResolutionError
 
+from schemas.codec_hot import HOT, Parts
 from schemas.codec_rows import FROM_ROW, TO_ROW, Row
 from schemas.codec_schemas import CURRENT, KNOWN, MARK, Schema, for_resolution
 from schemas.codec_values import CodecError
 from schemas.records import Record
 
-__all__ = ["CodecError", "Reader", "decode", "encode", "prefix_of", "read", "reader_of", "write"]
+__all__ = [
+    "CodecError", "Reader", "decode", "encode", "prefix_of", "read", "reader_of", "write",
+    "write_row",
+]  # fmt: skip
 
 _PREFIX_LENGTH = 10
 # What fastavro and the record classes raise over data that do not fit; all are told as CodecError.
 _MISFITS = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError,
-    SchemaResolutionError, StopIteration, TypeError, ValueError,
+    SchemaResolutionError, StopIteration, TypeError, ValueError, struct.error,
 )  # fmt: skip
 
 
@@ -85,17 +90,27 @@ def prefix_of(record: Record) -> bytes:
 
 def write(record: Record, prefix: bytes) -> bytes:
     """The record in Avro's binary encoding behind a prefix; raises CodecError."""
-    to_row, schema, _ = _WRITERS[type(record)]
-    buffer = BytesIO()
-    buffer.write(prefix)
+    hot = HOT.get(type(record))
     try:
-        schemaless_writer(buffer, schema, to_row(record))
+        if hot is None:
+            return write_row(record, prefix)
+        parts: Parts = [prefix]
+        hot(record, parts)
+        return b"".join(parts)
     except CodecError:
         raise
     except _MISFITS as problem:
         raise CodecError(
             f"the {type(record).__name__} record cannot be written: {_told(problem)}"
         ) from problem
+
+
+def write_row(record: Record, prefix: bytes) -> bytes:
+    """What ``write`` returns, by way of a row and fastavro, whose errors it lets through."""
+    to_row, schema, _ = _WRITERS[type(record)]
+    buffer = BytesIO()
+    buffer.write(prefix)
+    schemaless_writer(buffer, schema, to_row(record))
     return buffer.getvalue()
 
 
