@@ -2,9 +2,8 @@
 
 To change a record: edit ``schemas/avro/NAME.avsc`` (a new field needs a default), its class in
 ``schemas/records.py``, its row in ``schemas/codec_rows.py`` (``codec_hot.py`` too for Work and
-Answer) and ``docs/records.md``; then release
-it: copy the file to a folder with the next number under ``schemas/avro/released/`` and write the
-checksums anew as ``RELEASE`` says.
+Answer) and ``docs/records.md``; then release it: copy the file to a folder with the next number
+under ``schemas/avro/released/`` and write the checksums anew as ``RELEASE`` says.
 """
 
 import copy
