@@ -12,7 +12,8 @@ from control.check import check
 from control.commands import CommandError, Situation, carry_out
 from control.demand import Demand
 from control.desk import Desk, Pending
-from control.leases import Slots, after, arrange, without
+from control.history import History
+from control.leases import arrange, without
 from control.membership import GRACE_S, REPORT_AGE_S, Membership
 from control.placement import place
 from control.problem import Allocation, Problem, policy_named
@@ -38,7 +39,6 @@ TICK_S = 0.1
 REPLAN_S = 10.0
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 CONTEST_S = 1.0  # so long somebody else's plan may stay in force
-REMEMBERED_PLANS = 500
 COMMAND_AGE_S = 12 * 3600.0  # results are kept for a day: within it no command counts twice
 
 
@@ -63,9 +63,7 @@ class Controller:
         self._expected = expected_workers
         self._settings = Settings(policy=pipeline.policy, slo_s=pipeline.slo_s)
         self._plan: Plan | None = None  # in force
-        self._plans: dict[int, Plan] = {}
-        self._epoch = 0  # the highest seen
-        self._slots = {task.name: Slots(task.slots) for task in pipeline.tasks}
+        self._history = History(pipeline)
         self._members = Membership()
         self._demand = Demand()
         self._desk = Desk()
@@ -82,7 +80,7 @@ class Controller:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if self._started_s is not None:
-            self._members.listen(now)
+            self._members.wake(now)
         effects = self._take(event, now)
         if self._started_s is None:
             return effects
@@ -118,6 +116,7 @@ class Controller:
     def _report(self, report: Report, now: float) -> None:
         if report.pipeline != self._pipeline.name or now - report.sent_s > REPORT_AGE_S:
             return
+        self._members.listen(now)
         if report.role == "ingress":
             self._demand = self._demand.observe(report)
         elif report.role == "worker" and self._members.hear(report, now):
@@ -130,14 +129,11 @@ class Controller:
 
     def _seen(self, plan: Plan, now: float) -> None:
         """A plan on the topic: from an earlier life, our own, or another controller's."""
-        own = self._plans.get(plan.epoch)
-        if plan.pipeline != self._pipeline.name or (own and own.issued_s == plan.issued_s):
+        if plan.pipeline != self._pipeline.name or self._history.has(plan):
             return
-        newest = plan.epoch >= self._epoch
-        self._remember(plan)
-        if self._started_s is None:
-            self._plan = plan if newest else self._plan
-        elif newest:
+        newest = plan.epoch >= self._history.epoch
+        self._history.add(plan)
+        if newest and self._started_s is not None:
             # Not at once: two controllers would outbid each other as fast as the broker allows.
             self._contested = True
             self._replan_s = min(self._replan_s, now + CONTEST_S)
@@ -150,15 +146,15 @@ class Controller:
 
     def _start(self, now: float) -> None:
         self._started_s = now
-        self._members.listen(now)
+        self._members.wake(now)
         self._replan_s = now
-        if self._plan is None:
+        newest = self._history.newest
+        if newest is None:
             return
-        settings = self._plan.settings
-        if policy_named(self._pipeline, settings.policy) is None:
-            settings = replace(settings, policy=self._pipeline.policy)
-        self._settings = settings
-        self._plan = replace(self._plan, leases=self._fitting(self._plan))
+        self._settings = newest.settings
+        if policy_named(self._pipeline, newest.settings.policy) is None:
+            self._settings = replace(newest.settings, policy=self._pipeline.policy)
+        self._plan = replace(newest, leases=self._history.fitting(newest))
         self._members.expect(self._plan.leases, now)
         self._members.follow(self._plan, {})
 
@@ -200,7 +196,7 @@ class Controller:
             return []
         plan = assemble(
             replace(self._plan, reason=reason),
-            without(held, lost, self._slots),
+            without(held, lost, self._history.slots),
             self._pipeline,
             self._profile,
             self._members.devices,
@@ -214,7 +210,7 @@ class Controller:
                 pipeline=self._pipeline,
                 settings=self._settings,
                 devices=self._members.devices,
-                plans=self._plans,
+                plans=self._history.plans,
             )
             try:
                 settings, message = carry_out(command, situation)
@@ -278,10 +274,10 @@ class Controller:
         settings = flight.settings
         held = self._held()
         members = self._members.members(settings.drained, now)
-        leases = arrange(held, members, place(members, held, allocation), self._slots)
+        leases = arrange(held, members, place(members, held, allocation), self._history.slots)
         base = Plan(
             pipeline=self._pipeline.name,
-            epoch=self._epoch + 1,
+            epoch=self._history.epoch + 1,
             issued_s=now,
             reason=self._reason(flight),
             settings=settings,
@@ -301,7 +297,7 @@ class Controller:
         """Put a plan in force, unless it breaks a promise: then the old one stays."""
         plan = replace(
             plan,
-            epoch=self._epoch + 1,
+            epoch=self._history.epoch + 1,
             issued_s=now,
             demand_qps=self._demand_qps(plan.settings, now),
         )
@@ -311,7 +307,7 @@ class Controller:
             return []
         self._members.follow(plan, self._held())
         self._plan = plan
-        self._remember(plan)
+        self._history.add(plan)
         self._contested = False
         self._trouble = ""
         return [Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{plan.epoch:08d}")]
@@ -351,23 +347,6 @@ class Controller:
         return Send(COMMAND_RESULTS, result, key=command.id)
 
     # ------------------------------------------------------------------ what is known
-
-    def _remember(self, plan: Plan) -> None:
-        self._plans.setdefault(plan.epoch, plan)
-        if len(self._plans) > REMEMBERED_PLANS:
-            del self._plans[min(self._plans)]
-        self._epoch = max(self._epoch, plan.epoch)
-        self._slots = after(self._slots, self._fitting(plan))
-
-    def _fitting(self, plan: Plan) -> tuple[Lease, ...]:
-        """A plan's leases as far as they fit the pipeline file of today."""
-        variants = {v.key for task in self._pipeline.tasks for v in task.variants}
-        return tuple(
-            lease
-            for lease in plan.leases
-            if f"{lease.task}/{lease.variant}" in variants
-            and all(0 <= slot < self._slots[lease.task].count for slot in lease.slots)
-        )
 
     def _held(self) -> dict[str, Lease]:
         return {lease.worker: lease for lease in self._plan.leases} if self._plan else {}

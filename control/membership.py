@@ -10,7 +10,8 @@ REPORT_AGE_S = 2.0  # an older report says nothing about now
 DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitter
 GRACE_S = 2.0  # for the workers of a plan that outlived its control app
 QUIET_S = 1.0  # a draining worker with nothing queued for so long is drained
-STALL_S = 0.5  # whoever hears nothing at all for so long has slept itself
+STALL_S = 0.5  # whoever hears nothing at all for so long cannot tell who is alive
+ALONE_S = 60.0  # when nobody reports, not even ingress, it is rather the broker that is away
 
 
 @dataclass(slots=True)
@@ -27,19 +28,17 @@ class _Worker:
 class Membership:
     """The workers that are alive.
 
-    Silence counts only while the controller itself was listening: after a stall of its own every
-    worker has the whole of ``DEAD_AFTER_S`` again.
+    A worker's silence counts only while others could be heard: after a stall of the controller or
+    of the broker every worker has the whole of ``DEAD_AFTER_S`` again.
     """
 
-    __slots__ = ("_heard_s", "_listening_s", "_workers")
+    __slots__ = ("_awake_s", "_heard_s", "_listening_s", "_workers")
 
     def __init__(self) -> None:
         self._workers: dict[str, _Worker] = {}
-        self._heard_s = float("-inf")
-        self._listening_s = float("-inf")
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._workers
+        self._awake_s = float("-inf")  # something happened last
+        self._heard_s = float("-inf")  # a node reported last
+        self._listening_s = float("-inf")  # reports have come without a gap since
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -54,8 +53,14 @@ class Membership:
         """A worker of the plan in force has not reported yet."""
         return any(worker.unheard for worker in self._workers.values())
 
-    def listen(self, now: float) -> None:
+    def wake(self, now: float) -> None:
         """Something happened at ``now``, if only a timer."""
+        if now - self._awake_s > STALL_S:
+            self._heard_s = self._listening_s = now
+        self._awake_s = max(self._awake_s, now)
+
+    def listen(self, now: float) -> None:
+        """A node of any role reported."""
         if now - self._heard_s > STALL_S:
             self._listening_s = now
         self._heard_s = max(self._heard_s, now)
@@ -68,8 +73,6 @@ class Membership:
 
     def hear(self, report: Report, now: float) -> bool:
         """Take a worker's report in; True if it was not known to be there."""
-        if now - report.sent_s > REPORT_AGE_S:
-            return False
         worker = self._workers.get(report.node)
         if worker is not None and report.incarnation < worker.incarnation:
             return False  # from the process that this one has replaced
@@ -95,10 +98,12 @@ class Membership:
 
     def bury(self, now: float) -> tuple[str, ...]:
         """The workers that have been silent for too long; they are forgotten."""
+        alone = now - self._heard_s > STALL_S
+        patience_s = ALONE_S if alone else DEAD_AFTER_S
         lost = [
             name
             for name, worker in sorted(self._workers.items())
-            if now - max(worker.known_s, self._listening_s) > DEAD_AFTER_S
+            if now - max(worker.known_s, self._listening_s) > patience_s
         ]
         for name in lost:
             del self._workers[name]

@@ -46,6 +46,7 @@ log = logging.getLogger("headrace.control")
 
 SESSION_TIMEOUT_S = 10.0
 HEARTBEAT_S = 2.0
+REPEAT_S = 10.0
 READ = (REPORTS, COMMANDS, PLANS)
 
 # topic, value, partition (None: by key), key -> once the broker has it
@@ -266,3 +267,22 @@ def _configure_logging() -> None:
     line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=line)
     log.setLevel(logging.INFO)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_Seldom())
+
+
+class _Seldom(logging.Filter):
+    """Lets a library repeat itself every ten seconds at most: an absent broker is news once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == log.name:
+            return True
+        key = (record.name, str(record.msg))
+        if record.created - self._last.get(key, 0.0) < REPEAT_S:
+            return False
+        self._last[key] = record.created
+        return True

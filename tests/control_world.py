@@ -97,6 +97,13 @@ def some_slots(count: int = 64, **opened: int) -> dict[str, Slots]:
     return {task: Slots(count, opened.get(task, -1)) for task in ("locate", "read")}
 
 
+def an_ingress_report(sent_s: float, arrived: float = 0.0, node: str = "in-0") -> Report:
+    return Report(
+        node=node, role="ingress", pipeline="postcode", epoch=1, incarnation=1.0, sent_s=sent_s,
+        state="ready", counts={"arrived": arrived},
+    )  # fmt: skip
+
+
 @dataclass
 class FakeWorker:
     """Does at once what the newest plan says; nothing is ever queued."""
@@ -136,6 +143,7 @@ class World:
     results: list[CommandResult] = field(default_factory=list)
     solves: list[Solve] = field(default_factory=list)  # under way
     commands: int = 0
+    ingress: bool = True  # one reports
 
     def __post_init__(self) -> None:
         self.controller = Controller(self.pipeline, self.profile, self.expected)
@@ -159,6 +167,8 @@ class World:
         for _ in range(round(seconds / 0.1)):
             self.now = round(self.now + 0.1, 1)  # no rounding errors to pile up
             if round(self.now * 10) % 2 == 0:
+                if self.ingress:
+                    self.arrive(an_ingress_report(self.now), REPORTS)
                 for name in sorted(self.workers):
                     self.arrive(self.workers[name].report(self.now), REPORTS)
             self.tell(Woke())

@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from control.commands import ACTIONS
-from schemas.effects import COMMANDS, PLANS, REPORTS, Arrived, Send, Wake, Woke
+from control.desk import KNOWN_IDS, Desk
+from control.history import REMEMBERED_PLANS, History
+from control.problem import Allocation, Replicas
+from schemas.effects import COMMANDS, PLANS, REPORTS, Arrived, Failed, Send, Solved, Wake, Woke
 from schemas.pipeline import Policy
-from schemas.records import Command, CommandResult, Garbled, Report, Settings
-from tests.control_world import FakeWorker, World, a_pipeline, a_profile
+from schemas.records import Command, CommandResult, Garbled, Settings
+from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_ingress_report
 
 VIT = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
 HUGE = Policy(name="huge", replicas={"locate/net": 65, "read/vit": 2})
@@ -84,6 +87,24 @@ def test_a_controller_that_slept_does_not_blame_the_workers() -> None:
     world.tell(Woke())
     world.run(1.0)
     assert len(world.plans) == 1
+
+
+def test_when_nobody_at_all_is_heard_it_is_the_broker_that_is_away() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    workers, world.workers, world.ingress = world.workers, {}, False
+    world.run(9.0)
+    world.workers = {name: workers[name] for name in ("w0", "w1")}
+    world.run(0.7)
+    assert len(world.plans) == 1
+    world.run(0.5)
+    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2"]
+
+
+def test_a_long_silence_is_taken_for_death_all_the_same() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers, world.ingress = {}, False
+    world.run(61.0)
+    assert world.plan.leases == ()
 
 
 def test_old_reports_say_nothing() -> None:
@@ -177,6 +198,64 @@ def test_a_command_that_leads_to_no_plan_changes_nothing() -> None:
     assert len(world.plans) == 1
 
 
+def test_a_planner_that_errs_is_not_believed() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    world.finish_solves()
+    world.command("set-slo", slo="1s")
+    unknown = Allocation((Replicas(task="locate", variant="ghost", batch=4, count=1),))
+    world.tell(Solved(world.solves.pop().job, unknown))
+    assert [(result.ok, result.epoch) for result in world.results] == [(False, 1)]
+    assert "'ghost', unknown to 'locate'" in world.results[0].message
+    assert (len(world.plans), world.plan.settings.slo_s) == (1, 0.3)
+
+
+def test_the_next_plan_tells_what_went_wrong_before() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    world.tell(Failed(world.solves.pop().job, "the planner broke"))
+    world.tell(Failed(99, "somebody else's"))
+    world.tell(Solved(99, Allocation(())))
+    assert world.plans == []
+    world.solving = True
+    world.run(11.0)
+    assert world.plan.reason == "first plan; earlier: the planner broke"
+
+
+def test_a_failed_command_does_not_swallow_other_reasons_to_plan() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    world.finish_solves()
+    world.workers["w3"] = FakeWorker("w3")
+    world.command("apply-policy", policy="huge")
+    world.run(0.2)
+    world.finish_solves()
+    world.finish_solves()
+    assert [result.ok for result in world.results] == [False]
+    assert world.solves == []
+    world.command("drain", target="w3")
+    world.finish_solves()
+    assert world.results[-1].ok
+
+
+def test_a_policy_that_has_left_the_file_gives_way_to_the_files_own() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("apply-policy", policy="accurate")
+    world.pipeline = a_pipeline(slots=2)
+    world.restart_controller()
+    world.run(0.4)
+    assert world.plan.settings == Settings(policy="static", slo_s=0.3)
+
+
+def test_only_so_many_plans_and_ids_are_remembered() -> None:
+    history = History(a_pipeline())
+    world = a_world().start("w0", "w1", "w2")
+    for epoch in range(1, REMEMBERED_PLANS + 4):
+        history.add(replace(world.plan, epoch=epoch))
+    assert (min(history.plans), len(history.plans)) == (4, REMEMBERED_PLANS)
+    desk = Desk()
+    for number in range(KNOWN_IDS + 1):
+        assert desk.know(str(number))
+    assert [desk.know("1"), desk.know("0")] == [False, True]
+
+
 def test_a_command_is_answered_once_whoever_repeats_it() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.command("set-slo", slo="250ms", id="x")
@@ -267,13 +346,7 @@ def test_somebody_elses_plan_is_outbid() -> None:
 def test_ingress_reports_make_the_demand() -> None:
     world = a_world().start("w0", "w1", "w2")
     for step in range(3):
-        world.arrive(
-            Report(
-                node="in", role="ingress", pipeline="postcode", epoch=1, incarnation=1.0,
-                sent_s=world.now, state="ready", counts={"arrived": 30.0 * step},
-            ),
-            REPORTS,
-        )  # fmt: skip
+        world.arrive(an_ingress_report(world.now, 30.0 * step, "in-1"), REPORTS)
         world.run(1.0)
     world.command("set-slo", slo="1s")
     assert world.plan.demand_qps == pytest.approx(30.0)

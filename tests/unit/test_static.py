@@ -62,6 +62,25 @@ def test_without_a_profile_the_first_variants_share_equally() -> None:
     assert counts(allocate(problem)) == {"locate/net": 3, "read/forest": 3}
 
 
+def test_an_unmeasured_variant_is_no_candidate_and_an_unmeasured_load_is_like_any_other() -> None:
+    profile = a_profile()
+    problem = a_problem(
+        6,
+        a_pipeline(**SAID_NOTHING),
+        profile=replace(profile, entries=profile.entries[:2]),
+    )
+    # Loads are 10 ms for locate and 5 ms for read/forest.
+    assert counts(allocate(problem)) == {"locate/net": 4, "read/forest": 2}
+    without_fan_out = replace(problem, profile=replace(profile, entries=profile.entries[1:]))
+    assert counts(allocate(without_fan_out)) == {"locate/net": 3, "read/vit": 3}
+
+
+def test_a_named_tasks_fan_out_counts_for_the_others() -> None:
+    policy = Policy(name="p", replicas={"locate/net": 2})
+    problem = a_problem(6, a_pipeline(**SAID_NOTHING), policy, profile=a_profile())
+    assert counts(allocate(problem)) == {"locate/net": 2, "read/vit": 4}
+
+
 def test_a_task_without_replicas_takes_what_the_named_ones_leave() -> None:
     policy = Policy(name="p", replicas={"read/forest": 2})
     problem = a_problem(5, a_pipeline(**SAID_NOTHING), policy)

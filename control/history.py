@@ -1,0 +1,51 @@
+"""Which plans have there been, and what do they bind the next one to?"""
+
+from control.leases import Slots, after
+from schemas.pipeline import Pipeline
+from schemas.records import Lease, Plan
+
+REMEMBERED_PLANS = 500
+
+
+class History:
+    """The plans on the topic, our own and others'.
+
+    ``plans`` are by epoch, ``epoch`` is the highest ever seen, ``slots`` tells which slots of
+    each task were ever open.
+    """
+
+    __slots__ = ("_pipeline", "_variants", "epoch", "plans", "slots")
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._variants = {v.key for task in pipeline.tasks for v in task.variants}
+        self.plans: dict[int, Plan] = {}
+        self.epoch = 0
+        self.slots = {task.name: Slots(task.slots) for task in pipeline.tasks}
+
+    @property
+    def newest(self) -> Plan | None:
+        """The plan that its readers follow: the first one of the highest epoch."""
+        return self.plans.get(self.epoch)
+
+    def has(self, plan: Plan) -> bool:
+        """Whether just this plan is remembered, and not another one of its epoch."""
+        known = self.plans.get(plan.epoch)
+        return known is not None and known.issued_s == plan.issued_s
+
+    def add(self, plan: Plan) -> None:
+        """Remember a plan."""
+        self.plans.setdefault(plan.epoch, plan)
+        if len(self.plans) > REMEMBERED_PLANS:
+            del self.plans[min(self.plans)]
+        self.epoch = max(self.epoch, plan.epoch)
+        self.slots = after(self.slots, self.fitting(plan))
+
+    def fitting(self, plan: Plan) -> tuple[Lease, ...]:
+        """A plan's leases as far as they fit the pipeline file of today."""
+        return tuple(
+            lease
+            for lease in plan.leases
+            if f"{lease.task}/{lease.variant}" in self._variants
+            and all(0 <= slot < self.slots[lease.task].count for slot in lease.slots)
+        )

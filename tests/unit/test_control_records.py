@@ -1,0 +1,83 @@
+"""streams/control_records.py and credentials.py: bytes and settings of the control app."""
+
+import ssl
+
+import pytest
+from faust.auth import SASLCredentials, SSLCredentials
+
+from schemas.codec import encode
+from schemas.effects import COMMANDS, PLANS, Arrived
+from schemas.records import Command, Garbled, Plan, Settings
+from streams.control_records import arrived
+from streams.credentials import credentials
+from streams.kafka import BrokerError
+from streams.wire import Fetched
+
+
+def fetched(value: bytes) -> Fetched:
+    return Fetched("headrace.commands", 0, 7, 5.0, None, value, None)
+
+
+def test_commands_are_read_as_avro_and_as_json() -> None:
+    command = Command(id="x", pipeline="p", action="drain", arguments={"target": "w1"})
+    typed = b'{"id": "x", "pipeline": "p", "action": "drain", "arguments": {"target": "w1"}}'
+    wanted = Arrived(command, COMMANDS, 0, 7, 5.0)
+    assert arrived("p", COMMANDS, fetched(encode(command))) == wanted
+    assert arrived("p", COMMANDS, fetched(typed)) == wanted
+
+
+def test_a_plan_survives_the_wire() -> None:
+    plan = Plan(
+        pipeline="p",
+        epoch=3,
+        issued_s=1e9 + 0.1,
+        reason="",
+        settings=Settings(policy="static", slo_s=0.3),
+    )
+    assert arrived("p", PLANS, fetched(encode(plan))) == Arrived(plan, PLANS, 0, 7, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(b'{"id": "x", "acton": "pause"}', "x"), (b"pause!", ""), (b"\xc3\x01rubbish", "")],
+)
+def test_a_garbled_command_keeps_the_id_that_can_be_made_out(value: bytes, name: str) -> None:
+    event = arrived("p", COMMANDS, fetched(value))
+    assert event is not None
+    assert isinstance(event.record, Garbled)
+    assert (event.record.id, event.record.value) == (name, value)
+
+
+def test_a_garbled_command_for_another_pipeline_is_that_ones() -> None:
+    assert arrived("p", COMMANDS, fetched(b'{"id": "x", "pipeline": "q"}')) is None
+
+
+def test_without_security_there_are_no_credentials() -> None:
+    assert credentials({}) is None
+
+
+def test_tls_and_scram_are_passed_on() -> None:
+    assert isinstance(credentials({"security.protocol": "ssl"}), SSLCredentials)
+    found = credentials(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "headrace",
+            "sasl.password": "secret",
+        }
+    )
+    assert isinstance(found, SASLCredentials)
+    assert isinstance(found.ssl_context, ssl.SSLContext)
+    assert (found.username, found.mechanism.value) == ("headrace", "SCRAM-SHA-512")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"security.protocol": "tls"},
+        {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER"},
+    ],
+)
+def test_what_faust_does_not_know_is_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(BrokerError, match="use"):
+        credentials(properties)
