@@ -39,7 +39,7 @@ from streams.control_records import arrived, history
 from streams.credentials import credentials
 from streams.kafka import KafkaConfig, ensure_topics
 from streams.planners import Planners
-from streams.topics import MAX_RECORD_BYTES, SHARED, physical, topics
+from streams.topics import MAX_RECORD_BYTES, physical, topics
 from streams.wire import Fetched
 
 log = logging.getLogger("headrace.control")
@@ -217,7 +217,7 @@ def run(
     Raises ``BrokerError`` where the broker cannot be used.
     """
     _configure_logging()
-    ensure_topics(kafka, [topic for topic in topics(pipeline) if topic.name in _control_topics()])
+    ensure_topics(kafka, topics(pipeline))
     with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:
         asyncio.run(_serve(pipeline, profile, kafka, expected_workers, folder))
 
@@ -256,10 +256,6 @@ def _writer(producer: Any) -> Write:
         await producer.send_and_wait(topic, key, value, slot, None, None)
 
     return write
-
-
-def _control_topics() -> set[str]:
-    return {physical("", logical) for logical in SHARED}
 
 
 def _configure_logging() -> None:
