@@ -66,7 +66,8 @@ class Egress:
         self._plans = PlanFollower(pipeline.name)
         self._open: dict[tuple[int, int], OpenQuery] = {}
         self._upto: dict[int, int] = dict(upto or {})
-        self._early: set[tuple[int, int]] = set(answered)  # closed before they were noticed
+        # Closed before they were noticed, with the offsets of the records that speak of them.
+        self._early: dict[tuple[int, int], list[int]] = {key: [] for key in answered}
         self._progress = {slot: Progress() for slot in self._partitions}
         for partition, offset in self._upto.items():
             slot = partition % pipeline.egress_partitions
@@ -102,12 +103,17 @@ class Egress:
     def _work(self, event: Arrived, work: Work, now: float) -> list[Effect]:
         key = (work.origin.partition, work.origin.offset)
         query = self._open.get(key)
-        closed = query is None and self._is_closed(key)
-        if not self._progress[event.slot].begin(event.offset, 0 if closed else 1):
+        noticed = key[1] < self._upto.get(key[0], 0)
+        duplicate = query is None and (noticed or key in self._early)
+        pieces = 0 if duplicate and noticed else 1
+        if not self._progress[event.slot].begin(event.offset, pieces):
             return []
-        if closed:
+        if duplicate:
             self._counts["duplicates"] += 1
-            return self._commit_soon(event.slot, now)
+            if noticed:
+                return self._commit_soon(event.slot, now)
+            self._early[key].append(event.offset)
+            return []
         effects: list[Effect] = []
         if query is None:
             query = OpenQuery(work.query_id, work.origin, work.created_s, work.deadline_s)
@@ -117,21 +123,18 @@ class Egress:
             return [*effects, *self._close(key, event.slot, now)]
         return effects
 
-    def _is_closed(self, key: tuple[int, int]) -> bool:
-        return key[1] < self._upto.get(key[0], 0) or key in self._early
-
     def _notice(self, event: Arrived, notice: Notice, now: float) -> list[Effect]:
         partition = notice.partition
         seen = self._upto.get(partition, 0)
         # A restarted ingress repeats what it had not committed.
         news = [query for query in notice.queries if query.offset >= seen]
-        progress = self._progress[event.slot]
-        if not progress.begin(event.offset, len(news), (partition, notice.upto)):
+        upto = max(seen, notice.upto)
+        if not self._progress[event.slot].begin(event.offset, len(news), (partition, upto)):
             return []
         effects: list[Effect] = []
         for noticed in news:
             effects += self._noticed(event, (partition, noticed.offset), noticed, now)
-        self._upto[partition] = max(seen, notice.upto)
+        self._upto[partition] = upto
         return [*effects, *self._commit_soon(event.slot, now)]
 
     def _noticed(
@@ -142,8 +145,7 @@ class Egress:
             query.held.append(event.offset)
             return []
         if key in self._early:
-            self._early.discard(key)
-            self._progress[event.slot].finish(event.offset)
+            self._finish((*self._early.pop(key), event.offset), event.slot)
             return []
         origin = Origin(*key)
         if noticed.refused:
@@ -176,12 +178,18 @@ class Egress:
 
     def _close(self, key: tuple[int, int], slot: int, now: float) -> list[Effect]:
         query = self._open.pop(key)
-        if key[1] >= self._upto.get(key[0], 0):
-            self._early.add(key)
-        for offset in query.held:
-            self._progress[slot].finish(offset)
+        if key[1] < self._upto.get(key[0], 0):
+            self._finish(query.held, slot)
+        else:
+            # Committed past them, a restart could not tell that the notice to come is of a query
+            # that has its answer: the records stay until it is there.
+            self._early[key] = query.held
         said = answer(query, self._pipeline, self._combine, self._accuracies, now)
         return [*self._emit(said), *self._commit_soon(slot, now)]
+
+    def _finish(self, offsets: Sequence[int], slot: int) -> None:
+        for offset in offsets:
+            self._progress[slot].finish(offset)
 
     def _close_overdue(self, now: float) -> list[Effect]:
         effects: list[Effect] = []

@@ -17,6 +17,8 @@ from schemas.records import Answer
 from streams.kafka import KafkaConfig, consumer, partitions
 
 WAIT_S = 30.0
+# Answers carry the clock of egress, the records behind them those of ingress and workers.
+CLOCK_SKEW_S = 5.0
 _ANSWERS_AT_ONCE = 1000
 
 
@@ -64,7 +66,8 @@ def answered_since(
     reader = consumer(config, "headrace.reader")
     try:
         count = partitions(config, WAIT_S).get(topic, 0)
-        stamps = [TopicPartition(topic, p, int(min(since) * 1e3)) for p in range(count)]
+        oldest_ms = max(0, int((min(since) - CLOCK_SKEW_S) * 1e3))
+        stamps = [TopicPartition(topic, p, oldest_ms) for p in range(count)]
         starts = reader.offsets_for_times(stamps, timeout=WAIT_S)
         return frozenset(
             origin for start in starts if start.offset >= 0 for origin in _origins(reader, start)

@@ -121,20 +121,21 @@ def a_work(
     return replace(work, **changes)
 
 
-def an_ended(
-    value: Value = None, branch: tuple[int, ...] = (), *, outcome: str = ANSWERED,
-    task: str = "read", reason: str = "", **changes: Any,
-) -> Item:  # fmt: skip
-    """An item on its way to egress."""
-    return Item(branch=branch, value=value, end=End(outcome, task, reason), **changes)
-
-
 def a_hop(**changes: Any) -> Hop:
     hop = Hop(
         task="read", variant="v", worker="w", epoch=1, received_s=0.1, started_s=0.1,
         finished_s=0.2, batch=1,
     )  # fmt: skip
     return replace(hop, **changes)
+
+
+def an_ended(
+    value: Value = None, branch: tuple[int, ...] = (), *, outcome: str = ANSWERED,
+    task: str = "read", reason: str = "", **changes: Any,
+) -> Item:  # fmt: skip
+    """An item on its way to egress, with one hop behind it."""
+    end = End(outcome, task, reason)
+    return Item(branch=branch, value=value, end=end, **{"path": (a_hop(),), **changes})
 
 
 def a_noticed(offset: int = 0, **changes: Any) -> Noticed:
