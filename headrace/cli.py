@@ -16,11 +16,12 @@ from headrace.cli_profile import profile
 from headrace.cli_roles import control, egress, ingress, worker
 from headrace.cli_run import down, up, validate
 from headrace.cli_send import load, send
+from headrace.cli_status import status
 from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
     broker, command, control, down, drain, egress, ingress, load, pause, policy, profile,
-    replan, restore, resume, send, up, validate, worker,
+    replan, restore, resume, send, status, up, validate, worker,
 )  # fmt: skip
 
 

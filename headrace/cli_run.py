@@ -35,7 +35,8 @@ def validate(file: Path, as_json: bool) -> int:
 def up(file: Path, bootstrap: str | None, as_json: bool, detach: bool) -> int:
     """Run a whole pipeline on this machine.
 
-    Control app, ingress, workers and egress, each a process with a log of its own. Ends with Ctrl-C or `headrace down`; a role that dies is started again.
+    Control app, ingress, workers and egress, each a process with a log of its own. Ends with
+    Ctrl-C or `headrace down`; a role that dies is started again.
 
     \b
     Example:

@@ -78,8 +78,9 @@ def send(as_json: bool, **asked: Any) -> int:
 def load(as_json: bool, **asked: Any) -> int:
     """Send queries at random or given times; tell what became of them.
 
-    Random times are a Poisson process. Inputs come from the pipeline file's workload, which also judges the results. An arrivals
-    file has one time in ms a line, or second,qps for every second.
+    Random times are a Poisson process. Inputs come from the pipeline file's workload, which also
+    judges the results. An arrivals file has one time in ms a line, or second,qps for every
+    second.
 
     \b
     Example:

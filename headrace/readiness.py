@@ -73,15 +73,23 @@ class Readiness:
             return f"no word yet from {', '.join(silent)}"
         if self._plan is None or not self.answered:
             return "the control app has not planned yet"
-        served = {lease.task for lease in self._plan.leases if lease.open_slot >= 0}
-        unserved = [name for name in self.pipeline.task_names if name not in served]
-        if unserved:
-            return f"the plan has no worker for {', '.join(unserved)}"
         loading = [self._doing(name) for name in self.nodes if not self._is_settled(name)]
-        return f"loading: {', '.join(loading)}" if loading else ""
+        if loading:
+            return f"loading: {', '.join(loading)}"
+        unserved = self._unserved()
+        return f"the plan has no worker for {', '.join(unserved)}" if unserved else ""
+
+    @property
+    def underserved(self) -> bool:
+        """Nothing is missing but workers for a task: waiting longer may not help."""
+        return self.answered and self.settled() == len(self.nodes) and bool(self._unserved())
+
+    def _unserved(self) -> list[str]:
+        leases = self._plan.leases if self._plan else ()
+        served = {lease.task for lease in leases if lease.open_slot >= 0}
+        return [name for name in self.pipeline.task_names if name not in served]
 
     def _doing(self, name: str) -> str:
-        lease = next((each for each in self._plan.leases if each.worker == name), None) if (
-            self._plan
-        ) else None  # fmt: skip
+        leases = self._plan.leases if self._plan else ()
+        lease = next((each for each in leases if each.worker == name), None)
         return f"{name} ({lease.task}/{lease.variant})" if lease else name

@@ -29,6 +29,7 @@ from streams.topics import physical, topics
 
 READY_WITHIN_S = 180.0  # torch on a busy laptop loads for half a minute
 ASK_CONTROL_EVERY_S = 5.0
+UNDERSERVED_S = 5.0  # a plan that leaves a task without worker for so long is there to stay
 TEND_EVERY_S = 0.2
 DOWN_WITHIN_S = 90.0
 ENDED_WITHIN_S = 12.0
@@ -121,7 +122,8 @@ class Run:
         self._state = state
 
     def await_ready(self, told: Told) -> Plan:
-        """Wait until every node serves; the plan in force.
+        """Wait until every node serves; the plan in force, which may be infeasible: a command
+        may mend it, and needs the pipeline up.
 
         Raises ``Unsuccessful`` after ``READY_WITHIN_S`` and for a worker that cannot load,
         ``Interrupted`` when a signal comes.
@@ -133,21 +135,26 @@ class Run:
             _Watch(self._kafka, self._file.pipeline.name, since_s) as watch,
             progress(f"{self._file.pipeline.name} comes up", len(self.nodes)) as advance,
         ):
-            until = time.monotonic() + READY_WITHIN_S
-            while time.monotonic() < until:
+            began = settled = time.monotonic()
+            while readiness.missing():
                 self._step(readiness, watch, advance)
                 if told.signal:
                     raise Interrupted
-                if not readiness.missing():
+                now = time.monotonic()
+                settled = settled if readiness.underserved else now
+                if now - settled > UNDERSERVED_S:
                     break
-            else:
-                raise Unsuccessful(
-                    f"{self._file.pipeline.name} did not come up within {READY_WITHIN_S:g} s: "
-                    f"{readiness.missing()}; see the logs in {self.directory}"
-                )
+                self._not_forever(now - began, readiness)
         assert readiness.plan is not None
         self._note(ready=True)
         return readiness.plan
+
+    def _not_forever(self, waited_s: float, readiness: Readiness) -> None:
+        if waited_s > READY_WITHIN_S:
+            raise Unsuccessful(
+                f"{self.name} did not come up within {READY_WITHIN_S:g} s: {readiness.missing()}; "
+                f"see the logs in {self.directory}"
+            )
 
     def _step(self, readiness: Readiness, watch: "_Watch", advance: Advance) -> None:
         self.tend()

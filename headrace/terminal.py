@@ -9,9 +9,12 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 BAD_INPUT, INFEASIBLE, NO_BROKER, UNSUCCESSFUL, INTERRUPTED = 2, 3, 4, 1, 130
 
@@ -64,12 +67,16 @@ def print_text(text: str) -> None:
     click.echo(text)
 
 
-def print_rich(*parts: Any) -> None:
-    """Tables and the like on stdout; without colours where it is no terminal."""
+def rich_console() -> "Console":
+    """For tables and the like on stdout; without colours where it is no terminal."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 110
-    Console(width=width, highlight=False).print(*parts)
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def print_rich(*parts: Any) -> None:
+    """Tables and the like on stdout, once."""
+    rich_console().print(*parts)
 
 
 Advance = Callable[[int, str], None]
