@@ -46,6 +46,5 @@ def spreads(routes: Iterable[Route], source: str) -> dict[str, Spread]:
         shares.setdefault((route.task, route.source), []).append((route.slot, route.share))
     tasks = sorted({task for task, _ in shares})
     return {
-        task: Spread(shares.get((task, source)) or shares.get((task, ""), []))
-        for task in tasks
+        task: Spread(shares.get((task, source)) or shares.get((task, ""), [])) for task in tasks
     }

@@ -200,6 +200,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         policy=file.policy,
         input=file.input,
         results=file.results,
+        schema_registry=file.schema_registry or "",
         combine=file.combine or "",
         incomplete=file.incomplete,
         slo_classes=dict(file.slo_classes),

@@ -21,6 +21,7 @@ def check(file: FileSection, source: Source) -> None:
     for policy, section in policies(file):
         check_replicas(policy, section, file, source)
     check_emulation(file, source)
+    check_registry(file, source)
     check_weights(file, source)
 
 
@@ -172,6 +173,17 @@ def check_emulation(file: FileSection, source: Source) -> None:
             "emulated devices wait what a profile says and the file names none; add "
             "profiles: [FILE] or use cpu",
         )
+
+
+def check_registry(file: FileSection, source: Source) -> None:
+    """Confluent's framing has a registry to ask for schema ids."""
+    for key, value in (("input", file.input), ("results", file.results)):
+        if value == "confluent" and not file.schema_registry:
+            raise source.error(
+                (key,),
+                "{} is confluent, which needs a schema registry; add a line such as: "
+                "schema_registry: http://localhost:8081",
+            )
 
 
 def check_weights(file: FileSection, source: Source) -> None:

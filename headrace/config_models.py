@@ -129,6 +129,7 @@ class FileSection(Section):
     cluster: ClusterSection
     input: Literal["raw", "avro", "confluent"] = "raw"
     results: Literal["avro", "json", "confluent"] = "avro"
+    schema_registry: str | None = None
     combine: Spec | None = None
     incomplete: Literal["answered", "dropped"] = "answered"
     slo_classes: dict[Name, Duration] = {}

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from streams.live import EmulatedHands, Live, ModelHands, Operator
 from streams.recovery import answered_since, committed_notes
 from streams.topics import physical, topics
 from streams.transport import KafkaTransport
+from streams.wire import origins
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def run_egress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
         combine=load_combine(pipeline) or as_list,
         accuracies=accuracies(load_profile(file)),
         upto={p: offset for note in notes for p, offset in upto_of(note.note).items()},
-        answered=answered_since(kafka, physical(pipeline.name, RESULTS), notes),
+        answered=answered_since(kafka, physical(pipeline.name, RESULTS), notes, origins(pipeline)),
     )
     _drive(pipeline, {name: node}, kafka, group)
 
@@ -117,7 +119,7 @@ def emulated_hands(
 
 def model_maker(pipeline: Pipeline) -> Callable[[str], Operator]:
     """Operators by "task/variant"."""
-    return lambda key: load_operator(variant_of(pipeline, key))
+    return lambda key: cast(Operator, load_operator(variant_of(pipeline, key)))
 
 
 def variant_of(pipeline: Pipeline, key: str) -> Variant:

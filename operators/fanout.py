@@ -100,4 +100,5 @@ def _value(value: Any) -> Value:
     pack(value)
     if isinstance(value, str):
         value.encode()
-    return value.item() if isinstance(value, np.generic) else value
+    plain: Value = value.item() if isinstance(value, np.generic) else value
+    return plain

@@ -57,6 +57,7 @@ class Pipeline:
     policy: str  # in force at the start
     input: str = "raw"  # "raw", "avro" or "confluent"
     results: str = "avro"  # "avro", "json" or "confluent"
+    schema_registry: str = ""  # URL; for "confluent" only
     combine: str = ""  # "package.module:function", "" for the list of leaf outputs
     incomplete: str = "answered"  # or "dropped": an answer with a branch missing is worthless
     slo_classes: Mapping[str, float] = field(default_factory=dict)  # seconds

@@ -5,21 +5,19 @@ was closed. Queries above that may have their answer already: the answers writte
 oldest record that will be read again tell which.
 """
 
-import contextlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
-from schemas.codec import CodecError, decode
-from schemas.records import Answer
 from streams.kafka import KafkaConfig, consumer, partitions
 
 WAIT_S = 30.0
 # Answers carry the clock of egress, the records behind them those of ingress and workers.
 CLOCK_SKEW_S = 5.0
 _ANSWERS_AT_ONCE = 1000
+
+OriginsOf = Callable[[bytes], list[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,47 +55,32 @@ def _committed(reader: Consumer, place: TopicPartition) -> Committed:
 
 
 def answered_since(
-    config: KafkaConfig, topic: str, places: Sequence[Committed]
+    config: KafkaConfig, topic: str, places: Sequence[Committed], origins: OriginsOf
 ) -> frozenset[tuple[int, int]]:
-    """Origins (partition, offset) of the answers written since the oldest of these places."""
+    """Origins (partition, offset) of the answers written since the oldest of these places.
+
+    ``origins`` finds them in a record's value (streams/wire.py).
+    """
     since = [place.at_s for place in places if place.at_s is not None]
     if not since:
         return frozenset()
     reader = consumer(config, "headrace.reader")
     try:
         count = partitions(config, WAIT_S).get(topic, 0)
-        oldest_ms = max(0, int((min(since) - CLOCK_SKEW_S) * 1e3))
-        stamps = [TopicPartition(topic, p, oldest_ms) for p in range(count)]
+        stamps = [TopicPartition(topic, p, int(min(since) * 1e3)) for p in range(count)]
         starts = reader.offsets_for_times(stamps, timeout=WAIT_S)
-        return frozenset(
-            origin for start in starts if start.offset >= 0 for origin in _origins(reader, start)
-        )
+        values = [v for start in starts if start.offset >= 0 for v in _values(reader, start)]
+        return frozenset(origin for value in values for origin in origins(value))
     finally:
         reader.close()
 
 
-def _origins(reader: Consumer, start: TopicPartition) -> list[tuple[int, int]]:
+def _values(reader: Consumer, start: TopicPartition) -> Iterator[bytes]:
     _, high = reader.get_watermark_offsets(start, timeout=WAIT_S)
     reader.assign([start])
-    found: list[tuple[int, int]] = []
     at = start.offset
     while at < high:
         for message in reader.consume(_ANSWERS_AT_ONCE, timeout=0.1):
             if message.error() is None:
-                found += _origin(message.value())
+                yield message.value() or b""
                 at = message.offset() + 1
-    return found
-
-
-def _origin(value: bytes) -> list[tuple[int, int]]:
-    # Somebody else's record on the results topic answers none of our queries.
-    if value[:1] == b"{":
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            origin = json.loads(value)["origin"]
-            return [(int(origin["partition"]), int(origin["offset"]))]
-        return []
-    try:
-        record = decode(value)
-    except CodecError:
-        return []
-    return [(record.origin.partition, record.origin.offset)] if isinstance(record, Answer) else []

@@ -1,13 +1,17 @@
-"""Which bytes stand on which topic: the codec that a pipeline's topics are read and written with."""
+"""Which bytes stand on which topic: the codec a pipeline's topics are read and written with."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from schemas.codec import CodecError, decode, encode
+from schemas.codec_confluent import ConfluentCodec
 from schemas.effects import QUERIES, RESULTS
-from schemas.json_form import answer_to_json, query_from_raw
+from schemas.codec_raw import MAX_ID_LENGTH, query_fault, query_from_raw
+from schemas.json_form import answer_to_json, origin_of_answer
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Garbled, Query, Record, Work
+from schemas.records import FAILED, Answer, Garbled, Query, Record
+from streams.topics import physical
 
 
 class Fetched(NamedTuple):
@@ -28,17 +32,42 @@ Encode = Callable[[Record], bytes]
 
 def decoder(pipeline: Pipeline, topic: str) -> Decode:
     """How records of a logical topic are read. What cannot be read comes back ``Garbled``."""
-    if topic == QUERIES:
-        return INPUTS[pipeline.input]
-    return _avro
+    if topic != QUERIES:
+        return _avro
+    return INPUTS[pipeline.input](pipeline)
 
 
 def encoder(pipeline: Pipeline, topic: str) -> Encode:
     """How records of a logical topic are written."""
-    return OUTPUTS[pipeline.results] if topic == RESULTS else encode
+    return ANSWERS[pipeline.results](pipeline) if topic == RESULTS else encode
+
+
+def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
+    """How to find the query (partition, offset) that a record on the results topic answers.
+
+    Somebody else's record there answers none of ours.
+    """
+    if pipeline.results == "json":
+        return origin_of_answer
+    read = _confluent(pipeline, RESULTS).decode if pipeline.results == "confluent" else decode
+
+    def found(value: bytes) -> list[tuple[int, int]]:
+        try:
+            record = read(value)
+        except CodecError:
+            return []
+        if not isinstance(record, Answer):
+            return []
+        return [(record.origin.partition, record.origin.offset)]
+
+    return found
 
 
 def _avro(fetched: Fetched) -> Record:
+    return _decoded(fetched, decode)
+
+
+def _decoded(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
     try:
         return decode(fetched.value or b"")
     except CodecError as error:
@@ -49,23 +78,51 @@ def _raw_query(fetched: Fetched) -> Record:
     return query_from_raw(fetched.value, fetched.headers, fetched.key)
 
 
-def _avro_query(fetched: Fetched) -> Record:
-    record = _avro(fetched)
-    if isinstance(record, Query | Garbled):
+def _query(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
+    record = _decoded(fetched, decode)
+    if isinstance(record, Query):
+        fault = query_fault(record)
+        return replace(_garbled(fetched, fault), id=record.id[:MAX_ID_LENGTH]) if fault else record
+    if isinstance(record, Garbled):
         return record
     return _garbled(fetched, f"a {type(record).__name__} record where a Query was expected")
 
 
 def _garbled(fetched: Fetched, reason: str) -> Garbled:
-    return Garbled(fetched.value or b"", reason, tuple(fetched.headers or ()))
+    # The client says None for a header without a value, whatever its types say.
+    headers = tuple((name, held or b"") for name, held in fetched.headers or ())
+    return Garbled(fetched.value or b"", reason, headers)
 
 
 def _json_answer(record: Record) -> bytes:
     assert isinstance(record, Answer)
-    return answer_to_json(record)
+    try:
+        return answer_to_json(record)
+    except CodecError as error:
+        # A result that JSON cannot say is the operator's failure, not egress's.
+        failed = replace(record, outcome=FAILED, late=False, reason=str(error), result=None)
+        return answer_to_json(failed)
 
 
-INPUTS: dict[str, Decode] = {"raw": _raw_query, "avro": _avro_query}
-OUTPUTS: dict[str, Encode] = {"avro": encode, "json": _json_answer}
+def _confluent(pipeline: Pipeline, topic: str) -> ConfluentCodec:
+    # Imported here: the registry's client is an extra, and needs half a second.
+    from streams.registry import registry_codec
 
-__all__ = ["Decode", "Encode", "Fetched", "Work", "decoder", "encoder"]
+    return registry_codec(pipeline.schema_registry, physical(pipeline.name, topic))
+
+
+def _confluent_query(pipeline: Pipeline) -> Decode:
+    codec = _confluent(pipeline, QUERIES)
+    return lambda fetched: _query(fetched, codec.decode)
+
+
+INPUTS: dict[str, Callable[[Pipeline], Decode]] = {
+    "raw": lambda _: _raw_query,
+    "avro": lambda _: lambda fetched: _query(fetched, decode),
+    "confluent": _confluent_query,
+}
+ANSWERS: dict[str, Callable[[Pipeline], Encode]] = {
+    "avro": lambda _: encode,
+    "json": lambda _: _json_answer,
+    "confluent": lambda pipeline: _confluent(pipeline, RESULTS).encode,
+}
