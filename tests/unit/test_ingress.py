@@ -1,0 +1,259 @@
+"""Ingress: stamp the deadline, admit or refuse, send to the first stage."""
+
+from typing import Any
+
+import pytest
+
+from operators.ingress import Ingress
+from schemas.effects import (
+    Arrived,
+    Assign,
+    Done,
+    Effect,
+    Event,
+    Failed,
+    Send,
+    Wake,
+    Woke,
+)
+from schemas.records import (
+    DROPPED,
+    DeadLetter,
+    End,
+    Garbled,
+    Item,
+    Notice,
+    Noticed,
+    Origin,
+    Query,
+    Report,
+    Route,
+    Settings,
+)
+from tests.builders import (
+    SLO_S,
+    a_lease,
+    a_notice,
+    a_noticed,
+    a_pipeline,
+    a_plan,
+    a_work,
+    arrived,
+    quiet,
+    reports,
+    told,
+)
+
+PLAN = a_plan([a_lease()])
+
+
+def an_ingress(plan: Any = PLAN, **changes: Any) -> Ingress:
+    """An ingress for four partitions that follows a plan, a fresh report behind it."""
+    pipeline = a_pipeline(slo_classes={"gold": 0.1, "bronze": 2.0})
+    ingress = Ingress("i", pipeline, range(4), incarnation=0.0, **changes)
+    ingress.handle(Woke(), 0.0)
+    ingress.handle(arrived(plan), 0.0)
+    return ingress
+
+
+def a_query(offset: int = 0, slot: int = 0, at_s: float = 0.0, **changes: Any) -> Arrived:
+    """A query on the input topic; its id is q and its offset."""
+    return arrived(Query(**{"payload": b"x", "id": f"q{offset}", **changes}), offset, slot, at_s)
+
+
+def to_root(offset: int = 0, slot: int = 0, **changes: Any) -> Send:
+    return Send("work.read", a_work(offset, **changes), slot)
+
+
+def noticing(ingress: Ingress, *events: Event, now: float = 0.0) -> list[Effect]:
+    """What it tells egress of these events."""
+    for event in events:
+        ingress.handle(event, now)
+    return quiet(ingress.handle(Woke(), now))
+
+
+def notified(notice: Notice, slot: int = 0) -> list[Effect]:
+    done = (Done(notice.partition, notice.upto),)
+    return [Send("outputs", notice, slot), Assign("queries", done=done)]
+
+
+def refused(ingress: Ingress, event: Event, now: float = 0.0) -> str:
+    """Why a query is not admitted."""
+    assert not [e for e in ingress.handle(event, now) if isinstance(e, Send)]
+    (send, _) = quiet(ingress.handle(Woke(), now))
+    assert isinstance(send, Send)
+    assert isinstance(send.record, Notice)
+    (noticed,) = send.record.queries
+    return noticed.refused
+
+
+# ---------------------------------------------------------------------- admitting
+
+
+def test_at_first_it_reads_plans_only() -> None:
+    ingress = Ingress("i", a_pipeline(), range(4), incarnation=0.0)
+    assert quiet(ingress.handle(Woke(), 0.0)) == [Assign("plans", (0,))]
+
+
+def test_queries_are_read_from_the_first_plan_on() -> None:
+    ingress = Ingress("i", a_pipeline(), (1, 3), incarnation=0.0)
+    assert told(ingress, (Woke(), 0.0), (arrived(PLAN), 0.0)) == [Assign("queries", (1, 3))]
+
+
+def test_a_query_goes_to_the_root_and_to_egress_once_per_drain() -> None:
+    ingress = an_ingress()
+    assert ingress.handle(a_query(0), 0.0) == [to_root(0), Wake(0.0)]
+    assert ingress.handle(a_query(1), 0.0) == [to_root(1)]
+    assert noticing(ingress) == notified(a_notice(0, 1))
+    assert noticing(ingress) == []
+    assert ingress.handle(a_query(2), 0.1) == [to_root(2), Wake(0.1)]
+    assert noticing(ingress) == notified(a_notice(2))
+
+
+def test_every_partition_has_a_notice_of_its_own_at_its_egress_slot() -> None:
+    ingress = an_ingress()
+    effects = noticing(ingress, a_query(5, slot=3), a_query(2, slot=0))
+    odd = Notice(partition=3, upto=6, queries=(a_noticed(5),))
+    assert effects == [
+        Send("outputs", odd, 1),
+        Send("outputs", a_notice(2), 0),
+        Assign("queries", done=(Done(3, 6), Done(0, 3))),
+    ]
+
+
+def test_a_query_without_an_id_is_named_after_its_place() -> None:
+    (send, _) = an_ingress().handle(a_query(7, slot=2, id=""), 0.0)
+    assert send == Send("work.read", a_work(7, query_id="2-7", origin=Origin(2, 7)), 0)
+
+
+def test_roots_slots_get_their_shares() -> None:
+    routes = (Route("read", 3, 0.5), Route("read", 4, 0.5))
+    ingress = an_ingress(a_plan(routes=routes))
+    sends = [ingress.handle(a_query(offset), 0.0)[0] for offset in range(4)]
+    assert [s.slot for s in sends if isinstance(s, Send)] == [3, 4, 3, 4]
+
+
+def test_a_query_that_was_read_before_is_ignored() -> None:
+    ingress = an_ingress()
+    noticing(ingress, a_query(4))
+    assert ingress.handle(a_query(4), 0.1) == []
+    assert ingress.handle(Arrived(Garbled(b"", "empty"), "queries", 0, 3, 0.0), 0.1) == []
+
+
+def test_a_stale_plan_changes_nothing() -> None:
+    ingress = an_ingress(a_plan([a_lease()], epoch=5))
+    assert ingress.handle(arrived(a_plan([], epoch=4)), 0.0) == []
+    assert ingress.handle(arrived(a_plan([], epoch=6, pipeline="other")), 0.0) == []
+    assert ingress.handle(a_query(), 0.0) == [to_root(epoch=5), Wake(0.0)]
+
+
+# ---------------------------------------------------------------------- deadlines
+
+
+@pytest.mark.parametrize(
+    ("changes", "deadline_s"),
+    [
+        ({}, 10 + SLO_S),
+        ({"slo_class": "gold"}, 10.1),
+        ({"slo_class": "bronze"}, 12.0),
+        ({"deadline_s": 10.7}, 10.7),
+        ({"deadline_s": 10.7, "slo_class": "gold"}, 10.7),
+        ({"deadline_s": 10.7, "slo_class": "unknown"}, 10.7),
+    ],
+)
+def test_the_records_deadline_wins_over_its_class_and_that_over_the_pipelines(
+    changes: dict[str, Any], deadline_s: float
+) -> None:
+    (send, _) = an_ingress().handle(a_query(at_s=10.0, **changes), 10.0)
+    assert send == to_root(created_s=10.0, deadline_s=deadline_s)
+
+
+def test_a_plan_may_have_another_slo_than_the_pipeline_file() -> None:
+    plan = a_plan([a_lease()], settings=Settings(policy="static", slo_s=3.0))
+    assert an_ingress(plan).handle(a_query(), 0.0)[0] == to_root(deadline_s=3.0)
+
+
+def test_a_query_that_is_read_behind_its_deadline_is_dropped_at_egress() -> None:
+    ingress = an_ingress()
+    ended = Item(end=End(DROPPED, "ingress", "read 100 ms after its deadline"))
+    assert ingress.handle(a_query(slot=1), 0.6) == [
+        Send("outputs", a_work(0, ended, origin=Origin(1, 0), task=""), 1), Wake(0.6),
+    ]  # fmt: skip
+    notice = Notice(partition=1, upto=1, queries=(a_noticed(),))
+    assert noticing(ingress, now=0.6) == [
+        Send("outputs", notice, 1), Assign("queries", done=(Done(1, 1),)),
+    ]  # fmt: skip
+
+
+def test_a_query_that_is_read_at_its_deadline_still_has_its_chance() -> None:
+    assert an_ingress().handle(a_query(), SLO_S) == [to_root(), Wake(SLO_S)]
+
+
+# ---------------------------------------------------------------------- refusing
+
+
+def test_an_unknown_slo_class_is_refused_with_the_known_ones() -> None:
+    ingress = an_ingress()
+    reason = "SLO class 'silver' is unknown; the pipeline file has: bronze, gold"
+    assert ingress.handle(a_query(slo_class="silver"), 0.0) == [Wake(0.0)]
+    notice = Notice(partition=0, upto=1, queries=(a_noticed(refused=reason),))
+    assert noticing(ingress) == notified(notice)
+
+
+def test_a_paused_pipeline_refuses() -> None:
+    settings = Settings(policy="static", slo_s=SLO_S, paused=True)
+    ingress = an_ingress(a_plan([a_lease()], settings=settings))
+    assert "`headrace resume` lets queries in again" in refused(ingress, a_query())
+    ingress.handle(arrived(a_plan([a_lease()], epoch=2)), 0.1)
+    assert ingress.handle(a_query(1), 0.1)[0] == to_root(1, epoch=2)
+
+
+def test_without_a_worker_for_the_root_queries_are_refused() -> None:
+    assert refused(an_ingress(a_plan()), a_query()) == "no worker serves task 'read'"
+
+
+def test_what_is_beyond_the_plans_capacity_is_refused() -> None:
+    ingress = an_ingress(a_plan([a_lease()], capacity_qps=8.0))  # bursts of 8 x 0.5 s
+    admitted = [ingress.handle(a_query(offset), 0.0)[0] for offset in range(4)]
+    assert admitted == [to_root(offset) for offset in range(4)]
+    noticing(ingress)
+    assert refused(ingress, a_query(4)) == "over capacity"
+    assert ingress.handle(a_query(5), 0.125)[0] == to_root(5)
+
+
+def test_an_ingress_admits_its_share_of_the_capacity() -> None:
+    ingress = an_ingress(a_plan([a_lease()], capacity_qps=8.0), share=0.5)
+    assert [len(ingress.handle(a_query(offset), 0.0)) for offset in range(3)] == [2, 1, 0]
+
+
+def test_a_garbled_query_is_a_dead_letter_and_refused() -> None:
+    ingress = an_ingress()
+    garbled = Garbled(b"\xff", "no Avro", (("id", b"mine"),), "mine")
+    letter = DeadLetter(
+        topic="queries", partition=0, offset=3, reason="no Avro", value=b"\xff",
+        headers=(("id", b"mine"),), node="i", at_s=0.1,
+    )  # fmt: skip
+    assert ingress.handle(Arrived(garbled, "queries", 0, 3, 0.0), 0.1) == [
+        Send("dead-letters", letter, key="mine"), Wake(0.1),
+    ]  # fmt: skip
+    noticed = Noticed(query_id="mine", offset=3, created_s=0.0, deadline_s=SLO_S, refused="no Avro")
+    assert noticing(ingress) == notified(Notice(partition=0, upto=4, queries=(noticed,)))
+
+
+def test_a_garbled_plan_and_other_events_are_ignored() -> None:
+    ingress = an_ingress()
+    assert ingress.handle(Arrived(Garbled(b"", "empty"), "plans", 0, 3, 0.0), 0.1) == []
+    assert ingress.handle(Failed(1, "no"), 0.1) == []
+    assert ingress.handle(arrived(a_notice(0)), 0.1) == []
+
+
+# ---------------------------------------------------------------------- reports
+
+
+def test_it_reports_what_it_took_in() -> None:
+    ingress = an_ingress(a_plan([a_lease()], epoch=3, capacity_qps=2.0))
+    noticing(ingress, a_query(0), a_query(1), a_query(2, at_s=-1.0))
+    assert reports(ingress.handle(Woke(), 0.2)) == [Report(
+        node="i", role="ingress", pipeline="p", epoch=3, incarnation=0.0, sent_s=0.2,
+        state="ready", counts={"arrived": 3, "admitted": 1, "refused": 1, "dropped": 1},
+    )]  # fmt: skip
