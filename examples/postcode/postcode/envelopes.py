@@ -60,7 +60,7 @@ def _write(ink: np.ndarray, scans: np.ndarray, rng: np.random.Generator) -> tupl
     size = rng.uniform(17, 25)
     slant = rng.normal(0, 0.18)
     baseline = rng.uniform(-4, 4)
-    spacing = rng.uniform(0.68, 1.0)
+    spacing = rng.uniform(0.71, 1.02)
     sides = size * rng.uniform(0.8, 1.2, DIGITS)
     steps = sides * spacing * rng.uniform(0.9, 1.1, DIGITS)
     x = rng.uniform(2, max(3.0, WIDTH - steps.sum() - 2)) + steps[0] / 2
@@ -100,7 +100,7 @@ def _clutter(boxes: tuple[Box, ...], rng: np.random.Generator) -> np.ndarray:
     """Strokes of a pen, specks, and scribbles beside the postcode, as ink."""
     sheet = Image.new("L", (WIDTH, HEIGHT))
     draw = ImageDraw.Draw(sheet)
-    for _ in range(rng.poisson(1.2)):
+    for _ in range(rng.poisson(0.6)):
         x, y = rng.uniform(0, WIDTH), rng.uniform(0, HEIGHT)
         length, angle = rng.uniform(10, 50), rng.normal(0, 0.5)
         end = (x + length * np.cos(angle), y + length * np.sin(angle))
@@ -110,7 +110,7 @@ def _clutter(boxes: tuple[Box, ...], rng: np.random.Generator) -> np.ndarray:
         draw.ellipse((x - r, y - r, x + r, y + r), fill=int(rng.integers(80, 220)))
     first, last = boxes[0], boxes[-1]
     for low, high in ((0, first.x - first.side / 2), (last.x + last.side / 2, WIDTH)):
-        if high - low > 20 and rng.random() < 0.4:
+        if high - low > 20 and rng.random() < 0.06:
             _scribble(draw, rng.uniform(low + 8, high - 8), rng)
     return np.asarray(sheet, dtype=np.float32)
 

@@ -4,15 +4,16 @@ import io
 from typing import Any
 
 import numpy as np
-from operators.models.torch_module import TorchModule
 from PIL import Image, UnidentifiedImageError
 from scipy import ndimage
 
+from operators.models.torch_module import TorchModule
 from postcode.crops import crop
 from postcode.envelopes import HEIGHT, WIDTH, Box
 
 CELL = 4  # pixels a side; a network's maps have one value per cell
 UNIT_SIDE = 20.0  # pixels; networks give sides relative to it
+MARGIN = 1.12  # a digit's square over the height of its dark patch
 SURE = 0.35  # a digit's centre is where the map says so with at least this
 
 
@@ -88,7 +89,7 @@ def patches(image: np.ndarray) -> list[Box]:
         Box(
             x=(columns.start + columns.stop - 1) / 2,
             y=(lines.start + lines.stop - 1) / 2,
-            side=float(lines.stop - lines.start),
+            side=MARGIN * (lines.stop - lines.start),
         )
         for lines, columns in ndimage.find_objects(labels)
         if 11 <= lines.stop - lines.start <= 32 and 4 <= columns.stop - columns.start <= 36

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from postcode.crops import true_crops
+from postcode.crops import JITTER, true_crops
 from postcode.envelopes import DIGITS, Envelope, compose, png
 from postcode.split import held_out
 
-ALIKE = 0.6  # correlation from which two crops show the same digit
+ALIKE = 0.35  # below this correlation a crop shows no digit at all
 
 
 class Postcodes:
@@ -32,7 +32,7 @@ class Postcodes:
     ) -> tuple[list[Any], list[Any]]:
         """``n`` inputs of the task, with truths for ``task_score``.
 
-        Envelopes and their digits' crops for locate, crops and their digits for read.
+        For locate, envelopes with the (crop, digit) of each place; for read, crops with digits.
         """
         return {"locate": _locating, "read": _reading}[task](n, rng)
 
@@ -45,24 +45,34 @@ class Postcodes:
 
 def _locating(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:
     envelopes = [compose(held_out(), rng) for _ in range(n)]
-    truths = [true_crops(envelope, rng, jitter=0.0) for envelope in envelopes]
+    truths = [_digits(envelope, rng, jitter=0.0) for envelope in envelopes]
     return [png(envelope.image) for envelope in envelopes], truths
 
 
 def _reading(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:
     envelopes = [compose(held_out(), rng) for _ in range(-(-n // DIGITS))]
-    pairs = [pair for envelope in envelopes for pair in _digits(envelope, rng)][:n]
+    pairs = [pair for envelope in envelopes for pair in _digits(envelope, rng, JITTER)][:n]
     return [crop for crop, _ in pairs], [digit for _, digit in pairs]
 
 
-def _digits(envelope: Envelope, rng: np.random.Generator) -> list[tuple[np.ndarray, str]]:
-    return list(zip(true_crops(envelope, rng), envelope.postcode, strict=True))
+def _digits(
+    envelope: Envelope, rng: np.random.Generator, jitter: float
+) -> list[tuple[np.ndarray, str]]:
+    return list(zip(true_crops(envelope, rng, jitter), envelope.postcode, strict=True))
 
 
-def _found(crops: list[np.ndarray], truths: list[np.ndarray]) -> int:
-    """How many crops show the digit of their place, and no other one better."""
+def _found(crops: list[np.ndarray], truths: list[tuple[np.ndarray, str]]) -> int:
+    """How many crops show the digit of their place: they look most like a crop of that digit."""
     found = 0
-    for place, shown in enumerate(crops[: len(truths)]):
-        likeness = [np.corrcoef(shown.ravel(), truth.ravel())[0, 1] for truth in truths]
-        found += int(np.argmax(likeness) == place and likeness[place] >= ALIKE)
+    for crop, (_, digit) in zip(crops, truths, strict=False):
+        alike = [_likeness(crop, true) for true, _ in truths]
+        best = int(np.argmax(alike))
+        found += truths[best][1] == digit and alike[best] >= ALIKE
     return found
+
+
+def _likeness(one: np.ndarray, other: np.ndarray) -> float:
+    """Correlation of two crops, -1..1; 0 with a crop that shows nothing."""
+    if one.min() == one.max() or other.min() == other.max():
+        return 0.0
+    return float(np.corrcoef(one.ravel(), other.ravel())[0, 1])
