@@ -22,7 +22,9 @@ from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
     PLANS,
+    REPORTS,
     Arrived,
+    Assign,
     Effect,
     Event,
     Failed,
@@ -95,6 +97,7 @@ class Controller:
             return self._failed(event, now)
         if isinstance(event, Woke) and self._started_s is None:
             self._start(now)
+            return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS)]
         return []
 
     # ------------------------------------------------------------------ what comes in

@@ -136,7 +136,7 @@ class Steward:
             await self._perform(effect)
 
     async def _perform(self, effect: Effect) -> None:
-        # Wake needs nothing: ticks come anyway.
+        # Assign and Wake need nothing: Faust reads the topics, and ticks come anyway.
         if isinstance(effect, Send):
             await self._send(effect)
         elif isinstance(effect, Solve):

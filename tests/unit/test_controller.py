@@ -8,7 +8,18 @@ from control.commands import ACTIONS
 from control.desk import KNOWN_IDS, Desk
 from control.history import REMEMBERED_PLANS, History
 from control.problem import Allocation, Replicas
-from schemas.effects import COMMANDS, PLANS, REPORTS, Arrived, Failed, Send, Solved, Wake, Woke
+from schemas.effects import (
+    COMMANDS,
+    PLANS,
+    REPORTS,
+    Arrived,
+    Assign,
+    Failed,
+    Send,
+    Solved,
+    Wake,
+    Woke,
+)
 from schemas.pipeline import Policy
 from schemas.records import Command, CommandResult, Garbled, Settings
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_ingress_report
@@ -359,9 +370,11 @@ def test_every_action_has_an_answer() -> None:
     assert len(world.results) == len(ACTIONS)
 
 
-def test_it_asks_to_be_woken_again() -> None:
+def test_it_reads_its_topics_and_asks_to_be_woken_again() -> None:
     world = a_world()
-    assert world.controller.handle(Woke(), 50.0) == [Wake(50.1)]
+    assert world.controller.handle(Woke(), 50.0) == [
+        Assign(PLANS, (0,)), Assign(REPORTS, (0,)), Assign(COMMANDS, (0,)), Wake(50.1),
+    ]  # fmt: skip
     assert world.controller.handle(Woke(), 50.05) == []
     assert world.controller.handle(Woke(), 50.1) == [Wake(50.2)]
 
