@@ -12,6 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from headrace.cli_broker import broker
 from headrace.cli_command import command, drain, pause, policy, replan, restore, resume
+from headrace.cli_demo import demo
 from headrace.cli_profile import profile
 from headrace.cli_roles import control, egress, ingress, worker
 from headrace.cli_run import down, up, validate
@@ -20,7 +21,7 @@ from headrace.cli_status import status
 from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
-    broker, command, control, down, drain, egress, ingress, load, pause, policy, profile,
+    broker, command, control, demo, down, drain, egress, ingress, load, pause, policy, profile,
     replan, restore, resume, send, status, up, validate, worker,
 )  # fmt: skip
 

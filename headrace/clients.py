@@ -156,7 +156,12 @@ class Asker:
     ) -> None:
         if error is not None:
             self._producer.purge()  # an interrupted command does not wait for the broker
-        self._producer.flush(ACKNOWLEDGED_WITHIN_S)
+        self.close()
+
+    def close(self) -> None:
+        """Wait until the broker has spoken on every query, and let it go."""
+        self.flush()
+        self._producer.close()
 
 
 Headers = list[tuple[str, bytes]]
@@ -221,6 +226,7 @@ class Commander:
     def close(self) -> None:
         """Let the topics go."""
         self._producer.flush(WAIT_S)
+        self._producer.close()
         self._results.close()
 
     def __enter__(self) -> Self:

@@ -119,6 +119,7 @@ class OpenLoop:
 
     def close(self) -> None:
         """Let the topics go."""
+        self._asker.close()
         self._tail.close()
 
 

@@ -56,27 +56,39 @@ def troubles(snapshot: Snapshot) -> list[str]:
 
 def _variants(snapshot: Snapshot) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for at, name in enumerate(COLUMNS):
-        table.add_column(name, justify="left" if at < 2 else "right", no_wrap=True)
-    shown: set[str] = set()
+    # Where nobody asked the broker, a column of dashes would say nothing.
+    asked = any(row.lag is not None for row in snapshot.variants)
+    names = [name for name in COLUMNS if asked or name != "lag"]
+    for name in names:
+        table.add_column(name, justify="left" if name in names[:2] else "right", no_wrap=True)
+    tasks: set[str] = set()
     for row in snapshot.variants:
-        table.add_row(*_cells(row, first=row.task not in shown))
-        shown.add(row.task)
+        cells = _cells(row, first=row.task not in tasks)
+        table.add_row(*(cells[name] for name in names))
+        tasks.add(row.task)
     return table
 
 
-def _cells(row: VariantRow, *, first: bool) -> list[Text]:
-    lag = "-" if row.lag is None else str(row.lag)
-    cells = [
-        row.task if first else "", row.variant, str(row.workers), str(row.slots),
+def _cells(row: VariantRow, *, first: bool) -> dict[str, Text]:
+    return {
+        "task": Text(row.task if first else ""),
+        "variant": Text(row.variant),
+        "workers": Text(str(row.workers)),
+        "slots": Text(str(row.slots)),
         # The lag is the task's, whichever variant will take it.
-        lag if first else "", str(row.queued), f"{row.arrived_qps:.1f}",
-        f"{row.finished_qps:.1f}", f"{row.dropped_qps:.1f}", f"{row.failed_qps:.1f}",
-        _number(row.batch), "-" if row.busy is None else f"{100 * row.busy:.0f} %",
-    ]  # fmt: skip
-    wrong = row.dropped_qps > 0 or row.failed_qps > 0
-    return [Text(cell, style="red" if wrong and 8 <= at <= 9 else "") for at, cell in
-            enumerate(cells)]  # fmt: skip
+        "lag": Text(str(row.lag) if first and row.lag is not None else ""),
+        "queued": Text(str(row.queued)),
+        "in/s": Text(f"{row.arrived_qps:.1f}"),
+        "done/s": Text(f"{row.finished_qps:.1f}"),
+        "dropped/s": _alarm(row.dropped_qps),
+        "failed/s": _alarm(row.failed_qps),
+        "batch": Text(_number(row.batch)),
+        "busy": Text("-" if row.busy is None else f"{100 * row.busy:.0f} %"),
+    }
+
+
+def _alarm(rate_qps: float) -> Text:
+    return Text(f"{rate_qps:.1f}", style="red" if rate_qps > 0 else "")
 
 
 def _number(value: float | None, digits: int = 1) -> str:

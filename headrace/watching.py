@@ -40,6 +40,11 @@ class Watch:
             if time.monotonic() >= until:
                 return
 
+    def feed_at_once(self) -> None:
+        """Take in what is there without waiting."""
+        values = [*self._plans.take(0), *self._reports.take(0)]
+        self._board.see(decoded(value) for value in values)
+
     def snapshot(self, *, with_lag: bool = True) -> Snapshot:
         """What is known now; the lag costs a question to the broker."""
         lag = self._backlog.work() if with_lag else None
