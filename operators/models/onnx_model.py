@@ -28,11 +28,12 @@ class OnnxModel:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         providers = _providers(runtime, device)
+        errors = runtime.capi.onnxruntime_pybind11_state
         try:
             self._session = runtime.InferenceSession(
                 str(self._weights), sess_options=options, providers=providers
             )
-        except runtime.capi.onnxruntime_pybind11_state.InvalidProtobuf as error:
+        except (errors.Fail, errors.InvalidGraph, errors.InvalidProtobuf) as error:
             raise BadWeights(f"{str(self._weights)!r} is no ONNX model: {error}") from error
         inputs = [node.name for node in self._session.get_inputs()]
         if len(inputs) != 1:

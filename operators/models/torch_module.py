@@ -54,7 +54,7 @@ class Network:
     def __init__(self, module: Any, weights: str, device: str) -> None:
         self._torch = torch_on(device)
         self._device = device
-        state = library("safetensors.torch").load_file(weights)
+        state = _state(weights)
         _check_state(module.state_dict(), state, weights)
         module.load_state_dict(state)
         self._module = module.to(device).eval()
@@ -83,6 +83,15 @@ def _arrays(outputs: Any) -> Any:
     if isinstance(outputs, tuple | list):
         return tuple(_arrays(output) for output in outputs)
     return outputs.cpu().numpy()
+
+
+def _state(weights: str) -> Mapping[str, Any]:
+    invalid = library("safetensors").SafetensorError
+    try:
+        state: Mapping[str, Any] = library("safetensors.torch").load_file(weights)
+    except invalid as error:
+        raise BadWeights(f"{weights!r} is no safetensors file: {error}") from error
+    return state
 
 
 def _check_state(wanted: Mapping[str, Any], found: Mapping[str, Any], weights: str) -> None:

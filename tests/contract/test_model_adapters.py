@@ -206,11 +206,19 @@ def test_weights_of_another_module_are_refused(tmp_path: Path) -> None:
         operator.load("cpu")
 
 
-@pytest.mark.parametrize(("adapter", "file"), [("lightgbm", "a.txt"), ("onnx", "a.onnx")])
+@pytest.mark.parametrize(
+    ("adapter", "file"),
+    [("torch", "a.safetensors"), ("lightgbm", "a.txt"), ("onnx", "a.onnx")],
+)
 def test_a_file_that_is_no_model_is_refused(adapter: str, file: str, tmp_path: Path) -> None:
     (tmp_path / file).write_text("nothing of the kind\n")
-    with pytest.raises(BadWeights, match=r"is no .* model"):
-        WITH_WEIGHTS[adapter](str(tmp_path / file)).load("cpu")
+    made = {
+        "torch": lambda weights: TorchModule("torch.nn:ReLU", weights),
+        "lightgbm": LightGbm,
+        "onnx": OnnxModel,
+    }[adapter](str(tmp_path / file))
+    with pytest.raises(BadWeights, match=r"is no (safetensors|LightGBM|ONNX)"):
+        made.load("cpu")
 
 
 def test_an_unknown_architecture_names_the_nearest() -> None:
