@@ -1,6 +1,6 @@
 """From leases to a plan: routes, capacity, expected accuracy, and whether it is feasible."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from control.forecast import (
@@ -11,6 +11,7 @@ from control.forecast import (
     routes,
     throughputs,
 )
+from control.placement import Member
 from profiles.table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan
@@ -21,17 +22,19 @@ def assemble(
     leases: Sequence[Lease],
     pipeline: Pipeline,
     profile: ProfileTable | None,
-    devices: Mapping[str, str],
+    members: Iterable[Member],
 ) -> Plan:
     """``base`` with other leases and all that follows from them.
 
     A plan that was infeasible stays so; one that leaves a task without an open slot becomes so.
     """
-    rates = throughputs(leases, devices, profile)
-    shares = routes(pipeline, leases, rates)
-    variants = mix(leases, shares)
+    crew = {member.name: member for member in members}
+    busy = _receivers(leases, crew)
+    rates = throughputs(busy, {name: member.device for name, member in crew.items()}, profile)
+    shares = routes(pipeline, busy, rates)
+    variants = mix(busy, shares)
     items = _items(pipeline, profile, variants)
-    capacity = capacity_qps(pipeline, leases, rates, items) if items is not None else None
+    capacity = capacity_qps(pipeline, busy, rates, items) if items is not None else None
     unserved = [name for name in pipeline.task_names if name not in variants]
     return replace(
         base,
@@ -51,6 +54,16 @@ def same(one: Plan, other: Plan) -> bool:
 
 def _content(plan: Plan) -> Plan:
     return replace(plan, epoch=0, issued_s=0.0, reason="", demand_qps=0.0)
+
+
+def _receivers(leases: Sequence[Lease], crew: Mapping[str, Member]) -> list[Lease]:
+    """The leases that get traffic: not those of workers that still load, while others serve."""
+    ready = [
+        each for each in leases if each.open_slot >= 0 and crew[each.worker].serves == each.task
+    ]
+    served = {lease.task for lease in ready}
+    waiting = [each for each in leases if each.open_slot >= 0 and each.task not in served]
+    return [*ready, *waiting]
 
 
 def _items(

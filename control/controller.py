@@ -40,6 +40,7 @@ from schemas.records import Command, CommandResult, Garbled, Lease, Plan, Report
 TICK_S = 0.1
 REPLAN_S = 10.0
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
+MERGE_S = 0.25
 CONTEST_S = 1.0  # so long somebody else's plan may stay in force
 COMMAND_AGE_S = 12 * 3600.0  # results are kept for a day: within it no command counts twice
 
@@ -72,6 +73,8 @@ class Controller:
         self._flight: _Flight | None = None
         self._job = 0
         self._reasons: list[str] = []
+        self._ready: list[str] = []  # reasons that wait for more of their kind
+        self._merge_s = 0.0  # until then
         self._trouble = ""  # why the last solve led to no plan
         self._quiet: frozenset[str] = frozenset()
         self._contested = False
@@ -122,8 +125,16 @@ class Controller:
         self._members.listen(now)
         if report.role == "ingress":
             self._demand = self._demand.observe(report)
-        elif report.role == "worker" and self._members.hear(report, now):
-            self._reasons.append(f"worker {report.node} is new")
+        elif report.role == "worker":
+            self._worker_news(report.node, self._members.hear(report, now), now)
+
+    def _worker_news(self, name: str, news: str, now: float) -> None:
+        if news.startswith("serves"):
+            # Others of the same round of reports are likely to follow: one plan for all.
+            self._merge_s = self._merge_s if self._ready else now + MERGE_S
+            self._ready.append(f"worker {name} {news}")
+        elif news:
+            self._reasons.append(f"worker {name} {news}")
 
     def _command(self, command: Command, event: Arrived, now: float) -> None:
         ours = command.pipeline in ("", self._pipeline.name)
@@ -171,6 +182,9 @@ class Controller:
             quiet = frozenset(self._members.quiet(now))
             self._reasons += [f"worker {name} is drained" for name in sorted(quiet - self._quiet)]
             self._quiet = quiet
+            if now >= self._merge_s:
+                self._reasons += self._ready
+                self._ready = []
             effects += self._next_command(now)
             effects += self._solve(now)
         if now >= self._wake_s:
@@ -202,7 +216,7 @@ class Controller:
             without(held, lost, self._history.slots),
             self._pipeline,
             self._profile,
-            self._members.devices,
+            self._members.members(self._plan.settings.drained, now),
         )
         return self._publish(plan, now)
 
@@ -287,8 +301,7 @@ class Controller:
             feasible=allocation.feasible,
             binding=allocation.binding,
         )
-        devices = self._members.devices
-        return assemble(base, leases, self._pipeline, self._profile, devices)
+        return assemble(base, leases, self._pipeline, self._profile, members)
 
     def _reason(self, flight: _Flight) -> str:
         command = flight.pending.command if flight.pending else None

@@ -18,6 +18,7 @@ ALONE_S = 60.0  # when nobody reports, not even ingress, it is rather the broker
 class _Worker:
     device: str = ""
     loaded: str = ""
+    serves: str = ""
     incarnation: float = float("-inf")
     known_s: float = 0.0  # alive when this was
     closed_in: int | None = None  # the epoch of the plan that drains it
@@ -69,20 +70,35 @@ class Membership:
         """Take the workers of a plan for alive for ``GRACE_S``."""
         until = now + GRACE_S - DEAD_AFTER_S
         for lease in leases:
-            self._workers.setdefault(lease.worker, _Worker(known_s=until, unheard=True))
+            worker = _Worker(known_s=until, unheard=True, serves=lease.task)
+            self._workers.setdefault(lease.worker, worker)
 
-    def hear(self, report: Report, now: float) -> bool:
-        """Take a worker's report in; True if it was not known to be there."""
+    def hear(self, report: Report, now: float) -> str:
+        """Take a worker's report in; what is news about it, for a plan's reason, or ""."""
         worker = self._workers.get(report.node)
         if worker is not None and report.incarnation < worker.incarnation:
-            return False  # from the process that this one has replaced
-        is_new = worker is None
+            return ""  # from the process that this one has replaced
+        news = "is new" if worker is None else ""
         worker = self._workers.setdefault(report.node, _Worker())
+        if not (news or worker.unheard) and report.incarnation > worker.incarnation:
+            news = "has restarted"
         worker.device, worker.incarnation = report.device, report.incarnation
         worker.known_s, worker.unheard = now, False
         worker.loaded = f"{report.task}/{report.variant}" if report.variant else ""
         self._note_quiet(worker, report, now)
-        return is_new
+        service = self._note_service(worker, report)
+        return news or service
+
+    def _note_service(self, worker: _Worker, report: Report) -> str:
+        # While it loads another variant of its task it goes on with the one it has.
+        before = worker.serves
+        if report.state == "ready":
+            worker.serves = report.task
+        elif report.task != before or not report.variant:
+            worker.serves = ""
+        if worker.serves == before:
+            return ""
+        return f"serves {worker.serves}" if worker.serves else f"no longer serves {before}"
 
     def _note_quiet(self, worker: _Worker, report: Report, now: float) -> None:
         drained = (
@@ -136,6 +152,7 @@ class Membership:
                 name=name,
                 device=worker.device,
                 loaded=worker.loaded,
+                serves=worker.serves,
                 usable=name not in out and worker.device not in out,
                 quiet=name in quiet,
             )

@@ -11,13 +11,15 @@ from schemas.records import Lease
 class Member:
     """A live worker as planners see it.
 
-    ``loaded`` ("task/variant") is what it reported to have on its device. One that is not
-    ``usable`` was drained by a command. ``quiet`` means drained: nothing left in its slots.
+    ``loaded`` ("task/variant") is what it reported to have on its device, ``serves`` the task it
+    can do now ("" while it loads its first variant of it). One that is not ``usable`` was drained
+    by a command. ``quiet`` means drained: nothing left in its slots.
     """
 
     name: str
     device: str = ""
     loaded: str = ""
+    serves: str = ""
     usable: bool = True
     quiet: bool = False
 

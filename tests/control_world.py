@@ -113,16 +113,19 @@ class FakeWorker:
     incarnation: float = 0.0
     plan: Plan | None = None
     queued: int = 0
+    loads: bool = False  # takes its time to load
 
     def report(self, now: float) -> Report:
         leases = self.plan.leases if self.plan else ()
         lease = next((each for each in leases if each.worker == self.name), None)
-        state = "idle" if lease is None else "ready" if lease.open_slot >= 0 else "draining"
+        state = "loading" if self.loads else "ready"
+        if lease is None or lease.open_slot < 0:
+            state = "draining" if lease else "idle"
         return Report(
             node=self.name, role="worker", pipeline="postcode",
             epoch=self.plan.epoch if self.plan else 0, incarnation=self.incarnation, sent_s=now,
             state=state, device=self.device, task=lease.task if lease else "",
-            variant=lease.variant if lease else "",
+            variant=lease.variant if lease and not self.loads else "",
             slots=tuple(SlotState(lease.task, s, 0, self.queued) for s in lease.slots)
             if lease else (),
         )  # fmt: skip

@@ -58,7 +58,8 @@ def simulated(pipeline: Pipeline, seed: int, faults: list[Fault]) -> Simulated:
 
     def make(node: str, variant: str) -> Toy:
         output = fanning(("read",), 4) if variant.startswith("locate") else reading
-        return Toy(rng, output, base_s=0.004)
+        # Whoever comes later loads from a cold disk.
+        return Toy(rng, output, base_s=0.004, load_s=0.1 if system.now < 1.0 else 2.0)
 
     system = Simulated(
         pipeline,
@@ -122,6 +123,14 @@ def test_a_dead_workers_queries_are_finished_by_the_others() -> None:
     # Nothing is late but what lay in the dead worker's slot for the time it took to notice.
     late = [answer for answer in answers if answer.late or answer.outcome == "dropped"]
     assert all(4.8 < answer.created_s < 6.2 for answer in late)
+
+
+def test_a_worker_that_returns_gets_no_query_before_it_has_loaded() -> None:
+    system = simulated(the_pipeline(), 1, [(3.0, "kill", "w2"), (5.0, "start", "w2")])
+    answers = the_answers(system)
+    assert not [a for a in answers if a.created_s > 4.2 and (a.late or a.outcome == "dropped")]
+    served = [hop for a in answers for path in a.paths for hop in path if hop.worker == "w2"]
+    assert [hop for hop in served if hop.started_s > 7.0]
 
 
 def test_a_change_of_policy_is_smooth() -> None:

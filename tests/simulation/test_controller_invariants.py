@@ -65,6 +65,11 @@ class ControllerMachine(RuleBasedStateMachine):
         if name in self.world.workers:
             self.world.workers[name].queued = queued
 
+    @rule(name=st.sampled_from(WORKERS), loads=st.booleans())
+    def worker_loads_or_is_ready(self, name: str, loads: bool) -> None:
+        if name in self.world.workers:
+            self.world.workers[name].loads = loads
+
     @rule(seconds=st.sampled_from([0.1, 0.3, 1.0, 2.5, 11.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.run(seconds)

@@ -21,7 +21,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Policy
-from schemas.records import Command, CommandResult, Garbled, Settings
+from schemas.records import Command, CommandResult, Garbled, Route, Settings
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_ingress_report
 
 VIT = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
@@ -85,11 +85,21 @@ def test_a_worker_that_returns_takes_its_slot_back() -> None:
     assert world.leases()["w1"] == ("read", "forest", (0,), 0)
 
 
-def test_a_worker_that_restarts_in_time_keeps_its_lease() -> None:
+def test_a_worker_that_restarts_keeps_its_lease_and_gets_no_traffic_until_it_serves() -> None:
     world = a_world().start("w0", "w1", "w2")
-    world.workers["w2"] = FakeWorker("w2", incarnation=world.now)
+    world.run(1.0)
+    world.workers["w2"] = FakeWorker("w2", incarnation=world.now, plan=world.plan, loads=True)
     world.run(2.0)
-    assert len(world.plans) == 1
+    both, one = world.plans[0].routes[1:], (Route("read", 0, 1.0),)
+    assert [(plan.reason, plan.routes[1:]) for plan in world.plans[1:]] == [
+        ("worker w2 has restarted", one)
+    ]
+    world.workers["w2"].loads = False
+    world.run(1.0)
+    assert [(plan.reason, plan.routes[1:]) for plan in world.plans[2:]] == [
+        ("worker w2 serves read", both)
+    ]
+    assert {plan.leases for plan in world.plans} == {world.plan.leases}
 
 
 def test_a_controller_that_slept_does_not_blame_the_workers() -> None:
@@ -102,6 +112,7 @@ def test_a_controller_that_slept_does_not_blame_the_workers() -> None:
 
 def test_when_nobody_at_all_is_heard_it_is_the_broker_that_is_away() -> None:
     world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
     workers, world.workers, world.ingress = world.workers, {}, False
     world.run(9.0)
     world.workers = {name: workers[name] for name in ("w0", "w1")}

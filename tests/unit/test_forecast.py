@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from control.assembly import assemble, same
+from control.placement import Member
 from profiles.table import ProfileTable
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Route, Settings
@@ -22,7 +23,11 @@ BASE = Plan(
     reason="",
     settings=Settings(policy="static", slo_s=0.3),
 )
-DEVICES = {"a": "cpu", "b": "cpu", "c": "cpu"}
+CREW = (
+    Member(name="a", device="cpu", serves="locate"),
+    Member(name="b", device="cpu", serves="read"),
+    Member(name="c", device="cpu", serves="read"),
+)
 
 
 def a_plan(
@@ -30,9 +35,9 @@ def a_plan(
     profile: ProfileTable | None = None,
     base: Plan = BASE,
     pipeline: Pipeline | None = None,
-    devices: dict[str, str] = DEVICES,
+    crew: tuple[Member, ...] = CREW,
 ) -> Plan:
-    return assemble(base, leases, pipeline or a_pipeline(), profile, devices)
+    return assemble(base, leases, pipeline or a_pipeline(), profile, crew)
 
 
 def test_without_a_profile_shares_are_equal_and_nothing_is_promised() -> None:
@@ -55,6 +60,14 @@ def test_the_tightest_task_bounds_the_capacity() -> None:
     assert a_plan((LEASES[0], LEASES[2]), a_profile()).capacity_qps == pytest.approx(200 / 5)
 
 
+def test_a_worker_that_still_loads_gets_no_traffic_while_another_serves() -> None:
+    crew = (*CREW[:2], replace(CREW[2], serves=""))
+    plan = a_plan(profile=a_profile(), crew=crew)
+    assert plan == replace(a_plan(LEASES[:2], a_profile()), leases=LEASES)
+    nobody = (replace(CREW[0], serves=""), replace(CREW[1], serves="locate"), crew[2])
+    assert a_plan(profile=a_profile(), crew=nobody) == a_plan(profile=a_profile())
+
+
 def test_what_was_not_measured_promises_nothing() -> None:
     partial = replace(a_profile(), entries=a_profile().entries[:2])
     plan = a_plan(profile=partial)
@@ -65,7 +78,8 @@ def test_what_was_not_measured_promises_nothing() -> None:
 
 
 def test_an_unmeasured_device_promises_no_capacity() -> None:
-    plan = a_plan(profile=a_profile(), devices={**DEVICES, "c": "cuda:0"})
+    crew = (*CREW[:2], replace(CREW[2], device="cuda:0"))
+    plan = a_plan(profile=a_profile(), crew=crew)
     assert plan.capacity_qps is None
 
 
