@@ -111,10 +111,14 @@ class Asker:
         self._topic = physical(pipeline.name, QUERIES)
         self._envelope = ENVELOPES[pipeline.input]
         self._producer = producer(
-            kafka, **{"delivery.timeout.ms": int(ACKNOWLEDGED_WITHIN_S * 1e3)}
+            kafka,
+            **{
+                "delivery.timeout.ms": int(ACKNOWLEDGED_WITHIN_S * 1e3),
+                # A fresh idempotent producer waits up to 500 ms for its id, a whole SLO.
+                "enable.idempotence": False,
+            },
         )
-        # Connected before the clock of the first query starts: a producer that meets its broker
-        # only then waits half a second for its idempotence.
+        # Connected before the clock of the first query starts.
         self._producer.list_topics(self._topic, timeout=ACKNOWLEDGED_WITHIN_S)
         self.acknowledged: dict[str, float] = {}
         self.refused: dict[str, str] = {}
