@@ -89,6 +89,7 @@ def profile(
     devices = real_devices(file.cluster, devices)
     planned = jobs(file, devices, settings)
     total = sum(len(job.batches) + 1 for job in planned)
+    load_before = load_average()
     steps = itertools.count()
     entries = [
         measured(
@@ -98,7 +99,10 @@ def profile(
         )
         for job in planned
     ]
-    table = ProfileTable(file.pipeline.name, tuple(entries), provenance(file, devices, settings))
+    origin = provenance(file, devices, settings)
+    # Foreign work spoils latencies; these two let a reader see it.
+    origin["load_average"] = {"before": load_before, "after": load_average()}
+    table = ProfileTable(file.pipeline.name, tuple(entries), origin)
     progress(Step(total, total, "done"))
     partial = out.with_name(f".{out.name}.partial")
     partial.write_text(table.to_json(), encoding="utf-8")
@@ -188,6 +192,11 @@ def provenance(file: PipelineFile, devices: Sequence[str], settings: Settings) -
         "seed": settings.seed,
         "note": NOTE,
     }
+
+
+def load_average() -> float | None:
+    """Processes that wanted a core, on average over the last minute; ``None`` if not known."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def cpu_model() -> str:

@@ -110,6 +110,7 @@ def test_a_pipeline_is_profiled_from_end_to_end(tmp_path: Path) -> None:
         "machine", "cpu", "cores", "python", "versions", "date", "repeats", "busy_devices", "note"
     }  # fmt: skip
     assert provenance["busy_devices"] == {"cpu": ["cpu"]}
+    assert set(provenance["load_average"]) == {"before", "after"}
 
 
 @pytest.mark.parametrize(
