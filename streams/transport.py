@@ -168,9 +168,11 @@ class KafkaTransport:
         try:
             self._ledger.commit(offsets=offsets, asynchronous=not wait)
         except KafkaException as error:
-            # Uncommitted work is done again and counted once; the next commit repeats the offset.
-            if not error.args[0].retriable():
+            if error.args[0].code() in _HOPELESS:
                 raise BrokerError(f"offsets cannot be committed: {error.args[0].str()}") from error
+            # A broker that is away: tried again with the next commit. Should the slot change hands
+            # before that, its work is done again and counted once.
+            self._ready = ready | self._ready
 
     def close(self) -> None:
         """Wait for what was sent, commit, leave."""
