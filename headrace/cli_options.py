@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.terminal import Advance, progress, say
+from headrace.terminal import Advance, progress, waiting
 
 if TYPE_CHECKING:
     from headrace.broker import Running
@@ -63,8 +63,8 @@ def local_broker() -> "Running":
     found = broker.status()
     if found is not None:
         return found
-    say("starting the local broker: a few seconds, and 44 MB to download the first time")
     with contextlib.ExitStack() as stack:
+        stack.enter_context(waiting("starting the local broker"))
         return broker.start(progress=_jar_progress(stack))
 
 
@@ -74,6 +74,7 @@ def _jar_progress(stack: contextlib.ExitStack) -> Callable[[str, int, int], None
     def told(jar: str, number: int, total: int) -> None:
         nonlocal advance
         if advance is None:
+            stack.close()  # one moving line at a time
             advance = stack.enter_context(progress("downloading Apache Kafka", total))
         advance(number, jar)
 

@@ -32,7 +32,7 @@ from headrace.open_loop import OpenLoop, run_to_end
 from headrace.profiling import cores, cpu_model
 from headrace.run_state import Process
 from headrace.running import Run, Told
-from headrace.terminal import Unfeasible, progress, say
+from headrace.terminal import Unfeasible, progress, say, waiting
 from headrace.workload import poisson
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
@@ -114,11 +114,13 @@ def _broker(wish: Wish, home: Path, started: list[Process]) -> Iterator[KafkaCon
     if wish.bootstrap is not None:
         yield reached(wish.bootstrap)
         return
-    say("starting a broker for the demo (the first time on a machine 44 MB are downloaded)")
-    with borrow(home) as running:
+    with contextlib.ExitStack() as stack:
+        with waiting("starting a broker for the demo; the first one downloads 44 MB"):
+            running = stack.enter_context(borrow(home))
         started.append(Process.found("broker", running.pid))
         yield KafkaConfig(running.bootstrap)
-        say("stopping the broker")
+        with waiting("stopping the broker"):
+            stack.close()
 
 
 def _shown(wish: Wish, kafka: KafkaConfig, directory: Path, started: list[Process]) -> DemoReport:
@@ -133,8 +135,8 @@ def _shown(wish: Wish, kafka: KafkaConfig, directory: Path, started: list[Proces
         run.kill()
         raise
     else:
-        say("stopping ingress, workers, egress, control")
-        run.stop()
+        with waiting("stopping ingress, workers, egress, control"):
+            run.stop()
     finally:
         started += run.supervisor.started
     return found

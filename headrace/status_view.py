@@ -27,7 +27,7 @@ def head(snapshot: Snapshot) -> list[str]:
         return [f"{snapshot.pipeline}: no plan yet"]
     return [
         f"{snapshot.pipeline}  plan {snapshot.epoch}  policy {snapshot.policy}  "
-        f"SLO {snapshot.slo_ms:g} ms  demand {_number(snapshot.demand_qps)}/s  "
+        f"SLO {snapshot.slo_ms:g} ms  planned for {_number(snapshot.demand_qps)}/s  "
         f"capacity {_number(snapshot.capacity_qps)}/s  "
         f"expected accuracy {_number(snapshot.expected_accuracy, 3)}",
         f"queries/s: {snapshot.arrived_qps:.1f} in, {snapshot.answered_qps:.1f} answered, "

@@ -79,6 +79,19 @@ def print_rich(*parts: Any) -> None:
     rich_console().print(*parts)
 
 
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Says what is waited for, for as long as the block lasts and nobody can tell how long."""
+    if not sys.stderr.isatty():
+        say(what)
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
 Advance = Callable[[int, str], None]
 
 
