@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from schemas.effects import (
     PLANS,
@@ -46,12 +46,14 @@ class Transport(Protocol):
     """What the driver needs of a broker; ``streams/transport.py`` has Kafka's."""
 
     def fetch(self, timeout_s: float) -> list[Fetched]: ...
-    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> None: ...
+    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int: ...
     def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None: ...
     def send(self, topic: str, value: bytes, slot: int, key: str) -> None: ...
     def done(self, place: Place, offset: int, note: str) -> None: ...
     def end_turn(self, now: float) -> None: ...
     def close(self) -> None: ...
+    @property
+    def assigned(self) -> int: ...
     @property
     def unsettled(self) -> bool: ...
 
@@ -89,6 +91,13 @@ class Inbox:
         return entries
 
 
+class Batch(NamedTuple):
+    """One fetch, and the last assignment that it was read under."""
+
+    assigned: int
+    records: list[Fetched]
+
+
 class Live:
     """Runs the nodes of one process over a transport."""
 
@@ -115,6 +124,7 @@ class Live:
         self._decoders: dict[str, Any] = {}
         self._routes: dict[str, tuple[str, Any]] = {}
         self._readers: dict[Place, tuple[str, ...]] = {}
+        self._since: dict[Place, int] = {}  # the assignment under which a slot is read
         self._stopping = False
 
     # ------------------------------------------------------------------ from other threads
@@ -165,7 +175,7 @@ class Live:
                 return
             if found:
                 room.acquire()
-                self._inbox.put(found)
+                self._inbox.put(Batch(self._transport.assigned, found))
 
     def start(self) -> None:
         """Every node's first event."""
@@ -175,7 +185,7 @@ class Live:
     def turn(self, room: threading.Semaphore | None = None) -> None:
         """Handle what is there, or wait for it; then timers; then confirmations and commits."""
         for entry in self._inbox.drain(self._patience()):
-            if type(entry) is list:
+            if type(entry) is Batch:
                 if room is not None:
                     room.release()
                 self._records(entry)
@@ -194,11 +204,14 @@ class Live:
         most = IDLE_S if self._transport.unsettled else 1.0
         return min(max(wait, 0.0), most)
 
-    def _records(self, records: list[Fetched]) -> None:
-        for fetched in records:
-            readers = self._readers.get((fetched.topic, fetched.slot), ())
-            if not readers:
-                continue  # fetched before the slot was given up
+    def _records(self, batch: Batch) -> None:
+        for fetched in batch.records:
+            place = (fetched.topic, fetched.slot)
+            readers = self._readers.get(place, ())
+            # Fetched before the slot was given up, or before it is read again from another
+            # offset: taken for what follows there, it would hide the records between.
+            if not readers or batch.assigned < self._since[place]:
+                continue
             record = self._decoders[fetched.topic](fetched)
             logical = self._logical[fetched.topic]
             event = Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
@@ -263,7 +276,11 @@ class Live:
             readers = self._readers.get(place, ())
             if node not in readers:
                 self._readers[place] = (*readers, node)
-                new += [] if readers else [place]
+                # A slot that moves between nodes of this process is read again: what the other
+                # one holds of it is forgotten with its lease. Plans are read by all, once.
+                if not readers or logical != PLANS:
+                    new.append(place)
+                    gone += [place] if readers else []
         for place, readers in list(self._readers.items()):
             if place[0] == topic and node in readers and place not in wanted:
                 left = tuple(r for r in readers if r != node)
@@ -273,7 +290,8 @@ class Live:
                     del self._readers[place]
                     gone.append(place)
         if new or gone:
-            self._transport.assign(new, gone, commits=logical != PLANS)
+            number = self._transport.assign(new, gone, commits=logical != PLANS)
+            self._since.update(dict.fromkeys(new, number))
 
 
 class Operator(Protocol):
@@ -296,6 +314,7 @@ class ModelHands:
         self._clock = clock
         self._operators: dict[str, Operator] = {}
         self._serving = ""
+        self._used: Operator | None = None
         self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
         self._thread.start()
@@ -322,11 +341,15 @@ class ModelHands:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
+            operator = self._operators[job.variant]
             if job.variant != self._serving:
-                # The swap is over: what served before may leave the device.
-                self._operators.pop(self._serving, None)
+                # The swap is over: what served before may leave the device, unless the same
+                # variant has been loaded anew meanwhile.
+                if self._operators.get(self._serving) is self._used:
+                    self._operators.pop(self._serving, None)
                 self._serving = job.variant
-            self._post(self._run(self._operators[job.variant], job))
+            self._used = operator
+            self._post(self._run(operator, job))
 
     def _run(self, operator: Operator, job: Infer) -> Event:
         began = self._clock()

@@ -61,6 +61,8 @@ class KafkaTransport:
         self._reader = consumer(config, group)
         self._ledger = consumer(config, group)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._asked = 0  # assignments ordered
+        self.assigned = 0  # assignments carried out, by the reading thread
         self._producer = producer(config)
         self._turn = _Turn()
         self._turns: deque[_Turn] = deque()
@@ -81,9 +83,13 @@ class KafkaTransport:
         rest = self._reader.consume(MOST_PER_FETCH - 1, 0)
         return [_fetched(m) for m in (first, *rest) if _usable(m)]
 
-    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> None:
-        """Read ``new`` slots from their committed offsets (from the beginning where the topic has
-        no commits) and leave the ``gone`` ones, with what is done there committed first."""
+    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
+        """Leave the ``gone`` slots, with what is done there committed first, and read ``new`` ones
+        from their committed offsets (from the beginning where the topic has no commits). A slot
+        in both is read again.
+
+        Returns the number of this assignment: a fetch was made under it once ``assigned`` says so.
+        """
         gone = list(gone)
         if gone:
             self.commit(wait=True)
@@ -96,6 +102,12 @@ class KafkaTransport:
             places = committed(self._ledger, topic, [p.partition for p in places])
         if places:
             self._orders.put(lambda: self._reader.incremental_assign(places))
+        self._asked += 1
+        self._orders.put(self._count_assignment)
+        return self._asked
+
+    def _count_assignment(self) -> None:
+        self.assigned += 1
 
     def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
         """Pause just these of the slots in ``among``."""

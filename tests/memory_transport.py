@@ -7,7 +7,7 @@ from zlib import crc32
 
 from schemas.pipeline import Pipeline
 from schemas.records import Record
-from streams.live import Inbox, Live
+from streams.live import Batch, Inbox, Live
 from streams.topics import physical, topics
 from streams.wire import Fetched, encoder
 
@@ -37,6 +37,7 @@ class MemoryTransport:
         self._paused: set[Place] = set()
         self._count = 0
         self.committed: dict[Place, tuple[int, str]] = {}
+        self.assigned = 0
         self.unsettled = False
 
     def log(self, topic: str) -> list[Fetched]:
@@ -68,13 +69,15 @@ class MemoryTransport:
     def fetch(self, timeout_s: float) -> list[Fetched]:
         raise AssertionError("the inbox fetches")
 
-    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> None:
+    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
         for place in gone:
             del self._positions[place]
             self._paused.discard(place)
-        for place in new:
-            self._positions[place] = self.committed.get(place, (0, ""))[0] if commits else 0
-            self._since[place] = self._clock() + self._hop_s
+        starts = {place: self.committed.get(place, (0, ""))[0] if commits else 0 for place in new}
+        self._positions.update(starts)
+        self._since.update(dict.fromkeys(starts, self._clock() + self._hop_s))
+        self.assigned += 1
+        return self.assigned
 
     def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
         wanted, among = set(places), set(among)
@@ -125,7 +128,7 @@ class JumpingInbox(Inbox):
             _, topic, value, slot = self._inputs.pop(0)
             self._transport.send(topic, value, slot, "")
         landed = self._transport.landed()
-        return [landed] if landed else []
+        return [Batch(self._transport.assigned, landed)] if landed else []
 
 
 def drive(

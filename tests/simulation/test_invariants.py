@@ -171,7 +171,7 @@ scenarios = st.builds(
 
 
 @given(scenarios)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_admitted_query_ends_exactly_once_whatever_dies(scenario: Scenario) -> None:
     note(f"repeat it with play({scenario!r})")
     play(scenario)

@@ -1,0 +1,142 @@
+"""The live driver when slots change hands, and the hands when variants do."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from schemas.codec import encode
+from schemas.effects import PLANS, Arrived, Assign, Effect, Event, Infer, Inferred, Load, Loaded
+from schemas.records import Plan, Record, Work
+from streams.live import Batch, Inbox, Live, ModelHands
+from streams.wire import Fetched
+from tests.builders import a_pipeline, a_plan, a_work
+from tests.memory_transport import MemoryTransport, VirtualClock
+
+WORK = "p.work.read"
+PLACE = (WORK, 0)
+
+
+class Scripted:
+    """A node that reads the slots which the script has for a plan's epoch, and notes its work."""
+
+    def __init__(self, script: Mapping[int, tuple[int, ...]]) -> None:
+        self._script = script
+        self.seen: list[int] = []
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        if not isinstance(event, Arrived):
+            return [Assign(PLANS, (0,))]
+        if isinstance(event.record, Work):
+            self.seen.append(event.offset)
+        if isinstance(event.record, Plan) and event.record.epoch in self._script:
+            return [Assign("work.read", self._script[event.record.epoch])]
+        return []
+
+
+class World:
+    """A driver with these nodes, whose fetches the test puts into its inbox."""
+
+    def __init__(self, **nodes: Scripted) -> None:
+        clock = VirtualClock()
+        self.transport = MemoryTransport(a_pipeline(), clock, 0.0)
+        self._inbox = Inbox()
+        live = Live(a_pipeline(), nodes, self.transport, clock=clock, inbox=self._inbox)
+        self._live = live
+        live.start()
+
+    def fetched(self, assigned: int, *records: Fetched) -> None:
+        self._inbox.put(Batch(assigned, list(records)))
+        self._live.turn()
+
+
+def on_work(offset: int) -> Fetched:
+    return fetched(WORK, offset, a_work(offset))
+
+
+def on_plans(epoch: int) -> Fetched:
+    return fetched("headrace.plans", epoch, a_plan(epoch=epoch))
+
+
+def fetched(topic: str, offset: int, record: Record) -> Fetched:
+    return Fetched(topic, 0, offset, 0.0, None, encode(record), None)
+
+
+def test_what_was_read_of_a_slot_before_it_was_lost_and_came_back_is_not_taken_for_news() -> None:
+    worker = Scripted({1: (0,), 2: (), 3: (0,)})
+    world = World(worker=worker)
+    world.fetched(1, on_plans(1))
+    world.fetched(2, on_work(5), on_work(6))
+    assert worker.seen == [5, 6]
+    # One fetch, read under the first lease: the slot goes, comes back, and 7 is of the old reading.
+    world.fetched(2, on_plans(2), on_plans(3), on_work(7))
+    world.fetched(3, on_work(8))
+    assert worker.seen == [5, 6]
+    world.fetched(4, on_work(5), on_work(6), on_work(7))
+    assert worker.seen == [5, 6, 5, 6, 7]
+
+
+@pytest.mark.parametrize("new_owner_first", [True, False])
+def test_a_slot_that_moves_between_nodes_of_one_process_is_read_from_the_committed_offset(
+    new_owner_first: bool,
+) -> None:
+    old, new = Scripted({1: (0,), 2: ()}), Scripted({2: (0,)})
+    world = World(**{"a": new, "b": old} if new_owner_first else {"a": old, "b": new})
+    world.fetched(1, on_plans(1))
+    for offset in range(3):
+        world.transport.send(WORK, encode(a_work(offset)), 0, "")
+    assert [each.offset for each in world.transport.landed()] == [0, 1, 2]
+    world.transport.committed[PLACE] = (1, "")
+    world.fetched(1, on_plans(2))
+    again = world.transport.landed()
+    assert [each.offset for each in again] == [1, 2]
+    world.fetched(world.transport.assigned, *again)
+    assert (old.seen, new.seen) == ([], [1, 2])
+
+
+# ---------------------------------------------------------------------- models
+
+
+class Named:
+    """An operator that says its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def load(self, device: str) -> None:
+        """Nothing to bring."""
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        return [self._name] * len(batch)
+
+
+@pytest.fixture
+def posted() -> SimpleQueue[Event]:
+    return SimpleQueue()
+
+
+@pytest.fixture
+def hands(posted: SimpleQueue[Event]) -> Iterator[ModelHands]:
+    hands = ModelHands(Named, "cpu", posted.put, clock=lambda: 0.0)
+    yield hands
+    hands.close()
+
+
+def test_a_variant_loaded_anew_while_another_served_can_be_used(
+    hands: ModelHands, posted: SimpleQueue[Event]
+) -> None:
+    def loads(variant: str) -> None:
+        hands.load(Load(variant))
+        assert posted.get(timeout=10) == Loaded(variant, 0.0)
+
+    def infers(job: int, variant: str) -> None:
+        hands.infer(Infer(job, variant, (1,)))
+        assert posted.get(timeout=10) == Inferred(job, (variant,), 0.0, 0.0)
+
+    loads("read/a")
+    infers(1, "read/a")
+    loads("read/b")
+    loads("read/a")
+    infers(2, "read/b")
+    infers(3, "read/a")
