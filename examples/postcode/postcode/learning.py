@@ -198,11 +198,11 @@ def transformers_network(variant: Variant) -> nn.Module:
 
 TRAINERS: dict[str, Trainer] = {
     "locate/net": train_locator(Recipe(epochs=8, rate=8e-3, batch=64)),
-    "locate/deep": train_locator(Recipe(epochs=6, rate=4e-3, batch=64)),
+    "locate/deep": train_locator(Recipe(epochs=4, rate=3e-3, batch=64)),
     "read/mlp": train_reader(lambda _: Perceptron(hidden=12), Recipe(epochs=8)),
     "read/forest": train_forest(rounds=40, leaves=15),
     "read/cnn": train_reader(torch_network, Recipe(epochs=4)),
-    "read/vit": train_reader(transformers_network, Recipe(epochs=7, rate=2e-3)),
-    "read/mobilenet": train_reader(torchvision_network, Recipe(epochs=3)),
+    "read/vit": train_reader(transformers_network, Recipe(epochs=9, rate=2e-3)),
+    "read/mobilenet": train_reader(torchvision_network, Recipe(epochs=4)),
     "read/committee": train_reader(torch_network, Recipe(epochs=6)),
 }

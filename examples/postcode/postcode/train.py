@@ -31,11 +31,13 @@ def main() -> None:
     known = variants()
     parser = argparse.ArgumentParser(prog="python -m postcode.train", description=__doc__)
     parser.add_argument("variant", nargs="*", metavar="task/variant", help="default: all of them")
-    chosen = parser.parse_args().variant or list(known)
+    parser.add_argument("--threads", type=int, default=2, help="fewer on a busy machine")
+    asked = parser.parse_args()
+    chosen = asked.variant or list(known)
     unknown = [key for key in chosen if key not in known]
     if unknown:
         parser.error(f"no variant {unknown[0]!r}; there are {', '.join(known)}")
-    torch.set_num_threads(2)
+    torch.set_num_threads(asked.threads)
     WEIGHTS.mkdir(exist_ok=True)
     for key in chosen:
         train(known[key])
