@@ -1,0 +1,337 @@
+"""A pipeline run for real: one process per role, which a test may kill, stop, resume and restart,
+under a load of which every query is followed to its answer.
+
+Nothing happens on its own: ``until`` and ``pass_time`` send what is due of the load and read what
+the pipeline wrote.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
+
+from headrace.clients import decoded, new_id, read_answer
+from headrace.config import read_pipeline_file
+from headrace.supervisor import Role, end_session, environment, last_word, roles
+from schemas.codec import encode
+from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER
+from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    DEAD_LETTERS,
+    PLANS,
+    QUERIES,
+    REPORTS,
+    RESULTS,
+)
+from schemas.records import (
+    ANSWERED,
+    Answer,
+    Command,
+    CommandResult,
+    DeadLetter,
+    Origin,
+    Plan,
+    Report,
+)
+from streams.kafka import KafkaConfig, consumer, ensure_topics, partitions, producer
+from streams.topics import physical, topics
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 40.0  # a busy machine takes its time
+SETTLED = ("ready", "idle", "draining")
+FRESH_S = 0.6  # a node that reported within it is there
+
+
+@dataclass(slots=True)
+class Asked:
+    """A query of the test: what was sent, and where the broker put it."""
+
+    payload: bytes
+    origin: Origin | None = None  # None: not acknowledged
+
+
+@dataclass
+class Rig:
+    """``description`` is a pipeline file without a name."""
+
+    bootstrap: str
+    folder: Path
+    description: dict[str, Any]
+    asked: dict[str, Asked] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
+    letters: list[DeadLetter] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    results: list[CommandResult] = field(default_factory=list)
+    reports: dict[str, Report] = field(default_factory=dict)  # the newest of each node
+    _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    _frozen: set[str] = field(default_factory=set)
+    _rate: float = 0.0
+    _due_s: float = 0.0
+    _numbers: int = 0
+
+    def __post_init__(self) -> None:
+        self.name = f"rig-{uuid.uuid4().hex[:8]}"
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(yaml.safe_dump({"name": self.name, **self.description}))
+        self.file = read_pipeline_file(path)
+        self.kafka = KafkaConfig(self.bootstrap)
+        self.roles = {role.name: role for role in roles(self.file.cluster)}
+        ensure_topics(self.kafka, topics(self.file.pipeline))
+        self._producer = producer(self.kafka)
+        self._consumer = consumer(self.kafka, f"{self.name}.test")
+        self._readers: dict[str, Callable[[Message], None]] = {
+            physical(self.name, RESULTS): self._answer,
+            physical(self.name, DEAD_LETTERS): self._record,
+            physical(self.name, PLANS): self._record,
+            physical(self.name, REPORTS): self._record,
+            physical(self.name, COMMAND_RESULTS): self._record,
+        }
+        counts = partitions(self.kafka)
+        self._consumer.assign(
+            [
+                TopicPartition(topic, partition, OFFSET_BEGINNING)
+                for topic in self._readers
+                for partition in range(counts[topic])
+            ]
+        )
+
+    # ------------------------------------------------------------------ roles
+
+    def start(self, *names: str) -> None:
+        """Start roles as ``headrace up`` does."""
+        for name in names:
+            role: Role = self.roles[name]
+            line = [sys.executable, "-m", "headrace", role.kind, str(self.file.path)]
+            with self.log(name).open("ab") as log:
+                self._processes[name] = subprocess.Popen(
+                    [*line, "--bootstrap", self.bootstrap, *role.arguments],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
+                    start_new_session=True, env=environment(os.environ, os.getpid()),
+                )  # fmt: skip
+
+    def up(self) -> float:
+        """Start every role and wait until all serve; how long it took."""
+        began = time.monotonic()
+        self.start(*self.roles)
+        self.until(self.serves, "every role to serve")
+        return time.monotonic() - began
+
+    def kill(self, name: str) -> float:
+        """kill -9; when it was."""
+        at_s = time.time()
+        process = self._processes.pop(name)
+        end_session(process.pid)
+        process.wait()
+        self._frozen.discard(name)
+        return at_s
+
+    def stop(self, name: str) -> int:
+        """SIGTERM; the exit code, once it has ended."""
+        process = self._processes.pop(name)
+        process.terminate()
+        self.until(lambda: process.poll() is not None, f"{name} to end")
+        return process.returncode
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP: it neither runs nor ends."""
+        self._frozen.add(name)
+        os.killpg(self._processes[name].pid, signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """SIGCONT."""
+        os.killpg(self._processes[name].pid, signal.SIGCONT)
+        self._frozen.discard(name)
+
+    def log(self, name: str) -> Path:
+        """Where a role's output goes."""
+        return self.folder / f"{name}.log"
+
+    def close(self) -> None:
+        """End every role at once."""
+        for process in self._processes.values():
+            end_session(process.pid)
+            process.wait()
+        self._producer.purge()
+        self._producer.close()
+        self._consumer.close()
+
+    # ------------------------------------------------------------------ queries and commands
+
+    def ask(self, payload: bytes, *, name: str = "", deadline_s: float | None = None) -> str:
+        """Send a query; its id."""
+        name = name or new_id("query")
+        headers = [(ID_HEADER, name.encode())]
+        if deadline_s is not None:
+            headers.append((DEADLINE_HEADER, f"{deadline_s * 1e3:.3f}".encode()))
+        return self.put(payload, headers, name)
+
+    def put(self, payload: bytes | None, headers: list[tuple[str, bytes]], name: str) -> str:
+        """Send whatever bytes; ``name`` is how the test calls them."""
+        asked = self.asked[name] = Asked(payload or b"")
+
+        def delivered(error: Any, message: Message) -> None:
+            assert error is None, error
+            asked.origin = Origin(message.partition(), message.offset())
+
+        self._producer.produce(
+            physical(self.name, QUERIES), payload, name, headers=headers, on_delivery=delivered
+        )
+        self._producer.poll(0)
+        return name
+
+    def offer(self, rate: float) -> None:
+        """From now on queries leave at this rate while the test waits; 0 ends it."""
+        self._rate, self._due_s = rate, time.monotonic()
+
+    def command(self, action: str, **arguments: str) -> CommandResult:
+        """Give a command and wait for its result."""
+        command = Command(
+            id=new_id("command"), pipeline=self.name, action=action, arguments=arguments,
+            issued_s=time.time(),
+        )  # fmt: skip
+        self._producer.produce(physical(self.name, COMMANDS), encode(command), partition=0)
+        self.until(lambda: self._result(command.id), f"the result of {action}")
+        found = self._result(command.id)
+        assert found is not None
+        return found
+
+    def _result(self, command: str) -> CommandResult | None:
+        return next((result for result in self.results if result.id == command), None)
+
+    # ------------------------------------------------------------------ waiting
+
+    def until(self, holds: Callable[[], object], what: str, within_s: float = WAIT_S) -> float:
+        """Send and read until something holds; how long it took."""
+        began = time.monotonic()
+        while not holds():
+            assert time.monotonic() - began < within_s, (
+                f"waited {within_s:g} s for {what}; {self._story()}"
+            )
+            self.step()
+        return time.monotonic() - began
+
+    def pass_time(self, seconds: float) -> None:
+        """Send and read for so long."""
+        end_s = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() >= end_s, "time to pass", seconds + WAIT_S)
+
+    def step(self) -> None:
+        """Send what is due, then read what is there."""
+        while self._rate and self._due_s <= time.monotonic():
+            self._due_s += 1 / self._rate
+            self._numbers += 1
+            self.ask(b"%d" % self._numbers)
+        self._producer.poll(0)
+        for message in self._consumer.consume(200, timeout=0.01):
+            if message.error() is None:
+                self._readers[message.topic()](message)
+        for name, process in self._processes.items():
+            code = process.poll()
+            assert code is None, f"{name} ended by itself with {code}: {self._word(name)}"
+
+    def _answer(self, message: Message) -> None:
+        self.answers.append(read_answer(message.value() or b""))
+
+    def _record(self, message: Message) -> None:
+        record = decoded(message.value() or b"")
+        if isinstance(record, DeadLetter):
+            self.letters.append(record)
+        elif isinstance(record, Plan) and record.pipeline == self.name:
+            self.plans.append(record)
+        elif isinstance(record, CommandResult) and record.pipeline == self.name:
+            self.results.append(record)
+        elif isinstance(record, Report) and record.pipeline == self.name:
+            self.reports[record.node] = record
+
+    def _word(self, name: str) -> str:
+        return last_word(self.log(name))
+
+    def _story(self) -> str:
+        nodes = ", ".join(f"{r.node} {r.state} at {r.epoch}" for r in self.reports.values())
+        plan = f"plan {self.plans[-1].epoch}" if self.plans else "no plan"
+        words = "; ".join(f"{name}: {word}" for name in self.roles if (word := self._word(name)))
+        return f"{plan}, {nodes or 'no reports'}, {len(self.waiting)} unanswered; {words}"
+
+    # ------------------------------------------------------------------ conditions
+
+    @property
+    def plan(self) -> Plan:
+        """The newest."""
+        return max(self.plans, key=lambda plan: plan.epoch)
+
+    def serves(self) -> bool:
+        """Every role that runs follows the newest plan, and every open slot gets traffic."""
+        if not self.plans:
+            return False
+        plan = self.plan
+        fresh_s = time.time() - FRESH_S
+        nodes = [n for p in self._processes for n in self.roles[p].nodes if p not in self._frozen]
+        told = [self.reports[node] for node in nodes if node in self.reports]
+        following = [
+            r for r in told
+            if r.epoch == plan.epoch and r.state in SETTLED and r.sent_s > fresh_s
+        ]  # fmt: skip
+        opened = {(lease.task, lease.open_slot) for lease in plan.leases if lease.open_slot >= 0}
+        routed = {(route.task, route.slot) for route in plan.routes if route.share > 0}
+        return len(following) == len(nodes) and opened == routed
+
+    @property
+    def waiting(self) -> set[str]:
+        """Ids of the queries without an answer."""
+        return self.asked.keys() - {answer.id for answer in self.answers}
+
+    # ------------------------------------------------------------------ the account
+
+    def settle(self) -> None:
+        """End the load and wait until every query has its answer, then for a second one."""
+        self.offer(0)
+        self.until(lambda: not self.waiting, "an answer to every query")
+        self.pass_time(0.5)
+
+    def answer_to(self, name: str) -> Answer:
+        """The one answer to a query."""
+        self.until(lambda: name not in self.waiting, f"the answer to {name}")
+        (found,) = [answer for answer in self.answers if answer.id == name]
+        return found
+
+    def answered_twice(self) -> dict[str, int]:
+        """Ids with more than one answer."""
+        counts = Counter(answer.id for answer in self.answers)
+        return {name: count for name, count in counts.items() if count > 1}
+
+    def since(self, at_s: float) -> list[Answer]:
+        """The answers to queries made since then."""
+        return [answer for answer in self.answers if answer.created_s >= at_s]
+
+
+def in_time(answer: Answer) -> bool:
+    """The only good end of a query."""
+    return answer.outcome == ANSWERED and not answer.late and not answer.incomplete
+
+
+def ends(answers: Iterable[Answer]) -> str:
+    """How queries ended, in words."""
+    counts = Counter(_end(answer) for answer in answers)
+    return ", ".join(f"{count} {end}" for end, count in sorted(counts.items())) or "none"
+
+
+def _end(answer: Answer) -> str:
+    if answer.outcome != ANSWERED or in_time(answer):
+        return answer.outcome
+    return "incomplete" if answer.incomplete else "late"
+
+
+def recovered_s(answers: Sequence[Answer], since_s: float) -> float:
+    """How long after ``since_s`` the last query was made that did not end well; 0: none."""
+    return max((a.created_s - since_s for a in answers if not in_time(a)), default=0.0)
