@@ -193,7 +193,9 @@ def history(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None
 @bootstrap_option
 @json_option
 def rollback(file: Path, epoch: int, bootstrap: str | None, as_json: bool) -> int:
-    """Go back to the settings of an earlier plan; `policy history` has the epochs.
+    """Go back to the settings of an earlier plan.
+
+    `headrace policy history` has the epochs.
 
     \b
     Example:

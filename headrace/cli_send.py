@@ -9,7 +9,6 @@ from headrace.cli_options import (
     bootstrap_option,
     json_option,
     pipeline_argument,
-    reached,
     read_file,
 )
 from headrace.terminal import UNSUCCESSFUL, print_json, print_text
@@ -89,6 +88,6 @@ def load(as_json: bool, **asked: Any) -> int:
     """
     from headrace.loading import load_row, load_text, loaded
 
-    row = load_row(loaded(read_file(asked["file"]), reached(asked["bootstrap"]), asked))
+    row = load_row(loaded(read_file(asked["file"]), asked))
     print_json(row) if as_json else print_text(load_text(row))
     return UNSUCCESSFUL if row["lost"] else 0

@@ -8,13 +8,14 @@ from typing import Any
 import click
 import numpy as np
 
+from headrace.cli_options import reached
 from headrace.clients import new_id
 from headrace.config import PipelineFile, load_workload
 from headrace.open_loop import Inputs, OpenLoop, run_to_end
 from headrace.outcomes import Tally, tally
 from headrace.terminal import progress
 from headrace.workload import Times, poisson, read_arrivals
-from streams.kafka import KafkaConfig, ensure_topics
+from streams.kafka import ensure_topics
 from streams.topics import topics
 
 DISTINCT = 300  # inputs made ahead; making one takes longer than sending it
@@ -31,7 +32,7 @@ class Load:
     inputs: int  # distinct ones
 
 
-def loaded(file: PipelineFile, kafka: KafkaConfig, asked: Mapping[str, Any]) -> Load:
+def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> Load:
     """Send the load that the options ask for and wait for the answers."""
     rng = np.random.default_rng(asked["seed"])
     times = arrivals(asked, rng)
@@ -40,6 +41,7 @@ def loaded(file: PipelineFile, kafka: KafkaConfig, asked: Mapping[str, Any]) -> 
         inputs: list[tuple[bytes, Any]] = [(asked["payload"].read(), None)]
     else:
         inputs = made(workload.queries(rng), min(DISTINCT, len(times)))
+    kafka = reached(asked["bootstrap"])
     ensure_topics(kafka, topics(file.pipeline))
     loop = OpenLoop(
         kafka,

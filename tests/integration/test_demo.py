@@ -1,0 +1,76 @@
+"""`headrace demo` on a broker of its own: it reports, and nothing of it stays."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.supervisor import environment
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+WORDS = Path(__file__).parents[1] / "pipelines" / "words" / "pipeline.yaml"
+
+
+def started(folder: Path, seconds: str) -> "subprocess.Popen[str]":
+    """A demo whose temporary files, and so its broker's command line, lie in ``folder``."""
+    command = [sys.executable, "-m", "headrace", "demo", str(WORDS), "--seconds", seconds, "--json"]
+    env = environment(os.environ, None) | {"TMPDIR": str(folder)}
+    env.pop("HEADRACE_BOOTSTRAP", None)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    )
+
+
+def left_of(folder: Path) -> list[str]:
+    """Command lines of processes that speak of the folder."""
+    return list(_command_lines(folder))
+
+
+def _command_lines(folder: Path) -> Iterator[str]:
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        words = process.info["cmdline"] or []
+        env = process.info["environ"] or {}
+        if any(str(folder) in word for word in words) or env.get("TMPDIR") == str(folder):
+            yield " ".join(words)
+
+
+def test_a_demo_accounts_for_every_query_and_leaves_nothing(tmp_path: Path) -> None:
+    with started(tmp_path, "6") as demo:
+        out, err = demo.communicate()
+    assert demo.returncode == 0, err
+    row = json.loads(out)
+    outcomes = ("answered", "late", "dropped", "failed", "refused", "lost")
+    assert row["queries"] == sum(row[name] for name in outcomes) > 50
+    assert row["lost"] == 0
+    assert row["warm_up_queries_excluded"] == 60
+    assert [phase["policy"] for phase in row["phases"]] == ["accurate", "fast"]
+    assert row["policy_change"]["epoch"] is not None
+    assert set(row["variant_shares"]["shout"]) == {"careful", "hasty"}
+    assert sum(step["share"] for step in row["time_spent"]) == pytest.approx(1.0, abs=1e-3)
+    assert left_of(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [(signal.SIGTERM, "starting a broker"), (signal.SIGINT, "applying policy")],
+)
+def test_a_demo_that_is_ended_early_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, moment: str
+) -> None:
+    with started(tmp_path, "10") as demo:
+        assert demo.stderr is not None
+        for line in demo.stderr:
+            if moment in line:
+                break
+        demo.send_signal(number)
+        demo.communicate()
+    assert demo.returncode == 128 + number
+    assert left_of(tmp_path) == []

@@ -1,0 +1,140 @@
+"""`headrace up`, what it survives, and `headrace down`, each as a person types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.run_state import Process, RunState, read_state
+from headrace.supervisor import environment
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+WORDS = Path(__file__).parents[1] / "pipelines" / "words" / "pipeline.yaml"
+PATIENCE_S = 60.0
+
+
+class Terminal:
+    """A terminal with a home and a broker of its own choice."""
+
+    def __init__(self, home: Path, bootstrap: str) -> None:
+        self.env = environment(os.environ, None) | {
+            "HEADRACE_HOME": str(home),
+            "HEADRACE_BOOTSTRAP": bootstrap,
+        }
+        self.run = home / "run" / "words"
+
+    def types(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "headrace", *words]
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, env=self.env, timeout=200
+        )
+
+    @property
+    def state(self) -> RunState:
+        state = read_state(self.run)
+        assert state is not None
+        return state
+
+    def role(self, name: str) -> Process | None:
+        return next((role for role in self.state.roles if role.name == name), None)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, broker: str) -> Iterator[Terminal]:
+    made = Terminal(tmp_path, broker)
+    yield made
+    made.types("down", str(WORDS))
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < until, f"not within {PATIENCE_S:g} s: {what}"
+        time.sleep(0.05)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(processes, timeout=PATIENCE_S)[1]
+
+
+def test_a_pipeline_comes_up_answers_survives_a_death_and_goes_down(terminal: Terminal) -> None:
+    up = terminal.types("up", str(WORDS), "--detach", "--json")
+    assert up.returncode == 0, up.stderr
+    row = json.loads(up.stdout)
+    assert row["nodes"] == ["egress-0", "cpu-0", "cpu-1", "ingress-0"]
+    assert row["feasible"]
+
+    answer = terminal.types("send", str(WORDS), "-", stdin="one two")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.splitlines()[0] == "ONE TWO"
+
+    again = terminal.types("up", str(WORDS))
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "is up already" in again.stderr
+
+    first = terminal.role("cpu-1")
+    assert first is not None
+    os.kill(first.pid, signal.SIGKILL)
+    eventually(lambda: terminal.role("cpu-1") not in (None, first), "cpu-1 is started again")
+    assert "cpu-1 ended (killed by SIGKILL)" in (terminal.run / "up.log").read_text()
+    status = json.loads(terminal.types("status", str(WORDS), "--once", "--json").stdout)
+    assert status["pipeline"] == "words"
+
+    everyone = [psutil.Process(p.pid) for p in terminal.state.left]
+    assert len(everyone) == 6
+    down = terminal.types("down", str(WORDS))
+    assert (down.returncode, down.stdout) == (0, "words is down\n")
+    assert gone(everyone)
+    assert read_state(terminal.run) is None
+    assert "not up" in terminal.types("down", str(WORDS)).stdout
+
+
+def test_nothing_outlives_a_supervisor_that_was_killed(terminal: Terminal) -> None:
+    up = terminal.types("up", str(WORDS), "--detach")
+    assert up.returncode == 0, up.stderr
+    state = terminal.state
+    everyone = [psutil.Process(p.pid) for p in state.left]
+    os.kill(state.supervisor.pid, signal.SIGKILL)
+    began = time.monotonic()
+    assert gone(everyone)
+    assert time.monotonic() - began < 15
+    # The state that it left is stale, and no obstacle.
+    assert terminal.types("up", str(WORDS), "--detach").returncode == 0
+
+
+def test_load_commands_and_policies_work_on_a_running_pipeline(terminal: Terminal) -> None:
+    words = str(WORDS)
+    assert terminal.types("up", words, "--detach").returncode == 0
+    applied = terminal.types("policy", "apply", words, "accurate", "--json")
+    assert json.loads(applied.stdout)["ok"] is True
+    load = terminal.types("load", words, "--rate", "40", "--seconds", "3", "--json")
+    row = json.loads(load.stdout)
+    outcomes = ("answered", "late", "dropped", "failed", "refused", "lost")
+    assert row["queries"] == sum(row[name] for name in outcomes) > 60
+    assert (load.returncode, row["lost"], row["accuracy"]) == (0, 0, 1.0)
+
+    epoch = json.loads(applied.stdout)["epoch"]
+    assert terminal.types("policy", "apply", words, "fast").returncode == 0
+    wrong = terminal.types("policy", "apply", words, "fats")
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "did you mean 'fast'?" in wrong.stderr
+    policies = json.loads(terminal.types("policy", "list", words, "--json").stdout)
+    assert [p["name"] for p in policies if p["in_force"]] == ["fast"]
+    assert terminal.types("policy", "rollback", words, str(epoch)).returncode == 0
+    history = json.loads(terminal.types("policy", "history", words, "--json").stdout)
+    assert [plan["settings"]["policy"] for plan in history[:2]] == ["accurate", "fast"]
+
+    assert terminal.types("pause", words).returncode == 0
+    refused = terminal.types("send", words, "-", "--json", stdin="one")
+    assert (refused.returncode, json.loads(refused.stdout)["outcome"]) == (1, "refused")
+    assert terminal.types("resume", words).returncode == 0
+    answered = terminal.types("send", words, "-", stdin="one")
+    assert (answered.returncode, answered.stdout.splitlines()[0]) == (0, "ONE")

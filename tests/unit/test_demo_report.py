@@ -1,0 +1,128 @@
+"""The demo's report from made-up answers: phases, variants, and where time went."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.demo_report import Change, Conditions, report, steps, time_spent, variant_shares
+from headrace.demo_text import shown
+from headrace.outcomes import Sent
+from headrace.terminal import rich_console
+from schemas.records import Answer, Hop, Origin
+
+CONDITIONS = Conditions(
+    pipeline="postcode", machine="a laptop", seconds=4.0, rate_qps=1.0, seed=0, warm_up=60,
+    distinct_inputs=2, behind_ms=3.0,
+)  # fmt: skip
+
+
+def hop(task: str, variant: str, received: float, started: float, finished: float) -> Hop:
+    return Hop(
+        task=task, variant=variant, worker="cpu-0", epoch=1, received_s=received,
+        started_s=started, finished_s=finished, batch=1,
+    )  # fmt: skip
+
+
+def answer(name: str, created: float, variant: str = "net", result: str = "12") -> Answer:
+    """Located at once, then two digits read, the second one later."""
+    root = hop("locate", variant, created + 0.010, created + 0.015, created + 0.035)
+    first = hop("read", "cnn", created + 0.040, created + 0.041, created + 0.051)
+    second = hop("read", "vit", created + 0.040, created + 0.060, created + 0.090)
+    return Answer(
+        id=name, origin=Origin(0, 0), outcome="answered", result=result, created_s=created,
+        deadline_s=created + 0.3, answered_s=created + 0.1, epoch=1,
+        paths=((root, first), (root, second)),
+    )  # fmt: skip
+
+
+def score(result: object, truth: str) -> tuple[int, int]:
+    text = result if isinstance(result, str) else ""
+    return sum(a == b for a, b in zip(text, truth, strict=False)), len(truth)
+
+
+def test_time_is_followed_along_the_branch_that_finished_last() -> None:
+    assert [(what, round(seconds * 1e3)) for what, seconds in steps(answer("a", 10.0))] == [
+        ("to locate: Kafka, ingress", 10),
+        ("locate: queue", 5),
+        ("locate: compute", 20),
+        ("to read: Kafka", 5),
+        ("read: queue", 20),
+        ("read: compute", 30),
+        ("to the answer: Kafka, egress", 10),
+    ]
+
+
+@given(st.floats(0, 1e9))
+def test_the_steps_of_a_query_add_up_to_its_latency(created: float) -> None:
+    made = answer("a", created)
+    assert sum(s for _, s in steps(made)) == pytest.approx(made.answered_s - made.created_s)
+
+
+def test_an_answer_without_hops_is_one_step() -> None:
+    assert steps(replace(answer("a", 0.0), paths=())) == [("to the answer: Kafka, egress", 0.1)]
+
+
+def test_the_mean_of_every_step_and_its_share_are_told_in_order_of_the_way() -> None:
+    found = time_spent([answer("a", 10.0), replace(answer("b", 10.0), paths=())])
+    assert [(s.what, round(s.mean_ms, 6)) for s in found][-2:] == [
+        ("read: compute", 15.0),
+        ("to the answer: Kafka, egress", 55.0),
+    ]
+    assert sum(s.share for s in found) == pytest.approx(1.0)
+
+
+def test_variants_share_the_branches_that_they_served() -> None:
+    assert variant_shares([answer("a", 0.0), answer("b", 0.0, "components")]) == {
+        "locate": {"components": 0.5, "net": 0.5},
+        "read": {"cnn": 0.5, "vit": 0.5},
+    }
+
+
+SENT = [Sent("a", 10.0, "12"), Sent("b", 11.0, "34"), Sent("c", 12.0, "12")]
+ANSWERS = {"a": answer("a", 10.0), "c": answer("c", 12.0, "components", "19")}
+CHANGE = Change(before="accurate", after="fast", at_s=11.5, took_ms=40.0, epoch=2, message="ok")
+
+
+def test_queries_before_and_after_the_change_are_told_apart() -> None:
+    found = report(CONDITIONS, SENT, ANSWERS, score, CHANGE).as_json()
+    assert [(p["policy"], p["queries"], p["lost"], p["accuracy"]) for p in found["phases"]] == [
+        ("accurate", 2, 1, 1.0),
+        ("fast", 1, 0, 0.5),
+    ]
+    assert found["policy_change"] == {
+        "before": "accurate", "after": "fast", "took_ms": 40.0, "epoch": 2, "message": "ok",
+    }  # fmt: skip
+
+
+def test_the_report_has_the_promised_keys_and_excludes_the_warm_up_by_name() -> None:
+    found = report(CONDITIONS, SENT, ANSWERS, score, None).as_json()
+    promised = {
+        "queries": 3, "answered": 2, "late": 0, "dropped": 0, "failed": 0, "refused": 0, "lost": 1,
+        "slo_attainment": 2 / 3, "p50_ms": 100.0, "p95_ms": 100.0, "p99_ms": 100.0,
+        "accuracy": 0.75, "postcode_accuracy": 0.5, "seconds": 4.0,
+    }  # fmt: skip
+    assert {key: found[key] for key in promised} == promised
+    assert found["warm_up_queries_excluded"] == 60
+    assert found["throughput_qps"] == 0.5
+
+
+def test_a_demo_is_sound_if_nothing_is_lost_and_nothing_is_left() -> None:
+    lossless = report(CONDITIONS, [SENT[0]], ANSWERS, score, None)
+    lossy = report(CONDITIONS, SENT, ANSWERS, score, None)
+    haunted = replace(lossless, conditions=replace(CONDITIONS, left=("broker (process 7)",)))
+    assert [r.sound for r in (lossless, lossy, haunted)] == [True, False, False]
+
+
+def test_the_report_reads_well_without_a_terminal() -> None:
+    console = rich_console()
+    with console.capture() as captured:
+        console.print(shown(report(CONDITIONS, SENT, ANSWERS, score, CHANGE)))
+    text = captured.get()
+    assert "2 of 3 queries answered in time (66.7 %), 0.5 per second; 1 lost" in text
+    assert "in force as plan 2 after 40 ms" in text
+    assert "locate: 50.0 % components, 50.0 % net" in text
+    assert "1 x lost: no answer came" in text
+    assert "60 warm-up queries before it are not counted" in text
+    assert "\x1b" not in text
