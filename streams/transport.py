@@ -94,19 +94,27 @@ class KafkaTransport:
         if gone:
             self.commit(wait=True)
             left = [TopicPartition(t, s) for t, s in gone]
-            self._orders.put(lambda: self._reader.incremental_unassign(left))
+            held = [TopicPartition(t, s) for t, s in sorted(self._paused.intersection(gone))]
+            self._orders.put(lambda: self._leave(left, held))
             self._paused.difference_update(gone)
         places = [TopicPartition(t, s, OFFSET_BEGINNING) for t, s in new]
         if places and commits:
             topic = places[0].topic
             places = committed(self._ledger, topic, [p.partition for p in places])
-        if places:
-            self._orders.put(lambda: self._reader.incremental_assign(places))
         self._asked += 1
-        self._orders.put(self._count_assignment)
+        self._orders.put(lambda: self._read_from(places))
         return self._asked
 
-    def _count_assignment(self) -> None:
+    def _leave(self, left: list[TopicPartition], held: list[TopicPartition]) -> None:
+        # The client remembers a pause beyond the assignment: the slot would come back paused.
+        if held:
+            self._reader.resume(held)
+        self._reader.incremental_unassign(left)
+
+    def _read_from(self, places: list[TopicPartition]) -> None:
+        # One order: between two a fetch could read the new slots under the old number.
+        if places:
+            self._reader.incremental_assign(places)
         self.assigned += 1
 
     def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
