@@ -11,6 +11,7 @@ DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitte
 GRACE_S = 2.0  # for the workers of a plan that outlived its control app
 QUIET_S = 1.0  # a draining worker with nothing queued for so long is drained
 STALL_S = 0.5  # whoever hears nothing at all for so long cannot tell who is alive
+RETURN_S = 3.0  # after a broker was away its clients find it again one by one, over so long
 ALONE_S = 60.0  # when nobody reports, not even ingress, it is rather the broker that is away
 
 
@@ -30,7 +31,8 @@ class Membership:
     """The workers that are alive.
 
     A worker's silence counts only while others could be heard: after a stall of the controller or
-    of the broker every worker has the whole of ``DEAD_AFTER_S`` again.
+    of the broker every worker has the whole of ``DEAD_AFTER_S`` again, and as long as nobody was
+    heard, up to ``RETURN_S``.
     """
 
     __slots__ = ("_awake_s", "_heard_s", "_listening_s", "_workers")
@@ -62,8 +64,10 @@ class Membership:
 
     def listen(self, now: float) -> None:
         """A node of any role reported."""
-        if now - self._heard_s > STALL_S:
-            self._listening_s = now
+        silence_s = now - self._heard_s
+        if silence_s > STALL_S:
+            patience_s = max(DEAD_AFTER_S, min(silence_s, RETURN_S))
+            self._listening_s = now + patience_s - DEAD_AFTER_S
         self._heard_s = max(self._heard_s, now)
 
     def expect(self, leases: Iterable[Lease], now: float) -> None:

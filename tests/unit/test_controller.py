@@ -116,9 +116,31 @@ def test_when_nobody_at_all_is_heard_it_is_the_broker_that_is_away() -> None:
     workers, world.workers, world.ingress = world.workers, {}, False
     world.run(9.0)
     world.workers = {name: workers[name] for name in ("w0", "w1")}
-    world.run(0.7)
+    world.run(2.9)
     assert len(world.plans) == 1
     world.run(0.5)
+    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2"]
+
+
+def test_workers_that_find_a_returned_broker_one_by_one_keep_their_leases() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    workers, world.workers, world.ingress = world.workers, {}, False
+    world.run(5.0)
+    world.ingress = True
+    world.run(2.0)
+    world.workers = workers
+    world.run(3.0)
+    assert len(world.plans) == 1
+
+
+def test_a_hiccup_of_the_broker_gives_no_more_than_the_usual_patience() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    workers, world.workers, world.ingress = world.workers, {}, False
+    world.run(0.6)
+    world.workers, world.ingress = {name: workers[name] for name in ("w0", "w1")}, True
+    world.run(1.2)
     assert [plan.reason for plan in world.plans[1:2]] == ["lost w2"]
 
 
