@@ -14,6 +14,7 @@ from headrace.cli_broker import broker
 from headrace.cli_command import command, drain, pause, policy, replan, restore, resume
 from headrace.cli_completion import completion
 from headrace.cli_demo import demo
+from headrace.cli_explain import explain
 from headrace.cli_init import init
 from headrace.cli_profile import profile
 from headrace.cli_roles import control, egress, ingress, worker
@@ -23,8 +24,8 @@ from headrace.cli_status import status
 from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
-    broker, command, completion, control, demo, down, drain, egress, ingress, init, load, pause,
-    policy, profile, replan, restore, resume, send, status, up, validate, worker,
+    broker, command, completion, control, demo, down, drain, egress, explain, ingress, init, load,
+    pause, policy, profile, replan, restore, resume, send, status, up, validate, worker,
 )  # fmt: skip
 
 

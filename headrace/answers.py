@@ -1,0 +1,71 @@
+"""Which answer did a query get? The results topic, searched from its newest record back."""
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.clients import read_answer
+from headrace.newest import newest_first
+from headrace.terminal import Unsuccessful, waiting
+from schemas.codec import CodecError
+from schemas.effects import RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import Answer, Record
+from streams.kafka import KafkaConfig
+from streams.topics import physical
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_PLACE = re.compile(r"(\d+)-(\d+)")
+
+Read = Callable[[bytes], Record]
+
+
+def find_answer(kafka: KafkaConfig, pipeline: Pipeline, name: str) -> Answer:
+    """The newest answer to the query of that id, or at that PARTITION-OFFSET of the input topic.
+
+    Raises ``Unsuccessful`` where there is none, ``BrokerError`` where the topic cannot be read.
+    """
+    topic = physical(pipeline.name, RESULTS)
+    read = reader_of(pipeline)
+    looked_at = 0
+    with waiting(f"searching {topic} for {name}"):
+        for stretch in newest_first(kafka, topic):
+            for message in stretch:
+                answer = answer_of(message, name, read)
+                if answer is not None:
+                    return answer
+            looked_at += len(stretch)
+    raise Unsuccessful(
+        f"no answer to {name!r} is among the {looked_at} on {topic}; check the id, or wait: "
+        "a query is answered by its deadline and grace at the latest, and answers are kept for an "
+        "hour"
+    )
+
+
+def answer_of(message: "Message", name: str, read: Read) -> Answer | None:
+    """The answer in a record of the results topic if it is the one asked for."""
+    place = _PLACE.fullmatch(name)
+    by_key = message.key() == name.encode()
+    if not by_key and place is None:
+        return None
+    try:
+        record = read(message.value() or b"")
+    except CodecError:
+        return None  # somebody else's record
+    if not isinstance(record, Answer):
+        return None
+    origin = (str(record.origin.partition), str(record.origin.offset))
+    matches = record.id == name or (place is not None and origin == place.groups())
+    return record if matches else None
+
+
+def reader_of(pipeline: Pipeline) -> Read:
+    """How the pipeline's answers are read: JSON or Avro by the first byte, or by its registry."""
+    if pipeline.results != "confluent":
+        return read_answer
+    # The registry's client is an extra.
+    from streams.registry import registry_codec
+
+    return registry_codec(pipeline.schema_registry, physical(pipeline.name, RESULTS)).decode
