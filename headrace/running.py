@@ -21,11 +21,12 @@ from headrace.run_state import (
     write_state,
 )
 from headrace.supervisor import Supervisor, end_session, roles
-from headrace.terminal import Advance, Unsuccessful, progress, say
+from headrace.terminal import Advance, Unsuccessful, counting, say
 from schemas.effects import PLANS, REPORTS
 from schemas.records import Plan
-from streams.kafka import BrokerError, KafkaConfig, ensure_topics
-from streams.topics import physical, topics
+from streams.kafka import BrokerError, KafkaConfig
+from streams.preparing import prepare
+from streams.topics import physical
 
 READY_WITHIN_S = 180.0  # torch on a busy laptop loads for half a minute
 ASK_CONTROL_EVERY_S = 5.0
@@ -100,7 +101,7 @@ class Run:
     def start(self) -> None:
         """Make the topics and start every role. Raises ``BrokerError`` and ``Unsuccessful``."""
         claim(self.directory)
-        ensure_topics(self._kafka, topics(self._file.pipeline))
+        prepare(self._kafka, self._file.pipeline, "operator")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._note()
         self.supervisor.start(self._roles)
@@ -133,7 +134,7 @@ class Run:
         readiness = Readiness(self._file.pipeline, self.nodes, since_s)
         with (
             _Watch(self._kafka, self._file.pipeline.name, since_s) as watch,
-            progress(f"{self._file.pipeline.name} comes up", len(self.nodes)) as advance,
+            counting(f"{self.name} comes up", len(self.nodes)) as advance,
         ):
             began = settled = time.monotonic()
             while readiness.missing():
@@ -264,7 +265,7 @@ def take_down(directory: Path) -> RunState | None:
 def _await_end(directory: Path, state: RunState) -> None:
     everyone = len(state.left)
     until = time.monotonic() + DOWN_WITHIN_S
-    with progress(f"{state.pipeline} goes down", everyone) as advance:
+    with counting(f"{state.pipeline} goes down", everyone) as advance:
         while left := (read_state(directory) or state).left:
             if time.monotonic() > until:
                 raise Unsuccessful(

@@ -15,6 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import ProgressColumn
 
 BAD_INPUT, INFEASIBLE, NO_BROKER, UNSUCCESSFUL, INTERRUPTED = 2, 3, 4, 1, 130
 
@@ -40,6 +41,7 @@ EXIT_CODES = {
     "control.problem.PlanError": BAD_INPUT,
     "schemas.codec_values.CodecError": BAD_INPUT,
     "streams.kafka.BrokerError": NO_BROKER,
+    "streams.kafka_config.KafkaConfigError": BAD_INPUT,
 }
 
 
@@ -102,46 +104,69 @@ def progress(what: str, total: int) -> Iterator[Advance]:
     On a terminal a bar with the time left, elsewhere a line every five seconds.
     """
     if sys.stderr.isatty():
-        with _bar(what, total) as advance:
+        from rich.progress import TimeRemainingColumn
+
+        with _bar(what, total, TimeRemainingColumn()) as advance:
             yield advance
     else:
-        yield _lines(what, total)
+        yield _lines(what, total, progress_line)
 
 
 @contextlib.contextmanager
-def _bar(what: str, total: int) -> Iterator[Advance]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+def counting(what: str, total: int) -> Iterator[Advance]:
+    """The same for steps whose number says nothing about the time that is left."""
+    if sys.stderr.isatty():
+        from rich.progress import TimeElapsedColumn
 
+        with _bar(what, total, TimeElapsedColumn()) as advance:
+            yield advance
+    else:
+        yield _lines(what, total, counting_line)
+
+
+@contextlib.contextmanager
+def _bar(what: str, total: int, clock: "ProgressColumn") -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} {task.fields[note]}"),
-        TimeRemainingColumn(),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total}"),
+        clock,
+        TextColumn("{task.fields[note]}", table_column=rest),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task(what, total=total, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
 
 
-def _lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Advance:
-    began = clock()
+# what, done, total, elapsed seconds, note
+Line = Callable[[str, int, int, float, str], str]
+
+
+def _lines(what: str, total: int, line: Line) -> Advance:
+    began = time.monotonic()
     due = began + LINE_EVERY_S
 
     def advance(done: int, note: str) -> None:
         nonlocal due
-        now = clock()
+        now = time.monotonic()
         if now >= due:
             due = now + LINE_EVERY_S
-            say(progress_line(what, done, total, now - began, note))
+            say(line(what, done, total, now - began, note))
 
     return advance
 
 
-def progress_line(what: str, done: int, total: int, elapsed_s: float, note: str = "") -> str:
+def progress_line(what: str, done: int, total: int, elapsed_s: float, note: str) -> str:
     """How far one is in plain text, with the time left once it can be told."""
-    left_s = elapsed_s * (total - done) / done if done else None
-    parts = [f"{what}: {done} of {total}", note]
-    if left_s is not None and done < total:
-        parts.append(f"about {left_s:.0f} s left")
-    return ", ".join(part for part in parts if part)
+    left = f"about {elapsed_s * (total - done) / done:.0f} s left" if 0 < done < total else ""
+    return ", ".join(filter(None, (f"{what}: {done} of {total}", left, note)))
+
+
+def counting_line(what: str, done: int, total: int, elapsed_s: float, note: str) -> str:
+    """How far one is in plain text, and since when."""
+    return ", ".join(filter(None, (f"{what}: {done} of {total}", f"{elapsed_s:.0f} s", note)))

@@ -14,7 +14,7 @@ from headrace.clients import read_answer
 from headrace.outcomes import latency_ms
 from headrace.sending import answer_json, answer_text
 from headrace.supervisor import environment
-from headrace.terminal import Unfeasible, Unsuccessful, progress_line
+from headrace.terminal import Unfeasible, Unsuccessful, counting_line, progress_line
 from schemas.codec import CodecError, encode
 from schemas.json_form import answer_to_json
 from schemas.records import Answer, Command, End, Hop, Origin
@@ -177,8 +177,14 @@ def test_an_answer_as_json_has_its_latency() -> None:
 
 
 def test_progress_has_the_time_left_once_it_can_be_told() -> None:
-    assert progress_line("sending", 0, 10, 1.0) == "sending: 0 of 10"
+    assert progress_line("sending", 0, 10, 1.0, "") == "sending: 0 of 10"
     assert progress_line("sending", 5, 10, 3.0, "4 answers") == (
-        "sending: 5 of 10, 4 answers, about 3 s left"
+        "sending: 5 of 10, about 3 s left, 4 answers"
     )
-    assert progress_line("sending", 10, 10, 3.0) == "sending: 10 of 10"
+    assert progress_line("sending", 10, 10, 3.0, "") == "sending: 10 of 10"
+
+
+def test_steps_of_unknown_length_have_no_time_left() -> None:
+    assert counting_line("p comes up", 1, 4, 12.3, "loading: cpu-0") == (
+        "p comes up: 1 of 4, 12 s, loading: cpu-0"
+    )
