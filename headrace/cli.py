@@ -10,9 +10,11 @@ from typing import NoReturn
 import click
 from click.exceptions import NoArgsIsHelpError
 
+from headrace.cli_acls import acls
 from headrace.cli_broker import broker
 from headrace.cli_command import command, drain, pause, policy, replan, restore, resume
 from headrace.cli_completion import completion
+from headrace.cli_dead_letters import dead_letters
 from headrace.cli_demo import demo
 from headrace.cli_explain import explain
 from headrace.cli_init import init
@@ -24,8 +26,9 @@ from headrace.cli_status import status
 from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
-    broker, command, completion, control, demo, down, drain, egress, explain, ingress, init, load,
-    pause, policy, profile, replan, restore, resume, send, status, up, validate, worker,
+    acls, broker, command, completion, control, dead_letters, demo, down, drain, egress, explain,
+    ingress, init, load, pause, policy, profile, replan, restore, resume, send, status, up,
+    validate, worker,
 )  # fmt: skip
 
 
