@@ -1,1 +1,16 @@
-"""The front door: wiring and the terminal."""
+"""The front door: wiring and the terminal; from Python, ``headrace.Client``."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.client import Client, ClientClosed, NoAnswer
+
+__all__ = ["Client", "ClientClosed", "NoAnswer"]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use, so that `headrace --help` does not wait for the Kafka client.
+    if name in __all__:
+        return getattr(importlib.import_module("headrace.client"), name)
+    raise AttributeError(f"module 'headrace' has no attribute {name!r}")

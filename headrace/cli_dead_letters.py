@@ -112,10 +112,10 @@ def replay(
     if as_json:
         print_json([{"letter": d.letter, "topic": d.topic, "query": d.query} for d in done])
         return 0
-    for each in done:
+    for back in done:
         print_text(
-            f"letter {each.letter} is on {each.topic} as query {each.query}; "
-            f"`headrace explain {file} {each.query}` tells what became of it"
+            f"letter {back.letter} is on {back.topic} as query {back.query}; "
+            f"`headrace explain {file} {back.query}` tells what became of it"
         )
     return 0
 
