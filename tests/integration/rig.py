@@ -50,6 +50,7 @@ from streams.topics import physical, topics
 ROOT = Path(__file__).parents[2]
 WAIT_S = 40.0  # a busy machine takes its time
 SETTLED = ("ready", "idle", "draining")
+WELL_S = 1.0
 FRESH_S = 0.6  # a node that reported within it is there
 
 
@@ -75,6 +76,7 @@ class Rig:
     results: list[CommandResult] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)  # the newest of each node
     _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    _began_s: dict[str, float] = field(default_factory=dict)
     _frozen: set[str] = field(default_factory=set)
     _rate: float = 0.0
     _due_s: float = 0.0
@@ -88,8 +90,10 @@ class Rig:
         self.kafka = KafkaConfig(self.bootstrap)
         self.roles = {role.name: role for role in roles(self.file.cluster)}
         ensure_topics(self.kafka, topics(self.file.pipeline))
-        self._producer = producer(self.kafka)
-        self._consumer = consumer(self.kafka, f"{self.name}.test")
+        # Tests stop brokers and need not hear of it from the client library.
+        quiet = {"log_level": 0}
+        self._producer = producer(self.kafka, **quiet)
+        self._consumer = consumer(self.kafka, f"{self.name}.test", **quiet)
         self._readers: dict[str, Callable[[Message], None]] = {
             physical(self.name, RESULTS): self._answer,
             physical(self.name, DEAD_LETTERS): self._record,
@@ -112,6 +116,7 @@ class Rig:
         """Start roles as ``headrace up`` does."""
         for name in names:
             role: Role = self.roles[name]
+            self._began_s[name] = time.time()
             line = [sys.executable, "-m", "headrace", role.kind, str(self.file.path)]
             with self.log(name).open("ab") as log:
                 self._processes[name] = subprocess.Popen(
@@ -266,6 +271,11 @@ class Rig:
     # ------------------------------------------------------------------ conditions
 
     @property
+    def running(self) -> set[str]:
+        """The roles with a process."""
+        return set(self._processes)
+
+    @property
     def plan(self) -> Plan:
         """The newest."""
         return max(self.plans, key=lambda plan: plan.epoch)
@@ -275,16 +285,27 @@ class Rig:
         if not self.plans:
             return False
         plan = self.plan
-        fresh_s = time.time() - FRESH_S
-        nodes = [n for p in self._processes for n in self.roles[p].nodes if p not in self._frozen]
-        told = [self.reports[node] for node in nodes if node in self.reports]
-        following = [
-            r for r in told
-            if r.epoch == plan.epoch and r.state in SETTLED and r.sent_s > fresh_s
-        ]  # fmt: skip
+        names = [name for name in self._processes if name not in self._frozen]
+        following = [self._follows(name, plan) for name in names]
         opened = {(lease.task, lease.open_slot) for lease in plan.leases if lease.open_slot >= 0}
         routed = {(route.task, route.slot) for route in plan.routes if route.share > 0}
-        return len(following) == len(nodes) and opened == routed
+        return all(following) and opened == routed
+
+    def _follows(self, role: str, plan: Plan) -> bool:
+        told = [self.reports.get(node) for node in self.roles[role].nodes]
+        return all(
+            report is not None
+            and report.incarnation >= self._began_s[role]
+            and report.sent_s > time.time() - FRESH_S
+            and report.epoch == plan.epoch
+            and report.state in SETTLED
+            for report in told
+        )
+
+    def well_since(self, at_s: float) -> bool:
+        """For ``WELL_S`` now, and since then, every query was answered in time."""
+        recent_s = max((a.created_s for a in self.answers), default=0.0) - WELL_S
+        return recent_s >= at_s and all(in_time(answer) for answer in self.since(recent_s))
 
     @property
     def waiting(self) -> set[str]:

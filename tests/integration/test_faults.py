@@ -1,0 +1,234 @@
+"""What breaks under load: every query still gets exactly one answer.
+
+Each test prints what it measured. Roles come back as under ``headrace up``, half a second after
+they died.
+"""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headrace import broker as local
+from schemas.records import Answer
+from tests.integration.operators_for_tests import right
+from tests.integration.rig import Rig, ends, in_time, recovered_s
+
+pytestmark = pytest.mark.kafka
+
+OPERATORS = "tests.integration.operators_for_tests"
+RATE = 50.0
+TRIES = 3  # a machine that does other things as well may be late once
+UP_PAUSE_S = 0.5  # headrace/supervisor.py: pause before the first restart
+PIPELINE = {
+    "slo": "1s",
+    "input": "raw",
+    "results": "avro",
+    "combine": f"{OPERATORS}:total",
+    "grace": "500ms",
+    "egress_partitions": 2,
+    "tasks": {
+        "split": {
+            "slots": 4,
+            "children": ["square"],
+            "variants": {"plain": {"operator": f"{OPERATORS}:Split", "batch": 8, "replicas": 1}},
+        },
+        "square": {
+            "slots": 4,
+            "variants": {"plain": {"operator": f"{OPERATORS}:Square", "batch": 8, "replicas": 2}},
+        },
+    },
+    "cluster": {"devices": {"cpu": 3}, "ingress": 1, "egress": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    rig = Rig(broker, tmp_path_factory.mktemp("faults"), PIPELINE)
+    try:
+        print(f"up after {rig.up():.1f} s")
+        rig.offer(RATE)
+        rig.pass_time(2)
+        rig.settle()
+        yield rig
+    finally:
+        rig.close()
+
+
+@pytest.fixture
+def rig(running: Rig) -> Iterator[Rig]:
+    """The pipeline, whole and under load for a second; whole again after the test."""
+    running.until(running.serves, "every role to serve")
+    running.offer(RATE)
+    running.pass_time(1)
+    yield running
+    running.offer(0)
+    missing = [name for name in running.roles if name not in running.running]
+    running.start(*missing)
+
+
+def workers_of(rig: Rig, task: str) -> list[str]:
+    return [lease.worker for lease in rig.plan.leases if lease.task == task]
+
+
+def bring_back(rig: Rig, name: str) -> float:
+    """Start a role again as `up` does; how long until everybody serves, from its death on."""
+    rig.pass_time(UP_PAUSE_S)
+    rig.start(name)
+    return UP_PAUSE_S + rig.until(rig.serves, f"{name} to be back")
+
+
+def each_ended_once(rig: Rig) -> None:
+    """The account of all queries of the test so far."""
+    rig.settle()
+    assert rig.answered_twice() == {}
+    assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
+    assert [
+        a.id for a in rig.answers if in_time(a) and a.result != right(int(rig.asked[a.id].payload))
+    ] == []
+
+
+def tell(what: str, rig: Rig, since_s: float, *more: str) -> list[Answer]:
+    """Print what became of the queries made since then."""
+    found = rig.since(since_s)
+    last_s = recovered_s(found, since_s)
+    parts = [ends(found), f"the last not in time was made {last_s:.2f} s after", *more]
+    print(f"\n{what}: {'; '.join(parts)}")
+    return found
+
+
+def back_after_s(rig: Rig, since_s: float) -> float:
+    """From then on, how long until the first good answer to a query made later."""
+    rig.until(lambda: any(in_time(a) for a in rig.since(since_s)), "a good answer")
+    return min(a.answered_s for a in rig.since(since_s) if in_time(a)) - since_s
+
+
+def one_worker_of_two_dies(rig: Rig) -> float:
+    """How long until good answers are back. Every query has items for both workers."""
+    victim, _ = workers_of(rig, "square")
+    epoch = rig.plan.epoch
+    at_s = rig.kill(victim)
+    handed_s = rig.until(lambda: rig.plan.epoch > epoch, "the plan without it")
+    good_s = back_after_s(rig, at_s)
+    rig.pass_time(1)
+    restored_s = bring_back(rig, victim)
+    each_ended_once(rig)
+    tell(
+        "one worker of two killed", rig, at_s, f"new plan after {handed_s:.2f} s",
+        f"good answers were back after {good_s:.2f} s",
+        f"restarted, it served again after {restored_s:.2f} s",
+    )  # fmt: skip
+    return good_s
+
+
+def test_a_killed_worker_whose_variant_another_has(rig: Rig) -> None:
+    took_s = [one_worker_of_two_dies(rig)]
+    while min(took_s) >= 1.0 and len(took_s) < TRIES:
+        rig.offer(RATE)
+        rig.pass_time(2)
+        took_s.append(one_worker_of_two_dies(rig))
+    assert min(took_s) < 1.0, f"good answers were back only after {took_s} s"
+
+
+def test_the_only_worker_of_a_task_killed_and_restarted(rig: Rig) -> None:
+    (victim,) = workers_of(rig, "split")
+    at_s = rig.kill(victim)
+    back_s = bring_back(rig, victim)
+    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    each_ended_once(rig)
+    tell("the only worker killed", rig, at_s, f"served again after {back_s:.2f} s")
+
+
+def test_the_control_app_killed_under_load(rig: Rig) -> None:
+    epoch = rig.plan.epoch
+    at_s = rig.kill("control")
+    rig.pass_time(2)
+    restarted_s = time.time()
+    rig.start("control")
+    result = rig.command("replan")
+    in_charge_s = time.time() - restarted_s
+    rig.pass_time(1)
+    each_ended_once(rig)
+    found = tell("control app killed", rig, at_s, f"restarted, in charge after {in_charge_s:.1f} s")
+    assert result.ok
+    epochs = [plan.epoch for plan in rig.plans]
+    assert epochs == sorted(set(epochs))
+    assert rig.plans[-1].epoch >= epoch
+    assert all(in_time(a) for a in found)
+
+
+def test_ingress_killed_under_load(rig: Rig) -> None:
+    at_s = rig.kill("ingress-0")
+    back_s = bring_back(rig, "ingress-0")
+    rig.pass_time(1)
+    each_ended_once(rig)
+    tell("ingress killed", rig, at_s, f"back after {back_s:.2f} s")
+
+
+def test_egress_killed_under_load(rig: Rig) -> None:
+    at_s = rig.kill("egress-0")
+    back_s = bring_back(rig, "egress-0")
+    rig.pass_time(1)
+    each_ended_once(rig)
+    counts = rig.reports["egress-0"].counts
+    tell(
+        "egress killed", rig, at_s, f"back after {back_s:.2f} s",
+        f"{counts['duplicates']:g} duplicates seen",
+    )  # fmt: skip
+
+
+def test_a_worker_that_was_stopped_and_goes_on_adds_no_answer(rig: Rig) -> None:
+    zombie, _ = workers_of(rig, "square")
+    before = rig.reports["egress-0"].counts["duplicates"]
+    at_s = time.time()
+    rig.freeze(zombie)
+    rig.pass_time(3)
+    rig.thaw(zombie)
+    rig.until(rig.serves, "the zombie to be of use again")
+    rig.pass_time(1)
+    each_ended_once(rig)
+    duplicates = rig.reports["egress-0"].counts["duplicates"] - before
+    tell("a worker stopped for 3 s", rig, at_s, f"{duplicates:g} duplicates seen, none answered")
+
+
+def test_every_role_killed_one_after_the_other(rig: Rig) -> None:
+    at_s = time.time()
+    for name in ("ingress-0", "cpu-0", "egress-0", "cpu-1", "control", "cpu-2"):
+        rig.kill(name)
+        rig.pass_time(UP_PAUSE_S)
+        rig.start(name)
+        rig.pass_time(1)
+    rig.until(rig.serves, "every role to serve")
+    rig.pass_time(1)
+    each_ended_once(rig)
+    tell("six kills in a row", rig, at_s)
+
+
+def test_the_broker_away_for_five_seconds_under_load(tmp_path: Path) -> None:
+    home = tmp_path / "broker"
+    with local.borrow(home) as broker, ThreadPoolExecutor(1) as beside:
+        rig = Rig(broker.bootstrap, tmp_path, PIPELINE)
+        try:
+            rig.up()
+            rig.offer(RATE)
+            rig.pass_time(2)
+            stopping = beside.submit(local.stop, home)
+            at_s = time.time()
+            rig.until(stopping.done, "the broker to stop")
+            rig.pass_time(5)
+            starting = beside.submit(local.start, home)
+            rig.until(starting.done, "the broker to start", 70.0)
+            up_s = time.time()
+            rig.until(lambda: rig.well_since(up_s), "answers in time again")
+            well_s = time.time() - up_s
+            rig.until(rig.serves, "every role to serve")
+            each_ended_once(rig)
+            tell(
+                f"broker away for {up_s - at_s:.1f} s", rig, at_s,
+                f"served well {well_s:.2f} s after it was back; {len(rig.plans)} plans in all",
+            )  # fmt: skip
+        finally:
+            rig.close()
+            local.stop(home)
