@@ -6,6 +6,7 @@ A query is complete when the credit of the branches that ended adds up to ``FULL
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from operators.weight import excess
 from schemas.codec_values import pack
 from schemas.pipeline import Pipeline
 from schemas.records import (
@@ -69,7 +70,7 @@ def answer(
     leaves = [i for i in items if _is_leaf(i, pipeline)]
     try:
         result = combine([i.value for i in leaves])
-        pack(result)  # found out when it is sent, it would take egress with it
+        sendable(result)
     except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
         reason = f"{pipeline.combine or 'combine'} raised {type(error).__name__}: {error}"
         said = reason.encode("utf-8", "replace").decode()
@@ -81,6 +82,14 @@ def answer(
         epoch=query.epoch, expected_accuracy=_expected(leaves, accuracies),
         paths=tuple(i.path for i in items), ends=tuple(i.end for i in items if i.end is not None),
     )  # fmt: skip
+
+
+def sendable(result: Value) -> None:
+    """Raise ``ValueError`` for what cannot be sent: found out later, it would take egress along."""
+    pack(result)
+    too_large = excess(result)
+    if too_large:
+        raise ValueError(too_large)
 
 
 def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:

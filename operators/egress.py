@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
 
 from operators.closing import Accuracies, Combine, OpenQuery, answer, as_list, refusal
+from operators.dead_letters import dead_letter
 from operators.plans import PlanFollower
 from operators.progress import Progress
 from operators.reporting import Reporter
 from schemas.effects import (
-    DEAD_LETTERS,
     OUTPUTS,
     RESULTS,
     Arrived,
@@ -30,7 +30,6 @@ from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
     Answer,
-    DeadLetter,
     Garbled,
     Notice,
     Noticed,
@@ -158,12 +157,8 @@ class Egress:
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         if event.topic != OUTPUTS or not self._progress[event.slot].begin(event.offset, 0):
             return []
-        letter = DeadLetter(
-            topic=event.topic, partition=event.slot, offset=event.offset, reason=garbled.reason,
-            value=garbled.value, headers=garbled.headers, node=self._reporter.name, at_s=now,
-        )  # fmt: skip
-        name = self._reporter.name
-        return [Send(DEAD_LETTERS, letter, key=name), *self._commit_soon(event.slot, now)]
+        letter = dead_letter(event, garbled, self._reporter.name, now)
+        return [letter, *self._commit_soon(event.slot, now)]
 
     # ------------------------------------------------------------------ closing
 

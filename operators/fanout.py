@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from control.credit import split
+from operators.weight import excess
 from schemas.codec_values import pack
 from schemas.pipeline import Task
 from schemas.records import ANSWERED, FAILED, End, Hop, Item, Value
@@ -98,6 +99,9 @@ def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
 def _value(value: Any) -> Value:
     """The value, after a trial: found out when it is sent, it would take the worker with it."""
     pack(value)
+    too_large = excess(value)
+    if too_large:
+        raise OutputError(too_large)
     if isinstance(value, str):
         value.encode()
     plain: Value = value.item() if isinstance(value, np.generic) else value

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from control.admission import Admission
 from control.routing import spreads
+from operators.dead_letters import dead_letter
 from operators.plans import PlanFollower
 from operators.reporting import Reporter
+from operators.weight import excess
 from schemas.effects import (
-    DEAD_LETTERS,
     OUTPUTS,
     QUERIES,
     Arrived,
@@ -28,7 +29,6 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import (
     DROPPED,
-    DeadLetter,
     End,
     Garbled,
     Item,
@@ -101,7 +101,7 @@ class Ingress:
             )  # fmt: skip
         if now > deadline:
             return self._too_late(event, name, deadline, now)
-        refusal = self._refusal(now)
+        refusal = excess(query.payload) or self._refusal(now)
         if refusal:
             return self._refuse(event, name, deadline, refusal, now)
         self._counts["admitted"] += 1
@@ -165,14 +165,10 @@ class Ingress:
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         if not self._is_new(event):
             return []
-        letter = DeadLetter(
-            topic=event.topic, partition=event.slot, offset=event.offset, reason=garbled.reason,
-            value=garbled.value, headers=garbled.headers, node=self._reporter.name, at_s=now,
-        )  # fmt: skip
         name = garbled.id or f"{event.slot}-{event.offset}"
         deadline = event.at_s + self._slo_s
         return [
-            Send(DEAD_LETTERS, letter, key=name),
+            dead_letter(event, garbled, self._reporter.name, now),
             *self._refuse(event, name, deadline, garbled.reason, now),
         ]
 

@@ -6,6 +6,7 @@ A frame with twenty cars must not cost twenty messages.
 from collections.abc import Iterable, Mapping
 
 from control.routing import Spread
+from operators.weight import MOST_BYTES, weight
 from schemas.effects import OUTPUTS, Effect, Send, work_topic
 from schemas.records import DROPPED, End, Item, Origin, Work
 
@@ -20,12 +21,18 @@ def parcels(
 
     An item whose task has no open slot is dropped: it goes to egress with the reason.
     """
-    packed: dict[tuple[Origin, str, int], tuple[Work, list[Item]]] = {}
+    packed: dict[tuple[Origin, str, int, int], tuple[Work, list[Item]]] = {}
+    newest: dict[tuple[Origin, str, int], tuple[int, int]] = {}  # newest parcel, its bytes
     for work, task, item in onward:
         if task and not spreads.get(task):
             task, item = "", _unserved(task, item)
         slot = spreads[task].pick() if task else work.origin.partition % egress_partitions
-        key = (work.origin, task, slot)
+        way, added = (work.origin, task, slot), weight(item.value)
+        number, filled = newest.get(way, (0, 0))
+        if filled and filled + added > MOST_BYTES:  # together they exceed a record
+            number, filled = number + 1, 0
+        newest[way] = (number, filled + added)
+        key = (*way, number)
         parcel = packed.get(key)
         if parcel is None:
             packed[key] = (work, [item])
@@ -46,7 +53,7 @@ def parcels(
             ),
             slot,
         )
-        for (origin, task, slot), (work, items) in packed.items()
+        for (origin, task, slot, _), (work, items) in packed.items()
     ]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from control.batching import batch_size
 from control.dropping import lateness
 from control.routing import Spread, spreads
+from operators.dead_letters import dead_letter
 from operators.device import Device
 from operators.fanout import failed, outcome
 from operators.parcels import Onward, parcels
@@ -19,7 +20,6 @@ from operators.plans import PlanFollower
 from operators.progress import Progress
 from operators.reporting import Reporter
 from schemas.effects import (
-    DEAD_LETTERS,
     Arrived,
     Assign,
     Done,
@@ -29,7 +29,6 @@ from schemas.effects import (
     Infer,
     Inferred,
     Loaded,
-    Send,
     Wake,
     Woke,
     work_topic,
@@ -37,7 +36,6 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import (
     DROPPED,
-    DeadLetter,
     End,
     Garbled,
     Hop,
@@ -144,11 +142,8 @@ class Worker:
         progress = self._progress.get(event.slot) if event.topic == self._topic else None
         if progress is None or not progress.begin(event.offset, 0):
             return []  # a plan, or as with work
-        letter = DeadLetter(
-            topic=event.topic, partition=event.slot, offset=event.offset, reason=garbled.reason,
-            value=garbled.value, headers=garbled.headers, node=self._name, at_s=now,
-        )  # fmt: skip
-        return [Send(DEAD_LETTERS, letter, key=self._name), *self._commit({event.slot: progress})]
+        letter = dead_letter(event, garbled, self._name, now)
+        return [letter, *self._commit({event.slot: progress})]
 
     def _soon(self, now: float) -> list[Effect]:
         # Woke comes after what has already arrived, so that a burst makes one batch.
