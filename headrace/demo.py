@@ -5,6 +5,7 @@ command half-way; the report; and everything it started gone.
 """
 
 import contextlib
+import os
 import platform
 import shutil
 import signal
@@ -27,6 +28,8 @@ from headrace.clients import Commander, new_id
 from headrace.config import PipelineFile, load_workload, read_pipeline_file
 from headrace.demo_report import Change, Conditions, DemoReport, report
 from headrace.demo_screen import Screen, screen
+from headrace.kafka_options import KAFKA_CONFIG, kafka_config
+from headrace.keeper import kept
 from headrace.loading import made
 from headrace.open_loop import OpenLoop, run_to_end
 from headrace.profiling import cores, cpu_model
@@ -111,10 +114,12 @@ def _ending_on_sigterm() -> Iterator[None]:
 @contextlib.contextmanager
 def _broker(wish: Wish, home: Path, started: list[Process]) -> Iterator[KafkaConfig]:
     """The brokers asked for, else one of the demo's own."""
-    if wish.bootstrap is not None:
+    if kafka_config(wish.bootstrap).bootstrap:
         yield reached(wish.bootstrap)
         return
+    os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
     with contextlib.ExitStack() as stack:
+        started.append(stack.enter_context(kept(home)))
         with waiting("starting a broker for the demo; the first one downloads 44 MB"):
             running = stack.enter_context(borrow(home))
         started.append(Process.found("broker", running.pid))

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -28,17 +27,13 @@ def started(folder: Path, seconds: str) -> "subprocess.Popen[str]":
     )
 
 
-def left_of(folder: Path) -> list[str]:
-    """Command lines of processes that speak of the folder."""
-    return list(_command_lines(folder))
-
-
-def _command_lines(folder: Path) -> Iterator[str]:
-    for process in psutil.process_iter(["cmdline", "environ"]):
-        words = process.info["cmdline"] or []
-        env = process.info["environ"] or {}
-        if any(str(folder) in word for word in words) or env.get("TMPDIR") == str(folder):
-            yield " ".join(words)
+def left_of(folder: Path) -> dict[int, str]:
+    """Command lines, by process number, of what was started with the folder for its files."""
+    return {
+        process.pid: " ".join(process.info["cmdline"] or [])
+        for process in psutil.process_iter(["cmdline", "environ"])
+        if (process.info["environ"] or {}).get("TMPDIR") == str(folder)
+    }
 
 
 def test_a_demo_accounts_for_every_query_and_leaves_nothing(tmp_path: Path) -> None:
@@ -54,7 +49,7 @@ def test_a_demo_accounts_for_every_query_and_leaves_nothing(tmp_path: Path) -> N
     assert row["policy_change"]["epoch"] is not None
     assert set(row["variant_shares"]["shout"]) == {"careful", "hasty"}
     assert sum(step["share"] for step in row["time_spent"]) == pytest.approx(1.0, abs=1e-3)
-    assert left_of(tmp_path) == []
+    assert left_of(tmp_path) == {}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -73,4 +68,16 @@ def test_a_demo_that_is_ended_early_leaves_nothing(
         demo.send_signal(number)
         demo.communicate()
     assert demo.returncode == 128 + number
-    assert left_of(tmp_path) == []
+    assert left_of(tmp_path) == {}
+
+
+def test_a_demo_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    with started(tmp_path, "20") as demo:
+        assert demo.stderr is not None
+        for line in demo.stderr:
+            if "applying policy" in line:
+                break
+        everyone = [psutil.Process(pid) for pid in left_of(tmp_path) if pid != demo.pid]
+        demo.kill()
+    assert len(everyone) >= 7  # keeper, broker, control, ingress, two workers, egress, planners
+    assert psutil.wait_procs(everyone, timeout=60)[1] == []
