@@ -1,12 +1,15 @@
 """What several commands take: the pipeline file, the broker, JSON; and what they come to."""
 
 import contextlib
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headrace.kafka_options import KAFKA_CONFIG, kafka_config
 from headrace.terminal import Advance, progress, waiting
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ANSWERS_WITHIN_S = 5.0  # a person waits for a broker no longer
+ANSWERS_WITHIN_S = 4.0  # a person waits for a broker no longer
 
 
 def pipeline_argument(function: F) -> F:
@@ -25,14 +28,31 @@ def pipeline_argument(function: F) -> F:
 
 
 def bootstrap_option(function: F) -> F:
-    """``--bootstrap``."""
-    return click.option(
+    """``--bootstrap`` and ``--kafka-config``."""
+    bootstrap = click.option(
         "--bootstrap",
         envvar="HEADRACE_BOOTSTRAP",
         show_envvar=True,
         metavar="HOST:PORT",
         help="Kafka brokers. Without it the local broker is found or started.",
-    )(function)
+    )
+    properties = click.option(
+        "--kafka-config",
+        envvar=KAFKA_CONFIG,
+        show_envvar=True,
+        type=click.Path(path_type=Path),
+        callback=_remember,
+        expose_value=False,
+        help="Client properties (librdkafka's names): TLS, passwords; docs/security.md.",
+    )
+    return bootstrap(properties(function))
+
+
+def _remember(_context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    # The option is a way to set the variable: the roles that a command starts inherit it, and
+    # what stands in the file stays off their command lines.
+    if path is not None:
+        os.environ[KAFKA_CONFIG] = str(path.absolute())
 
 
 def json_option(function: F) -> F:
@@ -49,11 +69,17 @@ def read_file(path: Path) -> "PipelineFile":
 
 def reached(bootstrap: str | None) -> "KafkaConfig":
     """Brokers that answer; raises ``BrokerError`` within seconds."""
-    from streams.kafka import KafkaConfig, partitions
+    from streams.kafka import reach
 
-    kafka = KafkaConfig(bootstrap or local_broker().bootstrap)
-    partitions(kafka, ANSWERS_WITHIN_S)
+    kafka = brokers(bootstrap)
+    reach(kafka, ANSWERS_WITHIN_S)
     return kafka
+
+
+def brokers(bootstrap: str | None) -> "KafkaConfig":
+    """The brokers that the options name, else the local one; raises ``KafkaConfigError``."""
+    named = kafka_config(bootstrap)
+    return named if named.bootstrap else replace(named, bootstrap=local_broker().bootstrap)
 
 
 def local_broker() -> "Running":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli_options import bootstrap_option, local_broker, pipeline_argument, read_file
+from headrace.cli_options import bootstrap_option, brokers, pipeline_argument, read_file
 
 if TYPE_CHECKING:
     from headrace.wiring import Share
@@ -41,12 +41,10 @@ share_option = click.option(
 
 
 def _kafka(bootstrap: str | None) -> "KafkaConfig":
-    """Unlike other commands a role waits for a broker that is away."""
     from headrace.supervisor import follow_supervisor
-    from streams.kafka import KafkaConfig
 
     follow_supervisor()
-    return KafkaConfig(bootstrap or local_broker().bootstrap)
+    return brokers(bootstrap)
 
 
 @click.command()

@@ -23,7 +23,14 @@ from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Command, CommandResult, End, Hop, Origin, Plan, Query
-from streams.kafka import BrokerError, KafkaConfig, consumer, partitions, producer, read_to_end
+from streams.kafka import (
+    BrokerError,
+    KafkaConfig,
+    consumer,
+    producer,
+    read_to_end,
+    readable_partitions,
+)
 from streams.topics import MAX_RECORD_BYTES, physical
 
 WAIT_S = 10.0  # for the broker's word on offsets and topics
@@ -37,7 +44,7 @@ class Tail:
     """
 
     def __init__(self, kafka: KafkaConfig, topic: str, since_s: float | None = None) -> None:
-        count = partitions(kafka, WAIT_S).get(topic)
+        count = readable_partitions(kafka, topic, WAIT_S)
         if not count:
             raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
         self._consumer = consumer(kafka, "headrace.reader")

@@ -10,8 +10,8 @@ from headrace.clients import Commander, plans
 from headrace.config import PipelineFile
 from headrace.terminal import INFEASIBLE, UNSUCCESSFUL, print_json, print_rich, print_text, say
 from schemas.records import CommandResult, Plan
-from streams.kafka import KafkaConfig, ensure_topics
-from streams.topics import topics
+from streams.kafka import KafkaConfig
+from streams.preparing import prepare
 
 RESULT_WITHIN_S = 20.0
 
@@ -20,7 +20,7 @@ def give(
     file: PipelineFile, kafka: KafkaConfig, action: str, arguments: Mapping[str, str]
 ) -> CommandResult:
     """The result of a command; raises ``Unsuccessful`` if none comes."""
-    ensure_topics(kafka, topics(file.pipeline))
+    prepare(kafka, file.pipeline, "operator")
     with Commander(kafka, file.pipeline.name) as commander:
         return commander.result(commander.give(action, arguments), RESULT_WITHIN_S)
 

@@ -15,8 +15,7 @@ from headrace.open_loop import Inputs, OpenLoop, run_to_end
 from headrace.outcomes import Tally, tally
 from headrace.terminal import progress
 from headrace.workload import Times, poisson, read_arrivals
-from streams.kafka import ensure_topics
-from streams.topics import topics
+from streams.preparing import prepare
 
 DISTINCT = 300  # inputs made ahead; making one takes longer than sending it
 
@@ -42,7 +41,7 @@ def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> Load:
     else:
         inputs = made(workload.queries(rng), min(DISTINCT, len(times)))
     kafka = reached(asked["bootstrap"])
-    ensure_topics(kafka, topics(file.pipeline))
+    prepare(kafka, file.pipeline, "producer", "consumer")
     loop = OpenLoop(
         kafka,
         file.pipeline,

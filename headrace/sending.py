@@ -15,8 +15,7 @@ from headrace.terminal import Unsuccessful
 from schemas.json_form import to_json
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Query
-from streams.kafka import ensure_topics
-from streams.topics import topics
+from streams.preparing import prepare
 
 
 def send_one(
@@ -34,7 +33,7 @@ def send_one(
     if not payload:
         raise click.BadParameter(f"{input.name} is empty; a query needs a payload")
     kafka = reached(bootstrap)
-    ensure_topics(kafka, topics(pipeline))
+    prepare(kafka, pipeline, "producer", "consumer")
     query = Query(
         payload=payload,
         id=name or new_id("query"),

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from headrace import broker
 from headrace.cli_options import local_broker, reached
 from headrace.config import PipelineFile
+from headrace.kafka_options import kafka_config
 from headrace.run_state import read_state, run_directory
 from headrace.running import TEND_EVERY_S, Interrupted, Run, Told, claim, listening, take_down
 from headrace.supervisor import environment
@@ -36,7 +37,7 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
 
 def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
     """The brokers, and whether the local one was started for this run."""
-    if bootstrap is not None:
+    if kafka_config(bootstrap).bootstrap:
         return reached(bootstrap), False
     local = local_broker()
     return reached(local.bootstrap), local.started_here

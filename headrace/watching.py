@@ -11,8 +11,9 @@ from headrace.status import WINDOW_S, Board, Snapshot
 from headrace.terminal import print_json, print_rich, rich_console
 from schemas.effects import PLANS, REPORTS
 from schemas.pipeline import Pipeline
-from streams.kafka import KafkaConfig, ensure_topics
-from streams.topics import physical, topics
+from streams.kafka import KafkaConfig
+from streams.preparing import prepare
+from streams.topics import physical
 
 REFRESH_S = 1.0
 FIRST_WORD_S = 0.6  # three reports
@@ -69,7 +70,7 @@ class Watch:
 
 def show_status(file: PipelineFile, kafka: KafkaConfig, *, once: bool, as_json: bool) -> None:
     """Print one snapshot, or one each second until Ctrl-C."""
-    ensure_topics(kafka, topics(file.pipeline))
+    prepare(kafka, file.pipeline, "operator")
     with Watch(kafka, file.pipeline) as watch:
         watch.feed(FIRST_WORD_S)
         if as_json:

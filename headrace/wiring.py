@@ -19,10 +19,11 @@ from operators.worker import LatencyOf, Worker
 from profiles.table import ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
-from streams.kafka import KafkaConfig, ensure_topics, partitions
+from streams.kafka import KafkaConfig, partitions
 from streams.live import EmulatedHands, Live, ModelHands, Operator
+from streams.preparing import prepare
 from streams.recovery import answered_since, committed_notes
-from streams.topics import physical, topics
+from streams.topics import physical
 from streams.transport import KafkaTransport
 from streams.wire import origins
 
@@ -46,7 +47,7 @@ class Share:
 def run_ingress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
     """Serve as ingress until told to stop."""
     pipeline = file.pipeline
-    ensure_topics(kafka, topics(pipeline))
+    prepare(kafka, pipeline, "ingress")
     count = partitions(kafka)[physical(pipeline.name, QUERIES)]
     name = f"ingress-{share.index}"
     node = Ingress(name, pipeline, share.mine(count), incarnation=time.time(), share=1.0 / share.of)
@@ -56,7 +57,7 @@ def run_ingress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
 def run_egress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
     """Serve as egress until told to stop."""
     pipeline = file.pipeline
-    ensure_topics(kafka, topics(pipeline))
+    prepare(kafka, pipeline, "egress")
     group = f"{pipeline.name}.egress"
     mine = share.mine(pipeline.egress_partitions)
     outputs = physical(pipeline.name, OUTPUTS)
@@ -80,7 +81,7 @@ def run_worker(
 ) -> None:
     """Serve as a worker until told to stop; ``count`` emulated ones share a process."""
     pipeline = file.pipeline
-    ensure_topics(kafka, topics(pipeline))
+    prepare(kafka, pipeline, "worker")
     profile = load_profile(file)
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
     nodes: dict[str, Node] = {

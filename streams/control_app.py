@@ -36,10 +36,11 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import CommandResult, Plan
 from streams.control_records import arrived, history
-from streams.credentials import credentials
-from streams.kafka import KafkaConfig, ensure_topics
+from streams.credentials import to_faust
+from streams.kafka import KafkaConfig
 from streams.planners import Planners
-from streams.topics import MAX_RECORD_BYTES, physical, topics
+from streams.preparing import prepare
+from streams.topics import MAX_RECORD_BYTES, physical
 from streams.wire import Fetched
 
 log = logging.getLogger("headrace.control")
@@ -170,7 +171,7 @@ def make_app(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folder: s
     app = faust.App(
         f"{pipeline.name}.control",
         broker=[f"kafka://{server.strip()}" for server in kafka.bootstrap.split(",")],
-        broker_credentials=credentials(kafka.properties),
+        broker_credentials=to_faust(kafka),
         broker_session_timeout=SESSION_TIMEOUT_S,
         broker_heartbeat_interval=HEARTBEAT_S,
         consumer_auto_offset_reset="earliest",
@@ -217,7 +218,7 @@ def run(
     Raises ``BrokerError`` where the broker cannot be used.
     """
     _configure_logging()
-    ensure_topics(kafka, topics(pipeline))
+    prepare(kafka, pipeline, "control")
     with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:
         asyncio.run(_serve(pipeline, profile, kafka, expected_workers, folder))
 

@@ -5,8 +5,8 @@ Facts behind the settings: docs/kafka.md.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -15,70 +15,73 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
+from streams.kafka_config import KafkaConfig, KafkaConfigError
+from streams.refusals import FORBIDDEN, forbidden, turned_away, unreachable
 from streams.topics import MAX_RECORD_BYTES, Topic
+
+__all__ = ["BrokerError", "KafkaConfig", "KafkaConfigError"]
+
+NOBODY_AFTER_S = 3.5  # a person is told within 5 s, with what the process takes to start
+POLL_S = 0.02
+
+Client = TypeVar("Client")
+Key = TypeVar("Key")
+OnError = Callable[[KafkaError], None]
 
 
 class BrokerError(Exception):
     """The broker cannot be used; the message says what was tried and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaConfig:
-    """How to reach the brokers. ``properties`` are librdkafka's, for every client."""
-
-    bootstrap: str
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def client(self) -> dict[str, Any]:
-        """Settings every client shares."""
-        return {
-            "bootstrap.servers": self.bootstrap,
-            "allow.auto.create.topics": False,
-            "reconnect.backoff.max.ms": 500,
-            "socket.nagle.disable": True,
-            "log_level": 3,
-            **self.properties,
-        }
-
-
-def admin(config: KafkaConfig) -> AdminClient:
-    """A client for topics and offsets."""
-    return AdminClient({**config.client(), "log_level": 0})
+def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:
+    """A client for topics and offsets. Raises ``KafkaConfigError``."""
+    more = {} if on_error is None else {"error_cb": on_error}
+    # An address where nobody answers at all is given up, and said, before the person is.
+    patience = {"socket.connection.setup.timeout.ms": 4000}
+    return _made(
+        AdminClient, config, {**patience, **config.client("admin"), "log_level": 0, **more}
+    )
 
 
 def producer(config: KafkaConfig, **more: Any) -> Producer:
-    """An idempotent producer that sends at once.
+    """An idempotent producer that sends at once. Raises ``KafkaConfigError``.
 
     A record waits ten minutes for a broker that is away: nothing acknowledged to anybody yet
-    is given up sooner, because its input offset stays uncommitted all the while.
+    is given up sooner, because its input offset stays uncommitted all the while. A broker that
+    turns the user away is a ``BrokerError`` of ``poll`` and ``flush``.
     """
-    return Producer(
+    return _made(
+        Producer,
+        config,
         {
-            **config.client(),
             "linger.ms": 0,
-            "acks": "all",
-            "enable.idempotence": True,
             "message.max.bytes": MAX_RECORD_BYTES,
             "delivery.timeout.ms": 600_000,
             "queue.buffering.max.messages": 200_000,
+            **config.client("producer"),
+            "acks": "all",
+            "enable.idempotence": True,
+            "error_cb": _raising(config),
             **more,
-        }
+        },
     )
 
 
 def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
-    """A consumer for slots assigned by hand; ``group`` only names the committed offsets."""
-    return Consumer(
+    """A consumer for slots assigned by hand; ``group`` only names the committed offsets.
+
+    Raises ``KafkaConfigError``; a broker that turns the user away is a ``BrokerError`` of
+    ``poll`` and ``consume``.
+    """
+    return _made(
+        Consumer,
+        config,
         {
-            **config.client(),
-            "group.id": group,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "earliest",
             # With the default of 500 a newly assigned slot waits half a second.
             "fetch.wait.max.ms": 50,
             "fetch.queue.backoff.ms": 5,
@@ -86,63 +89,190 @@ def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
             "message.max.bytes": MAX_RECORD_BYTES,
             "fetch.message.max.bytes": MAX_RECORD_BYTES,
             "fetch.max.bytes": 2 * MAX_RECORD_BYTES,
+            **config.client("consumer"),
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "error_cb": _raising(config),
             **more,
-        }
+        },
     )
 
 
+def _made(
+    make: Callable[[dict[str, Any]], Client], config: KafkaConfig, settings: dict[str, Any]
+) -> Client:
+    try:
+        return make(settings)
+    except (KafkaException, TypeError, ValueError) as error:
+        cause = error.args[0]
+        reason = cause.str() if isinstance(cause, KafkaError) else str(cause)
+        raise KafkaConfigError(
+            config.hide(f"the client library does not take the Kafka properties: {reason}")
+        ) from None
+
+
+def _raising(config: KafkaConfig) -> OnError:
+    """The library tells of a wrong password only here; all else would be a time-out."""
+
+    def raise_if_hopeless(error: KafkaError) -> None:
+        sentence = turned_away(config, error)
+        if sentence is not None:
+            raise BrokerError(sentence)
+
+    return raise_if_hopeless
+
+
+def asked(
+    config: KafkaConfig,
+    ask: Callable[[AdminClient], Mapping[Key, "Future[Any]"]],
+    timeout_s: float,
+    nobody_s: float | None = None,
+) -> dict[Key, Any]:
+    """What the broker answers to a question of ``AdminClient``: for each key the result, or the
+    ``KafkaError`` that it gave.
+
+    Raises ``BrokerError`` at once where the broker turns the user away, after ``timeout_s`` where
+    it does not answer, and after ``nobody_s`` where by then it could not even be reached.
+    """
+    errors: list[KafkaError] = []
+    client = admin(config, errors.append)
+    futures = ask(client)
+    began = time.monotonic()
+    while not all(future.done() for future in futures.values()):
+        client.poll(POLL_S)
+        for error in errors:
+            _raising(config)(error)
+        waited_s = time.monotonic() - began
+        if waited_s > timeout_s or (errors and nobody_s is not None and waited_s > nobody_s):
+            raise BrokerError(unreachable(config, errors[-1] if errors else None))
+    return {key: _outcome(config, future) for key, future in futures.items()}
+
+
+def _outcome(config: KafkaConfig, future: "Future[Any]") -> Any:
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if not isinstance(error, KafkaException):
+        raise error
+    cause: KafkaError = error.args[0]
+    if cause.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+        raise BrokerError(unreachable(config, cause)) from error
+    return cause
+
+
+def reach(config: KafkaConfig, timeout_s: float) -> None:
+    """Return once a broker answers that lets this user in; raises ``BrokerError``."""
+    asked(
+        config,
+        lambda client: {"": client.describe_cluster(request_timeout=timeout_s)},
+        timeout_s,
+        NOBODY_AFTER_S,
+    )
+
+
+def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> dict[str, Any]:
+    """What the broker tells of each topic, with what this user may do there, or a ``KafkaError``.
+
+    Raises ``BrokerError`` where no broker answers.
+    """
+    names = TopicCollection(sorted(topics))
+    return asked(
+        config,
+        lambda client: client.describe_topics(
+            names, include_authorized_operations=True, request_timeout=timeout_s
+        ),
+        timeout_s,
+    )
+
+
+def may(description: Any, operation: AclOperation) -> bool:
+    """Whether a description allows it; brokers that do not tell are taken to allow it."""
+    return not description.authorized_operations or operation in description.authorized_operations
+
+
 def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float = 30.0) -> None:
-    """Make the topics that are missing.
+    """Make the topics that are missing. Those that this user may not even see are passed over.
 
     Raises ``BrokerError`` where no broker answers, where a topic is not allowed, and where one
     exists with fewer partitions than are needed.
     """
-    client = admin(config)
     wanted = tuple(wanted)
-    there = partitions(config, timeout_s)
+    there = described(config, (topic.name for topic in wanted), timeout_s)
+    missing = []
     for topic in wanted:
-        if 0 < there.get(topic.name, 0) < topic.partitions:
-            raise BrokerError(
-                f"topic {topic.name!r} has {there[topic.name]} partitions, {topic.partitions} are "
-                f"needed; add partitions (kafka-topics --alter) or lower `slots` in the file"
-            )
-    missing = [
-        NewTopic(t.name, num_partitions=t.partitions, config=dict(t.settings))
-        for t in wanted
-        if t.name not in there
-    ]
+        found = there[topic.name]
+        if not isinstance(found, KafkaError):
+            _check_partitions(topic, len(found.partitions))
+        elif found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            settings = dict(topic.settings)
+            missing.append(NewTopic(topic.name, topic.partitions, config=settings))
+        elif found.code() not in FORBIDDEN:
+            raise BrokerError(f"topic {topic.name!r} cannot be used: {found.str()}")
     if missing:
-        _make(client, missing, timeout_s)
+        _make(config, missing, timeout_s)
 
 
-def _make(client: AdminClient, missing: list[NewTopic], timeout_s: float) -> None:
-    for name, made in client.create_topics(missing, operation_timeout=timeout_s).items():
-        try:
-            made.result(timeout_s)
-        except KafkaException as error:
-            cause = error.args[0]
-            # Another role may have made it in the meantime.
-            if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise BrokerError(f"topic {name!r} cannot be made: {cause.str()}") from error
+def _check_partitions(topic: Topic, there: int) -> None:
+    if there < topic.partitions:
+        raise BrokerError(
+            f"topic {topic.name!r} has {there} partitions, {topic.partitions} are "
+            f"needed; add partitions (kafka-topics --alter) or lower `slots` in the file"
+        )
+
+
+def _make(config: KafkaConfig, missing: list[NewTopic], timeout_s: float) -> None:
+    def create(client: AdminClient) -> Mapping[str, "Future[Any]"]:
+        made: Mapping[str, Future[Any]] = client.create_topics(missing, operation_timeout=timeout_s)
+        return made
+
+    for name, made in asked(config, create, timeout_s).items():
+        # Another role may have made it in the meantime.
+        if not isinstance(made, KafkaError) or made.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            continue
+        if made.code() in FORBIDDEN:
+            raise BrokerError(
+                f"topic {name!r} is missing, and {forbidden(config, 'Create', 'topic', name)}; "
+                "or let the pipeline's operator make the topics with `headrace up FILE`"
+            )
+        raise BrokerError(f"topic {name!r} cannot be made: {made.str()}")
 
 
 def partitions(config: KafkaConfig, timeout_s: float = 10.0) -> dict[str, int]:
-    """How many partitions each topic on the broker has."""
+    """How many partitions each topic has, of those that this user may see.
+
+    Raises ``BrokerError`` where no broker answers.
+    """
     try:
         found = admin(config).list_topics(timeout=timeout_s).topics
     except KafkaException as error:
-        raise BrokerError(
-            f"no Kafka broker answers at {config.bootstrap} ({error.args[0].str()}); start one "
-            f"with `headrace broker start` or name yours with --bootstrap"
-        ) from error
+        raise BrokerError(unreachable(config, error.args[0])) from error
     return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> int:
+    """How many partitions a topic has, 0 if there is none.
+
+    Raises ``BrokerError`` where this user may not read it, or no broker answers.
+    """
+    found = described(config, (topic,), timeout_s)[topic]
+    if not isinstance(found, KafkaError):
+        if not may(found, AclOperation.READ):
+            raise BrokerError(forbidden(config, "Read", "topic", topic))
+        return len(found.partitions)
+    if found.code() in FORBIDDEN:
+        raise BrokerError(forbidden(config, "Read", "topic", topic))
+    if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return 0
+    raise BrokerError(f"topic {topic!r} cannot be read: {found.str()}")
 
 
 def read_to_end(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> list[Message]:
     """Every record of a small topic, oldest first within each partition."""
     reader = consumer(config, "headrace.reader")
     try:
-        count = partitions(config, timeout_s).get(topic, 0)
+        count = readable_partitions(config, topic, timeout_s)
         return [m for p in range(count) for m in _read_partition(reader, topic, p, timeout_s)]
     finally:
         reader.close()
@@ -172,6 +302,3 @@ def committed(client: Consumer, topic: str, slots: Iterable[int], timeout_s: flo
         if place.offset < 0:
             place.offset = OFFSET_BEGINNING
     return places
-
-
-OnError = Callable[[KafkaError], None]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
-from streams.kafka import KafkaConfig, consumer, partitions
+from streams.kafka import KafkaConfig, consumer, readable_partitions
 
 WAIT_S = 30.0
 # Answers carry the clock of egress, the records behind them those of ingress and workers.
@@ -66,7 +66,7 @@ def answered_since(
         return frozenset()
     reader = consumer(config, "headrace.reader")
     try:
-        count = partitions(config, WAIT_S).get(topic, 0)
+        count = readable_partitions(config, topic, WAIT_S)
         stamps = [TopicPartition(topic, p, int(min(since) * 1e3)) for p in range(count)]
         starts = reader.offsets_for_times(stamps, timeout=WAIT_S)
         values = [v for start in starts if start.offset >= 0 for v in _values(reader, start)]

@@ -25,6 +25,7 @@ from confluent_kafka import (
 )
 
 from streams.kafka import BrokerError, KafkaConfig, committed, consumer, producer
+from streams.refusals import refusal
 from streams.wire import Fetched
 
 COMMIT_S = 0.2
@@ -36,17 +37,18 @@ Place = tuple[str, int]  # topic on the broker, slot
 class _Turn:
     """What one turn of the driver sent, and which offsets it reported done."""
 
-    __slots__ = ("done", "error", "waiting")
+    __slots__ = ("done", "error", "topic", "waiting")
 
     def __init__(self) -> None:
         self.waiting = 0
         self.done: dict[Place, tuple[int, str]] = {}
         self.error: KafkaError | None = None
+        self.topic = ""  # of what was refused
 
-    def delivered(self, error: KafkaError | None, _message: Any) -> None:
+    def delivered(self, error: KafkaError | None, message: Any) -> None:
         self.waiting -= 1
         if error is not None:
-            self.error = error
+            self.error, self.topic = error, message.topic()
 
 
 class KafkaTransport:
@@ -58,6 +60,7 @@ class KafkaTransport:
     """
 
     def __init__(self, config: KafkaConfig, group: str) -> None:
+        self._config, self._group = config, group
         self._reader = consumer(config, group)
         self._ledger = consumer(config, group)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -81,7 +84,7 @@ class KafkaTransport:
             return []
         # consume(N, timeout) would wait for N or the whole timeout.
         rest = self._reader.consume(MOST_PER_FETCH - 1, 0)
-        return [_fetched(m) for m in (first, *rest) if _usable(m)]
+        return [_fetched(m) for m in (first, *rest) if self._usable(m)]
 
     def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
         """Leave the ``gone`` slots, with what is done there committed first, and read ``new`` ones
@@ -170,7 +173,7 @@ class KafkaTransport:
         while self._turns and self._turns[0].waiting == 0:
             turn = self._turns.popleft()
             if turn.error is not None:
-                raise BrokerError(f"the broker refused a record: {turn.error.str()}")
+                raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
             self._ready.update(turn.done)
 
     def commit(self, *, wait: bool) -> None:
@@ -189,10 +192,22 @@ class KafkaTransport:
             self._ledger.commit(offsets=offsets, asynchronous=not wait)
         except KafkaException as error:
             if error.args[0].code() in _HOPELESS:
-                raise BrokerError(f"offsets cannot be committed: {error.args[0].str()}") from error
+                raise BrokerError(
+                    refusal(self._config, error.args[0], "Read", "group", self._group)
+                ) from error
             # A broker that is away: tried again with the next commit. Should the slot change hands
             # before that, its work is done again and counted once.
             self._ready = ready | self._ready
+
+    def _usable(self, message: Any) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.fatal() or error.code() in _HOPELESS:
+            of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+            what = ("group", self._group) if of_group else ("topic", message.topic() or "")
+            raise BrokerError(refusal(self._config, error, "Read", *what))
+        return False  # librdkafka tries again by itself
 
     def close(self) -> None:
         """Wait for what was sent, commit, leave."""
@@ -200,15 +215,6 @@ class KafkaTransport:
         self.commit(wait=True)
         self._reader.close()
         self._ledger.close()
-
-
-def _usable(message: Any) -> bool:
-    error = message.error()
-    if error is None:
-        return True
-    if error.fatal() or error.code() in _HOPELESS:
-        raise BrokerError(f"cannot read from the broker: {error.str()}")
-    return False  # librdkafka tries again by itself
 
 
 _HOPELESS = (
