@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.clients import read_answer
 from schemas.codec import encode
 from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Answer, Garbled, Origin, Query
+from streams.topics import MAX_RECORD_BYTES
 from streams.wire import Fetched, decoder, encoder
 
 PIPELINE = Pipeline(
@@ -51,6 +53,19 @@ def test_bytes_that_are_no_record_are_garbled(value: bytes | None) -> None:
 def test_answers_are_written_as_json_where_the_file_says_so() -> None:
     written = encoder(replace(PIPELINE, results="json"), RESULTS)(ANSWER)
     assert json.loads(written)["result"] == "12345"
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_an_answer_that_fits_no_record_says_so_instead(form: str) -> None:
+    # As base64 and digits JSON needs more than Avro does, so egress cannot tell by the value.
+    large = replace(ANSWER, result=bytes(MAX_RECORD_BYTES), late=True)
+    written = encoder(replace(PIPELINE, results=form), RESULTS)(large)
+    answer = read_answer(written)
+    assert len(written) < 1000
+    assert answer == replace(
+        ANSWER, outcome="failed", task="egress", result=None, reason=answer.reason
+    )
+    assert "MiB, a record holds 8" in answer.reason
 
 
 def test_confluent_framing_goes_through_a_registry() -> None:
