@@ -16,6 +16,7 @@ from headrace.cli_command import command, drain, pause, policy, replan, restore,
 from headrace.cli_completion import completion
 from headrace.cli_dead_letters import dead_letters
 from headrace.cli_demo import demo
+from headrace.cli_doctor import doctor
 from headrace.cli_explain import explain
 from headrace.cli_init import init
 from headrace.cli_profile import profile
@@ -26,9 +27,9 @@ from headrace.cli_status import status
 from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
-    acls, broker, command, completion, control, dead_letters, demo, down, drain, egress, explain,
-    ingress, init, load, pause, policy, profile, replan, restore, resume, send, status, up,
-    validate, worker,
+    acls, broker, command, completion, control, dead_letters, demo, doctor, down, drain,
+    egress, explain, ingress, init, load, pause, policy, profile, replan, restore, resume,
+    send, status, up, validate, worker,
 )  # fmt: skip
 
 
