@@ -8,6 +8,7 @@ from schemas.records import Lease, Plan, Report
 
 REPORT_AGE_S = 2.0  # an older report says nothing about now
 DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitter
+LOADING_S = 5.0  # importing a library can hold a process for seconds; nobody waits for it yet
 GRACE_S = 2.0  # for the workers of a plan that outlived its control app
 QUIET_S = 1.0  # a draining worker with nothing queued for so long is drained
 STALL_S = 0.5  # whoever hears nothing at all for so long cannot tell who is alive
@@ -20,6 +21,7 @@ class _Worker:
     device: str = ""
     loaded: str = ""
     serves: str = ""
+    loading: bool = False  # leased, and serving nothing yet
     incarnation: float = float("-inf")
     known_s: float = 0.0  # alive when this was
     closed_in: int | None = None  # the epoch of the plan that drains it
@@ -88,6 +90,7 @@ class Membership:
             news = "has restarted"
         worker.device, worker.incarnation = report.device, report.incarnation
         worker.known_s, worker.unheard = now, False
+        worker.loading = worker.loading and report.state != "ready"
         worker.loaded = f"{report.task}/{report.variant}" if report.variant else ""
         self._note_quiet(worker, report, now)
         service = self._note_service(worker, report)
@@ -123,7 +126,8 @@ class Membership:
         lost = [
             name
             for name, worker in sorted(self._workers.items())
-            if now - max(worker.known_s, self._listening_s) > patience_s
+            if now - max(worker.known_s, self._listening_s)
+            > (max(patience_s, LOADING_S) if worker.loading else patience_s)
         ]
         for name in lost:
             del self._workers[name]
@@ -134,6 +138,7 @@ class Membership:
         leases = {lease.worker: lease for lease in plan.leases}
         for name, worker in self._workers.items():
             lease = leases.get(name)
+            worker.loading = lease is not None and worker.serves != lease.task
             if lease is None or lease.open_slot >= 0:
                 worker.closed_in = worker.quiet_s = None
             elif worker.closed_in is None or before.get(name) != lease:

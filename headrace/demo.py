@@ -140,7 +140,7 @@ def _shown(wish: Wish, kafka: KafkaConfig, directory: Path, started: list[Proces
         run.kill()
         raise
     else:
-        with waiting("stopping ingress, workers, egress, control"):
+        with waiting("stopping ingress, control, workers, egress"):
             run.stop()
     finally:
         started += run.supervisor.started

@@ -167,12 +167,15 @@ class Supervisor:
     # ------------------------------------------------------------------ stopping
 
     def stop(self, drained: Callable[[], bool], drain_s: float) -> None:
-        """Ingress first, then workers once ``drained`` (or after ``drain_s``), egress, control."""
+        """Ingress first; once ``drained`` (or after ``drain_s``) control, workers, egress.
+
+        Control before the workers: it would take them for dead and leave a plan without them.
+        """
         self._stop("ingress")
         until = self.clock() + drain_s
         while self.clock() < until and self._serving() and not drained():
             time.sleep(0.1)
-        for kind in ("worker", "egress", "control"):
+        for kind in ("control", "worker", "egress"):
             self._stop(kind)
 
     def _serving(self) -> bool:

@@ -14,9 +14,9 @@ from operators.closing import as_list
 from operators.egress import Egress, upto_of
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated
-from operators.models.loading import load_operator
+from operators.models.loading import load_operator, preload
 from operators.worker import LatencyOf, Worker
-from profiles.table import ProfileError, ProfileTable
+from profiles.table import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
 from streams.kafka import KafkaConfig, partitions
@@ -83,6 +83,8 @@ def run_worker(
     pipeline = file.pipeline
     prepare(kafka, pipeline, "worker")
     profile = load_profile(file)
+    if device != EMULATED:
+        preload(variant for task in pipeline.tasks for variant in task.variants)
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
     nodes: dict[str, Node] = {
         each: Worker(
@@ -93,7 +95,7 @@ def run_worker(
     transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
     live = Live(pipeline, nodes, transport)
     for number, each in enumerate(names):
-        if device == "emulated":
+        if device == EMULATED:
             rng = np.random.default_rng([seed, number])
             live.give_hands(each, emulated_hands(live, each, pipeline, profile, rng))
         else:

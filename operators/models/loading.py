@@ -1,6 +1,9 @@
 """From a variant in a pipeline file to an operator ready to be loaded."""
 
+import contextlib
+import importlib
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from operators.models.errors import BadArguments, BadOperator, ModelError
@@ -22,6 +25,20 @@ def load_operator(variant: Variant) -> object:
     except ModelError as error:
         raise type(error)(f"{variant.key}: {error}") from error
     return operator
+
+
+def preload(variants: Iterable[Variant]) -> None:
+    """Import what the variants' operators will need, as far as it can be known and is here.
+
+    Importing torch holds Python's lock for a second or more. A worker does it before its first
+    report: done while it serves, it would silence the reports and let it pass for dead. An
+    operator names such libraries in its class attribute ``libraries``.
+    """
+    for variant in variants:
+        # What is missing or misspelt is told by ``load_operator``, with the variant's name.
+        with contextlib.suppress(Exception):
+            for name in getattr(resolve(variant.operator), "libraries", ()):
+                importlib.import_module(name)
 
 
 def _check_class(made: Any, name: str) -> None:

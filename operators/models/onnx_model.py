@@ -1,6 +1,6 @@
 """An ONNX file, run by onnxruntime, as an operator."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ class OnnxModel:
 
     ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
     """
+
+    libraries: ClassVar = ("onnxruntime",)
 
     def __init__(self, weights: str, before: str = "", after: str = "") -> None:
         self._weights = weights_file(weights, ONNX)

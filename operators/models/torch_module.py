@@ -1,7 +1,7 @@
 """A torch ``nn.Module`` with safetensors weights as an operator."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ class TorchModule:
     ``weights`` is a safetensors file with the module's whole state; half precision is read into
     the module's own. ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
     """
+
+    libraries: ClassVar = ("torch", "safetensors.torch")
 
     def __init__(
         self,

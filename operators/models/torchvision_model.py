@@ -1,7 +1,7 @@
 """A torchvision architecture with safetensors weights as an operator."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from operators.models.errors import BadReference
 from operators.models.hooks import hooks
@@ -18,6 +18,8 @@ class TorchvisionModel:
     ``arguments`` shape it (``num_classes``, ``width_mult`` ...); nothing is ever downloaded.
     ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
     """
+
+    libraries: ClassVar = ("torch", "torchvision.models", "safetensors.torch")
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """A transformers architecture with safetensors weights as an operator."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from operators.models.errors import BadReference
 from operators.models.hooks import hooks
@@ -19,6 +19,8 @@ class TransformersModel:
     ``output`` is the field of the model's output that goes on. ``before`` and ``after`` are
     hooks, "module:function" (``hooks.Hooks``).
     """
+
+    libraries: ClassVar = ("torch", "transformers", "safetensors.torch")
 
     def __init__(
         self,

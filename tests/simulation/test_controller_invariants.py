@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from control.check import check
+from control.membership import LOADING_S
 from schemas.effects import PLANS
 from schemas.pipeline import Policy
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile
@@ -130,7 +131,7 @@ class ControllerMachine(RuleBasedStateMachine):
         world.workers.setdefault("w0", FakeWorker("w0", incarnation=world.now))
         world.solving = True
         world.finish_solves()
-        world.run(5.0)
+        world.run(LOADING_S + 2.0)
         self.every_plan_keeps_its_promises()
         self.commands_are_answered_at_most_once()
         assert self.asked <= {result.id for result in world.results}

@@ -7,6 +7,7 @@ import pytest
 from control.commands import ACTIONS
 from control.desk import KNOWN_IDS, Desk
 from control.history import REMEMBERED_PLANS, History
+from control.membership import LOADING_S
 from control.problem import Allocation, Replicas
 from schemas.effects import (
     COMMANDS,
@@ -62,6 +63,7 @@ def test_nothing_new_is_published_while_nothing_changes() -> None:
 
 def test_a_lost_workers_slot_is_adopted_before_any_solve() -> None:
     world = a_world().start("w0", "w1", "w2")
+    world.run(0.4)  # all have reported that they serve
     world.solving = False
     del world.workers["w2"]
     world.run(0.8)
@@ -73,6 +75,20 @@ def test_a_lost_workers_slot_is_adopted_before_any_solve() -> None:
         "w1": ("read", "forest", (0, 1), 0),
     }
     assert world.plan.reason == "lost w2"
+
+
+def test_a_worker_that_loads_may_be_silent_for_longer() -> None:
+    world = a_world().start("w0", "w1")
+    world.run(0.5)
+    world.workers["w2"] = FakeWorker("w2", incarnation=world.now, loads=True)
+    world.run(0.5)
+    assert "w2" in world.leases()
+    silent = world.workers.pop("w2")
+    world.run(LOADING_S - 1.0)
+    assert "w2" in world.leases()
+    world.run(2.0)
+    assert "w2" not in world.leases()
+    assert silent.name == "w2"
 
 
 def test_a_worker_that_returns_takes_its_slot_back() -> None:
@@ -161,6 +177,7 @@ def test_old_reports_say_nothing() -> None:
 
 def test_when_all_are_gone_the_plan_says_so_and_the_first_to_return_reads_all_slots() -> None:
     world = a_world().start("w0", "w1", "w2")
+    world.run(0.3)
     world.workers.clear()
     world.run(1.2)
     assert world.plan.leases == ()

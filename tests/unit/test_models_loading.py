@@ -1,6 +1,7 @@
 """Operators from their names: what loads, and the sentence for what does not."""
 
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from operators.models.errors import BadArguments, BadOperator, BadReference, MissingExtra
 from operators.models.libraries import library
-from operators.models.loading import load_operator
+from operators.models.loading import load_operator, preload
 from operators.models.references import resolve
 from schemas.pipeline import Variant
 
@@ -125,3 +126,17 @@ def test_a_missing_library_names_its_extra(name: str, monkeypatch: pytest.Monkey
 def test_a_users_own_missing_import_goes_through_as_it_is() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_library"):
         resolve("zoo.lost:Lion")
+
+
+def test_preloading_imports_what_operators_name_and_keeps_quiet_about_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    module = types.ModuleType("needs_colorsys")
+    module.Needs = type("Needs", (), {"libraries": ("colorsys", "not_installed_anywhere")})
+    monkeypatch.setitem(sys.modules, "needs_colorsys", module)
+    preload(
+        Variant(task="t", name=name, operator=operator)
+        for name, operator in (("a", "no_such:Thing"), ("b", "needs_colorsys:Needs"))
+    )
+    assert "colorsys" in sys.modules
