@@ -35,6 +35,8 @@ class Components:
 class Heatmap:
     """A network that maps the centres and sizes of digits (``postcode.networks:DigitMap``)."""
 
+    libraries = TorchModule.libraries  # imported before the worker serves
+
     def __init__(self, weights: str, width: int, depth: int) -> None:
         self._model = TorchModule(
             module="postcode.networks:DigitMap",
