@@ -104,7 +104,7 @@ def parse_properties(
     Raises ``KafkaConfigError`` that begins with ``source`` and the line.
     """
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip()[0] in "#!":
             continue
         name, mark, value = (part.strip() for part in line.partition("="))
