@@ -25,11 +25,12 @@ from schemas.codec import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query, Value
-from streams.kafka import BrokerError, KafkaConfig
+from streams.kafka import BrokerError, KafkaConfig, partitions
 from streams.topics import physical
 
 __all__ = ["Client", "ClientClosed", "NoAnswer"]
 
+OPENS_WITHIN_S = 5.0  # a person waits for a broker no longer
 ANSWER_WITHIN_S = 30.0  # where the query names no deadline: the client does not know the SLO
 BEYOND_DEADLINE_S = 4.0  # for egress's grace, and an answer on its way
 TURN_S = 0.05  # how late a timeout is noticed at most
@@ -156,6 +157,7 @@ class Client:
         # Of the pipeline a client needs the name and the form of its input.
         asked = Pipeline(name=pipeline, slo_s=0, tasks=(), policies=(), policy="", input=input)
         self._raw = input == "raw"
+        partitions(kafka, OPENS_WITHIN_S)  # whether anybody is there, told soon
         self._results = _Results(kafka, physical(pipeline, RESULTS))
         try:
             self._asker = Asker(kafka, asked)

@@ -1,0 +1,172 @@
+"""Clients of a running pipeline: ``headrace.Client``, and the examples in ``examples/clients``."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+import pytest
+
+from headrace import Client, ClientClosed, NoAnswer
+from headrace.clients import new_id
+from schemas.records import Answer
+from streams.kafka import BrokerError, KafkaConfig, ensure_topics
+from streams.topics import Topic
+
+ROOT = Path(__file__).parents[2]
+WORDS = ROOT / "examples" / "words" / "pipeline.yaml"
+EXAMPLES = ROOT / "examples" / "clients"
+AMPLE_S = 20.0  # a deadline that a busy machine keeps
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def words(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The words pipeline, up; the broker's address."""
+    env = {**os.environ, "HEADRACE_HOME": str(tmp_path_factory.mktemp("words"))}
+    command = [sys.executable, "-m", "headrace", "up", str(WORDS), "--bootstrap", broker]
+    up = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd=ROOT
+    )
+    try:
+        assert up.stdout is not None
+        assert up.stdout.readline()  # printed once the pipeline is ready
+        yield broker
+    finally:
+        up.terminate()
+        up.communicate(timeout=60)
+
+
+@pytest.fixture
+def client(words: str) -> Iterator[Client]:
+    with Client(words, "words") as opened:
+        yield opened
+
+
+def test_a_query_is_answered(client: Client) -> None:
+    began = time.time()
+    answer = client.ask(b"hello world", deadline=AMPLE_S, id=(name := new_id("test")))
+    assert (answer.id, answer.outcome, answer.result) == (name, "answered", ["HELLO", "WORLD"])
+    assert answer.deadline_s - AMPLE_S == pytest.approx(began, abs=1.0)
+
+
+def test_many_in_flight_each_get_their_own_answer(client: Client) -> None:
+    futures = [client.submit(f"w{n}".encode(), deadline=AMPLE_S) for n in range(1_000)]
+    results = [future.result().result for future in futures]
+    assert results == [[f"W{n}"] for n in range(1_000)]
+
+
+def test_an_event_loop_asks_many_at_once_and_is_not_blocked(client: Client) -> None:
+    async def asked() -> tuple[list[Answer], int]:
+        turns = 0
+
+        async def counting() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        other = asyncio.create_task(counting())
+        texts = (f"w{n}".encode() for n in range(200))
+        answers = await asyncio.gather(*(client.ask_async(t, deadline=AMPLE_S) for t in texts))
+        other.cancel()
+        return answers, turns
+
+    answers, turns = asyncio.run(asked())
+    assert [answer.result for answer in answers] == [[f"W{n}"] for n in range(200)]
+    assert turns > 1
+
+
+def test_two_clients_do_not_get_each_others_answers(words: str, client: Client) -> None:
+    with Client(words, "words") as other:
+        asked = [
+            (text, asking.submit(text, deadline=AMPLE_S))
+            for n in range(100)
+            for asking, text in ((client, f"a{n}".encode()), (other, f"b{n}".encode()))
+        ]
+        assert [f.result().result for _, f in asked] == [[t.decode().upper()] for t, _ in asked]
+
+
+def test_a_refusal_is_an_answer_too(client: Client) -> None:
+    answer = client.ask(b"hello", slo_class="gold")
+    assert (answer.outcome, "SLO class 'gold' is unknown" in answer.reason) == ("refused", True)
+
+
+@pytest.fixture
+def silent(broker: str) -> str:
+    """A pipeline whose topics are there and which nobody runs."""
+    name = new_id("silent")
+    topics = (Topic(f"{name}.{each}", 2) for each in ("queries", "results"))
+    ensure_topics(KafkaConfig(broker), topics)
+    return name
+
+
+def test_a_timeout_says_what_to_check(broker: str, silent: str) -> None:
+    with Client(broker, silent) as client, pytest.raises(NoAnswer, match=r"within 0\.2 s; check"):
+        client.ask(b"hello", id="q", timeout=0.2)
+
+
+def test_closing_ends_what_is_open_and_refuses_what_is_new(broker: str, silent: str) -> None:
+    client = Client(broker, silent)
+    futures: list[Future[Answer]] = [client.submit(b"hello") for _ in range(10)]
+    client.close()
+    client.close()
+    assert not wait(futures, timeout=0).not_done
+    for future in futures:
+        with pytest.raises(ClientClosed, match="open another one"):
+            future.result()
+    with pytest.raises(ClientClosed):
+        client.ask(b"hello")
+
+
+def test_a_raw_topic_takes_bytes_and_nothing_else(broker: str, silent: str) -> None:
+    with Client(broker, silent) as client, pytest.raises(TypeError, match="takes bytes; encode it"):
+        client.ask("hello")
+
+
+def test_a_pipeline_that_is_not_there_is_said_when_the_client_is_opened(broker: str) -> None:
+    with pytest.raises(BrokerError, match=r"'nobody\.results' is not on the broker; run `headrace"):
+        Client(broker, "nobody")
+
+
+def test_a_broker_that_is_not_there_is_said_when_the_client_is_opened() -> None:
+    with pytest.raises(BrokerError, match="no Kafka broker answers"):
+        Client("127.0.0.1:1", "words")
+
+
+# ---------------------------------------------------------------------- examples/clients
+
+
+def printed(*command: str | Path) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["plain.py", "faust_app.py"])
+def test_the_examples_in_python_get_their_answer(name: str, words: str) -> None:
+    out = printed(sys.executable, EXAMPLES / name, words, "hello world")
+    assert out == "answered ['HELLO', 'WORLD']\n"
+
+
+def test_the_example_of_the_client_gets_all_its_answers(words: str) -> None:
+    out = printed(sys.executable, EXAMPLES / "ask.py", words, "hello world")
+    assert out == "answered ['HELLO', 'WORLD']\n100 answered\n[['H'], ['W']]\n"
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (apt install kcat)")
+def test_the_example_in_kcat_gets_its_answer(words: str) -> None:
+    out = printed("sh", EXAMPLES / "kcat.sh", words, "hello world")
+    assert '"outcome":"answered"' in out
+    assert '"result":["HELLO","WORLD"]' in out
+
+
+def test_every_example_is_run_here() -> None:
+    there = {path.name for path in EXAMPLES.iterdir() if path.is_file()} - {"README.md"}
+    assert there == {"ask.py", "faust_app.py", "kcat.sh", "plain.py"}
