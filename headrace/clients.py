@@ -31,6 +31,7 @@ from streams.kafka import (
     read_to_end,
     readable_partitions,
 )
+from streams.refusals import refusal
 from streams.topics import MAX_RECORD_BYTES, physical
 
 WAIT_S = 10.0  # for the broker's word on offsets and topics
@@ -115,6 +116,7 @@ class Asker:
                 f"queries in the form {pipeline.input!r} come from your own producers only; "
                 f"this command writes {' and '.join(ENVELOPES)}"
             )
+        self._kafka = kafka
         self._topic = physical(pipeline.name, QUERIES)
         self._envelope = ENVELOPES[pipeline.input]
         self._producer = producer(
@@ -141,7 +143,7 @@ class Asker:
 
         def delivered(error: Any, message: Message) -> None:
             if error is not None:
-                self.refused[query.id] = error.str()
+                self.refused[query.id] = refusal(self._kafka, error, "Write", "topic", self._topic)
             else:
                 self.acknowledged[query.id] = message.timestamp()[1] / 1e3
 

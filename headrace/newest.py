@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from streams.kafka import BrokerError, KafkaConfig, consumer, partitions
+from streams.kafka import BrokerError, KafkaConfig, consumer, readable_partitions
 
 STRETCH = 2_000  # records of a partition that are read at once
 WAIT_S = 10.0
@@ -17,7 +17,7 @@ def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iter
     Within a stretch the newest record stands first, by time stamp. Raises ``BrokerError`` where
     the topic is not there or cannot be read.
     """
-    count = partitions(kafka, WAIT_S).get(topic)
+    count = readable_partitions(kafka, topic, WAIT_S)
     if not count:
         raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
     reader = consumer(kafka, "headrace.reader")
@@ -36,7 +36,7 @@ def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iter
 
 def one_record(kafka: KafkaConfig, topic: str, partition: int, offset: int) -> Message | None:
     """The record at a place; None where it is not there, or no longer. Raises ``BrokerError``."""
-    count = partitions(kafka, WAIT_S).get(topic, 0)
+    count = readable_partitions(kafka, topic, WAIT_S)
     if not 0 <= partition < count:
         return None
     reader = consumer(kafka, "headrace.reader")

@@ -106,6 +106,17 @@ def test_a_properties_file_that_is_not_there_is_said(tmp_path: Path) -> None:
         read_kafka_properties(tmp_path / "none.properties", {})
 
 
+def test_the_file_in_the_documentation_can_be_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    text = page.split("```properties\n")[1].split("```")[0]
+    files = {"/run/secrets/kafka-password": "word\n"}
+    found = parse_properties(text, "docs", {"KAFKA_USER": "ann"}, files.__getitem__)
+    assert (found["sasl.username"], found["sasl.password"]) == ("ann", "word")
+    made = KafkaConfig("a:1", {n: v for n, v in found.items() if not n.startswith("ssl.")})
+    assert made.client("consumer")["fetch.wait.max.ms"] == "20"
+    assert "fetch.wait.max.ms" not in made.client("producer")
+
+
 # ---------------------------------------------------------------------- clients
 
 
