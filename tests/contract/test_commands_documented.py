@@ -1,0 +1,53 @@
+"""Every command is in the README or on a page of docs/, where somebody who looks will find it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from headrace.cli import headrace
+
+ROOT = Path(__file__).parents[2]
+TERMINAL = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+PAGES = "\n".join(
+    path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+)
+
+
+def commands(group: click.Group, path: str = "headrace") -> Iterator[tuple[str, click.Command]]:
+    for name, command in sorted(group.commands.items()):
+        here = f"{path} {name}"
+        if isinstance(command, click.Group):
+            yield from commands(command, here)
+        else:
+            yield here, command
+
+
+ALL = dict(commands(headrace))
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_command_is_in_the_readme_or_on_a_page(path: str) -> None:
+    assert re.search(rf"{re.escape(path)}\b", PAGES), f"write an example of `{path}` into docs/"
+
+
+def test_the_page_of_the_terminal_names_no_command_that_is_not_there() -> None:
+    named = re.findall(r"^(headrace [a-z-]+(?: [a-z-]+)?)", TERMINAL, flags=re.MULTILINE)
+    groups = {path.rsplit(" ", 1)[0] for path in ALL if path.count(" ") == 2}
+    wrong = [
+        line
+        for line in named
+        if line not in ALL and (line.rsplit(" ", 1)[0] not in ALL or line in groups)
+    ]
+    assert (wrong, len(named) > len(ALL) / 2) == ([], True)
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_the_options_of_its_examples_are_there(path: str) -> None:
+    known = {option for parameter in ALL[path].params for option in parameter.opts} | {"--help"}
+    lines = re.findall(rf"^{re.escape(path)}\b.*$", TERMINAL, flags=re.MULTILINE)
+    used = {option for line in lines for option in re.findall(r"(?<=\s)--[a-z-]+", line)}
+    assert used <= known
