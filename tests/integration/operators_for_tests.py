@@ -3,7 +3,11 @@
 import hashlib
 from typing import Any
 
+import numpy as np
+
 BURN_MS = 2.0
+OVERSIZED = 9 * 1024 * 1024  # bytes; a record holds 8 MiB
+LONG = 500_000  # elements: 4 MB in Avro, three times as much in JSON
 _ROUNDS_PER_MS = 1200  # of PBKDF2 on the slowest machine seen; time on a CPU, not asleep
 
 
@@ -25,8 +29,10 @@ class Split:
             return object()
         if value == b"none":
             return []
+        if value == b"oversized item":
+            return [bytes(OVERSIZED)]
         first = value.decode()
-        return [int(first) + i for i in range(3)] if first.isdecimal() else [1, first, 3]
+        return [int(first) + i for i in range(3)] if first[:9].isdecimal() else [1, first, 3]
 
 
 class Square:
@@ -43,14 +49,19 @@ class Square:
 
     def _square(self, value: Any) -> Any:
         hashlib.pbkdf2_hmac("sha256", b"some", b"work", self._rounds)
+        if value == "oversized output":
+            return bytes(OVERSIZED)
+        if value == "long array":
+            return np.linspace(0.0, 1.0, LONG)
         if isinstance(value, str):
             return ValueError(f"{value!r} is no number")
         return value * value
 
 
-def total(squares: list[int | None]) -> int:
-    """The sum of what is there."""
-    return sum(square for square in squares if square is not None)
+def total(squares: list[Any]) -> Any:
+    """The sum of what is there, or the array that is."""
+    arrays = [square for square in squares if isinstance(square, np.ndarray)]
+    return arrays[0] if arrays else sum(square for square in squares if square is not None)
 
 
 def right(first: int) -> int:

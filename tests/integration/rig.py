@@ -179,21 +179,22 @@ class Rig:
         headers = [(ID_HEADER, name.encode())]
         if deadline_s is not None:
             headers.append((DEADLINE_HEADER, f"{deadline_s * 1e3:.3f}".encode()))
-        return self.put(payload, headers, name)
+        self.asked[name] = self.put(payload, headers)
+        return name
 
-    def put(self, payload: bytes | None, headers: list[tuple[str, bytes]], name: str) -> str:
-        """Send whatever bytes; ``name`` is how the test calls them."""
-        asked = self.asked[name] = Asked(payload or b"")
+    def put(self, payload: bytes | None, headers: list[tuple[str, bytes]]) -> Asked:
+        """Send whatever bytes with whatever headers; in no account unless the caller sees to it."""
+        asked = Asked(payload or b"")
 
         def delivered(error: Any, message: Message) -> None:
             assert error is None, error
             asked.origin = Origin(message.partition(), message.offset())
 
         self._producer.produce(
-            physical(self.name, QUERIES), payload, name, headers=headers, on_delivery=delivered
+            physical(self.name, QUERIES), payload, headers=headers, on_delivery=delivered
         )
         self._producer.poll(0)
-        return name
+        return asked
 
     def offer(self, rate: float) -> None:
         """From now on queries leave at this rate while the test waits; 0 ends it."""
