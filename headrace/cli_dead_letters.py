@@ -34,7 +34,9 @@ def dead_letters() -> None:
 @bootstrap_option
 @json_option
 def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None:
-    """List the last letters, newest first: name, time, where from, size, reason.
+    """List the last letters, newest first.
+
+    Name, UTC time, where it came from, size, reason.
 
     \b
     Example:
@@ -59,7 +61,7 @@ def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) ->
 def show(
     file: Path, letter: str, out: BinaryIO | None, bootstrap: str | None, as_json: bool
 ) -> None:
-    """Show one letter: its reason, headers, and the beginning of its value.
+    """Show one letter: reason, headers, the beginning of its value.
 
     \b
     Example:

@@ -1,11 +1,15 @@
 """``headrace doctor``."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli_options import bootstrap_option, json_option
 from headrace.terminal import print_json, print_rich
+
+if TYPE_CHECKING:
+    from headrace.doctor import Finding
 
 STYLES = {"ok": "green", "warn": "yellow", "wrong": "bold red"}
 
@@ -26,8 +30,6 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> int:
       headrace doctor pipeline.yaml
       headrace doctor --bootstrap kafka-1:9092 --json
     """
-    from rich.text import Text
-
     from headrace.doctor import as_json as all_as_json
     from headrace.doctor import verdict
     from headrace.doctor_facts import findings
@@ -36,9 +38,20 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> int:
     for finding in findings(file, bootstrap):
         made.append(finding)
         if not as_json:
-            text = Text("\n".join(finding.lines()))
-            text.stylize(STYLES[finding.state], 0, len(finding.state))
-            print_rich(text)
+            print_rich(_row(finding))
     if as_json:
         print_json(all_as_json(made))
     return verdict(made)
+
+
+def _row(finding: "Finding") -> Any:
+    """A line of a table that is printed as it grows; long findings wrap within their column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    row = Table.grid(padding=(0, 1))
+    for width in (5, 14, None):
+        row.add_column(width=width)
+    found = Text(finding.found + (f"\n-> {finding.mend}" if finding.mend else ""))
+    row.add_row(Text(finding.state, style=STYLES[finding.state]), finding.what, found)
+    return row

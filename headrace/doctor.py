@@ -30,11 +30,6 @@ class Finding:
         """Under the names of the fields."""
         return asdict(self)
 
-    def lines(self) -> list[str]:
-        """The finding for a person; the mend stands below it."""
-        first = f"{self.state:<6} {self.what:<15} {self.found}"
-        return [first, f"{'':<23}-> {self.mend}"] if self.mend else [first]
-
 
 def verdict(findings: Sequence[Finding]) -> int:
     """The exit code: no broker, a pipeline file that is wrong, anything else that is wrong."""
@@ -189,23 +184,30 @@ def topics_found(
 
 
 def _topic(topic: Topic, state: TopicState) -> list[Finding]:
-    what = f"topic {topic.name}"
     if state.partitions < topic.partitions:
-        return [
-            Finding(
-                what, WRONG, f"{state.partitions} partitions, {topic.partitions} are needed",
-                "add partitions (kafka-topics --alter) or lower `slots` in the file",
-            )
-        ]  # fmt: skip
+        found = f"{topic.name} has {_count(state.partitions)}, {topic.partitions} are needed"
+        mend = "add partitions (kafka-topics --alter) or lower `slots` in the file"
+        return [Finding("topic", WRONG, found, mend)]
     return [
-        Finding(
-            what, WRONG, f"{name} is {state.settings[name]}, {topic.settings[name]} is needed",
-            f"kafka-configs --alter --topic {topic.name} --add-config "
-            f"{name}={_listed(topic.settings[name])}",
-        )
+        _setting(topic, name, state.settings[name])
         for name in CHECKED
         if name in state.settings and _falls_short(name, state.settings, topic.settings)
-    ]  # fmt: skip
+    ]
+
+
+def _setting(topic: Topic, name: str, found: str) -> Finding:
+    wanted = topic.settings[name]
+    listed = f"[{wanted}]" if "," in wanted else wanted  # as kafka-configs wants lists
+    return Finding(
+        "topic",
+        WRONG,
+        f"{name} of {topic.name} is {found}, {wanted} is needed",
+        f"kafka-configs --alter --topic {topic.name} --add-config {name}={listed}",
+    )
+
+
+def _count(partitions: int) -> str:
+    return f"{partitions} partition{'s' if partitions != 1 else ''}"
 
 
 def _falls_short(name: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
@@ -214,10 +216,6 @@ def _falls_short(name: str, found: Mapping[str, str], wanted: Mapping[str, str])
     if name == "cleanup.policy":
         return set(found[name].split(",")) != set(wanted[name].split(","))
     return int(found[name]) < int(wanted[name])
-
-
-def _listed(value: str) -> str:
-    return f"[{value}]" if "," in value else value  # as kafka-configs wants lists
 
 
 def rights_found(

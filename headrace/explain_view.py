@@ -125,13 +125,12 @@ def _waterfall(story: Explained, width: int) -> Iterator[Text]:
 def _stage_line(stage: Stage) -> str:
     workers = stage.workers
     where = ", ".join(workers) if len(workers) <= 3 else f"{len(workers)} workers"
-    begin = f"{stage.task}/{stage.variant} on {where}, plan {_span(stage.epochs)}, "
-    if stage.branches > 1:
-        begin += f"{stage.branches} branches in "
-    if stage.batches == 1:
-        return f"{begin}a batch of {stage.batch[0]}"
-    batches = f"{stage.batches} batches of {_span(stage.batch)}"
-    return f"{begin}{batches} (first done {stage.first_done_ms:.1f})"
+    sizes = f"a batch of {stage.batch[0]}"
+    if stage.batches > 1:
+        done = f"(first done {stage.first_done_ms:.1f})"
+        sizes = f"{stage.batches} batches of {_span(stage.batch)} {done}"
+    line = f"{stage.task}/{stage.variant} on {where}, plan {_span(stage.epochs)}, {sizes}"
+    return f"{line}, for {stage.branches} branches" if stage.branches > 1 else line
 
 
 def _span(numbers: Sequence[int]) -> str:

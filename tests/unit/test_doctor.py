@@ -144,11 +144,11 @@ def test_too_few_partitions_and_settings_that_lose_records_are_wrong() -> None:
     }
     assert topics_found((PLANS, QUERIES), there, "p.yaml") == [
         Finding(
-            "topic headrace.plans", WRONG, "cleanup.policy is delete, compact is needed",
+            "topic", WRONG, "cleanup.policy of headrace.plans is delete, compact is needed",
             "kafka-configs --alter --topic headrace.plans --add-config cleanup.policy=compact",
         ),
         Finding(
-            "topic p.queries", WRONG, "2 partitions, 4 are needed",
+            "topic", WRONG, "p.queries has 2 partitions, 4 are needed",
             "add partitions (kafka-topics --alter) or lower `slots` in the file",
         ),
     ]  # fmt: skip

@@ -89,10 +89,10 @@ def test_twenty_batches_fold_into_the_last_with_a_word_on_the_others() -> None:
     assert (folded.batches, folded.branches, folded.batch) == (20, 20, (1, 2))
     assert folded.workers == ("cpu-0", "cpu-1", "cpu-2", "cpu-3", "cpu-4")
     assert (round(folded.first_done_ms), round(folded.steps[-1].to_ms)) == (50, 240)
-    lines = [line.plain for line in view(explained(twenty()), "p", 80)]
+    lines = [line.plain for line in view(explained(twenty()), "p", 90)]
     assert len(lines) == 16
     assert (
-        "read/v on 5 workers, plan 3, 20 branches in 20 batches of 1-2 (first done 50.0)" in lines
+        "read/v on 5 workers, plan 3, 20 batches of 1-2 (first done 50.0), for 20 branches" in lines
     )
 
 
