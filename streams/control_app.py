@@ -45,8 +45,9 @@ from streams.wire import Fetched
 
 log = logging.getLogger("headrace.control")
 
-SESSION_TIMEOUT_S = 10.0
-HEARTBEAT_S = 2.0
+SESSION_TIMEOUT_S = 6.0  # an app that dies is replaced after it; brokers allow no less by default
+HEARTBEAT_S = 1.5
+STALL_S = 3.0  # after it another app may have been in charge in the meantime
 REPEAT_S = 10.0
 READ = (REPORTS, COMMANDS, PLANS)
 
@@ -68,6 +69,8 @@ class Steward:
         self._planners = Planners()
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._ticking = False
+        self._awake_s = time.monotonic()
+        self._stalled = False
         self._solving: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------------ from Faust
@@ -84,6 +87,7 @@ class Steward:
 
     def tick(self) -> None:
         """Time has passed. Ticks do not pile up while the controller is busy."""
+        self._look_at_the_clock()
         if not self._ticking:
             self._ticking = True
             self._inbox.put_nowait(self._tock)
@@ -101,7 +105,11 @@ class Steward:
         self._write = write
         try:
             while True:
-                await (await self._inbox.get())()
+                told = await self._inbox.get()
+                self._look_at_the_clock()
+                if self._stalled:
+                    await self._catch_up()
+                await told()
         finally:
             for task in self._solving:
                 task.cancel()
@@ -109,6 +117,20 @@ class Steward:
     def close(self) -> None:
         """End the planners' process."""
         self._planners.close()
+
+    def _look_at_the_clock(self) -> None:
+        # Ticks come also while the controller waits for the broker: without them for so long,
+        # the process itself stood still.
+        now = time.monotonic()
+        self._stalled = self._stalled or now - self._awake_s > STALL_S
+        self._awake_s = now
+
+    async def _catch_up(self) -> None:
+        """Read back what another app did while this one stood still, before it adds to that."""
+        self._stalled = False
+        if self._controller is not None:
+            log.warning("stood still for more than %g s", STALL_S)
+            await self._begin()
 
     async def _begin(self) -> None:
         loop = asyncio.get_running_loop()
