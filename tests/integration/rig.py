@@ -75,6 +75,7 @@ class Rig:
     plans: list[Plan] = field(default_factory=list)
     results: list[CommandResult] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)  # the newest of each node
+    epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)  # that each followed
     _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _began_s: dict[str, float] = field(default_factory=dict)
     _frozen: set[str] = field(default_factory=set)
@@ -259,6 +260,9 @@ class Rig:
             self.results.append(record)
         elif isinstance(record, Report) and record.pipeline == self.name:
             self.reports[record.node] = record
+            life = self.epochs.setdefault((record.node, record.incarnation), [])
+            if life[-1:] != [record.epoch]:
+                life.append(record.epoch)
 
     def _word(self, name: str) -> str:
         return last_word(self.log(name))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace import broker as local
+from headrace.supervisor import Role
 from schemas.records import Answer
 from tests.integration.operators_for_tests import right
 from tests.integration.rig import Rig, ends, in_time, recovered_s
@@ -204,6 +205,44 @@ def test_every_role_killed_one_after_the_other(rig: Rig) -> None:
     rig.pass_time(1)
     each_ended_once(rig)
     tell("six kills in a row", rig, at_s)
+
+
+def test_a_rolling_restart_of_every_role_loses_nothing(rig: Rig) -> None:
+    at_s, before = time.time(), rig.reports["egress-0"].counts["duplicates"]
+    took_s = {}
+    for name in rig.roles:
+        began_s = time.time()
+        assert rig.stop(name) == 0
+        rig.start(name)
+        rig.until(rig.serves, f"{name} to be back")
+        took_s[name] = time.time() - began_s
+    each_ended_once(rig)
+    told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took_s.items())
+    tell("rolling restart", rig, at_s, told, f"{before:g} duplicates before")
+
+
+def test_a_control_app_that_was_stopped_does_not_take_the_others_back(rig: Rig) -> None:
+    rig.roles["control-2"] = Role("control-2", "control")
+    rig.start("control-2")
+    assert rig.command("replan").ok
+    at_s = time.time()
+    rig.freeze("control")
+    assert rig.command("set-slo", slo="2s").ok
+    taken_s = time.time() - at_s
+    rig.thaw("control")
+    rig.pass_time(3)  # its next heartbeat tells it
+    assert rig.command("set-slo", slo="1s").ok
+    assert rig.stop("control-2") == 0
+    del rig.roles["control-2"]
+    assert rig.command("replan").ok
+    each_ended_once(rig)
+    tell("the first of two control apps stopped", rig, at_s, f"a command took {taken_s:.1f} s")
+    epochs = [plan.epoch for plan in rig.plans]
+    assert epochs == sorted(set(epochs))
+    assert all(followed == sorted(followed) for followed in rig.epochs.values())
+    answered = [result.id for result in rig.results]
+    assert sorted(answered) == sorted(set(answered))
+    assert all(in_time(answer) for answer in rig.since(at_s))
 
 
 def test_the_broker_away_for_five_seconds_under_load(tmp_path: Path) -> None:
