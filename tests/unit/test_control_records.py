@@ -1,16 +1,11 @@
-"""streams/control_records.py and credentials.py: bytes and settings of the control app."""
-
-import ssl
+"""streams/control_records.py: the bytes of the control topics as events."""
 
 import pytest
-from faust.auth import SASLCredentials, SSLCredentials
 
 from schemas.codec import encode
 from schemas.effects import COMMANDS, PLANS, Arrived
 from schemas.records import Command, Garbled, Plan, Settings
 from streams.control_records import arrived
-from streams.credentials import credentials
-from streams.kafka import BrokerError
 from streams.wire import Fetched
 
 
@@ -50,34 +45,3 @@ def test_a_garbled_command_keeps_the_id_that_can_be_made_out(value: bytes, name:
 
 def test_a_garbled_command_for_another_pipeline_is_that_ones() -> None:
     assert arrived("p", COMMANDS, fetched(b'{"id": "x", "pipeline": "q"}')) is None
-
-
-def test_without_security_there_are_no_credentials() -> None:
-    assert credentials({}) is None
-
-
-def test_tls_and_scram_are_passed_on() -> None:
-    assert isinstance(credentials({"security.protocol": "ssl"}), SSLCredentials)
-    found = credentials(
-        {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": "headrace",
-            "sasl.password": "secret",
-        }
-    )
-    assert isinstance(found, SASLCredentials)
-    assert isinstance(found.ssl_context, ssl.SSLContext)
-    assert (found.username, found.mechanism.value) == ("headrace", "SCRAM-SHA-512")
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"security.protocol": "tls"},
-        {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER"},
-    ],
-)
-def test_what_faust_does_not_know_is_refused(properties: dict[str, str]) -> None:
-    with pytest.raises(BrokerError, match="use"):
-        credentials(properties)
