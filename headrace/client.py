@@ -25,7 +25,7 @@ from schemas.codec import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query, Value
-from streams.kafka import BrokerError, KafkaConfig, partitions
+from streams.kafka import BrokerError, KafkaConfig, reach
 from streams.topics import physical
 
 __all__ = ["Client", "ClientClosed", "NoAnswer"]
@@ -157,7 +157,7 @@ class Client:
         # Of the pipeline a client needs the name and the form of its input.
         asked = Pipeline(name=pipeline, slo_s=0, tasks=(), policies=(), policy="", input=input)
         self._raw = input == "raw"
-        partitions(kafka, OPENS_WITHIN_S)  # whether anybody is there, told soon
+        reach(kafka, OPENS_WITHIN_S)  # whether anybody is there, told soon
         self._results = _Results(kafka, physical(pipeline, RESULTS))
         try:
             self._asker = Asker(kafka, asked)

@@ -42,7 +42,7 @@ from headrace.kafka_options import kafka_config
 from headrace.terminal import exit_code
 from headrace.validation import examined
 from schemas.pipeline import Pipeline
-from streams.kafka import BrokerError, asked, described, producer
+from streams.kafka import BrokerError, asked, described, producer, reach
 from streams.kafka_config import KafkaConfig
 from streams.refusals import FORBIDDEN
 from streams.rights import ROLES, rights
@@ -133,6 +133,7 @@ def _file(path: Path | None) -> tuple[PipelineFile | None, Finding | None]:
 
 
 def _broker(config: KafkaConfig, local: str) -> Finding:
+    reach(config, ANSWERS_WITHIN_S)
     told = asked(
         config,
         lambda client: {"": client.describe_cluster(request_timeout=ANSWERS_WITHIN_S)},
