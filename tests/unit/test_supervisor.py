@@ -1,5 +1,6 @@
 """Which roles a cluster has, when they restart, and how a run is known from another terminal."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headrace.config import Cluster
@@ -173,4 +175,7 @@ def test_a_role_does_not_outlive_a_supervisor_that_was_killed() -> None:
         role = Process.found("role", int(pid))
         supervisor.kill()
         assert supervisor.stdout.read() == ""  # at the end: nobody holds the pipe any more
+    with contextlib.suppress(psutil.NoSuchProcess):
+        # It has closed its files, but may still be on its way out.
+        psutil.Process(role.pid).wait(timeout=30)
     assert not role.alive
