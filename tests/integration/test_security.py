@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     ResourcePatternType,
@@ -48,6 +49,7 @@ pytestmark = pytest.mark.kafka
 ROOT = Path(__file__).parents[2]
 SECONDS = 5.0  # within which a person is told
 UP_WITHIN_S = 60.0
+WAIT_S = 30.0  # for the broker, on a busy machine
 NAME = "guarded"
 DESCRIPTION: dict[str, Any] = {
     "name": NAME,
@@ -133,9 +135,17 @@ def give_rights(broker: Secured, lines: list[str]) -> None:
         for name in names
         for operation in (AclOperation[each.upper()] for each in words.operation)
     ]
+    give(broker, bindings)
+
+
+def give(broker: Secured, bindings: list[AclBinding]) -> None:
+    """Give rights and wait until the broker goes by them: a moment after it has taken them."""
     admin = broker.admin()
     for given in admin.create_acls(bindings).values():
-        given.result(20)
+        given.result(WAIT_S)
+    until = time.monotonic() + WAIT_S
+    while not set(bindings) <= set(admin.describe_acls(EVERY_ACL).result(WAIT_S)):
+        assert time.monotonic() < until, "the broker does not know its ACLs"
 
 
 def kafka_acls() -> argparse.ArgumentParser:
@@ -152,6 +162,10 @@ def kafka_acls() -> argparse.ArgumentParser:
 
 
 KAFKA_ACLS = kafka_acls()
+EVERY_ACL = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
+    AclPermissionType.ANY,
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -310,7 +324,7 @@ def test_a_right_to_commit_that_is_missing_is_told(guarded: Guarded) -> None:
         "*", AclOperation.READ, AclPermissionType.DENY,
     )  # fmt: skip
     admin = guarded.broker.admin()
-    admin.create_acls([binding])[binding].result(10)
+    give(guarded.broker, [binding])
     try:
         with pytest.raises(BrokerError, match=f"no right to Read on group '{NAME}.egress'"):
             prepare(egress, guarded.file.pipeline, "egress")
@@ -320,8 +334,6 @@ def test_a_right_to_commit_that_is_missing_is_told(guarded: Guarded) -> None:
 
 
 def as_filter(binding: AclBinding) -> Any:
-    from confluent_kafka.admin import AclBindingFilter
-
     return AclBindingFilter(
         binding.restype, binding.name, binding.resource_pattern_type, binding.principal,
         binding.host, binding.operation, binding.permission_type,
