@@ -14,7 +14,7 @@ from headrace.supervisor import environment
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-WORDS = Path(__file__).parents[1] / "pipelines" / "words" / "pipeline.yaml"
+WORDS = Path(__file__).parents[1] / "pipelines" / "lines" / "pipeline.yaml"
 
 
 def started(folder: Path, seconds: str) -> "subprocess.Popen[str]":

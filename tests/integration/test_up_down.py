@@ -17,7 +17,7 @@ from headrace.supervisor import environment
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-WORDS = Path(__file__).parents[1] / "pipelines" / "words" / "pipeline.yaml"
+WORDS = Path(__file__).parents[1] / "pipelines" / "lines" / "pipeline.yaml"
 PATIENCE_S = 60.0
 
 
@@ -29,7 +29,7 @@ class Terminal:
             "HEADRACE_HOME": str(home),
             "HEADRACE_BOOTSTRAP": bootstrap,
         }
-        self.run = home / "run" / "words"
+        self.run = home / "run" / "lines"
 
     def types(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "headrace", *words]
@@ -86,12 +86,12 @@ def test_a_pipeline_comes_up_answers_survives_a_death_and_goes_down(terminal: Te
     eventually(lambda: terminal.role("cpu-1") not in (None, first), "cpu-1 is started again")
     assert "cpu-1 ended (killed by SIGKILL)" in (terminal.run / "up.log").read_text()
     status = json.loads(terminal.types("status", str(WORDS), "--once", "--json").stdout)
-    assert status["pipeline"] == "words"
+    assert status["pipeline"] == "lines"
 
     everyone = [psutil.Process(p.pid) for p in terminal.state.left]
     assert len(everyone) == 6
     down = terminal.types("down", str(WORDS))
-    assert (down.returncode, down.stdout) == (0, "words is down\n")
+    assert (down.returncode, down.stdout) == (0, "lines is down\n")
     assert gone(everyone)
     assert read_state(terminal.run) is None
     assert "not up" in terminal.types("down", str(WORDS)).stdout
