@@ -19,7 +19,7 @@ from schemas.codec import CodecError, encode
 from schemas.json_form import answer_to_json
 from schemas.records import Answer, Command, End, Hop, Origin
 
-WORDS = Path(__file__).parents[1] / "pipelines" / "words" / "pipeline.yaml"
+WORDS = Path(__file__).parents[1] / "pipelines" / "lines" / "pipeline.yaml"
 NOWHERE = "127.0.0.1:1"
 
 

@@ -13,7 +13,7 @@ from headrace.terminal import Unsuccessful
 from schemas.records import DeadLetter
 from streams.kafka import KafkaConfig
 
-WORDS = Path(__file__).parents[1] / "pipelines" / "words" / "pipeline.yaml"
+WORDS = Path(__file__).parents[1] / "pipelines" / "lines" / "pipeline.yaml"
 
 
 def a_letter(value: bytes = b"\xff\x00hello", **changes: object) -> Filed:
