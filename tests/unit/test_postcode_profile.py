@@ -21,9 +21,9 @@ def test_the_variants_span_ten_points_of_accuracy_and_a_factor_of_five_in_cost()
     for task in ("locate", "read"):
         entries = [entry for entry in table.entries if entry.task == task]
         accuracies = [entry.accuracy for entry in entries]
-        per_item = [min(row.p50_s / row.batch for row in entry.latency) for entry in entries]
+        alone = [entry.latency[0].p50_s for entry in entries]  # one item, the median run
         assert max(accuracies) - min(accuracies) >= 0.10, task
-        assert max(per_item) / min(per_item) >= 5.0, task
+        assert max(alone) / min(alone) >= 5.0, task
 
 
 def test_other_weights_are_told_from_the_profiled_ones(tmp_path: Path) -> None:
