@@ -27,7 +27,7 @@ def test_a_right_file_is_described_as_json(capsys: pytest.CaptureFixture[str]) -
     assert run(["validate", str(WORDS), "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {
-        "valid": True, "pipeline": "words", "slo_ms": 2000.0,
+        "valid": True, "pipeline": "lines", "slo_ms": 2000.0,
         "tasks": {"split": ["spaces"], "shout": ["careful", "hasty"]}, "policy": "accurate",
         "policies": ["static", "accurate", "fast"], "devices": {"cpu": 2}, "profiled": [],
         "infeasible": {},
