@@ -1,8 +1,8 @@
 """Ingress: stamp the deadline, admit or refuse, send to the first stage.
 
 A query is known by its place on the input topic (``Origin``). Ingress reads a partition in order
-and tells egress what it took in, many queries at a time, so that egress awaits every query, also one
-whose work is lost on the way.
+and tells egress what it took in, many queries at a time, so that egress awaits every query, also
+one whose work is lost on the way.
 """
 
 from collections.abc import Sequence
