@@ -126,7 +126,9 @@ def play(scenario: Scenario) -> World:
     world = World(scenario, invariants)
     for death in scenario.deaths:
         name = world.names[death.node % len(world.names)]
-        world.simulated.at(death.at_s, lambda name=name: invariants.died(name))  # type: ignore[misc]
+        # A second life ends a first one that is still going on: two deaths may overlap.
+        for at_s in (death.at_s, death.at_s + death.for_s):
+            world.simulated.at(at_s, lambda name=name: invariants.died(name))  # type: ignore[misc]
     try:
         for _ in world.run():
             invariants.committed(world)
@@ -197,3 +199,16 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> Non
         f"repeat it with tests/simulation/test_invariants.py: play({scenario!r})"
     ]
     assert eval(repr(scenario)) == scenario
+
+
+def test_deaths_of_one_worker_may_overlap() -> None:
+    play(
+        Scenario(
+            seed=4996594,
+            fan_outs=(0,),
+            workers=3,
+            queries=11,
+            slo_s=0.1,
+            deaths=(Death(at_s=0.5, node=2, for_s=0.3), Death(at_s=0.5, node=2, for_s=0.0)),
+        )
+    )
