@@ -1,5 +1,6 @@
 """The broker's processes: prepare its data, start it detached, know it again, end it."""
 
+import atexit
 import re
 import shutil
 import subprocess
@@ -17,6 +18,13 @@ _REASON = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): |Error:? |Unrecog
 
 # A Popen that is dropped while its process lives complains; the broker is meant to live on.
 _children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@atexit.register
+def _let_live() -> None:
+    for child in _children.values():
+        if child.poll() is None:
+            child.returncode = 0  # nobody waits for it any more
 
 
 def format_if_new(place: Home, command: list[str]) -> None:
