@@ -195,7 +195,7 @@ def test_a_worker_that_was_stopped_and_goes_on_adds_no_answer(rig: Rig) -> None:
 
 
 # Marked slow because it does not hold yet: behind the tests above it found about 17 queries
-# answered twice in two runs of three; alone it passed nine times. `make test` leaves it out.
+# answered twice in two runs of four; alone it passed four times. `make test` leaves it out.
 @pytest.mark.slow
 def test_every_role_killed_one_after_the_other(rig: Rig) -> None:
     at_s = time.time()
