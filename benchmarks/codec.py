@@ -47,6 +47,7 @@ def hops(count: int) -> tuple[Hop, ...]:
         Hop(
             task="locate", variant="components", worker=f"worker-{n}", epoch=12,
             received_s=NOW + n, started_s=NOW + n + 0.002, finished_s=NOW + n + 0.007, batch=4,
+            released="idle",
         )
         for n in range(count)
     )  # fmt: skip

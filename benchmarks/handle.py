@@ -81,7 +81,7 @@ def records_us() -> float:
         for work in batch:
             hop = Hop(
                 task="a", variant="pass", worker="w", epoch=1, received_s=2.0, started_s=2.0,
-                finished_s=2.001, batch=BATCH,
+                finished_s=2.001, batch=BATCH, released="full",
             )  # fmt: skip
             item = Item(branch=(0, 0), credit=10**18, value=b"", path=(hop,))
             Send("work.b", Work(

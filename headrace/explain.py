@@ -8,6 +8,7 @@ that finished, with a word on the others, so that twenty branches stay readable.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,7 @@ class Stage:
     workers: tuple[str, ...]
     epochs: tuple[int, ...]  # of the plans that were followed
     batch: tuple[int, int]  # items in the smallest and in the largest batch
+    released: tuple[tuple[str, int], ...]  # why its batches began, with how many began so
     batches: int
     branches: int  # of the query that passed here
     first_done_ms: float
@@ -147,6 +149,7 @@ def _stage(answer: Answer, runs: Sequence[Sequence[_Visit]]) -> Stage:
         workers=tuple(sorted({hop.worker for hop in hops})),
         epochs=tuple(sorted({hop.epoch for hop in hops})),
         batch=(min(sizes), max(sizes)),
+        released=tuple(sorted(Counter(run[0].hop.released for run in runs).items())),
         batches=len(runs),
         branches=len(hops),
         first_done_ms=(runs[0][0].hop.finished_s - answer.created_s) * 1e3,
@@ -211,6 +214,7 @@ def _stage_row(stage: Stage) -> dict[str, Any]:
         "epochs": list(stage.epochs),
         "batch_min": stage.batch[0],
         "batch_max": stage.batch[1],
+        "released": {reason: count for reason, count in stage.released if reason},
         "batches": stage.batches,
         "branches": stage.branches,
         "first_done_ms": round(stage.first_done_ms, 3),

@@ -126,11 +126,22 @@ def _stage_line(stage: Stage) -> str:
     workers = stage.workers
     where = ", ".join(workers) if len(workers) <= 3 else f"{len(workers)} workers"
     sizes = f"a batch of {stage.batch[0]}"
+    facts = [_released(stage)]
     if stage.batches > 1:
-        done = f"(first done {stage.first_done_ms:.1f})"
-        sizes = f"{stage.batches} batches of {_span(stage.batch)} {done}"
+        sizes = f"{stage.batches} batches of {_span(stage.batch)}"
+        facts.append(f"first done {stage.first_done_ms:.1f}")
+    told = "; ".join(filter(None, facts))
+    sizes += f" ({told})" if told else ""
     line = f"{stage.task}/{stage.variant} on {where}, plan {_span(stage.epochs)}, {sizes}"
     return f"{line}, for {stage.branches} branches" if stage.branches > 1 else line
+
+
+def _released(stage: Stage) -> str:
+    """Why its batches began; "" for what older workers wrote, who did not tell."""
+    known = [(reason, count) for reason, count in stage.released if reason]
+    if len(known) == 1:
+        return known[0][0]
+    return ", ".join(f"{count} {reason}" for reason, count in known)
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ by egress.
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from control.batching import batch_size
+from control.batching import batch_size, released
 from control.dropping import lateness
 from control.routing import Spread, spreads
 from operators.dead_letters import dead_letter
@@ -96,6 +96,7 @@ class Worker:
         self._queue: deque[_Ticket] = deque()
         self._running: list[_Ticket] = []
         self._running_variant = ""
+        self._released = ""  # why what runs was released
         self._job = 0
         self._progress: dict[int, Progress] = {}
         self._paused = False
@@ -183,6 +184,7 @@ class Worker:
         effects = self._drop(late, now, latency) if late else []
         if batch:
             self._running, self._running_variant = batch, variant
+            self._released = released(len(batch), lease.batch)
             self._job += 1
             effects.append(Infer(self._job, variant, tuple(t.item.value for t in batch)))
         return [*effects, *self._backpressure()]
@@ -221,7 +223,7 @@ class Worker:
         return Hop(
             task=task, variant=variant, worker=self._name, epoch=self._plans.epoch,
             received_s=ticket.received_s, started_s=event.started_s,
-            finished_s=event.finished_s, batch=len(self._running),
+            finished_s=event.finished_s, batch=len(self._running), released=self._released,
         )  # fmt: skip
 
     def _tally(self, onward: list[Onward], busy_s: float) -> None:

@@ -44,6 +44,7 @@ def _hop_row(hop: Hop) -> Row:
         "started_s": hop.started_s,
         "finished_s": hop.finished_s,
         "batch": hop.batch,
+        "released": hop.released,
     }
 
 

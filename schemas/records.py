@@ -67,6 +67,7 @@ class Hop:
     started_s: float
     finished_s: float
     batch: int  # items in the batch it ran in
+    released: str = ""  # why that batch began: full, idle; empty: not told
 
 
 @dataclass(frozen=True, slots=True)

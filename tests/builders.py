@@ -124,7 +124,7 @@ def a_work(
 def a_hop(**changes: Any) -> Hop:
     hop = Hop(
         task="read", variant="v", worker="w", epoch=1, received_s=0.1, started_s=0.1,
-        finished_s=0.2, batch=1,
+        finished_s=0.2, batch=1, released="idle",
     )  # fmt: skip
     return replace(hop, **changes)
 

@@ -39,11 +39,11 @@ TIME = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 LOCATED = Hop(
     task="locate", variant="components", worker="w-1", epoch=12, received_s=TIME + 0.002,
-    started_s=TIME + 0.003, finished_s=TIME + 0.008, batch=4,
+    started_s=TIME + 0.003, finished_s=TIME + 0.008, batch=4, released="idle",
 )  # fmt: skip
 READ = Hop(
     task="read", variant="forest", worker="w-3", epoch=12, received_s=TIME + 0.01,
-    started_s=TIME + 0.012, finished_s=TIME + 0.015, batch=16,
+    started_s=TIME + 0.012, finished_s=TIME + 0.015, batch=16, released="full",
 )  # fmt: skip
 EXAMPLES = [
     Query(payload="one envelope", id="letter-17", deadline_s=TIME + 0.3),

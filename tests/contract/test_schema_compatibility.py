@@ -139,6 +139,24 @@ def test_bytes_of_a_released_schema_are_decoded(path: Path) -> None:
     assert type(decode(body.getvalue())).__name__ == schema.record
 
 
+def test_a_hop_of_the_first_release_does_not_tell_why_its_batch_began() -> None:
+    schema = parse((RELEASED / "1" / "work.avsc").read_text())
+    hop = {
+        "task": "locate", "variant": "v", "worker": "w", "epoch": 3, "received_s": 1.0,
+        "started_s": 2.0, "finished_s": 3.0, "batch": 4,
+    }  # fmt: skip
+    row = {
+        "query_id": "q", "origin": {"partition": 0, "offset": 1}, "task": "read",
+        "created_s": 0.0, "deadline_s": 4.0, "epoch": 3, "items": [{"path": [hop]}],
+    }  # fmt: skip
+    body = BytesIO()
+    body.write(schema.prefix)
+    fastavro.schemaless_writer(body, schema.parsed, row)
+    work = decode(body.getvalue())
+    assert isinstance(work, records.Work)
+    assert work.items[0].path == (records.Hop(**hop, released=""),)
+
+
 def sample(kind: Any) -> Any:
     """The least value of a type."""
     if isinstance(kind, list):

@@ -284,7 +284,7 @@ def test_garbled_records_never_leave_the_process() -> None:
 
 HOP = Hop(
     task="locate", variant="small", worker="w-1", epoch=3, received_s=1.0, started_s=2.0,
-    finished_s=3.0, batch=4,
+    finished_s=3.0, batch=4, released="full",
 )  # fmt: skip
 WORK = Work(
     query_id="q-1", origin=Origin(1, 2), task="read", created_s=0.5, deadline_s=4.5, epoch=3,

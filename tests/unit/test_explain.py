@@ -96,6 +96,24 @@ def test_twenty_batches_fold_into_the_last_with_a_word_on_the_others() -> None:
     )
 
 
+def test_why_a_batch_was_released_stands_with_it_and_as_a_count_where_they_are_folded() -> None:
+    reads = [
+        a_hop("read", 33, 40 + n, 50 + n, batch=4, released="idle" if n == 5 else "full")
+        for n in range(6)
+    ]
+    locate = a_hop("locate", 10, 12, 30, released="idle")
+    story = explained(an_answer(260, [[locate, read] for read in reads]))
+    assert [stage.released for stage in story.stages] == [
+        (("idle", 1),),
+        (("full", 5), ("idle", 1)),
+    ]
+    assert [line.plain for line in view(story, "p", 120) if ", plan " in line.plain][1:] == [
+        "locate/v on cpu-0, plan 3, a batch of 1 (idle), for 6 branches",
+        "read/v on cpu-0, plan 3, 6 batches of 4 (5 full, 1 idle; first done 50.0), for 6 branches",
+    ]
+    assert story.as_json()["stages"][1]["released"] == {"full": 5, "idle": 1}
+
+
 def test_all_batches_are_shown_to_whoever_asks() -> None:
     assert len(explained(twenty(), shown=100).stages) == 21
 

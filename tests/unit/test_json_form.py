@@ -37,7 +37,7 @@ from schemas.records import (
 def an_answer(result: Value = None) -> Answer:
     hop = Hop(
         task="read", variant="forest", worker="w-1", epoch=4, received_s=10.0, started_s=10.25,
-        finished_s=10.5, batch=8,
+        finished_s=10.5, batch=8, released="full",
     )  # fmt: skip
     return Answer(
         id="q-1", origin=Origin(2, 77), outcome="answered", result=result, created_s=9.5,
@@ -69,6 +69,7 @@ def test_an_answer_has_the_keys_of_its_record() -> None:
                 {
                     "task": "read", "variant": "forest", "worker": "w-1", "epoch": 4,
                     "received_s": 10.0, "started_s": 10.25, "finished_s": 10.5, "batch": 8,
+                        "released": "full",
                 }
             ]
         ],

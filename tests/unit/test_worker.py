@@ -173,11 +173,14 @@ def test_a_burst_makes_one_batch_and_the_rest_waits() -> None:
     assert told(worker, (arrived(a_work(1), 1), 0.1), (arrived(a_work(2), 2), 0.1)) == []
     assert told(worker, (Woke(), 0.1)) == [Infer(1, "read/v", (b"x", b"x"))]
     assert told(worker, (inferred(1, "a", "b"), 0.2)) == [
-        to_egress(0, answered("a", batch=2)),
-        to_egress(1, answered("b", batch=2)),
+        to_egress(0, answered("a", batch=2, released="full")),
+        to_egress(1, answered("b", batch=2, released="full")),
         done(0, 2),
         Infer(2, "read/v", (b"x",)),
     ]
+    assert told(worker, (inferred(2, "c"), 0.2))[0] == to_egress(
+        2, answered("c", released="idle")
+    )
 
 
 def test_items_of_one_record_run_in_two_batches_and_are_committed_with_the_last() -> None:
