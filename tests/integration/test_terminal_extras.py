@@ -84,7 +84,8 @@ def test_a_query_is_explained_by_id_and_by_place(starter: Terminal) -> None:
     assert stages == [("split", "sentences", 3), ("judge", "phrases", 3)]
     code, out, _ = starter.run("explain", str(starter.file), "explained")
     assert (code, out.splitlines()[2]) == (0, 'result: "good"')
-    assert re.search(r"judge/phrases on cpu-\d, plan \d+, a batch of 3 \(idle\), for 3 branches\n", out)
+    batch = r"judge/phrases on cpu-\d, plan \d+, a batch of 3 \(idle\), for 3 branches\n"
+    assert re.search(batch, out)
 
 
 def test_the_newest_answer_of_an_id_is_the_one_explained(starter: Terminal) -> None:

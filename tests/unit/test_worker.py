@@ -178,9 +178,7 @@ def test_a_burst_makes_one_batch_and_the_rest_waits() -> None:
         done(0, 2),
         Infer(2, "read/v", (b"x",)),
     ]
-    assert told(worker, (inferred(2, "c"), 0.2))[0] == to_egress(
-        2, answered("c", released="idle")
-    )
+    assert told(worker, (inferred(2, "c"), 0.2))[0] == to_egress(2, answered("c", released="idle"))
 
 
 def test_items_of_one_record_run_in_two_batches_and_are_committed_with_the_last() -> None:
