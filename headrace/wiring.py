@@ -22,7 +22,7 @@ from schemas.pipeline import Pipeline, Variant
 from streams.kafka import KafkaConfig, partitions
 from streams.live import EmulatedHands, Live, ModelHands, Operator
 from streams.preparing import prepare
-from streams.recovery import answered_since, committed_notes
+from streams.recovery import answered_since, answers_from_s, committed_notes
 from streams.topics import physical
 from streams.transport import KafkaTransport
 from streams.wire import origins
@@ -71,7 +71,9 @@ def run_egress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
         combine=load_combine(pipeline) or as_list,
         accuracies=accuracies(load_profile(file)),
         upto={p: offset for note in notes for p, offset in upto_of(note.note).items()},
-        answered=answered_since(kafka, physical(pipeline.name, RESULTS), notes, origins(pipeline)),
+        answered=answered_since(
+            kafka, physical(pipeline.name, RESULTS), answers_from_s(notes), origins(pipeline)
+        ),
     )
     _drive(pipeline, {name: node}, kafka, group)
 

@@ -66,7 +66,9 @@ class Egress:
         self._open: dict[tuple[int, int], OpenQuery] = {}
         self._upto: dict[int, int] = dict(upto or {})
         # Closed before they were noticed, with the offsets of the records that speak of them.
-        self._early: dict[tuple[int, int], list[int]] = {key: [] for key in answered}
+        self._early: dict[tuple[int, int], list[int]] = {
+            key: [] for key in answered if key[1] >= self._upto.get(key[0], 0)
+        }
         self._progress = {slot: Progress() for slot in self._partitions}
         for partition, offset in self._upto.items():
             slot = partition % pipeline.egress_partitions

@@ -5,15 +5,16 @@ was closed. Queries above that may have their answer already: the answers writte
 oldest record that will be read again tell which.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
-from streams.kafka import KafkaConfig, consumer, readable_partitions
+from streams.kafka import BrokerError, KafkaConfig, committed, consumer, readable_partitions
 
 WAIT_S = 30.0
-# Answers carry the clock of egress, the records behind them those of ingress and workers.
+# Answers carry the clock of egress, the records behind them those of ingress and workers: an answer
+# may bear an earlier time than the record that it answers, by milliseconds even on one machine.
 CLOCK_SKEW_S = 5.0
 _ANSWERS_AT_ONCE = 1000
 
@@ -34,41 +35,58 @@ class Committed:
 def committed_notes(
     config: KafkaConfig, group: str, topic: str, slots: Iterable[int]
 ) -> tuple[Committed, ...]:
-    """The committed offsets of some slots with their notes; slots without one are left out."""
+    """Where some slots will be read from, with their notes; from the beginning where nothing was
+    committed. Raises ``BrokerError`` where the broker does not tell."""
     reader = consumer(config, group)
     try:
-        places = reader.committed([TopicPartition(topic, s) for s in slots], timeout=WAIT_S)
-        return tuple(_committed(reader, place) for place in places if place.offset >= 0)
+        return tuple(_committed(reader, place) for place in committed(reader, topic, slots, WAIT_S))
     finally:
         reader.close()
 
 
 def _committed(reader: Consumer, place: TopicPartition) -> Committed:
-    _, high = reader.get_watermark_offsets(place, timeout=WAIT_S)
+    low, high = reader.get_watermark_offsets(place, timeout=WAIT_S)
+    offset = max(place.offset, low)
     at_s = None
-    if place.offset < high:
-        reader.assign([TopicPartition(place.topic, place.partition, place.offset)])
-        message = reader.poll(WAIT_S)
-        at_s = message.timestamp()[1] / 1e3 if message is not None else None
+    if offset < high:
+        reader.assign([TopicPartition(place.topic, place.partition, offset)])
+        at_s = _stamp_s(reader, place.topic)
         reader.unassign()
-    return Committed(place.partition, place.offset, place.metadata or "", at_s)
+    return Committed(place.partition, offset, place.metadata or "", at_s)
+
+
+def _stamp_s(reader: Consumer, topic: str) -> float:
+    for _ in range(int(WAIT_S)):
+        message = reader.poll(1.0)
+        if message is not None and message.error() is None:
+            return float(message.timestamp()[1]) / 1e3
+    raise BrokerError(f"topic {topic!r} could not be read within {WAIT_S:g} s")
+
+
+def answers_from_s(places: Iterable[Committed]) -> float | None:
+    """Since when answers may belong to records that will be read again; None: to none of them."""
+    since = [place.at_s for place in places if place.at_s is not None]
+    return max(0.0, min(since) - CLOCK_SKEW_S) if since else None
 
 
 def answered_since(
-    config: KafkaConfig, topic: str, places: Sequence[Committed], origins: OriginsOf
+    config: KafkaConfig, topic: str, since_s: float | None, origins: OriginsOf
 ) -> frozenset[tuple[int, int]]:
-    """Origins (partition, offset) of the answers written since the oldest of these places.
+    """Origins (partition, offset) of the answers written since then.
 
-    ``origins`` finds them in a record's value (streams/wire.py).
+    ``origins`` finds them in a record's value (streams/wire.py). Raises ``BrokerError`` where the
+    broker does not tell.
     """
-    since = [place.at_s for place in places if place.at_s is not None]
-    if not since:
+    if since_s is None:
         return frozenset()
     reader = consumer(config, "headrace.reader")
     try:
         count = readable_partitions(config, topic, WAIT_S)
-        stamps = [TopicPartition(topic, p, int(min(since) * 1e3)) for p in range(count)]
+        stamps = [TopicPartition(topic, p, int(since_s * 1e3)) for p in range(count)]
         starts = reader.offsets_for_times(stamps, timeout=WAIT_S)
+        for start in starts:
+            if start.error is not None:
+                raise BrokerError(f"answers of {topic!r} cannot be found: {start.error.str()}")
         values = [v for start in starts if start.offset >= 0 for v in _values(reader, start)]
         return frozenset(origin for value in values for origin in origins(value))
     finally:

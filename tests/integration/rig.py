@@ -331,10 +331,14 @@ class Rig:
         (found,) = [answer for answer in self.answers if answer.id == name]
         return found
 
-    def answered_twice(self) -> dict[str, int]:
-        """Ids with more than one answer."""
+    def answered_twice(self) -> list[str]:
+        """What was said to the ids with more than one answer."""
         counts = Counter(answer.id for answer in self.answers)
-        return {name: count for name, count in counts.items() if count > 1}
+        return [
+            f"{a.id} {a.origin} at {a.answered_s:.3f}: {a.outcome} {a.reason}"
+            for a in self.answers
+            if counts[a.id] > 1
+        ]
 
     def since(self, at_s: float) -> list[Answer]:
         """The answers to queries made since then."""

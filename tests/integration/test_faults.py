@@ -84,7 +84,7 @@ def bring_back(rig: Rig, name: str) -> float:
 def each_ended_once(rig: Rig) -> None:
     """The account of all queries of the test so far."""
     rig.settle()
-    assert rig.answered_twice() == {}
+    assert rig.answered_twice() == []
     assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
     assert [
         a.id for a in rig.answers if in_time(a) and a.result != right(int(rig.asked[a.id].payload))
@@ -194,9 +194,6 @@ def test_a_worker_that_was_stopped_and_goes_on_adds_no_answer(rig: Rig) -> None:
     tell("a worker stopped for 3 s", rig, at_s, f"{duplicates:g} duplicates seen, none answered")
 
 
-# Marked slow because it does not hold yet: behind the tests above it found about 17 queries
-# answered twice in two runs of four; alone it passed four times. `make test` leaves it out.
-@pytest.mark.slow
 def test_every_role_killed_one_after_the_other(rig: Rig) -> None:
     at_s = time.time()
     for name in ("ingress-0", "cpu-0", "egress-0", "cpu-1", "control", "cpu-2"):
