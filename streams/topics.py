@@ -1,10 +1,11 @@
-"""Which topics exist: names, partitions, retention and keys in one table.
+"""Which topics exist: names, partitions, retention, compaction and sizes in one table.
 
+``TABLE`` is what topics are made from; docs/kafka.md shows it, and a test holds the two together.
 Nodes name topics logically ("queries", "work.read"); this module knows their names on the
 broker. The control topics serve every pipeline; the others carry the pipeline's name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schemas.effects import (
@@ -18,13 +19,63 @@ from schemas.effects import (
     RESULTS,
     work_topic,
 )
-from schemas.pipeline import Pipeline
+from schemas.pipeline import Pipeline, Task
 
-_MINUTE = 60_000
-_DAY = 24 * 60 * _MINUTE
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 MAX_RECORD_BYTES = 8 * 1024 * 1024
+COMPACTED_SEGMENT_MS = 10 * MINUTE_MS
 
 SHARED = (PLANS, REPORTS, COMMANDS, COMMAND_RESULTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How a topic is made. ``partitions`` is a number, or the key of the pipeline file that has
+    it; ``kept_ms`` None: forever. With ``compacted`` the newest record of each key is kept."""
+
+    logical: str
+    partitions: int | str
+    kept_ms: int | None
+    compacted: bool = False
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """As the broker takes them."""
+        policies = ("compact",) * self.compacted + ("delete",) * (self.kept_ms is not None)
+        kept = {} if self.kept_ms is None else {"retention.ms": str(self.kept_ms)}
+        return {
+            "cleanup.policy": ",".join(policies),
+            **kept,
+            "segment.ms": str(self._segment_ms),
+            "max.message.bytes": str(MAX_RECORD_BYTES),
+        }
+
+    @property
+    def _segment_ms(self) -> int:
+        # A segment is deleted or compacted whole, and not while it is written to.
+        if self.compacted or self.kept_ms is None:
+            return COMPACTED_SEGMENT_MS
+        return max(MINUTE_MS, self.kept_ms // 4)
+
+
+EVERY_TASK = work_topic("<task>")
+
+# In the order in which topics are made. Work is kept for minutes only: an outage must not replay
+# dead queries. Results and dead letters are read by people and other systems, so they stay longer.
+# No limit by size: it would delete what nobody has read yet.
+TABLE = (
+    Rule(logical=PLANS, partitions=1, kept_ms=None, compacted=True),
+    Rule(logical=REPORTS, partitions=1, kept_ms=2 * MINUTE_MS),
+    Rule(logical=COMMANDS, partitions=1, kept_ms=DAY_MS),
+    Rule(logical=COMMAND_RESULTS, partitions=1, kept_ms=DAY_MS, compacted=True),
+    Rule(logical=QUERIES, partitions=4, kept_ms=HOUR_MS),
+    Rule(logical=EVERY_TASK, partitions="slots", kept_ms=10 * MINUTE_MS),
+    Rule(logical=OUTPUTS, partitions="egress_partitions", kept_ms=HOUR_MS),
+    Rule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS),
+    Rule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,45 +92,21 @@ def physical(pipeline: str, logical: str) -> str:
     return f"headrace.{logical}" if logical in SHARED else f"{pipeline}.{logical}"
 
 
-def _deleted_after(milliseconds: int) -> dict[str, str]:
-    # A segment is deleted whole, so segments must be shorter than what is kept.
-    return {
-        "cleanup.policy": "delete",
-        "retention.ms": str(milliseconds),
-        "segment.ms": str(max(_MINUTE, milliseconds // 4)),
-        "max.message.bytes": str(MAX_RECORD_BYTES),
-    }
-
-
-def _compacted(**more: str) -> dict[str, str]:
-    return {"cleanup.policy": "compact", "segment.ms": str(10 * _MINUTE), **more}
-
-
 def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
-    """Every topic the pipeline needs, in the order they are made.
+    """Every topic the pipeline needs, in the order they are made."""
+    return tuple(topic for rule in TABLE for topic in _topics(rule, pipeline))
 
-    Work is kept for minutes only: an outage must not replay dead queries. ``results`` and
-    ``dead-letters`` are read by people and other systems, so they stay longer.
-    """
-    name = pipeline.name
-    data = [
-        Topic(physical(name, QUERIES), 4, _deleted_after(60 * _MINUTE)),
-        *(
-            Topic(physical(name, work_topic(t.name)), t.slots, _deleted_after(10 * _MINUTE))
-            for t in pipeline.tasks
-        ),
-        Topic(physical(name, OUTPUTS), pipeline.egress_partitions, _deleted_after(60 * _MINUTE)),
-        Topic(physical(name, RESULTS), 4, _deleted_after(60 * _MINUTE)),
-        Topic(physical(name, DEAD_LETTERS), 1, _deleted_after(7 * _DAY)),
-    ]
-    control = [
-        Topic(physical(name, PLANS), 1, _compacted()),
-        Topic(physical(name, REPORTS), 1, _deleted_after(2 * _MINUTE)),
-        Topic(physical(name, COMMANDS), 1, _deleted_after(_DAY)),
-        Topic(
-            physical(name, COMMAND_RESULTS),
-            1,
-            _compacted(**{"cleanup.policy": "compact,delete", "retention.ms": str(_DAY)}),
-        ),
-    ]
-    return (*control, *data)
+
+def _topics(rule: Rule, pipeline: Pipeline) -> Iterator[Topic]:
+    if rule.logical == EVERY_TASK:
+        for task in pipeline.tasks:
+            name = physical(pipeline.name, work_topic(task.name))
+            yield Topic(name, _partitions(rule, task), rule.settings)
+        return
+    name = physical(pipeline.name, rule.logical)
+    yield Topic(name, _partitions(rule, pipeline), rule.settings)
+
+
+def _partitions(rule: Rule, where: Pipeline | Task) -> int:
+    named = rule.partitions
+    return named if isinstance(named, int) else int(getattr(where, named))
