@@ -1,0 +1,382 @@
+"""A pipeline run for real: one process per role, which tests and benchmarks may kill, stop, resume
+and restart, under a load of which every query is followed to its answer.
+
+Nothing happens on its own: ``until`` and ``pass_time`` send what is due of the load and read what
+the pipeline wrote.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
+
+from headrace.clients import decoded, new_id, read_answer
+from headrace.config import read_pipeline_file
+from headrace.supervisor import Role, end_session, environment, last_word, roles
+from schemas.codec import encode
+from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER
+from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    DEAD_LETTERS,
+    PLANS,
+    QUERIES,
+    REPORTS,
+    RESULTS,
+)
+from schemas.records import (
+    ANSWERED,
+    Answer,
+    Command,
+    CommandResult,
+    DeadLetter,
+    Origin,
+    Plan,
+    Report,
+)
+from streams.kafka import KafkaConfig, consumer, ensure_topics, partitions, producer
+from streams.topics import physical, topics
+
+ROOT = Path(__file__).parents[1]
+WAIT_S = 40.0  # a busy machine takes its time
+SETTLED = ("ready", "idle", "draining")
+WELL_S = 1.0
+FRESH_S = 0.6  # a node that reported within it is there
+
+
+class Stuck(Exception):
+    """The pipeline did not come to where it was awaited; the message tells how it stood."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A query: what was sent, and where the broker put it."""
+
+    payload: bytes
+    origin: Origin | None = None  # None: not acknowledged
+
+
+@dataclass
+class Rig:
+    """``description`` is a pipeline file without a name."""
+
+    bootstrap: str
+    folder: Path
+    description: dict[str, Any]
+    asked: dict[str, Asked] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
+    letters: list[DeadLetter] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    results: list[CommandResult] = field(default_factory=list)
+    reports: dict[str, Report] = field(default_factory=dict)  # the newest of each node
+    epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)  # that each followed
+    leaders: list[int] = field(default_factory=list)  # every process ever started
+    _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    _began_s: dict[str, float] = field(default_factory=dict)
+    _frozen: set[str] = field(default_factory=set)
+    _open: set[str] = field(default_factory=set)  # asked and not answered
+    _made_in: dict[int, list[Answer]] = field(default_factory=dict)  # by second of creation
+    _rate: float = 0.0
+    _due_s: float = 0.0
+    _numbers: int = 0
+
+    def __post_init__(self) -> None:
+        self.name = f"rig-{uuid.uuid4().hex[:8]}"
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(yaml.safe_dump({"name": self.name, **self.description}))
+        self.file = read_pipeline_file(path)
+        self.kafka = KafkaConfig(self.bootstrap)
+        self.roles = {role.name: role for role in roles(self.file.cluster)}
+        ensure_topics(self.kafka, topics(self.file.pipeline))
+        # Whoever stops a broker need not hear of it from the client library.
+        quiet = {"log_level": 0}
+        self._producer = producer(self.kafka, **quiet)
+        self._consumer = consumer(self.kafka, f"{self.name}.rig", **quiet)
+        self._readers: dict[str, Callable[[Message], None]] = {
+            physical(self.name, RESULTS): self._answer,
+            physical(self.name, DEAD_LETTERS): self._record,
+            physical(self.name, PLANS): self._record,
+            physical(self.name, REPORTS): self._record,
+            physical(self.name, COMMAND_RESULTS): self._record,
+        }
+        counts = partitions(self.kafka)
+        self._consumer.assign(
+            [
+                TopicPartition(topic, partition, OFFSET_BEGINNING)
+                for topic in self._readers
+                for partition in range(counts[topic])
+            ]
+        )
+
+    # ------------------------------------------------------------------ roles
+
+    def start(self, *names: str) -> None:
+        """Start roles as ``headrace up`` does."""
+        for name in names:
+            role: Role = self.roles[name]
+            self._began_s[name] = time.time()
+            line = [sys.executable, "-m", "headrace", role.kind, str(self.file.path)]
+            with self.log(name).open("ab") as log:
+                self._processes[name] = subprocess.Popen(
+                    [*line, "--bootstrap", self.bootstrap, *role.arguments],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
+                    start_new_session=True, env=environment(os.environ, os.getpid()),
+                )  # fmt: skip
+            self.leaders.append(self._processes[name].pid)
+
+    def up(self) -> float:
+        """Start every role and wait until all serve; how long it took."""
+        began = time.monotonic()
+        self.start(*self.roles)
+        self.until(self.serves, "every role to serve")
+        return time.monotonic() - began
+
+    def kill(self, name: str) -> float:
+        """kill -9; when it was."""
+        at_s = time.time()
+        process = self._processes.pop(name)
+        end_session(process.pid)
+        process.wait()
+        self._frozen.discard(name)
+        return at_s
+
+    def stop(self, name: str) -> int:
+        """SIGTERM; the exit code, once it has ended."""
+        process = self._processes.pop(name)
+        process.terminate()
+        self.until(lambda: process.poll() is not None, f"{name} to end")
+        return process.returncode
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP: it neither runs nor ends."""
+        self._frozen.add(name)
+        os.killpg(self._processes[name].pid, signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """SIGCONT."""
+        os.killpg(self._processes[name].pid, signal.SIGCONT)
+        self._frozen.discard(name)
+
+    def log(self, name: str) -> Path:
+        """Where a role's output goes."""
+        return self.folder / f"{name}.log"
+
+    def close(self) -> None:
+        """End every role at once."""
+        for process in self._processes.values():
+            end_session(process.pid)
+            process.wait()
+        self._producer.purge()
+        self._producer.close()
+        self._consumer.close()
+
+    # ------------------------------------------------------------------ queries and commands
+
+    def ask(self, payload: bytes, *, name: str = "", deadline_s: float | None = None) -> str:
+        """Send a query; its id."""
+        name = name or new_id("query")
+        self._open.add(name)
+        headers = [(ID_HEADER, name.encode())]
+        if deadline_s is not None:
+            headers.append((DEADLINE_HEADER, f"{deadline_s * 1e3:.3f}".encode()))
+        self.asked[name] = self.put(payload, headers)
+        return name
+
+    def put(self, payload: bytes | None, headers: list[tuple[str, bytes]]) -> Asked:
+        """Send whatever bytes with whatever headers; in no account unless the caller sees to it."""
+        asked = Asked(payload or b"")
+
+        def delivered(error: Any, message: Message) -> None:
+            if error is not None:
+                raise Stuck(f"the broker did not take a query: {error.str()}")
+            asked.origin = Origin(message.partition(), message.offset())
+
+        self._producer.produce(
+            physical(self.name, QUERIES), payload, headers=headers, on_delivery=delivered
+        )
+        self._producer.poll(0)
+        return asked
+
+    def offer(self, rate: float) -> None:
+        """From now on queries leave at this rate while time passes here; 0 ends it."""
+        self._rate, self._due_s = rate, time.monotonic()
+
+    def command(self, action: str, **arguments: str) -> CommandResult:
+        """Give a command and wait for its result."""
+        command = Command(
+            id=new_id("command"), pipeline=self.name, action=action, arguments=arguments,
+            issued_s=time.time(),
+        )  # fmt: skip
+        self._producer.produce(physical(self.name, COMMANDS), encode(command), partition=0)
+        self.until(lambda: self._result(command.id), f"the result of {action}")
+        found = self._result(command.id)
+        assert found is not None
+        return found
+
+    def _result(self, command: str) -> CommandResult | None:
+        return next((result for result in self.results if result.id == command), None)
+
+    # ------------------------------------------------------------------ waiting
+
+    def until(self, holds: Callable[[], object], what: str, within_s: float = WAIT_S) -> float:
+        """Send and read until something holds; how long it took. Raises ``Stuck``."""
+        began = time.monotonic()
+        while not holds():
+            if time.monotonic() - began > within_s:
+                raise Stuck(f"waited {within_s:g} s for {what}; {self._story()}")
+            self.step()
+        return time.monotonic() - began
+
+    def pass_time(self, seconds: float) -> None:
+        """Send and read for so long."""
+        end_s = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() >= end_s, "time to pass", seconds + WAIT_S)
+
+    def step(self) -> None:
+        """Send what is due, then read what is there. Raises ``Stuck`` for a role that has ended."""
+        while self._rate and self._due_s <= time.monotonic():
+            self._due_s += 1 / self._rate
+            self._numbers += 1
+            self.ask(b"%d" % self._numbers)
+        self._producer.poll(0)
+        for message in self._consumer.consume(200, timeout=0.01):
+            if message.error() is None:
+                self._readers[message.topic()](message)
+        for name, process in self._processes.items():
+            code = process.poll()
+            if code is not None:
+                raise Stuck(f"{name} ended by itself with {code}: {self._word(name)}")
+
+    def _answer(self, message: Message) -> None:
+        answer = read_answer(message.value() or b"")
+        self.answers.append(answer)
+        self._open.discard(answer.id)
+        self._made_in.setdefault(int(answer.created_s), []).append(answer)
+
+    def _record(self, message: Message) -> None:
+        record = decoded(message.value() or b"")
+        if isinstance(record, DeadLetter):
+            self.letters.append(record)
+        elif isinstance(record, Plan) and record.pipeline == self.name:
+            self.plans.append(record)
+        elif isinstance(record, CommandResult) and record.pipeline == self.name:
+            self.results.append(record)
+        elif isinstance(record, Report) and record.pipeline == self.name:
+            self.reports[record.node] = record
+            life = self.epochs.setdefault((record.node, record.incarnation), [])
+            if life[-1:] != [record.epoch]:
+                life.append(record.epoch)
+
+    def _word(self, name: str) -> str:
+        return last_word(self.log(name))
+
+    def _story(self) -> str:
+        nodes = ", ".join(f"{r.node} {r.state} at {r.epoch}" for r in self.reports.values())
+        plan = f"plan {self.plans[-1].epoch}" if self.plans else "no plan"
+        words = "; ".join(f"{name}: {word}" for name in self.roles if (word := self._word(name)))
+        return f"{plan}, {nodes or 'no reports'}, {len(self.waiting)} unanswered; {words}"
+
+    # ------------------------------------------------------------------ conditions
+
+    @property
+    def running(self) -> set[str]:
+        """The roles with a process."""
+        return set(self._processes)
+
+    @property
+    def plan(self) -> Plan:
+        """The newest."""
+        return max(self.plans, key=lambda plan: plan.epoch)
+
+    def serves(self) -> bool:
+        """Every role that runs follows the newest plan, and every open slot gets traffic."""
+        if not self.plans:
+            return False
+        plan = self.plan
+        names = [name for name in self._processes if name not in self._frozen]
+        following = [self._follows(name, plan) for name in names]
+        opened = {(lease.task, lease.open_slot) for lease in plan.leases if lease.open_slot >= 0}
+        routed = {(route.task, route.slot) for route in plan.routes if route.share > 0}
+        return all(following) and opened == routed
+
+    def _follows(self, role: str, plan: Plan) -> bool:
+        told = [self.reports.get(node) for node in self.roles[role].nodes]
+        return all(
+            report is not None
+            and report.incarnation >= self._began_s[role]
+            and report.sent_s > time.time() - FRESH_S
+            and report.epoch == plan.epoch
+            and report.state in SETTLED
+            for report in told
+        )
+
+    def well_since(self, at_s: float) -> bool:
+        """For ``WELL_S`` now, and since then, every query was answered in time."""
+        newest = self._made_in.get(max(self._made_in, default=0), [])
+        recent_s = max((a.created_s for a in newest), default=0.0) - WELL_S
+        return recent_s >= at_s and all(in_time(answer) for answer in self.since(recent_s))
+
+    @property
+    def waiting(self) -> set[str]:
+        """Ids of the queries without an answer."""
+        return self._open
+
+    # ------------------------------------------------------------------ the account
+
+    def settle(self) -> None:
+        """End the load and wait until every query has its answer, then for a second one."""
+        self.offer(0)
+        self.until(lambda: not self.waiting, "an answer to every query")
+        self.pass_time(0.5)
+
+    def answer_to(self, name: str) -> Answer:
+        """The one answer to a query."""
+        self.until(lambda: name not in self.waiting, f"the answer to {name}")
+        (found,) = [answer for answer in self.answers if answer.id == name]
+        return found
+
+    def answered_twice(self) -> list[str]:
+        """What was said to the ids with more than one answer."""
+        counts = Counter(answer.id for answer in self.answers)
+        return [
+            f"{a.id} {a.origin} at {a.answered_s:.3f}: {a.outcome} {a.reason}"
+            for a in self.answers
+            if counts[a.id] > 1
+        ]
+
+    def since(self, at_s: float) -> list[Answer]:
+        """The answers to queries made since then."""
+        seconds = sorted(second for second in self._made_in if second >= int(at_s))
+        return [a for second in seconds for a in self._made_in[second] if a.created_s >= at_s]
+
+
+def in_time(answer: Answer) -> bool:
+    """The only good end of a query."""
+    return answer.outcome == ANSWERED and not answer.late and not answer.incomplete
+
+
+def ends(answers: Iterable[Answer]) -> str:
+    """How queries ended, in words."""
+    counts = Counter(_end(answer) for answer in answers)
+    return ", ".join(f"{count} {end}" for end, count in sorted(counts.items())) or "none"
+
+
+def _end(answer: Answer) -> str:
+    if answer.outcome != ANSWERED or in_time(answer):
+        return answer.outcome
+    return "incomplete" if answer.incomplete else "late"
+
+
+def recovered_s(answers: Sequence[Answer], since_s: float) -> float:
+    """How long after ``since_s`` the last query was made that did not end well; 0: none."""
+    return max((a.created_s - since_s for a in answers if not in_time(a)), default=0.0)

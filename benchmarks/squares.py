@@ -1,0 +1,72 @@
+"""Operators of the pipelines that tests and benchmarks run for real: sums of squares.
+
+Cheap, and wrong when the input says so.
+"""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+BURN_MS = 2.0
+OVERSIZED = 9 * 1024 * 1024  # bytes; a record holds 8 MiB
+LONG = 500_000  # elements: 4 MB in Avro, three times as much in JSON
+_ROUNDS_PER_MS = 1200  # of PBKDF2 on the slowest machine seen; time on a CPU, not asleep
+
+
+class Split:
+    """Three items n, n + 1, n + 2 for an input that is a number n; trouble for other words."""
+
+    def load(self, device: str) -> None:
+        """Nothing to load."""
+
+    def predict(self, batch: list[bytes]) -> list[Any]:
+        if b"raise" in batch:
+            raise RuntimeError("told to raise")
+        if b"short" in batch:
+            return []
+        return [self._items(value) for value in batch]
+
+    def _items(self, value: bytes) -> Any:
+        if value == b"nonsense":
+            return object()
+        if value == b"none":
+            return []
+        if value == b"oversized item":
+            return [bytes(OVERSIZED)]
+        first = value.decode()
+        return [int(first) + i for i in range(3)] if first[:9].isdecimal() else [1, first, 3]
+
+
+class Square:
+    """The square of each item, after ``ms`` of computing; an error for an item that is a word."""
+
+    def __init__(self, ms: float = BURN_MS) -> None:
+        self._rounds = max(1, int(ms * _ROUNDS_PER_MS))
+
+    def load(self, device: str) -> None:
+        """Nothing to load."""
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        return [self._square(value) for value in batch]
+
+    def _square(self, value: Any) -> Any:
+        hashlib.pbkdf2_hmac("sha256", b"some", b"work", self._rounds)
+        if value == "oversized output":
+            return bytes(OVERSIZED)
+        if value == "long array":
+            return np.linspace(0.0, 1.0, LONG)
+        if isinstance(value, str):
+            return ValueError(f"{value!r} is no number")
+        return value * value
+
+
+def total(squares: list[Any]) -> Any:
+    """The sum of what is there, or the array that is."""
+    arrays = [square for square in squares if isinstance(square, np.ndarray)]
+    return arrays[0] if arrays else sum(square for square in squares if square is not None)
+
+
+def right(first: int) -> int:
+    """What the pipeline answers to the number ``first``."""
+    return sum((first + i) ** 2 for i in range(3))
