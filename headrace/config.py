@@ -221,6 +221,8 @@ def _task(name: str, section: TaskSection, folder: Path) -> Task:
                 arguments=resolve_weights(v.arguments, folder),
                 batch=v.batch,
                 replicas=v.replicas,
+                time_limit_s=v.limits.time,
+                memory_limit_bytes=v.limits.memory,
             )
             for variant, v in section.variants.items()
         ),

@@ -20,7 +20,9 @@ from pydantic_core import ErrorDetails
 from headrace.config_yaml import PipelineError, Place, Source, nearest
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+SIZES = {"MB": 1e6, "GB": 1e9, "MiB": 2.0**20, "GiB": 2.0**30}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([^\d\s.]*)")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 _DEVICE = re.compile(r"cpu|emulated|cuda:\d+")
 _SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -38,6 +40,14 @@ def duration(value: Any) -> float:
     if unit not in UNITS:
         raise ValueError(f"{{}} is {value!r}, but {unit!r} is no unit here; use us, ms or s")
     return float(number) * UNITS[unit]
+
+
+def size(value: Any) -> int:
+    """Bytes of a text such as "512MB"; raises ``ValueError`` naming the units."""
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match.group(2) not in SIZES:
+        raise ValueError(f"{{}} is {value!r}, which is no size; write one such as 512MB or 2GB")
+    return int(float(match.group(1)) * SIZES[match.group(2)])
 
 
 def _above_zero(seconds: float) -> float:
@@ -73,6 +83,7 @@ def _device(value: str) -> str:
 
 
 Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero)]
+Size = Annotated[int, BeforeValidator(size), Field(gt=0)]
 Name = Annotated[str, AfterValidator(_name)]
 PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 Spec = Annotated[str, AfterValidator(_spec)]
@@ -87,6 +98,13 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class LimitsSection(Section):
+    """``tasks.<task>.variants.<variant>.limits``."""
+
+    time: Duration | None = None
+    memory: Size | None = None
+
+
 class VariantSection(Section):
     """``tasks.<task>.variants.<variant>``."""
 
@@ -94,6 +112,7 @@ class VariantSection(Section):
     arguments: dict[str, Any] = {}
     batch: Count = 1
     replicas: Replicas | None = None
+    limits: LimitsSection = LimitsSection()
 
 
 class TaskSection(Section):
@@ -209,6 +228,7 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (0, ""): FileSection,
     (2, "tasks"): TaskSection,
     (4, "tasks"): VariantSection,
+    (5, "tasks"): LimitsSection,
     (2, "policies"): PolicySection,
     (1, "cluster"): ClusterSection,
 }

@@ -42,6 +42,7 @@ EXIT_CODES = {
     "schemas.codec_values.CodecError": BAD_INPUT,
     "streams.kafka.BrokerError": NO_BROKER,
     "streams.kafka_config.KafkaConfigError": BAD_INPUT,
+    "streams.live.OperatorStuck": UNSUCCESSFUL,
 }
 
 

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 
 from headrace.config import PipelineFile, load_combine, load_profile
+from headrace.isolation import Isolated
 from operators.closing import as_list
 from operators.egress import Egress, upto_of
 from operators.ingress import Ingress
@@ -86,7 +87,7 @@ def run_worker(
     prepare(kafka, pipeline, "worker")
     profile = load_profile(file)
     if device != EMULATED:
-        preload(variant for task in pipeline.tasks for variant in task.variants)
+        preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
     nodes: dict[str, Node] = {
         each: Worker(
@@ -101,7 +102,7 @@ def run_worker(
             rng = np.random.default_rng([seed, number])
             live.give_hands(each, emulated_hands(live, each, pipeline, profile, rng))
         else:
-            make = model_maker(pipeline)
+            make = model_maker(file)
             live.give_hands(each, ModelHands(make, device, live.post(each)))
     _until_told(live)
 
@@ -122,9 +123,21 @@ def emulated_hands(
     return EmulatedHands(make, load_s, live.post_at(node))
 
 
-def model_maker(pipeline: Pipeline) -> Callable[[str], Operator]:
-    """Operators by "task/variant"."""
-    return lambda key: cast(Operator, load_operator(variant_of(pipeline, key)))
+def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
+    """Operators by "task/variant"; those with limits in processes of their own."""
+
+    def make(key: str) -> Operator:
+        variant = variant_of(file.pipeline, key)
+        if limited(variant):
+            return Isolated(variant, file.path)
+        return cast(Operator, load_operator(variant))
+
+    return make
+
+
+def limited(variant: Variant) -> bool:
+    """True for a variant that must be held within limits."""
+    return variant.time_limit_s is not None or variant.memory_limit_bytes is not None
 
 
 def variant_of(pipeline: Pipeline, key: str) -> Variant:

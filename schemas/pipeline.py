@@ -18,6 +18,8 @@ class Variant:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     batch: int = 1  # largest batch a worker runs
     replicas: int | None = None  # static policy: how many workers; None: in proportion to load
+    time_limit_s: float | None = None  # of one batch; with a limit it runs in a process of its own
+    memory_limit_bytes: int | None = None  # resident, of that process
 
     @property
     def key(self) -> str:

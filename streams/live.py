@@ -39,6 +39,7 @@ Post = Callable[[Event], None]
 PostAt = Callable[[float, Event], None]
 
 IDLE_S = 0.05  # how long confirmations may wait for the next turn
+STUCK_S = 60.0  # a batch that runs for longer without a limit of its own ends the process
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 
 
@@ -63,7 +64,16 @@ class Hands(Protocol):
 
     def infer(self, effect: Infer) -> None: ...
     def load(self, effect: Load) -> None: ...
+    def look(self, now: float) -> None: ...
     def close(self) -> None: ...
+
+
+class OperatorFailed(Exception):
+    """A batch or a load that failed for a reason which the message tells whole."""
+
+
+class OperatorStuck(Exception):
+    """A batch that does not end; nothing but the end of this process ends it."""
 
 
 class Observer(Protocol):
@@ -198,6 +208,8 @@ class Live:
             _, _, node, event = heappop(self._timers)
             self._handle(node, event)
         self._transport.end_turn(now)
+        for hands in self._hands.values():
+            hands.look(now)
 
     def _patience(self) -> float:
         wait = self._timers[0][0] - self._clock() if self._timers else 1.0
@@ -316,6 +328,7 @@ class ModelHands:
         self._serving = ""
         self._used: Operator | None = None
         self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
+        self._running: tuple[str, float] | None = None  # variant, since when
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
         self._thread.start()
 
@@ -324,6 +337,15 @@ class ModelHands:
 
     def load(self, effect: Load) -> None:
         threading.Thread(target=self._load, args=(effect.variant,), daemon=True).start()
+
+    def look(self, now: float) -> None:
+        """Raises ``OperatorStuck`` when a batch has been running for ``STUCK_S``."""
+        running = self._running
+        if running is not None and now - running[1] > STUCK_S:
+            raise OperatorStuck(
+                f"{running[0]} has been running one batch for {STUCK_S:g} s; a thread cannot be "
+                "ended; with `limits: {time: ...}` the variant runs in a process that can"
+            )
 
     def close(self) -> None:
         self._jobs.put(None)
@@ -353,11 +375,16 @@ class ModelHands:
 
     def _run(self, operator: Operator, job: Infer) -> Event:
         began = self._clock()
+        self._running = (job.variant, began)
         try:
             outputs = operator.predict(list(job.values))
             return Inferred(job.job, tuple(outputs), began, self._clock())
+        except OperatorFailed as error:
+            return Failed(job.job, str(error))
         except Exception as error:  # noqa: BLE001 - likewise
             return Failed(job.job, f"{job.variant} raised {type(error).__name__}: {error}")
+        finally:
+            self._running = None
 
 
 class Emulation(Protocol):
@@ -397,6 +424,9 @@ class EmulatedHands:
         self._variants[effect.variant] = self._make(effect.variant)
         seconds = self._load_s(effect.variant)
         self._post_at(self._clock() + seconds, Loaded(effect.variant, seconds))
+
+    def look(self, now: float) -> None:
+        """Nothing can be stuck."""
 
     def close(self) -> None:
         """Nothing to let go."""

@@ -133,8 +133,32 @@ def test_durations_name_their_unit(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        ("{time: 1.5s, memory: 512MB}", (1.5, 512_000_000)),
+        ("{memory: 2 GiB}", (None, 2 << 30)),
+        ("{}", (None, None)),
+    ],
+)
+def test_limits_are_a_time_a_memory_or_both(
+    tmp_path: Path, limits: str, found: tuple[float | None, int | None]
+) -> None:
+    text = changed("batch: 32", f"limits: {limits}")
+    pipeline = read_pipeline_file(written(tmp_path, text)).pipeline
+    (forest,) = [v for v in pipeline.task("read").variants if v.name == "forest"]
+    assert (forest.time_limit_s, forest.memory_limit_bytes) == found
+
+
+@pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        (
+            "batch: 32",
+            "limits: {memory: 512}",
+            ":14: tasks.read.variants.forest.limits.memory is 512, which is no size; write one",
+        ),
+        ("batch: 32", "limits: {memory: 2 Gigs}", "is '2 Gigs', which is no size; write one such"),
+        ("batch: 32", "limits: {tme: 2s}", "limits.tme is no known key; did you mean 'time'?"),
         ("slo: 300ms", "slo: 300", ":2: slo is 300 without a unit; write 300ms or 300s"),
         ("slo: 300ms", "slo: '300'", ":2: slo is '300' without a unit; write 300ms or 300s"),
         ("slo: 300ms", "slo: 5min", ":2: slo is '5min', but 'min' is no unit here; use us, ms or"),

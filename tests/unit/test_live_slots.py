@@ -2,14 +2,34 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from queue import SimpleQueue
+from threading import Event as Flag
 from typing import Any
 
 import pytest
 
 from schemas.codec import encode
-from schemas.effects import PLANS, Arrived, Assign, Effect, Event, Infer, Inferred, Load, Loaded
+from schemas.effects import (
+    PLANS,
+    Arrived,
+    Assign,
+    Effect,
+    Event,
+    Failed,
+    Infer,
+    Inferred,
+    Load,
+    Loaded,
+)
 from schemas.records import Plan, Record, Work
-from streams.live import Batch, Inbox, Live, ModelHands
+from streams.live import (
+    STUCK_S,
+    Batch,
+    Inbox,
+    Live,
+    ModelHands,
+    OperatorFailed,
+    OperatorStuck,
+)
 from streams.wire import Fetched
 from tests.builders import a_pipeline, a_plan, a_work
 from tests.memory_transport import MemoryTransport, VirtualClock
@@ -140,3 +160,45 @@ def test_a_variant_loaded_anew_while_another_served_can_be_used(
     loads("read/a")
     infers(2, "read/b")
     infers(3, "read/a")
+
+
+class Waiting(Named):
+    """It waits until it is let go."""
+
+    release = Flag()
+    began = Flag()
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        self.began.set()
+        assert self.release.wait(10)
+        return super().predict(batch)
+
+
+def test_a_batch_that_does_not_end_ends_the_process_with_the_mend(
+    posted: SimpleQueue[Event],
+) -> None:
+    hands = ModelHands(Waiting, "cpu", posted.put, clock=lambda: 5.0)
+    hands.load(Load("read/a"))
+    posted.get(timeout=10)
+    hands.infer(Infer(1, "read/a", (1,)))
+    assert Waiting.began.wait(10)
+    hands.look(5.0 + STUCK_S)
+    with pytest.raises(OperatorStuck, match=r"read/a has been running .* `limits: \{time: ...\}`"):
+        hands.look(5.1 + STUCK_S)
+    Waiting.release.set()
+    assert posted.get(timeout=10) == Inferred(1, ("read/a",), 5.0, 5.0)
+    hands.look(500.0)
+    hands.close()
+
+
+def test_a_sentence_of_the_hands_goes_on_as_it_is(posted: SimpleQueue[Event]) -> None:
+    class Ended(Named):
+        def predict(self, batch: list[Any]) -> list[Any]:
+            raise OperatorFailed("read/a took longer than its limit of 1 s")
+
+    hands = ModelHands(Ended, "cpu", posted.put, clock=lambda: 0.0)
+    hands.load(Load("read/a"))
+    posted.get(timeout=10)
+    hands.infer(Infer(1, "read/a", (1,)))
+    assert posted.get(timeout=10) == Failed(1, "read/a took longer than its limit of 1 s")
+    hands.close()

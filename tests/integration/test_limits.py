@@ -1,0 +1,106 @@
+"""Operators that hang, hoard memory or die, held within limits in a process of their own."""
+
+import gc
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.isolation import Isolated
+from schemas.pipeline import Variant
+from schemas.records import ANSWERED, FAILED
+from streams.live import OperatorFailed
+from tests.integration.rig import Rig, ends
+
+OPERATOR = "tests.integration.operators_for_tests:Brittle"
+TROUBLE = {
+    b"hang": "echo/brittle took longer than its limit of 0.5 s; its process was started again",
+    b"die": "echo/brittle ended its process with code 7; its process was started again",
+    b"raise": "echo/brittle raised KeyError: 'told to'",
+    b"nonsense": "echo/brittle raised outputs that cannot be handed over",
+}
+HOARDED = r"echo/brittle used \d+ MB, its limit is 400 MB; its process was started again"
+
+
+@pytest.fixture(scope="module")
+def operator() -> Isolated:
+    variant = Variant(
+        task="echo", name="brittle", operator=OPERATOR, time_limit_s=0.5,
+        memory_limit_bytes=400_000_000,
+    )  # fmt: skip
+    isolated = Isolated(variant, Path(__file__))
+    isolated.load("cpu")
+    return isolated
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+def test_trouble_fails_its_batch_with_a_sentence_and_the_next_is_served(
+    operator: Isolated, trouble: bytes
+) -> None:
+    with pytest.raises(OperatorFailed, match=TROUBLE[trouble]):
+        operator.predict([b"a", trouble])
+    assert operator.predict([b"b", b"c"]) == [b"b", b"c"]
+
+
+def test_memory_beyond_the_limit_ends_the_process() -> None:
+    variant = Variant(
+        task="echo", name="brittle", operator=OPERATOR, memory_limit_bytes=400_000_000
+    )
+    operator = Isolated(variant, Path(__file__))
+    operator.load("cpu")
+    with pytest.raises(OperatorFailed, match=HOARDED):
+        operator.predict([b"hoard"])
+    assert operator.predict([b"b"]) == [b"b"]
+
+
+def test_an_operator_that_cannot_be_loaded_says_why(operator: Isolated) -> None:
+    variant = Variant(task="echo", name="brittle", operator=OPERATOR, time_limit_s=1.0)
+    with pytest.raises(OperatorFailed, match="no device cuda:7"):
+        Isolated(variant, Path(__file__)).load("cuda:7")
+
+
+def test_the_process_ends_with_its_operator() -> None:
+    variant = Variant(task="echo", name="brittle", operator=OPERATOR, time_limit_s=1.0)
+    before = {child.pid for child in psutil.Process().children()}
+    operator = Isolated(variant, Path(__file__))
+    operator.load("cpu")
+    started = {child.pid for child in psutil.Process().children()} - before
+    del operator
+    gc.collect()
+    assert started
+    assert started & {child.pid for child in psutil.Process().children()} == set()
+
+
+@pytest.mark.kafka
+def test_a_worker_goes_on_behind_an_operator_that_hangs_hoards_or_dies(
+    broker: str, tmp_path: Path
+) -> None:
+    brittle = {
+        "operator": OPERATOR, "batch": 1, "replicas": 1,
+        "limits": {"time": "3s", "memory": "400MB"},
+    }  # fmt: skip
+    description = {
+        "slo": "20s", "input": "raw", "egress_partitions": 1,
+        "tasks": {"echo": {"slots": 1, "variants": {"brittle": brittle}}},
+        "cluster": {"devices": {"cpu": 1}},
+    }  # fmt: skip
+    rig = Rig(broker, tmp_path, description)
+    try:
+        rig.up()
+        rig.offer(20)
+        rig.pass_time(0.5)
+        names = {}
+        for payload in (b"hang", b"hoard", b"die"):
+            names[payload] = rig.ask(payload)
+            rig.pass_time(0.5)
+        rig.settle()
+        for payload, name in names.items():
+            answer = rig.answer_to(name)
+            print(f"{payload.decode()}: {answer.outcome}, {answer.reason}")
+            assert (answer.outcome, answer.task) == (FAILED, "echo")
+        others = [a for a in rig.answers if a.id not in names.values()]
+        print(f"beside them: {ends(others)}")
+        assert {a.outcome for a in others} == {ANSWERED}
+        assert rig.answered_twice() == []
+    finally:
+        rig.close()
