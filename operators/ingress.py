@@ -1,8 +1,8 @@
 """Ingress: stamp the deadline, admit or refuse, send to the first stage.
 
 A query is known by its place on the input topic (``Origin``). Ingress reads a partition in order
-and tells egress what it took in, once per drain, so that egress awaits every query, also one
-whose work is lost on the way.
+and tells egress what it took in, many queries at a time, so that egress awaits every query, also
+one whose work is lost on the way.
 """
 
 from collections.abc import Sequence
@@ -40,6 +40,7 @@ from schemas.records import (
     Work,
 )
 
+NOTICE_S = 0.01  # queries are noticed, and their offsets committed, so much later
 TASK = "ingress"  # the name under which ingress ends a query
 
 
@@ -67,6 +68,7 @@ class Ingress:
         self._upto: dict[int, int] = {}
         self._pending: dict[int, list[Noticed]] = {}
         self._flushing = False
+        self._flush_s = 0.0
         self._reporter = Reporter(name, "ingress", pipeline.name, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(arrived=0, admitted=0, refused=0, dropped=0)
@@ -191,9 +193,11 @@ class Ingress:
         self._pending.setdefault(event.slot, []).append(noticed)
         if self._flushing:
             return []
-        # Woke comes after what has already arrived: one notice per drain, not one per query.
+        # One notice for many queries, and out of the way of the work that it tells of: egress
+        # takes an answer that is faster than its notice.
         self._flushing = True
-        return [Wake(now)]
+        self._flush_s = now + NOTICE_S
+        return [Wake(self._flush_s)]
 
     def _flush(self) -> list[Effect]:
         self._flushing = False
@@ -227,6 +231,6 @@ class Ingress:
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
-        if self._flushing:
+        if self._flushing and now >= self._flush_s:
             effects += self._flush()
         return [*effects, *self._reporter.due(now)]

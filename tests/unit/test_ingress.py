@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from operators.ingress import Ingress
+from operators.ingress import NOTICE_S, Ingress
 from schemas.effects import (
     Arrived,
     Assign,
@@ -69,7 +69,7 @@ def noticing(ingress: Ingress, *events: Event, now: float = 0.0) -> list[Effect]
     """What it tells egress of these events."""
     for event in events:
         ingress.handle(event, now)
-    return quiet(ingress.handle(Woke(), now))
+    return quiet(ingress.handle(Woke(), now + NOTICE_S))
 
 
 def notified(notice: Notice, slot: int = 0) -> list[Effect]:
@@ -80,7 +80,7 @@ def notified(notice: Notice, slot: int = 0) -> list[Effect]:
 def refused(ingress: Ingress, event: Event, now: float = 0.0) -> str:
     """Why a query is not admitted."""
     assert not [e for e in ingress.handle(event, now) if isinstance(e, Send)]
-    (send, _) = quiet(ingress.handle(Woke(), now))
+    (send, _) = quiet(ingress.handle(Woke(), now + NOTICE_S))
     assert isinstance(send, Send)
     assert isinstance(send.record, Notice)
     (noticed,) = send.record.queries
@@ -100,14 +100,15 @@ def test_queries_are_read_from_the_first_plan_on() -> None:
     assert told(ingress, (Woke(), 0.0), (arrived(PLAN), 0.0)) == [Assign("queries", (1, 3))]
 
 
-def test_a_query_goes_to_the_root_and_to_egress_once_per_drain() -> None:
+def test_a_query_goes_to_the_root_at_once_and_to_egress_with_others() -> None:
     ingress = an_ingress()
-    assert ingress.handle(a_query(0), 0.0) == [to_root(0), Wake(0.0)]
-    assert ingress.handle(a_query(1), 0.0) == [to_root(1)]
+    assert ingress.handle(a_query(0), 0.0) == [to_root(0), Wake(NOTICE_S)]
+    assert ingress.handle(a_query(1), NOTICE_S / 2) == [to_root(1)]
+    assert quiet(ingress.handle(Woke(), NOTICE_S / 2)) == []
     assert noticing(ingress) == notified(a_notice(0, 1))
     assert noticing(ingress) == []
-    assert ingress.handle(a_query(2), 0.1) == [to_root(2), Wake(0.1)]
-    assert noticing(ingress) == notified(a_notice(2))
+    assert ingress.handle(a_query(2), 0.1) == [to_root(2), Wake(0.1 + NOTICE_S)]
+    assert noticing(ingress, now=0.1) == notified(a_notice(2))
 
 
 def test_every_partition_has_a_notice_of_its_own_at_its_egress_slot() -> None:
@@ -144,7 +145,7 @@ def test_a_stale_plan_changes_nothing() -> None:
     ingress = an_ingress(a_plan([a_lease()], epoch=5))
     assert ingress.handle(arrived(a_plan([], epoch=4)), 0.0) == []
     assert ingress.handle(arrived(a_plan([], epoch=6, pipeline="other")), 0.0) == []
-    assert ingress.handle(a_query(), 0.0) == [to_root(epoch=5), Wake(0.0)]
+    assert ingress.handle(a_query(), 0.0) == [to_root(epoch=5), Wake(NOTICE_S)]
 
 
 # ---------------------------------------------------------------------- deadlines
@@ -177,7 +178,7 @@ def test_a_query_that_is_read_behind_its_deadline_is_dropped_at_egress() -> None
     ingress = an_ingress()
     ended = Item(end=End(DROPPED, "ingress", "read 100 ms after its deadline"))
     assert ingress.handle(a_query(slot=1), 0.6) == [
-        Send("outputs", a_work(0, ended, origin=Origin(1, 0), task=""), 1), Wake(0.6),
+        Send("outputs", a_work(0, ended, origin=Origin(1, 0), task=""), 1), Wake(0.6 + NOTICE_S),
     ]  # fmt: skip
     notice = Notice(partition=1, upto=1, queries=(a_noticed(),))
     assert noticing(ingress, now=0.6) == [
@@ -186,7 +187,7 @@ def test_a_query_that_is_read_behind_its_deadline_is_dropped_at_egress() -> None
 
 
 def test_a_query_that_is_read_at_its_deadline_still_has_its_chance() -> None:
-    assert an_ingress().handle(a_query(), SLO_S) == [to_root(), Wake(SLO_S)]
+    assert an_ingress().handle(a_query(), SLO_S) == [to_root(), Wake(SLO_S + NOTICE_S)]
 
 
 # ---------------------------------------------------------------------- refusing
@@ -195,7 +196,7 @@ def test_a_query_that_is_read_at_its_deadline_still_has_its_chance() -> None:
 def test_an_unknown_slo_class_is_refused_with_the_known_ones() -> None:
     ingress = an_ingress()
     reason = "SLO class 'silver' is unknown; the pipeline file has: bronze, gold"
-    assert ingress.handle(a_query(slo_class="silver"), 0.0) == [Wake(0.0)]
+    assert ingress.handle(a_query(slo_class="silver"), 0.0) == [Wake(NOTICE_S)]
     notice = Notice(partition=0, upto=1, queries=(a_noticed(refused=reason),))
     assert noticing(ingress) == notified(notice)
 
@@ -234,10 +235,11 @@ def test_a_garbled_query_is_a_dead_letter_and_refused() -> None:
         headers=(("id", b"mine"),), node="i", at_s=0.1,
     )  # fmt: skip
     assert ingress.handle(Arrived(garbled, "queries", 0, 3, 0.0), 0.1) == [
-        Send("dead-letters", letter, key="mine"), Wake(0.1),
+        Send("dead-letters", letter, key="mine"), Wake(0.1 + NOTICE_S),
     ]  # fmt: skip
     noticed = Noticed(query_id="mine", offset=3, created_s=0.0, deadline_s=SLO_S, refused="no Avro")
-    assert noticing(ingress) == notified(Notice(partition=0, upto=4, queries=(noticed,)))
+    effects = noticing(ingress, now=0.1)
+    assert effects == notified(Notice(partition=0, upto=4, queries=(noticed,)))
 
 
 def test_a_garbled_plan_and_other_events_are_ignored() -> None:
