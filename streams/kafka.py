@@ -280,7 +280,7 @@ def read_to_end(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> lis
 
 def _read_partition(reader: Consumer, topic: str, partition: int, timeout_s: float) -> list[Any]:
     place = TopicPartition(topic, partition, OFFSET_BEGINNING)
-    low, high = reader.get_watermark_offsets(place, timeout=timeout_s)
+    low, high = watermarks(reader, place, timeout_s)
     found: list[Any] = []
     if low == high:
         return found
@@ -291,6 +291,26 @@ def _read_partition(reader: Consumer, topic: str, partition: int, timeout_s: flo
             raise BrokerError(f"topic {topic!r} could not be read within {timeout_s:g} s")
         found += [m for m in reader.consume(500, timeout=0.05) if not m.error()]
     return found
+
+
+def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0) -> tuple[int, int]:
+    """The first offset of a partition and the one behind its last record.
+
+    A broker that has just come back, or a topic that was made just now, has no leader for a
+    moment, which the library does not wait for. Raises ``BrokerError`` after ``timeout_s``.
+    """
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            low, high = client.get_watermark_offsets(place, timeout=timeout_s)
+        except KafkaException as error:
+            if time.monotonic() > until:
+                raise BrokerError(
+                    f"offsets of {place.topic!r} cannot be read: {error.args[0].str()}"
+                ) from error
+            time.sleep(POLL_S)
+        else:
+            return low, high
 
 
 def committed(client: Consumer, topic: str, slots: Iterable[int], timeout_s: float = 30.0) -> Any:
