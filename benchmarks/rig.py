@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
 from headrace.clients import decoded, new_id, read_answer
 from headrace.config import read_pipeline_file
@@ -51,6 +51,7 @@ ROOT = Path(__file__).parents[1]
 WAIT_S = 40.0  # a busy machine takes its time
 SETTLED = ("ready", "idle", "draining")
 WELL_S = 1.0
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # by our own closing
 FRESH_S = 0.6  # a node that reported within it is there
 
 
@@ -197,7 +198,7 @@ class Rig:
         asked = Asked(payload or b"")
 
         def delivered(error: Any, message: Message) -> None:
-            if error is not None:
+            if error is not None and error.code() not in _PURGED:
                 raise Stuck(f"the broker did not take a query: {error.str()}")
             asked.origin = Origin(message.partition(), message.offset())
 

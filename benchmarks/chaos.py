@@ -1,0 +1,324 @@
+"""Random faults under load: does every query still get exactly one answer?
+
+    python -m benchmarks.chaos [--minutes 3] [--seed 1] [--rate 50] [--json]
+
+A pipeline of two stages with fan-out is run for real, one process per role and two control apps,
+on a broker of its own. Fault follows fault (benchmarks/chaos_faults.py), each as soon as the
+pipeline has served well again for a second. At the end everything that it wrote is held against
+what was asked (benchmarks/chaos_account.py). What is broken is printed, with the command that gives
+the same faults again, and the exit code is 1.
+
+Times to recover: from the beginning of a fault (of a broker that was away: from its return) until
+the last query was made that did not end well, 0 where all did; and until the pipeline was whole,
+every role back and all queries of a second answered in time.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.chaos_account import Record, broken
+from benchmarks.chaos_faults import CONTROLS, Fault, Scene, drawn, perform
+from benchmarks.relay import machine
+from benchmarks.rig import Rig, Stuck, ends, in_time
+from headrace import broker as local
+from headrace.supervisor import Role
+
+OPERATORS = "benchmarks.squares"
+PIPELINE = {
+    "slo": "1s",
+    "input": "raw",
+    "results": "avro",
+    "combine": f"{OPERATORS}:total",
+    "grace": "500ms",
+    "egress_partitions": 2,
+    "tasks": {
+        "split": {
+            "slots": 4,
+            "children": ["square"],
+            "variants": {"plain": {"operator": f"{OPERATORS}:Split", "batch": 8, "replicas": 1}},
+        },
+        "square": {
+            "slots": 4,
+            "variants": {"plain": {"operator": f"{OPERATORS}:Square", "batch": 8, "replicas": 2}},
+        },
+    },
+    "cluster": {"devices": {"cpu": 3}, "ingress": 1, "egress": 1},
+}
+WHOLE_WITHIN_S = 60.0
+ENDED_WITHIN_S = 10.0
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Suffered:
+    """A fault that happened: when the pipeline was whole before it, when it began, and when the
+    pipeline was whole again (epoch seconds)."""
+
+    fault: Fault
+    before_s: float
+    began_s: float
+    whole_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """Faults of one kind: how many queries did not end well, and the times to recover, s."""
+
+    faults: int
+    hurt: int
+    recovered_p50_s: float
+    recovered_max_s: float
+    whole_p50_s: float
+    whole_max_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What a run came to."""
+
+    minutes: float
+    rate: float
+    seed: int
+    queries: int
+    outcomes: str
+    plans: int
+    recoveries: Mapping[str, Recovery]
+    broken: Sequence[str]
+
+
+# ---------------------------------------------------------------------- a run
+
+
+def run(rig: Rig, scene: Scene, seed: int, minutes: float) -> tuple[list[Suffered], list[str]]:
+    """Faults for so long; what happened, and what already went wrong meanwhile."""
+    suffered: list[Suffered] = []
+    try:
+        until_s = time.monotonic() + 60 * minutes
+        for fault in drawn(np.random.default_rng(seed), list(rig.roles)):
+            if time.monotonic() > until_s:
+                break
+            suffered.append(_suffer(rig, scene, fault))
+        settle(rig)
+    except Stuck as stuck:
+        rig.offer(0)
+        with suppress(Stuck):
+            rig.until(lambda: not rig.waiting, "the last answers")
+        return suffered, [f"the pipeline recovers from every fault: {stuck}"]
+    return suffered, []
+
+
+def _suffer(rig: Rig, scene: Scene, fault: Fault) -> Suffered:
+    before_s, heard = time.time(), len(rig.answers)
+    rig.pass_time(fault.quiet_s)
+    say(f"{fault.kind} {' '.join(fault.targets)} {fault.seconds:g} s".strip())
+    try:
+        began_s = perform(scene, fault)
+        result = rig.command("replan")
+        if not result.ok:
+            raise Stuck(f"a replan was refused: {result.message}")
+        since_s = time.time()
+        rig.until(
+            lambda: rig.serves() and rig.well_since(since_s), "all to be well", WHOLE_WITHIN_S
+        )
+    except Stuck as stuck:
+        raise Stuck(f"after {fault}: {stuck}") from None
+    whole_s = time.time()
+    say(f"    whole after {whole_s - began_s:.1f} s; {ends(rig.answers[heard:])}")
+    return Suffered(fault, before_s, began_s, whole_s)
+
+
+def settle(rig: Rig) -> None:
+    """Wait for the last answers, then end every role as `headrace down` does."""
+    rig.offer(0)
+    with suppress(Stuck):  # what has no answer is told by the account
+        rig.until(lambda: not rig.waiting, "the last answers")
+    rig.pass_time(1)
+    order = ("ingress", "control", "cpu", "egress")
+    for name in sorted(rig.running, key=lambda role: (order.index(_begin(role)), role)):
+        code = rig.stop(name)
+        if code != 0:
+            raise Stuck(f"{name} was told to end and did so with {code}")
+    rig.pass_time(1)
+
+
+def _begin(role: str) -> str:
+    return role.partition("-")[0]
+
+
+def left_over(leaders: Sequence[int]) -> list[str]:
+    """Processes that were started by roles and outlived them."""
+    until_s = time.monotonic() + ENDED_WITHIN_S
+    while (found := _of_sessions(set(leaders))) and time.monotonic() < until_s:
+        time.sleep(0.1)
+    return [f"no process is left: {one.pid} ({one.name()}) is there" for one in found]
+
+
+def _of_sessions(leaders: set[int]) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError, psutil.Error):
+            alive = process.status() != psutil.STATUS_ZOMBIE
+            if alive and os.getsid(process.pid) in leaders:
+                found.append(process)
+    return found
+
+
+# ---------------------------------------------------------------------- the account
+
+
+def recoveries(suffered: Sequence[Suffered], rig: Rig) -> dict[str, Recovery]:
+    """By kind of fault, and of all. A query counts to the fault before whose end it was made."""
+    ill_s = sorted(a.created_s for a in rig.answers if not in_time(a) and _is_number(rig, a.id))
+    times: dict[str, list[tuple[float, float, int]]] = {}
+    for one in suffered:
+        hurt = [at_s for at_s in ill_s if one.before_s < at_s <= one.whole_s]
+        recovered_s = max((at_s - one.began_s for at_s in hurt), default=0.0)
+        row = (max(0.0, recovered_s), one.whole_s - one.began_s, len(hurt))
+        times.setdefault(one.fault.kind, []).append(row)
+    found = {kind: _recovery(times[kind]) for kind in sorted(times)}
+    every = [row for rows in times.values() for row in rows]
+    return {**found, ALL: _recovery(every)} if every else found
+
+
+def _recovery(rows: Sequence[tuple[float, float, int]]) -> Recovery:
+    recovered, whole, hurt = zip(*rows, strict=True)
+    return Recovery(
+        faults=len(rows),
+        hurt=sum(hurt),
+        recovered_p50_s=round(statistics.median(recovered), 3),
+        recovered_max_s=round(max(recovered), 3),
+        whole_p50_s=round(statistics.median(whole), 3),
+        whole_max_s=round(max(whole), 3),
+    )
+
+
+def _is_number(rig: Rig, name: str) -> bool:
+    """Garbage and words end badly by themselves."""
+    return name in rig.asked and rig.asked[name].payload.isdigit()
+
+
+def record_of(rig: Rig, scene: Scene) -> Record:
+    """All that went in and came out."""
+    return Record(
+        asked=rig.asked,
+        garbage=scene.garbage,
+        answers=rig.answers,
+        letters=rig.letters,
+        plans=rig.plans,
+        followed=rig.epochs,
+        results=rig.results,
+    )
+
+
+# ---------------------------------------------------------------------- the command
+
+
+@contextmanager
+def a_rig(folder: Path) -> Iterator[tuple[Rig, Scene]]:
+    """The pipeline on a broker of its own, all of which ends with the block."""
+    home = folder / "broker"
+    with ThreadPoolExecutor(1) as beside:
+        running = local.start(home)
+        try:
+            rig = Rig(running.bootstrap, folder, PIPELINE)
+            rig.roles |= {name: Role(name, "control") for name in CONTROLS}
+            try:
+                yield rig, Scene(rig, home, beside)
+            finally:
+                rig.close()
+        finally:
+            beside.submit(local.stop, home).result()
+
+
+def measure(folder: Path, seed: int, minutes: float, rate: float) -> Account:
+    """Run and account; says on standard error what happens."""
+    with a_rig(folder) as (rig, scene):
+        say(f"up after {rig.up():.1f} s")
+        rig.offer(rate)
+        rig.pass_time(2)
+        suffered, wrong = run(rig, scene, seed, minutes)
+    wrong += broken(record_of(rig, scene))
+    wrong += left_over(rig.leaders)
+    return Account(
+        minutes=minutes,
+        rate=rate,
+        seed=seed,
+        queries=len(rig.asked) + len(scene.garbage),
+        outcomes=ends(rig.answers),
+        plans=len(rig.plans),
+        recoveries=recoveries(suffered, rig),
+        broken=wrong,
+    )
+
+
+def say(text: str) -> None:
+    """Progress, apart from the figures."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def report(account: Account) -> str:
+    """The account for a person."""
+    heads = ("fault", "times", "hurt", "recovered p50, max", "whole p50, max")
+    lines = [
+        f"seed {account.seed}, {account.minutes:g} minutes at {account.rate:g} queries/s",
+        f"{account.queries} queries: {account.outcomes}; {account.plans} plans",
+        "{:<18} {:>5} {:>6} {:>20} {:>16}".format(*heads),
+    ]
+    for kind, found in account.recoveries.items():
+        recovered = f"{found.recovered_p50_s:.2f} s, {found.recovered_max_s:.2f} s"
+        whole = f"{found.whole_p50_s:.1f} s, {found.whole_max_s:.1f} s"
+        lines.append(f"{kind:<18} {found.faults:>5} {found.hurt:>6} {recovered:>20} {whole:>16}")
+    lines += [f"broken: {what}" for what in account.broken]
+    lines.append(f"again: {again(account)}" if account.broken else "every invariant holds")
+    return "\n".join(lines)
+
+
+def again(account: Account) -> str:
+    """The command that brings about the same faults."""
+    return (
+        f"python -m benchmarks.chaos --minutes {account.minutes:g} --seed {account.seed} "
+        f"--rate {account.rate:g}"
+    )
+
+
+def as_json(account: Account) -> dict[str, Any]:
+    """The account under stable names."""
+    row = asdict(account)
+    return {**row, "ok": not account.broken, "again": again(account), "machine": machine()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, and 1 where an invariant is broken; then logs and the broker's data are kept."""
+    parser = argparse.ArgumentParser(description="Random faults under load, and the account.")
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=50.0, help="queries/s")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    asked = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
+    account = measure(folder, asked.seed, asked.minutes, asked.rate)
+    print(json.dumps(as_json(account)) if asked.json else report(account))
+    if account.broken:
+        say(f"logs and the broker's data are in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""What must hold of a pipeline whatever happened to it, checked against all that it wrote.
+
+Each check says what is broken, one sentence a case; nothing is broken where it says nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+
+from benchmarks.rig import Asked
+from benchmarks.squares import right
+from schemas.effects import QUERIES
+from schemas.records import ANSWERED, Answer, CommandResult, DeadLetter, Origin, Plan
+
+SHOWN = 10  # cases of one check; the rest is counted
+
+# What the operators of benchmarks/squares.py make of words: the whole answer, or the part that is
+# left of it (None: no answer has a result).
+WORDS: Mapping[bytes, int | None] = {
+    b"word": 1 + 9,
+    b"oversized output": 1 + 9,
+    b"oversized item": None,
+    b"raise": None,
+    b"short": None,
+    b"nonsense": None,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All that went in and came out."""
+
+    asked: Mapping[str, Asked]
+    garbage: Sequence[Asked] = ()
+    answers: Sequence[Answer] = ()
+    letters: Sequence[DeadLetter] = ()
+    plans: Sequence[Plan] = ()  # in the order of the topic
+    followed: Mapping[tuple[str, float], Sequence[int]] = field(default_factory=dict)
+    results: Sequence[CommandResult] = ()
+
+
+def broken(record: Record) -> list[str]:
+    """What does not hold, in words."""
+    found = []
+    for name, check in CHECKS.items():
+        cases = list(check(record))
+        found += [f"{name}: {case}" for case in cases[:SHOWN]]
+        if len(cases) > SHOWN:
+            found.append(f"{name}: {len(cases) - SHOWN} more")
+    return found
+
+
+def _answered(record: Record) -> Iterator[str]:
+    there = {answer.origin for answer in record.answers}
+    for name, origin in sorted(_wanted(record).items(), key=lambda item: str(item[1])):
+        if origin not in there:
+            yield f"{name} at {_place(origin)} was acknowledged and has no answer"
+
+
+def _answered_once(record: Record) -> Iterator[str]:
+    answers: dict[Origin, list[Answer]] = {}
+    for answer in record.answers:
+        answers.setdefault(answer.origin, []).append(answer)
+    for origin, several in answers.items():
+        if len(several) > 1:
+            yield f"{_place(origin)} has {len(several)}: " + "; ".join(map(_told, several))
+    ids = Counter(answer.id for answer in record.answers)
+    for name, count in ids.items():
+        if count > 1:
+            yield f"{name} has {count}"
+
+
+def _asked_for(record: Record) -> Iterator[str]:
+    wanted = set(_wanted(record).values())
+    for answer in record.answers:
+        if answer.origin not in wanted:
+            yield f"nobody asked for {_told(answer)} of {_place(answer.origin)}"
+        asked = record.asked.get(answer.id)
+        if asked is not None and asked.origin != answer.origin:
+            yield f"{answer.id} is at {asked.origin}, its answer is for {answer.origin}"
+
+
+def _right(record: Record) -> Iterator[str]:
+    for answer in record.answers:
+        asked = record.asked.get(answer.id)
+        if asked is None or answer.outcome != ANSWERED:
+            continue
+        results = _results(asked.payload, incomplete=answer.incomplete)
+        if answer.result not in results:
+            yield f"{_told(answer)} to {asked.payload[:20]!r} has {answer.result!r:.60}"
+
+
+def _results(payload: bytes, *, incomplete: bool) -> set[int]:
+    """Every result that an answer may have: all three squares, or a part of them."""
+    if not payload.isdigit():
+        word = WORDS.get(payload)
+        return {word, 1, 9, 0} if word is not None and incomplete else set()
+    first = int(payload)
+    if not incomplete:
+        return {right(first)}
+    squares = [(first + i) ** 2 for i in range(3)]
+    return {sum(part) for count in range(3) for part in combinations(squares, count)}
+
+
+def _plans_grow(record: Record) -> Iterator[str]:
+    for before, after in pairwise(record.plans):
+        if after.epoch <= before.epoch:
+            yield f"epoch {after.epoch} ({after.reason}) came after {before.epoch}"
+
+
+def _nobody_goes_back(record: Record) -> Iterator[str]:
+    for (node, began_s), epochs in record.followed.items():
+        for before, after in pairwise(epochs):
+            if after < before:
+                yield f"{node}, started at {began_s:.3f}, went from epoch {before} to {after}"
+
+
+def _commands_once(record: Record) -> Iterator[str]:
+    for name, count in Counter(result.id for result in record.results).items():
+        if count > 1:
+            yield f"{name} has {count}"
+
+
+def _letters(record: Record) -> Iterator[str]:
+    # At least once: a letter that ingress wrote twice around its death has one place.
+    sent = {garbage.origin for garbage in record.garbage if garbage.origin}
+    kept = {Origin(le.partition, le.offset) for le in record.letters if le.topic == QUERIES}
+    yield from (f"garbage at {_place(o)} was not kept" for o in sent - kept)
+    yield from (f"{_place(o)} was kept and is no garbage" for o in kept - sent)
+    yield from (f"of {le.topic}: {le.reason}" for le in record.letters if le.topic != QUERIES)
+
+
+CHECKS = {
+    "every acknowledged query is answered": _answered,
+    "no query is answered twice": _answered_once,
+    "no answer without a query": _asked_for,
+    "a result is right": _right,
+    "epochs of plans grow": _plans_grow,
+    "no node goes back an epoch": _nobody_goes_back,
+    "a command has one result": _commands_once,
+    "dead letters are the garbage": _letters,
+}
+
+
+def _wanted(record: Record) -> dict[str, Origin]:
+    """What the broker acknowledged, by a name for people."""
+    named: Iterable[tuple[str, Asked]] = [
+        *record.asked.items(),
+        *((f"garbage {i}", asked) for i, asked in enumerate(record.garbage)),
+    ]
+    return {name: asked.origin for name, asked in named if asked.origin is not None}
+
+
+def _place(origin: Origin) -> str:
+    return f"{origin.partition}/{origin.offset}"
+
+
+def _told(answer: Answer) -> str:
+    end = f"{answer.outcome}{' late' if answer.late else ''}"
+    why = f" ({answer.reason})" if answer.reason else ""
+    made = f"made at {answer.created_s:.3f}, answered at {answer.answered_s:.3f}"
+    return f"{answer.id} {end}{' incomplete' if answer.incomplete else ''}{why}, {made}"

@@ -1,0 +1,195 @@
+"""Faults to a running pipeline: which there are, which comes next, and how each is brought about.
+
+What comes is drawn from a seeded generator before it happens, so that a seed gives the same faults
+however the pipeline takes them. Every round has each kind once, in an order of its own.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.rig import Asked, Rig, Stuck
+from headrace import broker as local
+from headrace.supervisor import pause_s
+from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER
+from streams.topics import MAX_RECORD_BYTES
+
+CONTROLS = ("control", "control-2")
+RESTARTED_AFTER_S = pause_s(1)  # as `headrace up` does
+DRAINED_WITHIN_S = 40.0
+
+GARBAGE: Sequence[tuple[bytes | None, tuple[tuple[str, bytes], ...]]] = (
+    (b"", ()),
+    (None, ()),
+    (b"1", ((DEADLINE_HEADER, b"soon"),)),
+    (b"1", ((DEADLINE_HEADER, b"1764000000"),)),
+    (b"1", ((ID_HEADER, b"\xff\xfe"),)),
+    (b"1", ((ID_HEADER, b"x" * 10_000),)),
+)
+# Ingress adds to what the producer sent, so the first fits its topic and no other.
+OVERSIZED_INPUTS = (bytes(MAX_RECORD_BYTES - 500), b"oversized item", b"oversized output")
+RAISING_INPUTS = (b"raise", b"short", b"nonsense", b"word")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is to happen; ``seconds`` is how long it lasts, or lies between its parts."""
+
+    kind: str
+    targets: tuple[str, ...]
+    seconds: float
+    quiet_s: float  # load without a fault before it
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where faults happen."""
+
+    rig: Rig
+    broker_home: Path
+    beside: ThreadPoolExecutor  # one thread, for what must not hold up the load
+    garbage: list[Asked] = field(default_factory=list)  # sent so far
+
+
+Perform = Callable[[Scene, Fault], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """``of`` names roles by the beginning of their names; ``count`` of those are drawn."""
+
+    perform: Perform
+    of: tuple[str, ...] = ()
+    count: int = 1
+    seconds: tuple[float, float] = (0.0, 0.0)
+
+
+def drawn(rng: np.random.Generator, roles: Sequence[str]) -> Iterator[Fault]:
+    """Faults without end."""
+    while True:
+        for name in rng.permutation(sorted(KINDS)):
+            kind = KINDS[str(name)]
+            among = [role for role in roles if role.startswith(kind.of)] if kind.of else []
+            targets = rng.permutation(among)[: kind.count]
+            yield Fault(
+                kind=str(name),
+                targets=tuple(map(str, targets)),
+                seconds=round(float(rng.uniform(*kind.seconds)), 3),
+                quiet_s=round(float(rng.uniform(0.5, 2.0)), 3),
+            )
+
+
+def perform(scene: Scene, fault: Fault) -> float:
+    """Bring a fault about; when it began, or for the broker: was over. Raises ``Stuck``."""
+    return KINDS[fault.kind].perform(scene, fault)
+
+
+def _killed(scene: Scene, fault: Fault) -> float:
+    """kill -9 of one role after the other, each started again as `headrace up` does."""
+    began_s = time.time()
+    for name in fault.targets:
+        scene.rig.kill(name)
+        scene.rig.pass_time(RESTARTED_AFTER_S)
+        scene.rig.start(name)
+        scene.rig.pass_time(fault.seconds)
+    return began_s
+
+
+def _frozen(scene: Scene, fault: Fault) -> float:
+    began_s = time.time()
+    for name in fault.targets:
+        scene.rig.freeze(name)
+        scene.rig.pass_time(fault.seconds)
+        scene.rig.thaw(name)
+    return began_s
+
+
+def _broker_away(scene: Scene, fault: Fault) -> float:
+    stopping = scene.beside.submit(local.stop, scene.broker_home)
+    scene.rig.until(stopping.done, "the broker to stop")
+    stopping.result()
+    scene.rig.pass_time(fault.seconds)
+    starting = scene.beside.submit(local.start, scene.broker_home)
+    scene.rig.until(starting.done, "the broker to start", 70.0)
+    starting.result()
+    return time.time()
+
+
+def _rolling_restart(scene: Scene, fault: Fault) -> float:
+    began_s = time.time()
+    for name in fault.targets:
+        _stopped(scene.rig, name)
+        scene.rig.start(name)
+        scene.rig.until(scene.rig.serves, f"{name} to be back")
+    return began_s
+
+
+def _scaled_down(scene: Scene, fault: Fault) -> float:
+    """A worker is drained, ended, started and used again."""
+    rig, began_s = scene.rig, time.time()
+    for name in fault.targets:
+        _commanded(rig, "drain", name)
+        rig.until(partial(_without, rig, name), f"{name} to be drained", DRAINED_WITHIN_S)
+        _stopped(rig, name)
+        rig.pass_time(fault.seconds)
+        rig.start(name)
+        _commanded(rig, "restore", name)
+    return began_s
+
+
+def _without(rig: Rig, worker: str) -> bool:
+    return all(lease.worker != worker for lease in rig.plan.leases)
+
+
+def _stopped(rig: Rig, name: str) -> None:
+    code = rig.stop(name)
+    if code != 0:
+        raise Stuck(f"{name} was told to end and did so with {code}")
+
+
+def _commanded(rig: Rig, action: str, target: str) -> None:
+    result = rig.command(action, target=target)
+    if not result.ok:
+        raise Stuck(f"{action} of {target} was refused: {result.message}")
+
+
+def _garbage(scene: Scene, fault: Fault) -> float:
+    began_s = time.time()
+    for payload, headers in GARBAGE:
+        scene.garbage.append(scene.rig.put(payload, list(headers)))
+        scene.rig.pass_time(fault.seconds)
+    return began_s
+
+
+def _inputs(*payloads: bytes) -> Perform:
+    def asked(scene: Scene, fault: Fault) -> float:
+        began_s = time.time()
+        for payload in payloads:
+            scene.rig.ask(payload)
+            scene.rig.pass_time(fault.seconds)
+        return began_s
+
+    return asked
+
+
+WORKERS, EVERYBODY = ("cpu-",), ("control", "egress", "cpu-", "ingress")
+KINDS: Mapping[str, Kind] = {
+    "kill worker": Kind(perform=_killed, of=WORKERS),
+    "kill control app": Kind(perform=_killed, of=CONTROLS),
+    "kill ingress": Kind(perform=_killed, of=("ingress",)),
+    "kill egress": Kind(perform=_killed, of=("egress",)),
+    "kill three": Kind(perform=_killed, of=EVERYBODY, count=3, seconds=(0.0, 1.5)),
+    "freeze worker": Kind(perform=_frozen, of=WORKERS, seconds=(0.3, 5.0)),
+    "freeze control app": Kind(perform=_frozen, of=CONTROLS, seconds=(0.5, 10.0)),
+    "broker away": Kind(perform=_broker_away, seconds=(1.0, 6.0)),
+    "rolling restart": Kind(perform=_rolling_restart, of=EVERYBODY, count=99),
+    "scale-down": Kind(perform=_scaled_down, of=WORKERS, seconds=(0.0, 3.0)),
+    "garbage": Kind(perform=_garbage, seconds=(0.0, 0.2)),
+    "oversized records": Kind(perform=_inputs(*OVERSIZED_INPUTS), seconds=(0.0, 0.3)),
+    "raising operator": Kind(perform=_inputs(*RAISING_INPUTS), seconds=(0.0, 0.3)),
+}

@@ -1,0 +1,135 @@
+"""benchmarks/chaos: the same seed, the same faults; and each broken promise is found."""
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.chaos_account import Record, broken
+from benchmarks.chaos_faults import KINDS, drawn
+from benchmarks.rig import Asked
+from benchmarks.squares import right
+from schemas.records import ANSWERED, FAILED, Answer, CommandResult, DeadLetter, Origin
+from tests.builders import a_plan
+
+ROLES = ("control", "control-2", "egress-0", "cpu-0", "cpu-1", "cpu-2", "ingress-0")
+
+
+def an_answer(name: str, offset: int, **changes: Any) -> Answer:
+    fields = {"outcome": ANSWERED, "result": right(5), "created_s": 1.0, "deadline_s": 2.0}
+    return Answer(id=name, origin=Origin(0, offset), **{**fields, "answered_s": 1.5, **changes})
+
+
+def a_letter(offset: int, **changes: Any) -> DeadLetter:
+    fields = {"topic": "queries", "partition": 0, "reason": "empty", "value": b"", "at_s": 1.0}
+    return DeadLetter(offset=offset, **{**fields, **changes})
+
+
+def a_result(name: str) -> CommandResult:
+    return CommandResult(
+        id=name, pipeline="p", action="replan", ok=True, message="", epoch=1, finished_s=1.0
+    )
+
+
+WHOLE = Record(
+    asked={"a": Asked(b"5", Origin(0, 0)), "b": Asked(b"raise", Origin(0, 1)), "c": Asked(b"5")},
+    garbage=[Asked(b"", Origin(0, 2))],
+    answers=[
+        an_answer("a", 0),
+        an_answer("b", 1, outcome=FAILED, result=None),
+        an_answer("0-2", 2, outcome="refused", result=None),
+    ],
+    letters=[a_letter(2), a_letter(2)],
+    plans=[a_plan([], epoch=1), a_plan([], epoch=4)],
+    followed={("egress-0", 1.0): [1, 4], ("egress-0", 2.0): [4]},
+    results=[a_result("x"), a_result("y")],
+)
+
+
+def test_nothing_is_broken_where_everything_holds() -> None:
+    assert broken(WHOLE) == []
+
+
+def test_a_part_of_the_squares_is_right_for_an_incomplete_answer_only() -> None:
+    part = an_answer("a", 0, result=25 + 49, incomplete=True)
+    others = WHOLE.answers[1:]
+    assert broken(replace(WHOLE, answers=[part, *others])) == []
+    (found,) = broken(replace(WHOLE, answers=[replace(part, incomplete=False), *others]))
+    assert found.startswith("a result is right: a answered, made at 1.000")
+    assert found.endswith("to b'5' has 74")
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        (
+            {"answers": WHOLE.answers[1:]},
+            ["every acknowledged query is answered: a at 0/0 was acknowledged and has no answer"],
+        ),
+        (
+            {"answers": [*WHOLE.answers, an_answer("a", 0, late=True, answered_s=2.5)]},
+            [
+                "no query is answered twice: 0/0 has 2: "
+                "a answered, made at 1.000, answered at 1.500; "
+                "a answered late, made at 1.000, answered at 2.500",
+                "no query is answered twice: a has 2",
+            ],
+        ),
+        (
+            {"answers": [*WHOLE.answers, an_answer("z", 9)]},
+            [
+                "no answer without a query: nobody asked for "
+                "z answered, made at 1.000, answered at 1.500 of 0/9"
+            ],
+        ),
+        (
+            {"plans": [a_plan([], epoch=2), a_plan([], epoch=2, reason="again")]},
+            ["epochs of plans grow: epoch 2 (again) came after 2"],
+        ),
+        (
+            {"followed": {("cpu-0", 1.0): [3, 2]}},
+            ["no node goes back an epoch: cpu-0, started at 1.000, went from epoch 3 to 2"],
+        ),
+        ({"results": [a_result("x"), a_result("x")]}, ["a command has one result: x has 2"]),
+        ({"letters": []}, ["dead letters are the garbage: garbage at 0/2 was not kept"]),
+        (
+            {"letters": [a_letter(2), a_letter(0)]},
+            ["dead letters are the garbage: 0/0 was kept and is no garbage"],
+        ),
+        (
+            {"letters": [a_letter(2), a_letter(7, topic="outputs", reason="odd")]},
+            ["dead letters are the garbage: of outputs: odd"],
+        ),
+    ],
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
+)
+def test_what_is_broken_is_said(changes: dict[str, Any], found: list[str]) -> None:
+    assert broken(replace(WHOLE, **changes)) == found
+
+
+def test_of_many_cases_some_are_told_and_the_rest_is_counted() -> None:
+    found = broken(replace(WHOLE, letters=[a_letter(2), *(a_letter(i) for i in range(50, 65))]))
+    assert (len(found), found[-1]) == (11, "dead letters are the garbage: 5 more")
+
+
+def test_a_seed_gives_the_same_faults_and_another_one_others() -> None:
+    one, again, other = (
+        list(islice(drawn(np.random.default_rng(seed), ROLES), 40)) for seed in (7, 7, 8)
+    )
+    assert one == again
+    assert one != other
+
+
+def test_every_round_has_every_kind_of_fault_with_a_target_that_exists() -> None:
+    faults = list(islice(drawn(np.random.default_rng(3), ROLES), 3 * len(KINDS)))
+    for i in range(3):
+        one_round = faults[i * len(KINDS) : (i + 1) * len(KINDS)]
+        assert sorted(fault.kind for fault in one_round) == sorted(KINDS)
+    wrong = [
+        f
+        for f in faults
+        if not set(f.targets) <= set(ROLES) or (KINDS[f.kind].of and not f.targets)
+    ]
+    assert wrong == []
