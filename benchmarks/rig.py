@@ -81,7 +81,10 @@ class Rig:
     results: list[CommandResult] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)  # the newest of each node
     epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)  # that each followed
+    silences: dict[str, list[float]] = field(default_factory=dict)  # s between reports, each life
     leaders: list[int] = field(default_factory=list)  # every process ever started
+    module: str = "headrace"  # what roles are started as, from then on
+    variables: dict[str, str] = field(default_factory=dict)  # of their environment, likewise
     _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _began_s: dict[str, float] = field(default_factory=dict)
     _frozen: set[str] = field(default_factory=set)
@@ -126,12 +129,13 @@ class Rig:
         for name in names:
             role: Role = self.roles[name]
             self._began_s[name] = time.time()
-            line = [sys.executable, "-m", "headrace", role.kind, str(self.file.path)]
+            line = [sys.executable, "-m", self.module, role.kind, str(self.file.path)]
             with self.log(name).open("ab") as log:
                 self._processes[name] = subprocess.Popen(
                     [*line, "--bootstrap", self.bootstrap, *role.arguments],
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
-                    start_new_session=True, env=environment(os.environ, os.getpid()),
+                    start_new_session=True,
+                    env={**environment(os.environ, os.getpid()), **self.variables},
                 )  # fmt: skip
             self.leaders.append(self._processes[name].pid)
 
@@ -273,6 +277,10 @@ class Rig:
         elif isinstance(record, CommandResult) and record.pipeline == self.name:
             self.results.append(record)
         elif isinstance(record, Report) and record.pipeline == self.name:
+            before = self.reports.get(record.node)
+            if before is not None and before.incarnation == record.incarnation:
+                silences = self.silences.setdefault(record.node, [])
+                silences.append(record.sent_s - before.sent_s)
             self.reports[record.node] = record
             life = self.epochs.setdefault((record.node, record.incarnation), [])
             if life[-1:] != [record.epoch]:

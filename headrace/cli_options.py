@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+WRITE_RELEASE = "HEADRACE_WRITE_RELEASE"  # environment: a number under schemas/avro/released
 ANSWERS_WITHIN_S = 4.0  # a person waits for a broker no longer
 
 
@@ -78,8 +79,21 @@ def reached(bootstrap: str | None) -> "KafkaConfig":
 
 def brokers(bootstrap: str | None) -> "KafkaConfig":
     """The brokers that the options name, else the local one; raises ``KafkaConfigError``."""
+    _write_as(os.environ.get(WRITE_RELEASE, ""))
     named = kafka_config(bootstrap)
     return named if named.bootstrap else replace(named, bootstrap=local_broker().bootstrap)
+
+
+def _write_as(release: str) -> None:
+    """In a rolling upgrade: write what processes of an earlier release can read."""
+    from schemas.codec import write_as
+
+    try:
+        write_as(int(release) if release else None)
+    except ValueError as error:
+        raise click.UsageError(
+            f"{WRITE_RELEASE} must be the number of a release, and is {release!r}: {error}"
+        ) from error
 
 
 def local_broker() -> "Running":

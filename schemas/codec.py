@@ -16,13 +16,13 @@ from fastavro.read import SchemaResolutionError
 
 from schemas.codec_hot import HOT, Parts
 from schemas.codec_rows import FROM_ROW, TO_ROW, Row
-from schemas.codec_schemas import CURRENT, KNOWN, MARK, Schema, for_resolution
+from schemas.codec_schemas import CURRENT, KNOWN, MARK, Schema, as_of, for_resolution
 from schemas.codec_values import CodecError
 from schemas.records import Record
 
 __all__ = [
     "CodecError", "Reader", "decode", "encode", "prefix_of", "read", "reader_of", "write",
-    "write_row",
+    "write_as", "write_row",
 ]  # fmt: skip
 
 _PREFIX_LENGTH = 10
@@ -59,11 +59,33 @@ _WRITERS = {
     for kind, to_row in TO_ROW.items()
 }
 _READERS = {prefix: reader_of(schema) for prefix, schema in KNOWN.items()}
+_OLDER: dict[type, Schema] = {}  # what `encode` writes in the form of an earlier release
+
+
+def write_as(release: int | None) -> None:
+    """From now on this process encodes as that release did, so that processes of it can read;
+    None: as this one does. Raises ``ValueError`` for an unknown release."""
+    _OLDER.clear()
+    if release is None:
+        return
+    schemas = as_of(release)
+    for kind in TO_ROW:
+        schema = schemas.get(kind.__name__)
+        if schema is not None and schema.prefix != CURRENT[kind.__name__].prefix:
+            _OLDER[kind] = schema
 
 
 def encode(record: Record) -> bytes:
     """A record as Avro; raises CodecError for what the contract cannot say."""
-    return write(record, prefix_of(record))
+    older = _OLDER.get(type(record))
+    if older is None:
+        return write(record, prefix_of(record))
+    try:
+        return _row(record, older.parsed, older.prefix)
+    except CodecError:
+        raise
+    except _MISFITS as problem:
+        raise _misfit(record, problem) from problem
 
 
 def decode(data: bytes) -> Record:
@@ -100,18 +122,25 @@ def write(record: Record, prefix: bytes) -> bytes:
     except CodecError:
         raise
     except _MISFITS as problem:
-        raise CodecError(
-            f"the {type(record).__name__} record cannot be written: {_told(problem)}"
-        ) from problem
+        raise _misfit(record, problem) from problem
 
 
 def write_row(record: Record, prefix: bytes) -> bytes:
     """What ``write`` returns, by way of a row and fastavro, whose errors it lets through."""
-    to_row, schema, _ = _WRITERS[type(record)]
+    return _row(record, _WRITERS[type(record)][1], prefix)
+
+
+def _row(record: Record, schema: Any, prefix: bytes) -> bytes:
     buffer = BytesIO()
     buffer.write(prefix)
-    schemaless_writer(buffer, schema, to_row(record))
+    # Fields that the schema does not know are left out.
+    schemaless_writer(buffer, schema, _WRITERS[type(record)][0](record))
     return buffer.getvalue()
+
+
+def _misfit(record: Record, problem: Exception) -> CodecError:
+    kind = type(record).__name__
+    return CodecError(f"the {kind} record cannot be written: {_told(problem)}")
 
 
 def read(reader: Reader, data: bytes, start: int) -> Record:

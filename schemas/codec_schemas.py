@@ -63,13 +63,29 @@ def _load(folder: Traversable) -> list[Schema]:
 
 
 _AVRO = files("schemas") / "avro"
-_RELEASED = sorted((_AVRO / "released").iterdir(), key=lambda folder: folder.name)
 
 CURRENT: dict[str, Schema] = {schema.record: schema for schema in _load(_AVRO)}
+# What each release changed, by its number, the oldest first.
+RELEASED: dict[int, list[Schema]] = {
+    int(folder.name): _load(folder)
+    for folder in sorted(
+        (folder for folder in (_AVRO / "released").iterdir() if folder.is_dir()),
+        key=lambda folder: int(folder.name),
+    )
+}
 KNOWN: dict[bytes, Schema] = {
     schema.prefix: schema
     for schema in [
-        *(old for folder in _RELEASED if folder.is_dir() for old in _load(folder)),
+        *(old for release in RELEASED.values() for old in release),
         *CURRENT.values(),  # last, so that they win
     ]
 }
+
+
+def as_of(release: int) -> dict[str, Schema]:
+    """The schema of every record as that release wrote it; raises ``ValueError`` naming the
+    releases there are."""
+    if release not in RELEASED:
+        raise ValueError(f"there is no release {release}; released are {[*RELEASED]}")
+    changes = [schemas for number, schemas in RELEASED.items() if number <= release]
+    return {schema.record: schema for schemas in changes for schema in schemas}

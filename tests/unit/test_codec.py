@@ -7,7 +7,7 @@ drawn here, and fails here until schemas/codec_rows.py and the .avsc carry it.
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from io import BytesIO
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from schemas import records
-from schemas.codec import CodecError, decode, encode, read, reader_of, write_row
+from schemas.codec import CodecError, decode, encode, read, reader_of, write_as, write_row
 from schemas.codec_confluent import ConfluentCodec
 from schemas.codec_rows import TO_ROW
 from schemas.codec_schemas import CURRENT, Schema, parse
@@ -40,6 +40,7 @@ from schemas.records import (
     Value,
     Work,
 )
+from tests.builders import a_hop, a_work, an_item
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -485,3 +486,25 @@ def test_a_registry_that_does_not_answer_is_not_the_records_fault() -> None:
 
     with pytest.raises(ConnectionError):
         ConfluentCodec(lambda text: 1, silent).decode(b"\0\0\0\0\x01")
+
+
+@pytest.fixture
+def _as_today() -> Iterator[None]:
+    yield
+    write_as(None)
+
+
+@pytest.mark.usefixtures("_as_today")
+def test_an_earlier_release_can_be_written_for_processes_of_it() -> None:
+    work = a_work(0, an_item(path=(a_hop(released="full"),)))
+    older = a_work(0, an_item(path=(a_hop(released=""),)))
+    today = encode(work)
+    write_as(1)
+    assert encode(work)[:10] != today[:10]
+    assert decode(encode(work)) == older
+    with pytest.raises(CodecError, match="the Work record cannot be written"):
+        encode(replace(work, epoch="first"))
+    write_as(2)
+    assert encode(work) == today
+    with pytest.raises(ValueError, match=r"no release 99; released are \[1, 2"):
+        write_as(99)
