@@ -5,12 +5,13 @@ PYTHON := $(VENV)/bin/python
 FILLED := $(VENV)/.filled
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: demo test check lock clean
+.PHONY: demo test check kcat lock clean
 
 demo: $(FILLED)
 	$(VENV)/bin/headrace demo $(ARGS)
 
 test: $(FILLED)
+	@$(MAKE) --no-print-directory kcat
 	$(PYTHON) -m pytest -q -m "not slow" tests
 
 check: $(FILLED)
@@ -19,6 +20,15 @@ check: $(FILLED)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m pytest -q -m "not kafka and not models and not slow" tests
+
+# An example is written for kcat and tested with it. Only root may install it, and whoever is not
+# root is told how; without it that one test fails.
+kcat:
+	@command -v kcat >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  echo "installing kcat, for whose example there is a test" && apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install kcat \
+	  >/dev/null; } || echo "kcat is missing, so the test of its example will fail; install it:" \
+	  "apt install kcat, or brew install kcat" >&2
 
 lock: $(FILLED)
 	echo uv | $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
