@@ -116,10 +116,10 @@ def control(file: Path, bootstrap: str | None) -> None:
     Example:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
-    from headrace.config import load_profile
+    from headrace.config import planning_profile
     from streams.control_app import run
 
     read = read_file(file)
-    table = load_profile(read)
+    table = planning_profile(read)
     workers = sum(count for _, count in read.cluster.devices)
     run(read.pipeline, table if table.entries else None, _kafka(bootstrap), workers)

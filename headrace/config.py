@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.config_checks import check, policies, topological
-from headrace.config_models import FileSection, TaskSection, validated
+from headrace.config_models import ClusterSection, FileSection, TaskSection, validated
 from headrace.config_yaml import PipelineError, read_source
 from profiles.table import Entry, ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task, Variant
@@ -28,6 +28,7 @@ __all__ = [
     "load_profile",
     "load_workload",
     "make_importable",
+    "planning_profile",
     "read_pipeline_file",
     "resolve_weights",
     "weights_sha256",
@@ -39,11 +40,15 @@ WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """How many workers stand on each device, and how many ingress and egress processes."""
+    """How many workers stand on each device, and how many ingress and egress processes.
+
+    ``share`` is the part of its devices' time on which the pipeline counts, above 0, at most 1.
+    """
 
     devices: tuple[tuple[str, int], ...]
     ingress: int = 1
     egress: int = 1
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +74,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
     make_importable(absolute)
     return PipelineFile(
         pipeline=_pipeline(file, absolute.parent),
-        cluster=Cluster(
-            tuple(file.cluster.devices.items()), file.cluster.ingress, file.cluster.egress
-        ),
+        cluster=_cluster(file.cluster),
         profiles=tuple(absolute.parent / profile for profile in file.profiles),
         workload=file.workload or "",
         path=absolute,
@@ -108,7 +111,8 @@ def weights_sha256(variant: Variant) -> str:
 
 
 def load_profile(file: PipelineFile) -> ProfileTable:
-    """The profiles that the file names, as one table; an empty one where it names none.
+    """The profiles that the file names, as measured, in one table; an empty one where it names
+    none. Who plans or waits asks for ``planning_profile``.
 
     Raises ``PipelineError`` for a profile that is not there or garbled, or that was measured
     with another operator or other weights than the file's.
@@ -132,6 +136,15 @@ def load_profile(file: PipelineFile) -> ProfileTable:
         if key in variants:
             _check_measured(entry, variants[key], hashes[key], mend)
     return table
+
+
+def planning_profile(file: PipelineFile) -> ProfileTable:
+    """The profile as far as the pipeline may count on it: at its share of its devices' time.
+
+    Every role that plans, drops or emulates by latencies takes this one. Raises as
+    ``load_profile`` does.
+    """
+    return load_profile(file).at_share(file.cluster.share)
 
 
 def _check_measured(entry: Entry, variant: Variant, sha256: str, mend: str) -> None:
@@ -186,6 +199,10 @@ def _imported(spec: str, what: str) -> Any:
         raise PipelineError(
             f"{what} names {spec}, but {module} has no {name}; correct the name"
         ) from error
+
+
+def _cluster(section: ClusterSection) -> Cluster:
+    return Cluster(tuple(section.devices.items()), section.ingress, section.egress, section.share)
 
 
 def _pipeline(file: FileSection, folder: Path) -> Pipeline:

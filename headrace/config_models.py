@@ -56,6 +56,12 @@ def _above_zero(seconds: float) -> float:
     return seconds
 
 
+def _share(value: float) -> float:
+    if not 0 < value <= 1:
+        raise ValueError(f"{{}} is {value:g}; it must be above 0 and at most 1")
+    return value
+
+
 def _name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
         raise ValueError(f"{{}}: the name {value!r} may hold letters, digits, '-' and '_' only")
@@ -88,6 +94,7 @@ Name = Annotated[str, AfterValidator(_name)]
 PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 Spec = Annotated[str, AfterValidator(_spec)]
 Device = Annotated[str, AfterValidator(_device)]
+DeviceShare = Annotated[float, AfterValidator(_share)]
 Count = Annotated[int, Field(ge=1)]
 Replicas = Annotated[int, Field(ge=0)]
 
@@ -137,6 +144,7 @@ class ClusterSection(Section):
     devices: Annotated[dict[Device, Count], Field(min_length=1)]
     ingress: Count = 1
     egress: Count = 1
+    share: DeviceShare = 1.0
 
 
 class FileSection(Section):

@@ -24,6 +24,7 @@ from rich.progress import Progress as Bar
 
 from headrace.config import Cluster, PipelineError, PipelineFile, load_workload
 from headrace.profiling_process import Job, measured
+from headrace.sharing import cores
 from profiles.measure import Repeats, default_batches, time_left_s
 from profiles.table import EMULATED, ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Variant
@@ -167,11 +168,6 @@ def default_out(file: PipelineFile, devices: Sequence[str]) -> Path:
         device.partition(":")[0] for device in real_devices(file.cluster, devices)
     )
     return file.path.parent / f"profile-{'-'.join(kinds)}.json"
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def provenance(file: PipelineFile, devices: Sequence[str], settings: Settings) -> dict[str, Any]:

@@ -7,7 +7,7 @@ nothing, since the machine uses it again; with the time at which the process beg
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,7 +47,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """One `headrace up`. ``broker_started``: it started the local broker and so stops it."""
+    """One `headrace up`. ``broker_started``: it started the local broker and so stops it.
+
+    ``devices`` has its workers by device, ``share`` is the part of their time that it counts on.
+    """
 
     pipeline: str
     file: str
@@ -56,6 +59,8 @@ class RunState:
     roles: tuple[Process, ...] = ()
     broker_started: bool = False
     ready: bool = False
+    devices: Mapping[str, int] = field(default_factory=dict)
+    share: float = 1.0
 
     @property
     def left(self) -> tuple[Process, ...]:
@@ -78,6 +83,14 @@ def read_state(directory: Path) -> RunState | None:
         return _state(row)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def neighbours(directory: Path) -> list[RunState]:
+    """The other runs on this machine of which a process is there, by pipeline."""
+    if not directory.parent.is_dir():
+        return []
+    others = sorted(each for each in directory.parent.iterdir() if each != directory)
+    return [state for each in others if (state := read_state(each)) is not None and state.left]
 
 
 def write_state(directory: Path, state: RunState) -> None:

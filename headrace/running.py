@@ -17,9 +17,11 @@ from headrace.run_state import (
     Process,
     RunState,
     clear_state,
+    neighbours,
     read_state,
     write_state,
 )
+from headrace.sharing import cores, overbooked
 from headrace.supervisor import Supervisor, end_session, roles
 from headrace.terminal import Advance, Unsuccessful, counting, say
 from schemas.effects import PLANS, REPORTS
@@ -82,6 +84,7 @@ class Run:
         self.bootstrap = kafka.bootstrap
         self.directory = directory
         self._file = file
+        self._said = said
         self._kafka = kafka
         self._roles = roles(file.cluster)
         self.supervisor = Supervisor(file.path, kafka.bootstrap, directory, said)
@@ -91,6 +94,8 @@ class Run:
             bootstrap=kafka.bootstrap,
             supervisor=Process.found("up", os.getpid()),
             broker_started=broker_started,
+            devices=dict(file.cluster.devices),
+            share=file.cluster.share,
         )
 
     @property
@@ -101,6 +106,8 @@ class Run:
     def start(self) -> None:
         """Make the topics and start every role. Raises ``BrokerError`` and ``Unsuccessful``."""
         claim(self.directory)
+        for warning in overbooked(self._state, neighbours(self.directory), cores()):
+            self._said(warning)
         prepare(self._kafka, self._file.pipeline, "operator")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._note()

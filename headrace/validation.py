@@ -35,6 +35,7 @@ class Examined:
             "policy": pipeline.policy,
             "policies": [policy.name for policy in pipeline.policies],
             "devices": dict(self.file.cluster.devices),
+            "share": self.file.cluster.share,
             "profiled": list(self.profiled),
             "infeasible": self.infeasible,
         }

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from headrace.config import PipelineFile, load_combine, load_profile
+from headrace.config import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.isolation import Isolated
 from operators.closing import as_list
 from operators.egress import Egress, upto_of
@@ -85,7 +85,7 @@ def run_worker(
     """Serve as a worker until told to stop; ``count`` emulated ones share a process."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "worker")
-    profile = load_profile(file)
+    profile = planning_profile(file)
     if device != EMULATED:
         preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]

@@ -7,7 +7,7 @@ measured batches latency is interpolated linearly; below the smallest the smalle
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -169,6 +169,22 @@ class ProfileTable:
             {"merged": [*_sources(self), *_sources(other)]},
         )
 
+    def at_share(self, share: float) -> "ProfileTable":
+        """What may be expected where this share of a device's time is ours, above 0 and at most 1.
+
+        Latencies are divided by it, so throughput is multiplied; accuracy, fan-out, load time and
+        memory stay as measured. Raises ``ProfileError`` for a share that is none.
+        """
+        if not 0 < share <= 1:
+            raise ProfileError(f"a share of {share} is none; it must be above 0 and at most 1")
+        if share == 1:
+            return self
+        slowed = tuple(
+            replace(entry, latency=tuple(_slowed(row, 1 / share) for row in entry.latency))
+            for entry in self.entries
+        )
+        return ProfileTable(self.pipeline, slowed, {**self.provenance, "share": share})
+
     def entry(self, task: str, variant: str, device: str) -> Entry:
         """What was measured of the variant on the device or its kind; raises ``ProfileError``."""
         exact = self._entries.get((task, variant, device))
@@ -230,6 +246,17 @@ class ProfileTable:
                 "run `headrace profile`"
             )
         return found
+
+
+def _slowed(row: Latency, factor: float) -> Latency:
+    return replace(
+        row,
+        mean_s=row.mean_s * factor,
+        p50_s=row.p50_s * factor,
+        p90_s=row.p90_s * factor,
+        p95_s=row.p95_s * factor,
+        p99_s=row.p99_s * factor,
+    )
 
 
 def _curve(entry: Entry, quantile: str) -> list[float]:

@@ -29,8 +29,8 @@ def test_a_right_file_is_described_as_json(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(captured.out) == {
         "valid": True, "pipeline": "lines", "slo_ms": 2000.0,
         "tasks": {"split": ["spaces"], "shout": ["careful", "hasty"]}, "policy": "accurate",
-        "policies": ["static", "accurate", "fast"], "devices": {"cpu": 2}, "profiled": [],
-        "infeasible": {},
+        "policies": ["static", "accurate", "fast"], "devices": {"cpu": 2}, "share": 1.0,
+        "profiled": [], "infeasible": {},
     }  # fmt: skip
     assert captured.err == ""
 

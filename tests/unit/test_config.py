@@ -13,6 +13,7 @@ from headrace.config import (
     load_combine,
     load_profile,
     load_workload,
+    planning_profile,
     read_pipeline_file,
     resolve_weights,
     weights_sha256,
@@ -188,6 +189,10 @@ def test_limits_are_a_time_a_memory_or_both(
         ),
         ("shop.pipeline:join", "shop.join", ":5: combine is 'shop.join'; write it as package.mod"),
         ('"cuda:0": 1', "cuda: 1", ":24: cluster.devices.cuda: 'cuda' is no device; devices are"),
+        ("egress: 2", "share: 0", ":25: cluster.share is 0; it must be above 0 and at most 1"),
+        ("egress: 2", "share: 1.5", ":25: cluster.share is 1.5; it must be above 0 and at most 1"),
+        ("egress: 2", "share: .nan", ":25: cluster.share is nan; it must be above 0 and at most"),
+        ("egress: 2", "share: half", ":25: cluster.share is 'half'; write a number"),
         ("cpu: 3", "cpu: 0", ":24: cluster.devices.cpu is 0; it must be 1 or more"),
         ("children: [read]", "children: read", ":17: tasks.locate.children is 'read'; write a li"),
         ("[read]", "[reed]", ":17: tasks.locate.children.0 is 'reed', which is no task; did you m"),
@@ -327,6 +332,17 @@ def test_a_profile_of_these_weights_is_loaded(tmp_path: Path) -> None:
     file = read_pipeline_file(written(tmp_path, GOOD))
     sha256 = weights_sha256(file.pipeline.task("read").variants[0])
     (tmp_path / "profile-cpu.json").write_text(profile_of(sha256))
+    assert load_profile(file).latency_s("read", "forest", "cpu", 1) == 0.01
+
+
+@pytest.mark.parametrize(("line", "latency_s"), [("egress: 2", 0.01), ("share: 0.25", 0.04)])
+def test_plans_count_on_the_share_of_the_devices(
+    tmp_path: Path, line: str, latency_s: float
+) -> None:
+    file = read_pipeline_file(written(tmp_path, changed("egress: 2", line)))
+    sha256 = weights_sha256(file.pipeline.task("read").variants[0])
+    (tmp_path / "profile-cpu.json").write_text(profile_of(sha256))
+    assert planning_profile(file).latency_s("read", "forest", "cpu", 1) == latency_s
     assert load_profile(file).latency_s("read", "forest", "cpu", 1) == 0.01
 
 

@@ -230,6 +230,38 @@ def test_two_tables_merge_into_one() -> None:
     assert merged.provenance == {"merged": [{"machine": "a laptop"}, {"machine": "a server"}]}
 
 
+@given(
+    share=st.floats(0.001, 1.0),
+    batch=st.integers(1, 8),
+    quantile=st.sampled_from(QUANTILES),
+)
+def test_at_a_share_latency_is_divided_and_throughput_multiplied(
+    share: float, batch: int, quantile: str
+) -> None:
+    whole, part = a_table(), a_table().at_share(share)
+    asked = ("locate", "net", "cpu", batch)
+    assert part.latency_s(*asked, quantile) == pytest.approx(
+        whole.latency_s(*asked, quantile) / share
+    )
+    assert part.throughput(*asked) == pytest.approx(whole.throughput(*asked) * share)
+
+
+def test_at_a_share_all_but_latency_is_as_measured() -> None:
+    whole = a_table()
+    part = whole.at_share(0.5)
+    assert [(e.accuracy, e.children, e.load_s, e.memory_bytes) for e in part.entries] == [
+        (e.accuracy, e.children, e.load_s, e.memory_bytes) for e in whole.entries
+    ]
+    assert part.provenance == {"machine": "a laptop", "share": 0.5}
+    assert whole.at_share(1) is whole
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.01, float("nan")])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ProfileError, match="must be above 0 and at most 1"):
+        a_table().at_share(share)
+
+
 def test_what_is_measured_twice_is_refused() -> None:
     with pytest.raises(ProfileError, match=r"locate/net on cpu is profiled twice; remove one"):
         a_table().merge(a_table())
