@@ -12,12 +12,15 @@ from headrace import broker
 from headrace.cli_options import local_broker, reached
 from headrace.config import PipelineFile
 from headrace.kafka_options import kafka_config
-from headrace.run_state import read_state, run_directory
+from headrace.run_state import neighbours, run_directory
 from headrace.running import TEND_EVERY_S, Interrupted, Run, Told, claim, listening, take_down
 from headrace.supervisor import environment
 from headrace.terminal import INTERRUPTED, print_json, print_text, say
 from schemas.records import Plan
 from streams.kafka import KafkaConfig
+
+# In a run's directory: the process of the local broker, once it is this run's to stop.
+HANDED_OVER = "broker-handed-over"
 
 
 def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
@@ -30,7 +33,7 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
             run = Run(file, kafka, directory, broker_started=started)
             _serve(run, told, as_json=as_json)
         finally:
-            if started:
+            if started or handed_over(directory):
                 stop_broker(directory, kafka.bootstrap)
     return INTERRUPTED if told.signal == signal.SIGINT else 0
 
@@ -142,16 +145,28 @@ def down_from_here(file: PipelineFile) -> tuple[bool, str]:
     state = take_down(directory)
     if state is None:
         return False, f"{name} is not up on this machine"
-    if state.broker_started:
+    if state.broker_started or handed_over(directory):
         stop_broker(directory, state.bootstrap)
     return True, f"{name} is down"
 
 
 def stop_broker(directory: Path, bootstrap: str) -> None:
-    """Stop the local broker, unless another pipeline on this machine uses it."""
-    others = (read_state(each) for each in directory.parent.iterdir() if each != directory)
-    users = [s.pipeline for s in others if s and s.bootstrap == bootstrap and s.left]
-    if users:
-        say(f"the local broker stays: {', '.join(users)} uses it")
-    else:
+    """Stop the local broker, or leave that to another pipeline on this machine that uses it."""
+    (directory / HANDED_OVER).unlink(missing_ok=True)
+    users = [run.pipeline for run in neighbours(directory) if run.bootstrap == bootstrap]
+    running = broker.status()
+    if not users or running is None:
         broker.stop()
+        return
+    (directory.parent / users[0] / HANDED_OVER).write_text(str(running.pid))
+    say(f"the local broker stays: {', '.join(users)} uses it; it ends with {users[0]}")
+
+
+def handed_over(directory: Path) -> bool:
+    """Whether the broker that runs was started by a run that ended before this one."""
+    running = broker.status()
+    try:
+        handed = (directory / HANDED_OVER).read_text()
+    except FileNotFoundError:
+        return False
+    return running is not None and handed == str(running.pid)
