@@ -6,6 +6,7 @@ A query is complete when the credit of the branches that ended adds up to ``FULL
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from operators.reasons import EGRESS_TASK, unfinished
 from operators.weight import excess
 from schemas.codec_values import pack
 from schemas.pipeline import Pipeline
@@ -74,7 +75,7 @@ def answer(
     except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
         reason = f"{pipeline.combine or 'combine'} raised {type(error).__name__}: {error}"
         said = reason.encode("utf-8", "replace").decode()
-        return _ended(query, End(FAILED, "egress", said), items, now)
+        return _ended(query, End(FAILED, EGRESS_TASK, said), items, now)
     return Answer(
         id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
         task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
@@ -119,8 +120,8 @@ def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeli
                 return end
     if complete:
         return None
-    waited_ms = (query.deadline_s + pipeline.grace_s - query.created_s) * 1e3
-    return End(DROPPED, "", f"not complete {waited_ms:.0f} ms after it was made")
+    waited_s = query.deadline_s + pipeline.grace_s - query.created_s
+    return End(DROPPED, "", unfinished(waited_s))
 
 
 def _is_leaf(item: Item, pipeline: Pipeline) -> bool:

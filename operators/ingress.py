@@ -11,6 +11,7 @@ from control.admission import Admission
 from control.routing import spreads
 from operators.dead_letters import dead_letter
 from operators.plans import PlanFollower
+from operators.reasons import OVER_CAPACITY, PAUSED, no_worker, read_late
 from operators.reporting import Reporter
 from operators.weight import excess
 from schemas.effects import (
@@ -136,11 +137,11 @@ class Ingress:
     def _refusal(self, now: float) -> str:
         plan = self._plans.plan
         if plan is not None and plan.settings.paused:
-            return "the pipeline is paused; `headrace resume` lets queries in again"
+            return PAUSED
         if not self._spread.get(self._root):
-            return f"no worker serves task {self._root!r}"
+            return no_worker(self._root)
         if not self._admission.admit(now):
-            return "over capacity"
+            return OVER_CAPACITY
         return ""
 
     def _refuse(
@@ -155,8 +156,8 @@ class Ingress:
 
     def _too_late(self, event: Arrived, name: str, deadline: float, now: float) -> list[Effect]:
         self._counts["dropped"] += 1
-        reason = f"read {(now - deadline) * 1e3:.0f} ms after its deadline"
-        work = self._work(event, name, deadline, Item(end=End(DROPPED, TASK, reason)), task="")
+        end = End(DROPPED, TASK, read_late(now - deadline))
+        work = self._work(event, name, deadline, Item(end=end), task="")
         return [
             Send(OUTPUTS, work, self._egress_slot(event.slot)),
             *self._notice(event, Noticed(

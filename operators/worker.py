@@ -18,6 +18,7 @@ from operators.fanout import failed, outcome
 from operators.parcels import Onward, parcels
 from operators.plans import PlanFollower
 from operators.progress import Progress
+from operators.reasons import past_saving
 from operators.reporting import Reporter
 from schemas.effects import (
     Arrived,
@@ -195,8 +196,8 @@ class Worker:
         self._reporter.count(f"dropped/{variant}", len(late))
         gone: list[Onward] = []
         for ticket in late:
-            short_ms = lateness(ticket.work.deadline_s, now, latency) * 1e3
-            end = End(DROPPED, task, f"{variant} would end {short_ms:.0f} ms after the deadline")
+            short_s = lateness(ticket.work.deadline_s, now, latency)
+            end = End(DROPPED, task, past_saving(variant, short_s))
             item = ticket.item
             dropped = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
             gone.append((ticket.work, "", dropped))
