@@ -16,12 +16,14 @@ class CommandError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What a command meets. ``devices`` maps the workers that are there to their devices."""
+    """What a command meets. ``devices`` maps the workers that are there to their devices,
+    ``neighbours`` are the other pipelines that are up on the broker."""
 
     pipeline: Pipeline
     settings: Settings
     devices: Mapping[str, str]
     plans: Mapping[int, Plan]  # by epoch
+    neighbours: tuple[str, ...] = ()
 
 
 Change = tuple[Settings, str]  # and what was done, in words
@@ -30,6 +32,12 @@ Action = Callable[[Situation, str], Change]
 
 def carry_out(command: Command, situation: Situation) -> Change:
     """The settings after the command; raises ``CommandError``."""
+    if not command.pipeline and situation.neighbours:
+        names = sorted((situation.pipeline.name, *situation.neighbours))
+        raise CommandError(
+            f"the command names no pipeline, and {' and '.join(names)} are up on this broker; "
+            'name one as "pipeline"'
+        )
     if command.action not in ACTIONS:
         raise CommandError(_unknown("action", command.action, ACTIONS))
     argument, action = ACTIONS[command.action]

@@ -42,6 +42,7 @@ REPLAN_S = 10.0
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 MERGE_S = 0.25
 CONTEST_S = 1.0  # so long somebody else's plan may stay in force
+NEIGHBOUR_S = 3.0  # a pipeline of which no node was heard for so long is not up
 COMMAND_AGE_S = 12 * 3600.0  # results are kept for a day: within it no command counts twice
 
 
@@ -77,6 +78,7 @@ class Controller:
         self._merge_s = 0.0  # until then
         self._trouble = ""  # why the last solve led to no plan
         self._quiet: frozenset[str] = frozenset()
+        self._neighbours: dict[str, float] = {}  # other pipelines, when a node of theirs was heard
         self._contested = False
         self._started_s: float | None = None
         self._settled = False
@@ -120,7 +122,10 @@ class Controller:
         return []
 
     def _report(self, report: Report, now: float) -> None:
-        if report.pipeline != self._pipeline.name or now - report.sent_s > REPORT_AGE_S:
+        if now - report.sent_s > REPORT_AGE_S:
+            return
+        if report.pipeline != self._pipeline.name:
+            self._neighbours[report.pipeline] = now
             return
         self._members.listen(now)
         if report.role == "ingress":
@@ -228,6 +233,7 @@ class Controller:
                 settings=self._settings,
                 devices=self._members.devices,
                 plans=self._history.plans,
+                neighbours=self._heard(now),
             )
             try:
                 settings, message = carry_out(command, situation)
@@ -360,9 +366,17 @@ class Controller:
             epoch=self._plan.epoch if self._plan else 0,
             finished_s=now,
         )
-        return Send(COMMAND_RESULTS, result, key=command.id)
+        # The topic is compacted and serves every pipeline: under the bare id another pipeline's
+        # answer to the same command would take the place of ours.
+        return Send(COMMAND_RESULTS, result, key=f"{result.pipeline}/{command.id}")
 
     # ------------------------------------------------------------------ what is known
+
+    def _heard(self, now: float) -> tuple[str, ...]:
+        """The other pipelines on the broker that are up."""
+        heard = self._neighbours
+        self._neighbours = {name: at for name, at in heard.items() if now - at <= NEIGHBOUR_S}
+        return tuple(sorted(self._neighbours))
 
     def _held(self) -> dict[str, Lease]:
         return {lease.worker: lease for lease in self._plan.leases} if self._plan else {}
