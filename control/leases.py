@@ -62,7 +62,7 @@ def arrange(
 
     ``held`` may name workers that are no longer members: their slots are adopted. A worker whose
     post is in another task, or that has none, drains first (open slot -1) and gives its slots up
-    once it is quiet.
+    once it is quiet. The last of a task that has no post stays open until its successor serves.
     """
     ordered = sorted(members, key=lambda member: member.name)
     drafts = [
@@ -70,6 +70,7 @@ def arrange(
         for member in ordered
         if (draft := _next(held.get(member.name), member, posts)) is not None
     ]
+    _await_successors(drafts, held, ordered, posts)
     closed = [draft for draft in drafts if draft.opens and draft.open_slot < 0]
     # Whoever reads a slot already opens it before a newcomer can take it.
     for draft in sorted(closed, key=lambda draft: (not draft.slots, draft.worker)):
@@ -105,6 +106,19 @@ def _next(lease: Lease | None, member: Member, posts: Posts) -> _Draft | None:
     if lease is not None and not released:
         return _Draft.of(replace(lease, open_slot=-1))
     return _Draft(member.name, post.task, post.variant, post.batch) if post else None
+
+
+def _await_successors(
+    drafts: Sequence[_Draft], held: Held, members: Sequence[Member], posts: Posts
+) -> None:
+    """Keep open who leaves a task that nobody else serves yet, but somebody will."""
+    serves = {member.name: member.serves for member in members}
+    served = {draft.task for draft in drafts if draft.opens and serves[draft.worker] == draft.task}
+    awaited = {post.task for post in posts.values()} - served
+    for draft in drafts:
+        if draft.task in awaited and draft.worker not in posts:
+            draft.open_slot = held[draft.worker].open_slot
+            draft.opens = draft.open_slot >= 0
 
 
 def _open(draft: _Draft, task: Sequence[_Draft], count: int) -> None:

@@ -11,6 +11,7 @@ DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitte
 LOADING_S = 5.0  # importing a library can hold a process for seconds; nobody waits for it yet
 GRACE_S = 2.0  # for the workers of a plan that outlived its control app
 QUIET_S = 1.0  # a draining worker with nothing queued for so long is drained
+LEAVING_QUIET_S = 0.3  # the same of one that leaves: what comes later its heir finds in the slot
 STALL_S = 0.5  # whoever hears nothing at all for so long cannot tell who is alive
 RETURN_S = 3.0  # after a broker was away its clients find it again one by one, over so long
 ALONE_S = 60.0  # when nobody reports, not even ingress, it is rather the broker that is away
@@ -27,6 +28,7 @@ class _Worker:
     closed_in: int | None = None  # the epoch of the plan that drains it
     quiet_s: float | None = None  # nothing queued since
     unheard: bool = False  # known from a plan only
+    leaving: bool = False  # its process ends once it is drained
 
 
 class Membership:
@@ -91,6 +93,9 @@ class Membership:
         worker.device, worker.incarnation = report.device, report.incarnation
         worker.known_s, worker.unheard = now, False
         worker.loading = worker.loading and report.state != "ready"
+        if report.state == "leaving" and not worker.leaving:
+            news = news or "is leaving"
+        worker.leaving = report.state == "leaving"
         worker.loaded = f"{report.task}/{report.variant}" if report.variant else ""
         self._note_quiet(worker, report, now)
         service = self._note_service(worker, report)
@@ -99,6 +104,8 @@ class Membership:
     def _note_service(self, worker: _Worker, report: Report) -> str:
         # While it loads another variant of its task it goes on with the one it has.
         before = worker.serves
+        if report.state == "leaving":
+            return ""  # it goes on until it is drained
         if report.state == "ready":
             worker.serves = report.task
         elif report.task != before or not report.variant:
@@ -111,7 +118,7 @@ class Membership:
         drained = (
             worker.closed_in is not None
             and report.epoch >= worker.closed_in
-            and report.state == "draining"
+            and report.state in ("draining", "leaving")
             and all(slot.queued == 0 for slot in report.slots)
         )
         if not drained:
@@ -149,7 +156,8 @@ class Membership:
         return tuple(
             name
             for name, worker in sorted(self._workers.items())
-            if worker.quiet_s is not None and now - worker.quiet_s >= QUIET_S
+            if worker.quiet_s is not None
+            and now - worker.quiet_s >= (LEAVING_QUIET_S if worker.leaving else QUIET_S)
         )
 
     def members(self, drained: Iterable[str], now: float) -> tuple[Member, ...]:
@@ -162,7 +170,7 @@ class Membership:
                 device=worker.device,
                 loaded=worker.loaded,
                 serves=worker.serves,
-                usable=name not in out and worker.device not in out,
+                usable=not (worker.leaving or name in out or worker.device in out),
                 quiet=name in quiet,
             )
             for name, worker in sorted(self._workers.items())

@@ -187,7 +187,8 @@ class Supervisor:
         mine = [c for c in self._children.values() if c.role.kind == kind and c.process]
         for child in mine:
             assert child.process is not None
-            child.process.terminate()
+            # At SIGTERM a worker would wait for others to take its work over.
+            child.process.send_signal(signal.SIGINT if kind == "worker" else signal.SIGTERM)
         until = self.clock() + STOP_PATIENCE_S
         for child in mine:
             assert child.process is not None

@@ -28,6 +28,8 @@ from streams.topics import physical
 from streams.transport import KafkaTransport
 from streams.wire import origins
 
+LEAVE_S = 8.0  # a worker that is told to end waits so long for its slots to be taken over
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -104,7 +106,7 @@ def run_worker(
         else:
             make = model_maker(file)
             live.give_hands(each, ModelHands(make, device, live.post(each)))
-    _until_told(live)
+    _until_told(live, lambda: live.leave(LEAVE_S))
 
 
 def emulated_hands(
@@ -169,10 +171,12 @@ def accuracies(profile: ProfileTable) -> dict[str, float]:
 
 
 def _drive(pipeline: Pipeline, nodes: dict[str, Node], kafka: KafkaConfig, group: str) -> None:
-    _until_told(Live(pipeline, nodes, KafkaTransport(kafka, group)))
+    live = Live(pipeline, nodes, KafkaTransport(kafka, group))
+    _until_told(live, live.stop)
 
 
-def _until_told(live: Live) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: live.stop())
+def _until_told(live: Live, end: Callable[[], None]) -> None:
+    """Run until SIGTERM, which ends the role in its own time, or SIGINT, which ends it at once."""
+    signal.signal(signal.SIGTERM, lambda *_: end())
+    signal.signal(signal.SIGINT, lambda *_: live.stop())
     live.run()

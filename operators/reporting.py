@@ -49,6 +49,10 @@ class Reporter:
         self._next = now + INTERVAL_S
         return [Send(REPORTS, self.report(now), 0), Wake(self._next)]
 
+    def at_once(self, now: float) -> list[Effect]:
+        """A report that cannot wait for its turn."""
+        return [Send(REPORTS, self.report(now), 0)]
+
     def report(self, now: float) -> Report:
         """What the node has to say."""
         return Report(

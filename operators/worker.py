@@ -37,6 +37,7 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import (
     DROPPED,
+    Command,
     End,
     Garbled,
     Hop,
@@ -101,6 +102,7 @@ class Worker:
         self._job = 0
         self._progress: dict[int, Progress] = {}
         self._paused = False
+        self._leaving = False
         self._due = False  # asked to be woken for the next batch
         self._reporter = Reporter(name, "worker", pipeline.name, incarnation, device)
         self._reporter.slots = self._slot_states
@@ -128,6 +130,8 @@ class Worker:
             return self._plan(record, now)
         if type(record) is Garbled:
             return self._garbled(event, record, now)
+        if type(record) is Command:
+            return self._leave(now)
         return []
 
     def _enqueue(self, event: Arrived, work: Work, now: float) -> list[Effect]:
@@ -320,9 +324,17 @@ class Worker:
         self._device.swap()
         self._show_state()
 
+    def _leave(self, now: float) -> list[Effect]:
+        """Its process is to end: the control app drains whoever says that it is leaving."""
+        self._leaving = True
+        self._show_state()
+        return self._reporter.at_once(now)
+
     def _show_state(self) -> None:
         lease, state = self._lease, "ready"
-        if lease is None:
+        if self._leaving:
+            state = "leaving"
+        elif lease is None:
             state = "idle"
         elif lease.open_slot < 0:
             state = "draining"

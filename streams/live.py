@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
 from schemas.effects import (
+    COMMANDS,
     PLANS,
     Arrived,
     Assign,
@@ -30,6 +31,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Pipeline
+from schemas.records import Command
 from streams.topics import physical
 from streams.wire import Fetched, decoder, encoder
 
@@ -136,6 +138,7 @@ class Live:
         self._readers: dict[Place, tuple[str, ...]] = {}
         self._since: dict[Place, int] = {}  # the assignment under which a slot is read
         self._stopping = False
+        self._leave_by: float | None = None
 
     # ------------------------------------------------------------------ from other threads
 
@@ -156,16 +159,38 @@ class Live:
         self._stopping = True
         self._inbox.put(None)
 
+    def leave(self, within_s: float) -> None:
+        """Ask every node to give its slots back and end ``run`` once they have, or after so long;
+        may be called from a signal handler. A second call ends it at once."""
+        if self._leave_by is not None:
+            return self.stop()
+        now = self._clock()
+        self._leave_by = now + within_s
+        for node in self._nodes:
+            drain = Command(
+                id="", pipeline=self._pipeline.name, action="drain", arguments={"target": node}
+            )
+            self._inbox.put((node, Arrived(drain, COMMANDS, 0, -1, now)))
+
+    @property
+    def has_left(self) -> bool:
+        """True once it was asked to leave and holds no slots, or has waited for long enough."""
+        if self._leave_by is None:
+            return False
+        plans = physical(self._pipeline.name, PLANS)
+        free = all(topic == plans for topic, _ in self._readers)
+        return free or self._clock() > self._leave_by
+
     # ------------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        """Drive until ``stop``; then wait for what was sent, commit, and let everything go."""
+        """Drive until ``stop`` or ``leave``; then wait for what was sent, commit, let all go."""
         room = threading.Semaphore(MOST_FETCHES)
         reader = threading.Thread(target=self._read, args=(room,), name="reader", daemon=True)
         try:
             self.start()
             reader.start()
-            while not self._stopping:
+            while not (self._stopping or self.has_left):
                 self.turn(room)
         finally:
             self._stopping = True

@@ -114,6 +114,7 @@ class FakeWorker:
     plan: Plan | None = None
     queued: int = 0
     loads: bool = False  # takes its time to load
+    leaves: bool = False  # its process is to end
 
     def report(self, now: float) -> Report:
         leases = self.plan.leases if self.plan else ()
@@ -121,6 +122,7 @@ class FakeWorker:
         state = "loading" if self.loads else "ready"
         if lease is None or lease.open_slot < 0:
             state = "draining" if lease else "idle"
+        state = "leaving" if self.leaves else state
         return Report(
             node=self.name, role="worker", pipeline="postcode",
             epoch=self.plan.epoch if self.plan else 0, incarnation=self.incarnation, sent_s=now,

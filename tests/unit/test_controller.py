@@ -224,6 +224,33 @@ def test_a_drained_worker_gives_its_slots_up_only_when_it_is_empty() -> None:
     assert world.leases()["w2"] == ("read", "forest", (1,), 1)
 
 
+def test_a_worker_that_leaves_is_drained_and_soon_released() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w2"].queued, world.workers["w2"].leaves = 3, True
+    world.run(0.5)
+    assert world.leases()["w2"] == ("read", "forest", (1,), -1)
+    assert "worker w2 is leaving" in world.plan.reason
+    world.workers["w2"].queued = 0
+    world.run(0.8)
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0, 1), 0),
+    }
+
+
+def test_the_only_worker_of_a_task_leaves_when_another_has_taken_over() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w0"].leaves = True
+    world.run(1.0)
+    assert world.leases()["w0"] == ("locate", "net", (0,), 0)
+    assert world.leases()["w2"] == ("read", "forest", (1,), -1)
+    world.run(2.0)
+    assert world.leases() == {
+        "w1": ("read", "forest", (0, 1), 0),
+        "w2": ("locate", "net", (0, 1), 1),
+    }
+
+
 def test_a_worker_drains_before_it_changes_its_task() -> None:
     pipeline = a_pipeline(
         policies=(Policy(name="wide", replicas={"locate/net": 2, "read/forest": 1}),)

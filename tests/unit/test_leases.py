@@ -21,8 +21,8 @@ def held(*leases: Lease) -> dict[str, Lease]:
     return {lease.worker: lease for lease in leases}
 
 
-def members(*names: str, **quiet: bool) -> list[Member]:
-    return [Member(name=name, quiet=quiet.get(name, False)) for name in names]
+def members(*names: str, serves: str = "", **quiet: bool) -> list[Member]:
+    return [Member(name=name, serves=serves, quiet=quiet.get(name, False)) for name in names]
 
 
 def posts(allocation: Allocation, them: list[Member], leases: dict[str, Lease]) -> dict[str, str]:
@@ -108,16 +108,39 @@ def test_a_worker_without_a_post_drains_first() -> None:
     leases = held(a_lease("a", "read", "vit", [0], 0), a_lease("b", "read", "vit", [1], 1))
     closed = a_lease("b", "read", "vit", [1], -1)
     slots = some_slots(read=1)
-    them = members("a", "b", b=True)  # quiet does not count before it was told to drain
+    them = members(
+        "a", "b", serves="read", b=True
+    )  # quiet does not count before it was told to drain
     first = arrange(leases, them, place(them, leases, wanted(read__vit=1)), slots)
     assert first == (leases["a"], closed)
 
     draining = held(*first)
-    busy = members("a", "b")
+    busy = members("a", "b", serves="read")
     assert arrange(draining, busy, place(busy, draining, wanted(read__vit=1)), slots) == first
     assert arrange(draining, them, place(them, draining, wanted(read__vit=1)), slots) == (
         a_lease("a", "read", "vit", [0, 1], 0),
     )
+
+
+def test_the_last_of_a_task_stays_open_until_its_successor_serves() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], 0))
+    slots = some_slots(read=0)
+    them = [Member(name="a", serves="read", usable=False), Member(name="b")]
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=1)), slots)
+    assert found == (leases["a"], a_lease("b", "read", "vit", [1], 1))
+    there = [them[0], Member(name="b", serves="read")]
+    second = held(*found)
+    assert arrange(second, there, place(there, second, wanted(read__vit=1)), slots) == (
+        a_lease("a", "read", "vit", [0], -1),
+        second["b"],
+    )
+
+
+def test_the_last_of_a_task_drains_at_once_where_nobody_follows() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], 0))
+    them = [Member(name="a", serves="read", usable=False)]
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=1)), some_slots(read=0))
+    assert found == (a_lease("a", "read", "vit", [0], -1),)
 
 
 def test_a_draining_worker_that_is_wanted_again_opens_its_own_slot() -> None:

@@ -20,7 +20,7 @@ from schemas.effects import (
     Load,
     Loaded,
 )
-from schemas.records import Plan, Record, Work
+from schemas.records import Command, Plan, Record, Work
 from streams.live import (
     STUCK_S,
     Batch,
@@ -59,12 +59,17 @@ class World:
     """A driver with these nodes, whose fetches the test puts into its inbox."""
 
     def __init__(self, **nodes: Scripted) -> None:
-        clock = VirtualClock()
-        self.transport = MemoryTransport(a_pipeline(), clock, 0.0)
+        self.clock = VirtualClock()
+        self.transport = MemoryTransport(a_pipeline(), self.clock, 0.0)
         self._inbox = Inbox()
-        live = Live(a_pipeline(), nodes, self.transport, clock=clock, inbox=self._inbox)
+        live = Live(a_pipeline(), nodes, self.transport, clock=self.clock, inbox=self._inbox)
         self._live = live
+        self.leave = live.leave
         live.start()
+
+    @property
+    def has_left(self) -> bool:
+        return self._live.has_left
 
     def fetched(self, assigned: int, *records: Fetched) -> None:
         self._inbox.put(Batch(assigned, list(records)))
@@ -116,6 +121,39 @@ def test_a_slot_that_moves_between_nodes_of_one_process_is_read_from_the_committ
 
 
 # ---------------------------------------------------------------------- models
+
+
+class Leaver(Scripted):
+    """It gives its slots back with the first plan after it was asked to."""
+
+    asked = False
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        if isinstance(event, Arrived) and isinstance(event.record, Command):
+            assert (event.record.action, event.record.arguments) == ("drain", {"target": "worker"})
+            self.asked = True
+        return super().handle(event, now)
+
+
+def test_a_process_that_leaves_ends_when_its_slots_are_taken_over() -> None:
+    worker = Leaver({1: (0,), 2: ()})
+    world = World(worker=worker)
+    world.fetched(1, on_plans(1))
+    world.leave(5.0)
+    world.fetched(2, on_work(0))
+    assert (worker.asked, worker.seen, world.has_left) == (True, [0], False)
+    world.fetched(2, on_plans(2))
+    assert world.has_left
+
+
+def test_a_process_whose_slots_nobody_takes_ends_after_its_patience() -> None:
+    world = World(worker=Leaver({1: (0,)}))
+    world.fetched(1, on_plans(1))
+    world.leave(5.0)
+    world.clock.now = 5.0
+    assert not world.has_left
+    world.clock.now = 5.1
+    assert world.has_left
 
 
 class Named:

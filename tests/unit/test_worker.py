@@ -7,6 +7,8 @@ import pytest
 
 from operators.worker import PAUSE_BATCHES, Worker
 from schemas.effects import (
+    COMMANDS,
+    REPORTS,
     Arrived,
     Assign,
     Done,
@@ -23,6 +25,7 @@ from schemas.records import (
     ANSWERED,
     DROPPED,
     FAILED,
+    Command,
     DeadLetter,
     End,
     Garbled,
@@ -374,6 +377,16 @@ def test_a_batch_that_runs_while_the_lease_goes_is_sent_on_uncommitted() -> None
     assert told(worker, (arrived(a_plan([], 2)), 0.1)) == [Assign("work.read", ())]
     (send,) = told(worker, (inferred(1, "a"), 0.2))
     assert isinstance(send, Send)
+
+
+def test_a_worker_whose_process_is_to_end_says_so_at_once_and_goes_on_working() -> None:
+    worker = serving()
+    drain = Command(id="", pipeline="p", action="drain", arguments={"target": "w"})
+    (send,) = worker.handle(arrived(drain, topic=COMMANDS), 0.05)
+    assert isinstance(send, Send)
+    assert isinstance(send.record, Report)
+    assert (send.topic, send.record.state) == (REPORTS, "leaving")
+    assert batch_of(worker, arrived(a_work(0))) == [Infer(1, "read/v", (b"x",))]
 
 
 def test_a_draining_worker_finishes_what_its_slots_hold() -> None:
