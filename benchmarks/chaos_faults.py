@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.rig import Asked, Rig, Stuck
 from headrace import broker as local
+from headrace.cli_options import WRITE_RELEASE
 from headrace.supervisor import pause_s
 from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER
 from streams.topics import MAX_RECORD_BYTES
@@ -22,6 +23,7 @@ from streams.topics import MAX_RECORD_BYTES
 CONTROLS = ("control", "control-2")
 RESTARTED_AFTER_S = pause_s(1)  # as `headrace up` does
 DRAINED_WITHIN_S = 40.0
+EARLIER_RELEASE = "1"
 
 GARBAGE: Sequence[tuple[bytes | None, tuple[tuple[str, bytes], ...]]] = (
     (b"", ()),
@@ -121,11 +123,14 @@ def _broker_away(scene: Scene, fault: Fault) -> float:
 
 
 def _rolling_restart(scene: Scene, fault: Fault) -> float:
-    began_s = time.time()
-    for name in fault.targets:
-        _stopped(scene.rig, name)
-        scene.rig.start(name)
-        scene.rig.until(scene.rig.serves, f"{name} to be back")
+    """Role after role; every other one then writes what an earlier release can read."""
+    rig, began_s = scene.rig, time.time()
+    for number, name in enumerate(fault.targets):
+        _stopped(rig, name)
+        rig.variables = {WRITE_RELEASE: EARLIER_RELEASE} if number % 2 else {}
+        rig.start(name)
+        rig.until(rig.serves, f"{name} to be back")
+    rig.variables = {}
     return began_s
 
 
