@@ -1,0 +1,134 @@
+"""Model selection the plain way: every transition written out, to be compared with.
+
+The decision process of the paper's section 4, equation 2, row by row: all that ``control`` does in
+factors, transforms and differences is summed here over the intervals B, C and D, and the states'
+transitions are kept as one dense array. Only for Poisson arrivals.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import poisson
+
+from control.selection_model import Setting
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """Choices are the models. States are numbered (n - 1) * levels + j; the full queue is last."""
+
+    transitions: Floats  # [state, model, next state]
+    accuracy: Floats  # [model]
+    served: Floats  # [state]
+    on_time: NDArray[np.bool_]  # [state, model]
+    allowed: NDArray[np.bool_]  # [state, model]
+
+
+def dense(setting: Setting) -> Dense:
+    """All states' transitions, summed one by one."""
+    latency, levels = setting.latencies_s(), np.array(setting.levels_s)
+    states = [(n, j) for n in range(1, setting.longest + 1) for j in range(len(levels))]
+    states.append((setting.longest + 1, 0))
+    shape = (len(states), len(setting.models))
+    on_time, allowed = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    transitions = np.zeros((*shape, len(states)))
+    blocks: dict[float, Floats] = {}
+    for s, (n, j) in enumerate(states):
+        if n <= setting.longest:
+            on_time[s] = latency[n - 1] <= levels[j]
+        allowed[s] = on_time[s]
+        if not on_time[s].any():
+            allowed[s, np.argmin(latency[n - 1])] = True
+        offset = _offset(setting, n, levels[-1] - levels[j])
+        for m in np.flatnonzero(allowed[s]):
+            busy = float(latency[n - 1, m])
+            if busy not in blocks:
+                blocks[busy] = _block(setting, busy)
+            transitions[s, m] = offset @ blocks[busy]
+    return Dense(
+        transitions,
+        np.array([model.accuracy for model in setting.models]),
+        np.array([float(n) for n, _ in states]),
+        on_time,
+        allowed,
+    )
+
+
+def _offset(setting: Setting, n: int, queued_s: float) -> Floats:
+    """P(q | n, j)."""
+    counts = np.arange((n - 1) * setting.workers, n * setting.workers)
+    found = poisson.pmf(counts, setting.arrivals.qps * queued_s)
+    if (found == 0).any():
+        found = found + 5e-324
+    return found / found.sum()
+
+
+def _block(setting: Setting, busy: float) -> Floats:
+    """P(next state | offset) after an action that takes ``busy`` seconds."""
+    levels, workers, longest = np.array(setting.levels_s), setting.workers, setting.longest
+    width = len(levels)
+    block = np.zeros((workers, longest * width + 1))
+    edges = np.maximum(busy - levels[-1] + levels, 0.0)
+    edges[0] = 0.0
+    for q, j in product(range(workers), range(width - 1)):
+        if edges[j + 1] > edges[j]:
+            missing = workers - q
+            cells = _first_between(setting, missing, edges[j], edges[j + 1], busy)
+            block[q, j : longest * width : width] = cells
+    none = workers - np.arange(workers) - 1
+    block[:, width - 1] = poisson.cdf(none, setting.arrivals.qps * busy)
+    block[:, -1] = np.maximum(1 - block.sum(axis=1), 0.0)
+    return block
+
+
+def _first_between(setting: Setting, missing: int, low: float, high: float, busy: float) -> Floats:
+    """P(the worker's first query comes in low..high, and it gets n' of them by ``busy``), n' 1..N.
+
+    ``missing`` central arrivals bring the first one.
+    """
+    qps, workers, longest = setting.arrivals.qps, setting.workers, setting.longest
+    last = missing + longest * workers
+    before = poisson.pmf(np.arange(missing), qps * low)
+    inside = poisson.pmf(np.arange(last), qps * (high - low))
+    reached = np.convolve(before, inside)[:last]
+    reached[:missing] = 0.0  # the first one must have come by ``high``
+    after = poisson.pmf(np.arange(last), qps * max(busy - high, 0.0))
+    total = np.convolve(reached, after)[:last]
+    return total[missing:].reshape(longest, workers).sum(axis=1)
+
+
+def iterate(problem: Dense, sweeps: int = 100) -> Ints:
+    """The authors' value iteration: 100 sweeps from 0 over decisions; ties to the first model."""
+    reward = np.where(problem.on_time, problem.accuracy, 0.0)
+    reward = np.where(problem.allowed, reward, -np.inf)
+    values = np.zeros(len(problem.served))
+    choice = np.zeros(len(values), dtype=np.intp)
+    for _ in range(sweeps):
+        scores = reward + problem.transitions @ values
+        choice, values = scores.argmax(axis=1), scores.max(axis=1)
+    return choice
+
+
+def shares(problem: Dense, choice: Ints) -> Floats:
+    """The share of decisions in each state: p = p P, from the first query's state."""
+    chain = problem.transitions[np.arange(len(choice)), choice]
+    size = len(choice)
+    first = np.zeros(size)
+    first[len(problem.on_time) // (int(problem.served[-1]) - 1) - 1] = 1.0
+    found = np.linalg.solve(np.eye(size) - chain.T + np.outer(first, np.ones(size)), first)
+    return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def worth(problem: Dense, choice: Ints) -> tuple[float, float]:
+    """Expected accuracy of queries on time, and the share of late ones."""
+    queries = shares(problem, choice) * problem.served
+    queries = queries / queries.sum()
+    on_time = problem.on_time[np.arange(len(choice)), choice]
+    late = float(queries[~on_time].sum())
+    met = queries[on_time]
+    return float((met * problem.accuracy[choice][on_time]).sum() / met.sum()), late

@@ -1,0 +1,259 @@
+"""Which model and batch for this queue and slack? Tables solved ahead, one per load.
+
+    models = models_of(profile, task, "cpu")
+    plan = solved(POLICIES["ramsis"], ask)
+    plan.table.choose(queue=3, slack_s=0.08)
+
+Policies by name: ``ramsis-paper`` does what the paper's code does (specs in the module docstrings
+of ``selection_model``, ``selection_transitions`` and ``selection_solver``), ``ramsis`` is our best
+setting. Whatever ends in ``_s`` is in seconds.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from control.selection_arrivals import Arrivals
+from control.selection_model import Setting, fixed_levels, model_levels, whole_queue
+from control.selection_profile import Model, SelectionError, planned, worthwhile, worthwhile_alone
+from control.selection_solver import SOLVERS, Objective, Solution
+from control.selection_transitions import Floats
+from profiles.table import ProfileTable
+from schemas.pipeline import Task
+
+STEPS = 100  # of slack: the paper's D
+PRICES = (0.25, 4096.0)  # of a late query, tried in the search for a violation budget
+HALVINGS = 12
+FINEST = 1 / 256  # of the highest load: neighbours in a grid are never closer
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Serve the ``batch`` queries with the earliest deadlines with ``model``."""
+
+    model: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Decisions for one load: ``model[n - 1][j]`` numbers ``models``, n up to N and N + 1 for more.
+
+    A queue longer than N is served whole, as a batch of its own length.
+    """
+
+    qps: float
+    models: tuple[str, ...]
+    levels_s: tuple[float, ...]
+    model: tuple[tuple[int, ...], ...]
+
+    def choose(self, queue: int, slack_s: float) -> Choice:
+        """What to run now, by the queue's length (from 1) and its earliest deadline's slack."""
+        if queue < 1:
+            raise SelectionError(f"a queue of {queue} has nothing to serve; wait for a query")
+        row = self.model[min(queue, len(self.model)) - 1]
+        level = bisect_right(self.levels_s, slack_s) - 1
+        full = queue >= len(self.model)
+        return Choice(self.models[row[0 if full else max(level, 0)]], queue)
+
+    def decisions(self) -> list[list[Any]]:
+        """[[queue, slack index, model, batch], ...]; the full queue comes last, at index 0."""
+        *rows, full = self.model
+        listed: list[list[Any]] = [
+            [n, j, self.models[m], n]
+            for n, row in enumerate(rows, start=1)
+            for j, m in enumerate(row)
+        ]
+        return [*listed, [len(self.model), 0, self.models[full[0]], len(self.model)]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a policy makes its tables."""
+
+    objective: Objective
+    front: Callable[[Sequence[Model]], tuple[Model, ...]] = worthwhile
+    discretisation: str = "fixed-length"
+    steps: int = STEPS
+    solver: str = "value-iteration"
+
+
+POLICIES: Mapping[str, Options] = {
+    "ramsis-paper": Options(objective=Objective(per="decision"), front=worthwhile_alone),
+    "ramsis": Options(objective=Objective(per="query")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a table is wanted for. Models as they were profiled, in any order."""
+
+    models: tuple[Model, ...]
+    slo_s: float
+    workers: int
+    qps: float
+    dispersion: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SelectionPlan:
+    """A table and what it promises: fractions of 1, by its own model of the queue.
+
+    ``feasible`` says whether the load is within what the workers can carry in time at all.
+    """
+
+    table: Table
+    feasible: bool
+    expected_accuracy: float
+    expected_violation: float
+    price: float
+    states: int
+    actions: int
+    sweeps: int
+    solver: str
+    values: Floats  # where a solve for a load close by may start
+
+
+def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> SelectionPlan:
+    """The best table, from the neighbour's values where ``start`` is one.
+
+    Raises ``SelectionError`` where no query could be served in time, or for what cannot be.
+    """
+    setting = _setting(options, ask)
+    process = whole_queue(setting)
+    values = None if start is None or start.table.levels_s != setting.levels_s else start.values
+    solution = SOLVERS[options.solver](process, options.objective, values)
+    return SelectionPlan(
+        table=_table(setting, solution),
+        feasible=ask.qps <= setting.capacity_qps(),
+        expected_accuracy=solution.worth.accuracy,
+        expected_violation=solution.worth.violation,
+        price=options.objective.price,
+        states=setting.states,
+        actions=len(process.ahead.lowest),
+        sweeps=solution.sweeps,
+        solver=options.solver,
+        values=solution.values,
+    )
+
+
+def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan:
+    """The highest accuracy with an expected violation of at most ``violation``.
+
+    The price of a late query is the budget's multiplier: the lowest price that keeps it is
+    searched by halving. Of all deterministic tables that finds those on the hull of accuracy
+    against violation. Where no price keeps the budget, the plan of the highest one comes back, not
+    ``feasible``.
+    """
+    if not 0 <= violation <= 1:
+        raise SelectionError(f"a violation budget of {violation:g} is no fraction; give 0..1")
+    plan = solved(_priced(options, 0.0), ask)
+    if plan.expected_violation <= violation:
+        return plan
+    low, high = PRICES
+    kept = solved(_priced(options, high), ask, plan)
+    if kept.expected_violation > violation:
+        return replace(kept, feasible=False)
+    for _ in range(HALVINGS):
+        middle = (low * high) ** 0.5
+        plan = solved(_priced(options, middle), ask, kept)
+        if plan.expected_violation <= violation:
+            kept, high = plan, middle
+        else:
+            low = middle
+    return kept
+
+
+def grid(
+    options: Options, ask: Ask, loads: Iterable[float], apart: float = 0.01
+) -> tuple[SelectionPlan, ...]:
+    """Plans for the loads, and for loads between them until neighbours are close, by growing load.
+
+    Close is a difference in expected accuracy below ``apart``, or in load below 1/256 of the
+    highest. The load of ``ask`` itself counts for nothing.
+    """
+    wanted = sorted(set(loads))
+    if not wanted:
+        raise SelectionError("a grid needs one load at least; name the highest to be expected")
+    finest = max(wanted) * FINEST
+    plans: list[SelectionPlan] = []
+    for qps in wanted:
+        plans.append(solved(options, replace(ask, qps=qps), plans[-1] if plans else None))
+    at = 0
+    while at + 1 < len(plans):
+        below, above = plans[at], plans[at + 1]
+        gap = above.table.qps - below.table.qps
+        if abs(above.expected_accuracy - below.expected_accuracy) < apart or gap <= finest:
+            at += 1
+            continue
+        middle = replace(ask, qps=below.table.qps + gap / 2)
+        plans.insert(at + 1, solved(options, middle, below))
+    return tuple(plans)
+
+
+def for_load(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan:
+    """The plan of the lowest load that is not below ``qps``, else that of the highest."""
+    return next((plan for plan in plans if plan.table.qps >= qps), plans[-1])
+
+
+def models_of(
+    profile: ProfileTable, task: Task, device: str, quantile: str = "p95"
+) -> tuple[Model, ...]:
+    """A task's variants as models, each up to its largest batch; raises ``ProfileError``."""
+    found = []
+    for variant in task.variants:
+        entry = profile.entry(task.name, variant.name, device)
+        batches = range(1, min(variant.batch, entry.largest) + 1)
+        latency = tuple(
+            profile.latency_s(task.name, variant.name, device, b, quantile) for b in batches
+        )
+        found.append(Model(variant.name, entry.accuracy, latency))
+    return tuple(found)
+
+
+def described(
+    policy: str, plan: SelectionPlan, seconds: float, wall_seconds: float, table: bool
+) -> dict[str, Any]:
+    """A plan as ``headrace plan --json`` prints it; ``table`` adds the decisions."""
+    shown: dict[str, Any] = {
+        "policy": policy,
+        "demand": plan.table.qps,
+        "feasible": plan.feasible,
+        "expected_accuracy": plan.expected_accuracy,
+        "expected_violation": plan.expected_violation,
+        "states": plan.states,
+        "actions": plan.actions,
+        "solver": {
+            "name": plan.solver,
+            "seconds": seconds,
+            "wall_seconds": wall_seconds,
+            "sweeps": plan.sweeps,
+        },
+    }
+    return {**shown, "decisions": plan.table.decisions()} if table else shown
+
+
+def _setting(options: Options, ask: Ask) -> Setting:
+    models = options.front([planned(model) for model in ask.models])
+    if options.discretisation == "fixed-length":
+        levels = fixed_levels(ask.slo_s, options.steps)
+    else:
+        levels = model_levels(ask.slo_s, models)
+    arrivals = Arrivals(ask.qps, ask.dispersion)
+    return Setting(
+        models=models, slo_s=ask.slo_s, workers=ask.workers, arrivals=arrivals, levels_s=levels
+    )
+
+
+def _table(setting: Setting, solution: Solution) -> Table:
+    return Table(
+        qps=setting.arrivals.qps,
+        models=tuple(model.name for model in setting.models),
+        levels_s=setting.levels_s,
+        model=tuple(tuple(row) for row in solution.choice.tolist()),
+    )
+
+
+def _priced(options: Options, price: float) -> Options:
+    return replace(options, objective=replace(options.objective, price=price))

@@ -1,0 +1,125 @@
+"""Best tables by value iteration, by policy iteration, and by trying every table there is; and what
+a table promises against one worker followed query by query."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from benchmarks.selection_reference import Dense, dense, iterate, shares
+from control.selection_model import Setting, fixed_levels, model_levels, whole_queue
+from control.selection_solver import SOLVERS, Objective, Solution, stationary, worth
+from tests.selection_world import BEST, FAST, GOOD, a_setting, follow
+
+LATE = (0.0, 2.0)  # prices of a late query
+
+
+def tiny_settings() -> list[Setting]:
+    """A handful of states with a choice each, so that all tables can be tried."""
+    two = tuple(type(m)(m.name, m.accuracy, m.latency_s[:2]) for m in (FAST, GOOD, BEST))
+    return [
+        a_setting(qps * workers, workers, two, levels)
+        for qps in (4.0, 25.0, 60.0)
+        for workers in (1, 3)
+        for levels in (fixed_levels(0.1, 4), model_levels(0.1, two[:2]))
+    ]
+
+
+def mean_reward(plain: Dense, choice: np.ndarray, objective: Objective) -> float:
+    """What the objective is worth under a table, per decision or per query."""
+    at = np.arange(len(choice))
+    reward = np.where(plain.on_time[at, choice], plain.accuracy[choice], -objective.price)
+    weight = shares(plain, choice) * (plain.served if objective.per == "query" else 1.0)
+    return float((weight * reward).sum() / weight.sum())
+
+
+def every_table(plain: Dense) -> list[np.ndarray]:
+    options = [np.flatnonzero(row) for row in plain.allowed]
+    return [np.array(chosen) for chosen in product(*options)]
+
+
+def flat(setting: Setting, solution: Solution) -> np.ndarray:
+    """A solution's choices as the plain process numbers its states."""
+    return np.append(solution.choice[: setting.longest].ravel(), solution.choice[-1, 0])
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("per", ["decision", "query"])
+@pytest.mark.parametrize("price", LATE)
+def test_no_other_table_is_worth_more(solver: str, per: str, price: float) -> None:
+    objective = Objective(per=per, price=price)
+    for setting in tiny_settings():
+        plain = dense(setting)
+        found = SOLVERS[solver](whole_queue(setting), objective, None)
+        best = max(mean_reward(plain, table, objective) for table in every_table(plain))
+        assert mean_reward(plain, flat(setting, found), objective) == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("per", ["decision", "query"])
+@pytest.mark.parametrize("qps", [10.0, 100.0, 240.0, 600.0])
+def test_value_and_policy_iteration_come_to_the_same_table(per: str, qps: float) -> None:
+    process = whole_queue(a_setting(qps, 6, levels=fixed_levels(0.1, 40)))
+    objective = Objective(per=per)
+    by_values = SOLVERS["value-iteration"](process, objective, None)
+    by_policy = SOLVERS["policy-iteration"](process, objective, None)
+    met = by_values.mass > 1e-9
+    assert by_values.choice[met].tolist() == by_policy.choice[met].tolist()
+    assert by_values.worth.accuracy == pytest.approx(by_policy.worth.accuracy, abs=1e-9)
+    assert by_values.worth.violation == pytest.approx(by_policy.worth.violation, abs=1e-9)
+
+
+@pytest.mark.parametrize("qps", [10.0, 100.0, 240.0, 600.0])
+def test_per_decision_is_the_table_of_a_hundred_plain_sweeps(qps: float) -> None:
+    setting = a_setting(qps, 6, levels=fixed_levels(0.1, 20))
+    found = SOLVERS["value-iteration"](whole_queue(setting), Objective(per="decision"), None)
+    assert flat(setting, found).tolist() == iterate(dense(setting)).tolist()
+
+
+@pytest.mark.parametrize("qps", [10.0, 100.0, 240.0])
+def test_shares_of_the_states_are_those_of_the_plain_process(qps: float) -> None:
+    setting = a_setting(qps, 6, levels=fixed_levels(0.1, 20))
+    plain, process = dense(setting), whole_queue(setting)
+    found = SOLVERS["value-iteration"](process, Objective(per="decision"), None)
+    mass = stationary(process, found.choice)
+    assert np.append(mass[:-1].ravel(), mass[-1, 0]) == pytest.approx(
+        shares(plain, flat(setting, found)), abs=1e-11
+    )
+
+
+@pytest.mark.parametrize(
+    ("qps", "dispersion"), [(6.0, 1.0), (14.0, 1.0), (20.0, 1.0), (6.0, 4.0), (14.0, 4.0)]
+)
+def test_one_worker_alone_does_what_its_table_promises(qps: float, dispersion: float) -> None:
+    # With one worker, and levels at the latencies, the process is exact: no offset to guess at.
+    models = (FAST, GOOD, BEST)
+    setting = a_setting(qps, 1, models, model_levels(0.1, models), dispersion)
+    process = whole_queue(setting)
+    found = SOLVERS["value-iteration"](process, Objective(per="query"), None)
+    accuracy, violation = follow(setting, found.choice, queries=15_000, seed=5, runs=10)
+    assert within(found.worth.accuracy, accuracy)
+    assert within(found.worth.violation, violation)
+
+
+@pytest.mark.parametrize("qps", [30.0, 70.0, 90.0])
+def test_a_worker_among_many_does_what_its_table_promises_but_for_the_levels(qps: float) -> None:
+    setting = a_setting(qps, 5, levels=fixed_levels(0.1, 200))
+    process = whole_queue(setting)
+    found = SOLVERS["value-iteration"](process, Objective(per="query"), None)
+    accuracy, violation = follow(setting, found.choice, queries=15_000, seed=5, runs=10)
+    # Slack is rounded down by up to 1/200 of the SLO, so the promise is a little too modest.
+    assert within(found.worth.accuracy, accuracy, slack=2e-3)
+    assert within(found.worth.violation, violation, slack=2e-3)
+
+
+def within(promised: float, seen: list[float], slack: float = 0.0) -> bool:
+    """Whether the promise lies in a 99.9 % interval about the mean of the runs."""
+    half = 4.8 * float(np.std(seen, ddof=1)) / len(seen) ** 0.5  # Student's t, 9 degrees
+    return abs(float(np.mean(seen)) - promised) <= half + slack
+
+
+def test_the_worth_of_a_table_is_weighted_by_queries() -> None:
+    setting = a_setting(30.0, 3)
+    process = whole_queue(setting)
+    found = SOLVERS["policy-iteration"](process, Objective(per="query"), None)
+    assert found.worth == worth(process, found.choice, found.mass)
+    assert 0 <= found.worth.violation <= 1
