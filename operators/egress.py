@@ -13,6 +13,7 @@ from operators.closing import Accuracies, Combine, OpenQuery, answer, as_list, r
 from operators.dead_letters import dead_letter
 from operators.plans import PlanFollower
 from operators.progress import Progress
+from operators.reasons import classed
 from operators.reporting import Reporter
 from schemas.effects import (
     OUTPUTS,
@@ -205,6 +206,9 @@ class Egress:
         counts["incomplete"] += said.incomplete
         if said.outcome == ANSWERED:
             counts["latency_s"] += said.answered_s - said.created_s
+        else:
+            why = classed(said.outcome, said.task, said.reason)
+            self._reporter.count(f"{said.outcome}/{why}")
         return [Send(RESULTS, said, key=said.id)]
 
     # ------------------------------------------------------------------ offsets and time

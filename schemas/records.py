@@ -191,7 +191,7 @@ class Report:
     loses nothing. Workers count per variant: ``arrived/T/V``, ``finished/T/V``,
     ``dropped/T/V``, ``failed/T/V``, ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``;
     ingress ``arrived``, ``admitted``, ``refused``; egress one count per outcome, ``late``,
-    ``incomplete``, ``latency_s`` (sum).
+    ``incomplete``, ``latency_s`` (sum), and ``OUTCOME/CLASS`` by why there was no answer.
     """
 
     node: str
