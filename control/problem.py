@@ -1,7 +1,7 @@
 """What every planner is given, and what it gives back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from profiles.table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Variant
@@ -24,6 +24,11 @@ class Problem:
     demand_qps: float  # root queries per second
     devices: tuple[str, ...]
     profile: ProfileTable | None = None
+    memory: Mapping[str, int] = field(default_factory=dict)  # device -> bytes one worker may use
+    # ("task/variant", child) -> items per item, where workers' reports say other than the profile
+    multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    # "task/variant" from the root to a leaf -> accuracy, where whole paths were measured
+    path_accuracy: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
     def batch(self, variant: Variant) -> int:
         """The largest batch of a variant under the policy."""
@@ -32,12 +37,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
-    """How many workers run a variant, in batches of at most ``batch``."""
+    """How many workers run a variant, in batches of at most ``batch``.
+
+    ``device`` is the kind of device where the cluster has several; "": any.
+    """
 
     task: str
     variant: str
     batch: int
     count: int
+    device: str = ""
 
     @property
     def key(self) -> str:
@@ -46,18 +55,73 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True)
+class PathShare:
+    """The share of all queries that go over a path of variants, from the root to a leaf task.
+
+    ``path`` holds "task/variant"; ``devices`` the kind of device of each where the cluster has
+    several, else nothing. Where branches are tied the shares to each leaf task sum to the share
+    that is served, else those to all of them do.
+    """
+
+    path: tuple[str, ...]
+    share: float
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """What could be met, changing one thing alone; None where no change of it would do."""
+
+    demand_qps: float | None
+    slo_s: float | None
+    devices: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SolverRun:
+    """How a plan was found. ``gap`` is the proven one, relative; None where nothing is proven.
+
+    Seconds are those of the solver, with the models handed over and without building them.
+    """
+
+    solver: str
+    gap: float | None
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """A planner's answer, in the order of the pipeline; which worker does what is decided later.
 
-    Where it is not ``feasible``, ``binding`` says what stands in the way.
+    Where it is not ``feasible``, ``binding`` says what stands in the way. What follows is for
+    planners that scale accuracy: ``mode`` is "hardware", "accuracy" or "best-effort".
     """
 
     replicas: tuple[Replicas, ...]
     feasible: bool = True
     binding: str = ""
+    mode: str = ""
+    accuracy: float | None = None  # of what is served, 0..1; None where nothing is
+    served_share: float = 1.0
+    shares: tuple[PathShare, ...] = ()
+    nearest: Nearest | None = None
+    solved: SolverRun | None = None
+
+    @property
+    def devices_used(self) -> int:
+        """Workers that run a variant."""
+        return sum(each.count for each in self.replicas)
+
+
+BUILT_IN: Mapping[str, Policy] = {
+    "static": Policy(name="static"),
+    "loki": Policy(name="loki", kind="loki"),
+    "loki-paper": Policy(name="loki-paper", kind="loki-paper", latency="p50", rate="p50"),
+}
 
 
 def policy_named(pipeline: Pipeline, name: str) -> Policy | None:
-    """The pipeline's policy of that name; "static" is always there."""
+    """The pipeline's policy of that name; those of ``BUILT_IN`` are always there."""
     known: Mapping[str, Policy] = {policy.name: policy for policy in pipeline.policies}
-    return known.get(name) or (Policy(name="static") if name == "static" else None)
+    return known.get(name) or BUILT_IN.get(name)

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
-from control import static
+from control import allocation, static
 from control.problem import Allocation, Problem
 
-SOLVERS: Mapping[str, Callable[[Problem], Allocation]] = {"static": static.allocate}
+SOLVERS: Mapping[str, Callable[[Problem], Allocation]] = {
+    "static": static.allocate,
+    "loki": allocation.allocate,
+    "loki-paper": allocation.allocate,
+}
 
 
 def solve(solver: str, problem: Problem) -> Allocation:

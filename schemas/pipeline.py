@@ -29,23 +29,38 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A step of the pipeline. ``slots`` partitions are made up front, one per replica at least."""
+    """A step of the pipeline. ``slots`` partitions are made up front, one per replica at least.
+
+    ``share`` bounds the share of the queries that go to the task, where branches are untied and
+    accuracy is scaled. ``weight`` is that of a leaf task in the accuracy of an answer.
+    """
 
     name: str
     variants: tuple[Variant, ...]
     children: tuple[str, ...] = ()
     slots: int = 64
+    share: tuple[float, float] = (0.0, 1.0)
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """A named way to plan: ``kind`` is the planner, ``replicas`` and ``batch`` override the
-    variants' own, by "task/variant"."""
+    variants' own, by "task/variant".
+
+    The rest is for planners that solve a MILP: the quantile of the profile that a batch is taken
+    to need, the one that gives a device's rate, and what bounds the work.
+    """
 
     name: str
     kind: str = "static"
     replicas: Mapping[str, int] = field(default_factory=dict)
     batch: Mapping[str, int] = field(default_factory=dict)
+    latency: str = "p95"
+    rate: str = "mean"
+    solver: str = "highs"
+    gap: float = 1e-6  # relative
+    nodes: int = 20_000  # of branch and bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +81,9 @@ class Pipeline:
     admission: bool = True  # refuse at ingress beyond the plan's capacity
     grace_s: float = 1.0  # egress waits this long behind a deadline before it closes a query
     egress_partitions: int = 4
+    comm_s: float = 1.4e-3  # latency of one hop
+    compute_share: float = 0.5  # of what is left of the SLO; the rest is for queues
+    branches: str = "tied"  # every query visits all of them; "untied": one of them
 
     @property
     def root(self) -> Task:
