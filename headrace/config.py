@@ -14,8 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from control.problem import BUILT_IN
 from headrace.config_checks import check, policies, topological
-from headrace.config_models import ClusterSection, FileSection, TaskSection, validated
+from headrace.config_models import (
+    ClusterSection,
+    FileSection,
+    PolicySection,
+    TaskSection,
+    validated,
+)
 from headrace.config_yaml import PipelineError, read_source
 from profiles.table import Entry, ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task, Variant
@@ -49,6 +56,7 @@ class Cluster:
     ingress: int = 1
     egress: int = 1
     share: float = 1.0
+    memory: tuple[tuple[str, int], ...] = ()  # bytes that one worker of a device may use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +210,13 @@ def _imported(spec: str, what: str) -> Any:
 
 
 def _cluster(section: ClusterSection) -> Cluster:
-    return Cluster(tuple(section.devices.items()), section.ingress, section.egress, section.share)
+    return Cluster(
+        tuple(section.devices.items()),
+        section.ingress,
+        section.egress,
+        section.share,
+        tuple(section.memory.items()),
+    )
 
 
 def _pipeline(file: FileSection, folder: Path) -> Pipeline:
@@ -210,10 +224,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         name=file.name,
         slo_s=file.slo,
         tasks=tuple(_task(name, file.tasks[name], folder) for name in topological(file.tasks)),
-        policies=tuple(
-            Policy(name=name, kind=p.kind, replicas=dict(p.replicas), batch=dict(p.batch))
-            for name, p in policies(file)
-        ),
+        policies=tuple(_policy(name, section) for name, section in policies(file)),
         policy=file.policy,
         input=file.input,
         results=file.results,
@@ -224,6 +235,24 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         admission=file.admission,
         grace_s=file.grace,
         egress_partitions=file.egress_partitions,
+        comm_s=file.comm,
+        compute_share=file.compute_share,
+        branches=file.branches,
+    )
+
+
+def _policy(name: str, section: PolicySection) -> Policy:
+    usual = BUILT_IN.get(section.kind, Policy(name=name))
+    return Policy(
+        name=name,
+        kind=section.kind,
+        replicas=dict(section.replicas),
+        batch=dict(section.batch),
+        latency=section.latency or usual.latency,
+        rate=section.rate or usual.rate,
+        solver=section.solver,
+        gap=section.gap,
+        nodes=section.nodes,
     )
 
 
@@ -245,4 +274,6 @@ def _task(name: str, section: TaskSection, folder: Path) -> Task:
         ),
         children=tuple(section.children),
         slots=section.slots,
+        share=(section.share[0], section.share[1]),
+        weight=section.weight,
     )

@@ -6,11 +6,13 @@ Every check raises ``PipelineError`` with the line of what is wrong.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from control.problem import BUILT_IN
+from control.solvers import SOLVERS
 from headrace.config_models import FileSection, PolicySection, TaskSection
 from headrace.config_yaml import Source, nearest
 
 STATIC = "static"
-KINDS = (STATIC,)  # planners that a policy can name
+KINDS = tuple(SOLVERS)  # planners that a policy can name
 
 
 def check(file: FileSection, source: Source) -> None:
@@ -20,6 +22,8 @@ def check(file: FileSection, source: Source) -> None:
     check_policies(file, source)
     for policy, section in policies(file):
         check_replicas(policy, section, file, source)
+    check_shares(file, source)
+    check_memory(file, source)
     check_emulation(file, source)
     check_registry(file, source)
     check_weights(file, source)
@@ -96,7 +100,7 @@ def check_policies(file: FileSection, source: Source) -> None:
             "the policy 'static' always exists (replicas and batch of the variants); "
             "give this one another name",
         )
-    known = [name for name, _ in policies(file)]
+    known = list(dict.fromkeys([*(name for name, _ in policies(file)), *BUILT_IN]))
     if file.policy not in known:
         raise source.error(
             ("policy",),
@@ -163,6 +167,33 @@ def check_replicas(policy: str, section: PolicySection, file: FileSection, sourc
             f"policy {policy!r} asks for {sum(takes.values())} replicas but the cluster has "
             f"{sum(devices.values())} workers ({have}); raise cluster.devices or lower replicas",
         )
+
+
+def check_shares(file: FileSection, source: Source) -> None:
+    """Shares of tasks are for untied branches, weights for leaf tasks."""
+    for name, task in file.tasks.items():
+        if task.share != [0.0, 1.0] and file.branches == "tied":
+            raise source.error(
+                ("tasks", name, "share"),
+                "{} says what share of the queries a task gets, but branches are tied: every "
+                "query visits all of them; add a line branches: untied, or remove it",
+            )
+        if task.weight != 1.0 and task.children:
+            raise source.error(
+                ("tasks", name, "weight"),
+                f"{{}} weighs the accuracy of a leaf task, but {name!r} has children; remove it",
+            )
+
+
+def check_memory(file: FileSection, source: Source) -> None:
+    """Memory is told of devices that there are."""
+    devices = list(file.cluster.devices)
+    for device in file.cluster.memory:
+        if device not in devices:
+            raise source.error(
+                ("cluster", "memory", device),
+                f"{{}}: the cluster has no device {device!r}; {nearest(device, devices)}",
+            )
 
 
 def check_emulation(file: FileSection, source: Source) -> None:

@@ -62,6 +62,12 @@ def _share(value: float) -> float:
     return value
 
 
+def _port(value: int) -> int:
+    if not 0 <= value <= 65535:
+        raise ValueError(f"{{}} is {value}; it must be a port, 1 to 65535, or 0 for any free one")
+    return value
+
+
 def _name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
         raise ValueError(f"{{}}: the name {value!r} may hold letters, digits, '-' and '_' only")
@@ -88,7 +94,25 @@ def _device(value: str) -> str:
     return value
 
 
+def _bounds(value: list[float]) -> list[float]:
+    if len(value) != 2 or not 0 <= value[0] <= value[1] <= 1:
+        raise ValueError(
+            f"{{}} is {value}; write the smallest and the largest share, as in [0.3, 0.7]"
+        )
+    return value
+
+
+def _positive(value: float) -> float:
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{{}} is {value:g}; it must be above 0")
+    return value
+
+
 Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero)]
+Latency = Annotated[float, BeforeValidator(duration)]  # 0 is one
+Positive = Annotated[float, AfterValidator(_positive)]
+Bounds = Annotated[list[float], AfterValidator(_bounds)]
+Quantile = Literal["mean", "p50", "p90", "p95", "p99"]
 Size = Annotated[int, BeforeValidator(size), Field(gt=0)]
 Name = Annotated[str, AfterValidator(_name)]
 PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
@@ -96,6 +120,7 @@ Spec = Annotated[str, AfterValidator(_spec)]
 Device = Annotated[str, AfterValidator(_device)]
 DeviceShare = Annotated[float, AfterValidator(_share)]
 Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, AfterValidator(_port)]
 Replicas = Annotated[int, Field(ge=0)]
 
 
@@ -128,6 +153,8 @@ class TaskSection(Section):
     variants: Annotated[dict[Name, VariantSection], Field(min_length=1)]
     children: list[str] = []
     slots: Count = 64
+    share: Bounds = [0.0, 1.0]
+    weight: Positive = 1.0
 
 
 class PolicySection(Section):
@@ -136,6 +163,11 @@ class PolicySection(Section):
     kind: str = "static"
     replicas: dict[str, Replicas] = {}
     batch: dict[str, Count] = {}
+    latency: Quantile | None = None
+    rate: Quantile | None = None
+    solver: Literal["highs", "cbc"] = "highs"
+    gap: Positive = 1e-6
+    nodes: Count = 20_000
 
 
 class ClusterSection(Section):
@@ -145,6 +177,7 @@ class ClusterSection(Section):
     ingress: Count = 1
     egress: Count = 1
     share: DeviceShare = 1.0
+    memory: dict[Device, Size] = {}
 
 
 class FileSection(Section):
@@ -163,6 +196,9 @@ class FileSection(Section):
     admission: bool = True
     grace: Duration = 1.0
     egress_partitions: Count = 4
+    comm: Latency = 1.4e-3
+    compute_share: DeviceShare = 0.5
+    branches: Literal["tied", "untied"] = "tied"
     policy: str = "static"
     policies: dict[Name, PolicySection] = {}
     profiles: list[str] = []
