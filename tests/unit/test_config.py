@@ -177,7 +177,7 @@ def test_limits_are_a_time_a_memory_or_both(
         ("slots: 8", "slot: 8", ":9: tasks.read.slot is no known key; did you mean 'slots'?"),
         ("policy: fast", "polcy: fast", ":20: polcy is no known key; did you mean 'polic"),
         ("  egress: 2", "  zzz: 2", ":25: cluster.zzz is no known key; known are devices, ingress"),
-        ("kind: static,", "sort: x,", ":22: policies.fast.sort is no known key; known are kind"),
+        ("kind: static,", "zzz: x,", ":22: policies.fast.zzz is no known key; known are kind"),
         ("batch: 32", "batch: 0", ":14: tasks.read.variants.forest.batch is 0; it must be 1 or"),
         ("batch: 32", "batch: 1.5", "forest.batch is 1.5; write a whole number"),
         ("batch: 32", "batch: '32'", "forest.batch is '32'; write a whole number"),
