@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from schemas.pipeline import Pipeline
-from schemas.records import Plan, Report
+from schemas.records import DROPPED, FAILED, REFUSED, Lease, Plan, Report
 
 WINDOW_S = 3.0
 SILENT_AFTER_S = 1.0
@@ -40,6 +40,18 @@ class VariantRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """The workers of one name of device. ``serves`` are "task/variant", ``busy`` the share of time
+    that a worker computes, on average."""
+
+    device: str
+    workers: int
+    ready: int
+    serves: tuple[str, ...]
+    busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
     """A process's node, as it last reported."""
 
@@ -54,7 +66,11 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A pipeline at one moment. Rates are queries per second."""
+    """A pipeline at one moment. Rates are queries per second.
+
+    ``reasons`` are rates by "outcome/class of the reason"; ``busy`` is the share of time that a
+    worker computes, on average (None: there is none).
+    """
 
     pipeline: str
     epoch: int | None  # None: there is no plan
@@ -72,8 +88,12 @@ class Snapshot:
     late_qps: float
     dropped_qps: float
     failed_qps: float
+    reasons: Mapping[str, float]
     latency_ms: float | None  # mean of those answered in the window
+    workers: int
+    busy: float | None
     variants: tuple[VariantRow, ...]
+    devices: tuple[DeviceRow, ...]
     nodes: tuple[NodeRow, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -86,19 +106,24 @@ Series = deque[Report]
 
 @dataclass(slots=True)
 class Board:
-    """Told plans and reports of one pipeline; ``snapshot`` says what they amount to."""
+    """Told plans and reports of one pipeline; ``snapshot`` says what they amount to.
 
-    pipeline: Pipeline
+    ``variants`` are (task, variant) in the order in which they are shown; those that only the
+    plan names come behind.
+    """
+
+    pipeline: str
+    variants: tuple[tuple[str, str], ...] = ()
     plan: Plan | None = None
     _nodes: dict[str, Series] = field(default_factory=dict)
 
     def see(self, records: Iterable[object]) -> None:
         """Take records in; those of other pipelines are passed over."""
         for record in records:
-            if isinstance(record, Plan) and record.pipeline == self.pipeline.name:
+            if isinstance(record, Plan) and record.pipeline == self.pipeline:
                 if self.plan is None or record.epoch > self.plan.epoch:
                     self.plan = record
-            elif isinstance(record, Report) and record.pipeline == self.pipeline.name:
+            elif isinstance(record, Report) and record.pipeline == self.pipeline:
                 self._report(record)
 
     def _report(self, report: Report) -> None:
@@ -115,10 +140,10 @@ class Board:
         """The pipeline at ``now``; ``lag`` is the backlog on the broker by task."""
         alive = {n: s for n, s in self._nodes.items() if now - s[-1].sent_s <= SILENT_AFTER_S}
         rates = _rates(alive.values())
-        answered = rates.get("egress:answered", 0.0)
+        crew = [series for series in alive.values() if series[-1].role == "worker"]
         plan = self.plan
         return Snapshot(
-            pipeline=self.pipeline.name,
+            pipeline=self.pipeline,
             epoch=plan.epoch if plan else None,
             policy=plan.settings.policy if plan else None,
             slo_ms=plan.settings.slo_s * 1e3 if plan else None,
@@ -130,12 +155,16 @@ class Board:
             expected_accuracy=plan.expected_accuracy if plan else None,
             arrived_qps=rates.get("ingress:arrived", 0.0),
             refused_qps=rates.get("egress:refused", 0.0),
-            answered_qps=answered,
+            answered_qps=rates.get("egress:answered", 0.0),
             late_qps=rates.get("egress:late", 0.0),
             dropped_qps=rates.get("egress:dropped", 0.0),
             failed_qps=rates.get("egress:failed", 0.0),
+            reasons=_reasons(rates),
             latency_ms=_latency_ms(rates),
+            workers=len(crew),
+            busy=_busy(crew) if crew else None,
             variants=tuple(self._rows(alive, rates, lag)),
+            devices=tuple(_devices(crew)),
             nodes=tuple(_node(series[-1], now) for _, series in sorted(alive.items())),
         )
 
@@ -143,27 +172,45 @@ class Board:
         self, alive: Mapping[str, Series], rates: Mapping[str, float], lag: Mapping[str, int] | None
     ) -> Iterable[VariantRow]:
         leases = self.plan.leases if self.plan else ()
-        for task in self.pipeline.tasks:
-            for variant in task.variants:
-                mine = [x for x in leases if (x.task, x.variant) == (task.name, variant.name)]
-                last = [alive[x.worker][-1] for x in mine if x.worker in alive]
-                rate = _of_variant(rates, variant.key)
-                if not mine and not any(rate.values()):
-                    continue
-                yield VariantRow(
-                    task=task.name,
-                    variant=variant.name,
-                    workers=len(last),
-                    slots=sum(lease.open_slot >= 0 for lease in mine),
-                    lag=None if lag is None else lag.get(task.name, 0),
-                    queued=sum(slot.queued for report in last for slot in report.slots),
-                    arrived_qps=rate["arrived"],
-                    finished_qps=rate["finished"],
-                    dropped_qps=rate["dropped"],
-                    failed_qps=rate["failed"],
-                    batch=rate["finished"] / rate["batches"] if rate["batches"] else None,
-                    busy=rate["busy_s"] / len(last) if last else None,
-                )
+        planned = ((lease.task, lease.variant) for lease in leases)
+        for task, variant in dict.fromkeys((*self.variants, *planned)):
+            mine = [x for x in leases if (x.task, x.variant) == (task, variant)]
+            rate = _of_variant(rates, f"{task}/{variant}")
+            if mine or any(rate.values()):
+                waiting = None if lag is None else lag.get(task, 0)
+                yield _row((task, variant), mine, alive, rate, waiting)
+
+
+def board_of(pipeline: Pipeline) -> Board:
+    """A board that shows variants in the order of the pipeline file."""
+    return Board(
+        pipeline.name, tuple((task.name, v.name) for task in pipeline.tasks for v in task.variants)
+    )
+
+
+def _row(
+    of: tuple[str, str],
+    leases: Iterable[Lease],
+    alive: Mapping[str, Series],
+    rate: Mapping[str, float],
+    lag: int | None,
+) -> VariantRow:
+    held = list(leases)
+    last = [alive[lease.worker][-1] for lease in held if lease.worker in alive]
+    return VariantRow(
+        task=of[0],
+        variant=of[1],
+        workers=len(last),
+        slots=sum(lease.open_slot >= 0 for lease in held),
+        lag=lag,
+        queued=sum(slot.queued for report in last for slot in report.slots),
+        arrived_qps=rate["arrived"],
+        finished_qps=rate["finished"],
+        dropped_qps=rate["dropped"],
+        failed_qps=rate["failed"],
+        batch=rate["finished"] / rate["batches"] if rate["batches"] else None,
+        busy=rate["busy_s"] / len(last) if last else None,
+    )
 
 
 def _rates(every: Iterable[Series]) -> dict[str, float]:
@@ -186,9 +233,37 @@ def _of_variant(rates: Mapping[str, float], key: str) -> dict[str, float]:
     return {name: rates.get(f"worker:{name}/{key}", 0.0) for name in names}
 
 
+def _reasons(rates: Mapping[str, float]) -> dict[str, float]:
+    """Those that occur, the most frequent first."""
+    marks = tuple(f"egress:{outcome}/" for outcome in (DROPPED, FAILED, REFUSED))
+    told = [(k.removeprefix("egress:"), v) for k, v in rates.items() if k.startswith(marks) and v]
+    return dict(sorted(told, key=lambda pair: (-pair[1], pair[0])))
+
+
 def _latency_ms(rates: Mapping[str, float]) -> float | None:
     with_result = rates.get("egress:answered", 0.0) + rates.get("egress:late", 0.0)
     return 1e3 * rates.get("egress:latency_s", 0.0) / with_result if with_result > 0 else None
+
+
+def _busy(crew: list[Series]) -> float:
+    rates = _rates(crew)
+    computing = sum(v for name, v in rates.items() if name.startswith("worker:busy_s/"))
+    return computing / len(crew)
+
+
+def _devices(crew: Iterable[Series]) -> Iterable[DeviceRow]:
+    found: dict[str, list[Series]] = {}
+    for series in crew:
+        found.setdefault(series[-1].device, []).append(series)
+    for device, here in sorted(found.items()):
+        last = [series[-1] for series in here]
+        yield DeviceRow(
+            device=device,
+            workers=len(here),
+            ready=sum(report.state == "ready" for report in last),
+            serves=tuple(sorted({f"{r.task}/{r.variant}" for r in last if r.variant})),
+            busy=_busy(here),
+        )
 
 
 def _node(report: Report, now: float) -> NodeRow:

@@ -22,19 +22,29 @@ def view(snapshot: Snapshot) -> Any:
 
 
 def head(snapshot: Snapshot) -> list[str]:
-    """What holds for the whole pipeline, in two lines."""
+    """What holds for the whole pipeline, in two lines or three."""
     if snapshot.epoch is None:
         return [f"{snapshot.pipeline}: no plan yet"]
     return [
         f"{snapshot.pipeline}  plan {snapshot.epoch}  policy {snapshot.policy}  "
-        f"SLO {snapshot.slo_ms:g} ms  planned for {_number(snapshot.demand_qps)}/s  "
-        f"capacity {_number(snapshot.capacity_qps)}/s  "
-        f"expected accuracy {_number(snapshot.expected_accuracy, 3)}",
+        f"SLO {snapshot.slo_ms:g} ms  planned for {number(snapshot.demand_qps)}/s  "
+        f"capacity {number(snapshot.capacity_qps)}/s  "
+        f"expected accuracy {number(snapshot.expected_accuracy, 3)}",
         f"queries/s: {snapshot.arrived_qps:.1f} in, {snapshot.answered_qps:.1f} answered, "
         f"{snapshot.late_qps:.1f} late, {snapshot.dropped_qps:.1f} dropped, "
         f"{snapshot.failed_qps:.1f} failed, {snapshot.refused_qps:.1f} refused; "
-        f"mean latency {_number(snapshot.latency_ms)} ms",
+        f"mean latency {number(snapshot.latency_ms)} ms",
+        *_reasons(snapshot),
     ]
+
+
+def _reasons(snapshot: Snapshot) -> list[str]:
+    """Why queries get no answer, in a line; none where all do."""
+    told = [
+        f"{rate:.1f} {' '.join(name.split('/')).replace('_', ' ')}"
+        for name, rate in snapshot.reasons.items()
+    ]
+    return [f"without an answer/s: {', '.join(told)}"] if told else []
 
 
 def troubles(snapshot: Snapshot) -> list[str]:
@@ -80,16 +90,23 @@ def _cells(row: VariantRow, *, first: bool) -> dict[str, Text]:
         "queued": Text(str(row.queued)),
         "in/s": Text(f"{row.arrived_qps:.1f}"),
         "done/s": Text(f"{row.finished_qps:.1f}"),
-        "dropped/s": _alarm(row.dropped_qps),
-        "failed/s": _alarm(row.failed_qps),
-        "batch": Text(_number(row.batch)),
-        "busy": Text("-" if row.busy is None else f"{100 * row.busy:.0f} %"),
+        "dropped/s": alarm(row.dropped_qps),
+        "failed/s": alarm(row.failed_qps),
+        "batch": Text(number(row.batch)),
+        "busy": Text(share(row.busy)),
     }
 
 
-def _alarm(rate_qps: float) -> Text:
+def alarm(rate_qps: float) -> Text:
+    """A rate that should be 0."""
     return Text(f"{rate_qps:.1f}", style="red" if rate_qps > 0 else "")
 
 
-def _number(value: float | None, digits: int = 1) -> str:
+def number(value: float | None, digits: int = 1) -> str:
+    """With so many digits; a dash for None."""
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def share(value: float | None) -> str:
+    """A part of 1 as percent; a dash for None."""
+    return "-" if value is None else f"{100 * value:.0f} %"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.status import Board, NodeRow, VariantRow
+from headrace.status import Board, DeviceRow, NodeRow, VariantRow, board_of
 from headrace.status_view import head, troubles, view
 from headrace.terminal import rich_console
 from schemas.pipeline import Pipeline, Policy, Task, Variant
@@ -61,7 +61,7 @@ def egress(sent_s: float, answered: float, late: float, latency_s: float) -> Rep
 
 
 def test_rates_are_what_counts_grew_by_over_the_window() -> None:
-    board = Board(PIPELINE)
+    board = board_of(PIPELINE)
     board.see([PLAN, worker(10.0, counts(100, 90, 20, 5.0)), worker(12.0, counts(140, 126, 29, 6))])
     (row,) = board.snapshot(12.1, {"shout": 7}).variants
     assert row == VariantRow(
@@ -71,7 +71,7 @@ def test_rates_are_what_counts_grew_by_over_the_window() -> None:
 
 
 def test_a_restarted_node_begins_anew_and_its_old_life_is_not_heard_again() -> None:
-    board = Board(PIPELINE)
+    board = board_of(PIPELINE)
     old, new = counts(1000, 1000, 10, 1.0), counts(0, 0, 0, 0.0)
     board.see([PLAN, worker(10.0, old), worker(10.5, new, 2.0), worker(10.6, old, 1.0)])
     board.see([worker(11.5, counts(10, 10, 5, 0.1), 2.0)])
@@ -80,7 +80,7 @@ def test_a_restarted_node_begins_anew_and_its_old_life_is_not_heard_again() -> N
 
 
 def test_a_silent_node_is_gone() -> None:
-    board = Board(PIPELINE)
+    board = board_of(PIPELINE)
     board.see([PLAN, worker(10.0, {}), egress(12.0, 0, 0, 0)])
     snapshot = board.snapshot(12.1)
     assert [row.workers for row in snapshot.variants] == [0]
@@ -91,14 +91,49 @@ def test_a_silent_node_is_gone() -> None:
 
 
 def test_the_mean_latency_is_over_all_that_had_a_result() -> None:
-    board = Board(PIPELINE)
+    board = board_of(PIPELINE)
     board.see([PLAN, egress(10.0, 100, 0, 5.0), egress(12.0, 116, 4, 9.0)])
     snapshot = board.snapshot(12.0)
     assert (snapshot.answered_qps, snapshot.late_qps, snapshot.latency_ms) == (8.0, 2.0, 200.0)
 
 
+def test_why_queries_got_no_answer_is_told_the_most_frequent_first() -> None:
+    board = board_of(PIPELINE)
+    reasons = {"failed/operator": 2.0, "dropped/past_saving": 4.0, "refused/paused": 7.0}
+    before = {"refused/paused": 7.0}  # of long ago
+    board.see([PLAN, *(replace(egress(at, 0, 0, 0), counts=told)
+                       for at, told in ((10.0, before), (12.0, reasons)))])  # fmt: skip
+    snapshot = board.snapshot(12.0)
+    assert list(snapshot.reasons.items()) == [
+        ("dropped/past_saving", 2.0),
+        ("failed/operator", 1.0),
+    ]
+    assert head(snapshot)[2] == "without an answer/s: 2.0 dropped past saving, 1.0 failed operator"
+
+
+def test_devices_are_counted_by_name_and_idle_workers_lower_the_share() -> None:
+    board = board_of(PIPELINE)
+    idle = replace(worker(12.0, {}), node="cpu-1", state="idle", variant="", slots=())
+    gpu = replace(worker(12.0, {}), node="gpu-0", device="cuda:0", state="loading", variant="")
+    board.see([PLAN, worker(10.0, counts(0, 0, 0, 0.0)), worker(12.0, counts(9, 9, 9, 1.0)), idle,
+               gpu])  # fmt: skip
+    snapshot = board.snapshot(12.0)
+    assert snapshot.devices == (
+        DeviceRow(device="cpu", workers=2, ready=1, serves=("shout/careful",), busy=0.25),
+        DeviceRow(device="cuda:0", workers=1, ready=0, serves=(), busy=0.0),
+    )
+    assert (snapshot.workers, snapshot.busy) == (3, 0.5 / 3)
+
+
+def test_without_the_pipeline_file_the_plan_names_the_variants() -> None:
+    board, bare = board_of(PIPELINE), Board("words")
+    for each in (board, bare):
+        each.see([PLAN, worker(10.0, counts(0, 0, 0, 0)), worker(12.0, counts(40, 36, 9, 1.0))])
+    assert bare.snapshot(12.1) == board.snapshot(12.1)
+
+
 def test_other_pipelines_and_older_plans_are_passed_over() -> None:
-    board = Board(PIPELINE)
+    board = board_of(PIPELINE)
     foreign = replace(PLAN, pipeline="other", epoch=9)
     older = replace(PLAN, epoch=2)
     board.see([PLAN, older, foreign, "noise"])
@@ -106,13 +141,13 @@ def test_other_pipelines_and_older_plans_are_passed_over() -> None:
 
 
 def test_without_a_plan_the_board_says_so() -> None:
-    snapshot = Board(PIPELINE).snapshot(0.0)
+    snapshot = board_of(PIPELINE).snapshot(0.0)
     assert head(snapshot) == ["words: no plan yet"]
     assert troubles(snapshot) == ["no node reports; `headrace up FILE` starts them"]
 
 
 def test_the_table_reads_well_without_a_terminal() -> None:
-    board = Board(PIPELINE)
+    board = board_of(PIPELINE)
     board.see([PLAN, worker(10.0, counts(0, 0, 0, 0.0)), worker(12.0, counts(40, 36, 9, 1.0))])
     console = rich_console()
     with console.capture() as captured:
