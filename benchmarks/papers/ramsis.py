@@ -1,0 +1,150 @@
+"""The RAMSIS artifact's models and trace in Headrace's formats.
+
+    python -m benchmarks.papers.ramsis DATA_DIR OUT_DIR
+
+Writes ``image.yaml`` (9 models, 150 ms, 60 workers) and ``text.yaml`` (5 models, 100 ms, 20
+workers), each with its profile: the one latency per batch that the paper plans and simulates
+with, so every quantile is that one. Writes ``twitter.csv``, the trace as it was recorded (270 s),
+and ``twitter-300s.csv``, as the artifact runs it: 261 s, begun anew for the 39 s that are left.
+"""
+
+import argparse
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from profiles.table import EMULATED, Entry, Latency, ProfileTable
+
+# Emulated devices never call it; it is there so that the pipeline is whole.
+OPERATOR = "operators.models.python:Python"
+ARGUMENTS = '{function: "builtins:bytes"}'
+SOURCE = "github.com/dmmendo/RAMSIS at 9b74967 (doi 10.1145/3627703.3629565), planning p95"
+LOOPED_S, RUN_S = 261, 300  # the artifact's loader ends the last ten seconds after one
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One of the paper's two tasks, by the name its files begin with."""
+
+    name: str
+    slo_ms: int
+    workers: int
+
+
+FAMILIES = (Family("image", 150, 60), Family("text", 100, 20))
+
+
+class DataError(ValueError):
+    """The data directory is not what was expected; the message says what is missing."""
+
+
+def write(data: Path, out: Path) -> list[Path]:
+    """Write all files; raises ``DataError`` where a file of the data is missing or lacks a row."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = [path for family in FAMILIES for path in _family(data, out, family)]
+    return [*written, *_trace(data, out)]
+
+
+def entries(data: Path, family: str) -> tuple[Entry, ...]:
+    """The profile of the models that the paper's scripts use, in the order of the accuracy file."""
+    accuracies = _rows(data / f"{family}_accuracy.csv")
+    latencies = _rows(data / f"{family}_latency.csv")
+    return tuple(
+        Entry(
+            task="classify",
+            variant=row["model"],
+            device=EMULATED,
+            operator=OPERATOR,
+            weights_sha256="",
+            load_s=0.0,  # every worker holds all of them
+            memory_bytes=0,
+            accuracy=float(row["accuracy_pct"]) / 100,
+            children={},
+            latency=_latency([line for line in latencies if line["model"] == row["model"]]),
+        )
+        for row in accuracies
+        if row["in_ramsis_set"] == "1"
+    )
+
+
+def _latency(rows: Sequence[dict[str, str]]) -> tuple[Latency, ...]:
+    def of(row: dict[str, str]) -> Latency:
+        seconds = float(row["plan_p95_ms"]) / 1e3
+        return Latency(
+            batch=int(row["batch"]),
+            repeats=max(int(row["n_reps"] or 0), 1),
+            mean_s=seconds,
+            p50_s=seconds,
+            p90_s=seconds,
+            p95_s=seconds,
+            p99_s=seconds,
+        )
+
+    return tuple(sorted((of(row) for row in rows), key=lambda latency: latency.batch))
+
+
+def _family(data: Path, out: Path, family: Family) -> list[Path]:
+    measured = entries(data, family.name)
+    profile, pipeline = out / f"{family.name}.profile.json", out / f"{family.name}.yaml"
+    table = ProfileTable(family.name, measured, {"source": SOURCE})
+    profile.write_text(table.to_json(), encoding="utf-8")
+    pipeline.write_text(_yaml(family, measured, profile.name), encoding="utf-8")
+    return [pipeline, profile]
+
+
+def _yaml(family: Family, measured: Sequence[Entry], profile: str) -> str:
+    variants = "".join(
+        f"      {entry.variant}:\n"
+        f"        operator: {OPERATOR}\n"
+        f"        arguments: {ARGUMENTS}\n"
+        f"        batch: {entry.largest}\n"
+        for entry in measured
+    )
+    return (
+        f"# The {family.name} models of the RAMSIS artifact; all of them are on every worker.\n"
+        f"name: ramsis-{family.name}\n"
+        f"slo: {family.slo_ms}ms\n"
+        f"tasks:\n  classify:\n    slots: 128\n    variants:\n{variants}"
+        f"cluster:\n  devices: {{emulated: {family.workers}}}\n"
+        f"profiles: [{profile}]\n"
+    )
+
+
+def _trace(data: Path, out: Path) -> list[Path]:
+    recorded = [row["qps"] for row in _rows(data / "twitter_trace.csv")]
+    if len(recorded) < LOOPED_S:
+        raise DataError(f"twitter_trace.csv has {len(recorded)} s; {LOOPED_S} are wanted")
+    looped = [recorded[second % LOOPED_S] for second in range(RUN_S)]
+    written = []
+    for name, rates in (("twitter.csv", recorded), ("twitter-300s.csv", looped)):
+        lines = "".join(f"{second},{qps}\n" for second, qps in enumerate(rates))
+        (out / name).write_text("second,qps\n" + lines, encoding="utf-8")
+        written.append(out / name)
+    return written
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            return list(csv.DictReader(lines))
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); DATA_DIR is the folder of the RAMSIS data"
+        ) from error
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, metavar="DATA_DIR")
+    parser.add_argument("out", type=Path, metavar="OUT_DIR")
+    options = parser.parse_args()
+    try:
+        for path in write(options.data, options.out):
+            print(path)
+    except DataError as error:
+        parser.exit(2, f"{error}\n")
+
+
+if __name__ == "__main__":
+    main()
