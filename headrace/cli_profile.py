@@ -41,9 +41,10 @@ def profile(as_json: bool, **asked: Any) -> None:
     Example:
       headrace profile examples/postcode/pipeline.yaml --device cpu
     """
-    from headrace.cli_profiling import profiled, table_text
+    from headrace.cli_profiling import profiled, table_text, written_text
 
-    out, table = profiled(read_file(asked["file"]), asked)
+    file = read_file(asked["file"])
+    out, table = profiled(file, asked)
     print_json({"out": str(out), "entries": len(table.entries)}) if as_json else print_text(
-        f"{table_text(table)}\nwritten to {out}"
+        f"{table_text(table)}\n{written_text(file, out)}"
     )

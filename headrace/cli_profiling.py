@@ -1,5 +1,6 @@
 """What ``headrace profile`` does with its options, and what it prints."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +33,15 @@ def table_text(table: ProfileTable) -> str:
         first, last = entry.latency[0], entry.latency[-1]
         lines.append(
             f"{entry.task}/{entry.variant} on {entry.device}: accuracy {entry.accuracy:.3f}, "
-            f"{first.p50_s * 1e3:.2f} ms for {first.batch}, {last.p50_s * 1e3:.2f} ms for "
+            f"{first.p50_s * 1e3:.3g} ms for {first.batch}, {last.p50_s * 1e3:.3g} ms for "
             f"{last.batch}, load {entry.load_s:.2f} s"
         )
     return "\n".join(lines)
+
+
+def written_text(file: PipelineFile, out: Path) -> str:
+    """Where the profile is, and what is still to be done for the pipeline to use it."""
+    if out.resolve() in (path.resolve() for path in file.profiles):
+        return f"written to {out}, which {file.path.name} names"
+    name = os.path.relpath(out, file.path.parent)
+    return f"written to {out}; to plan with it add to {file.path.name}:  profiles: [{name}]"
