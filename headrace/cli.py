@@ -19,6 +19,7 @@ from headrace.cli_demo import demo
 from headrace.cli_doctor import doctor
 from headrace.cli_explain import explain
 from headrace.cli_init import init
+from headrace.cli_plan import plan
 from headrace.cli_profile import profile
 from headrace.cli_roles import control, egress, ingress, worker
 from headrace.cli_run import down, up, validate
@@ -28,7 +29,7 @@ from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
     acls, broker, command, completion, control, dead_letters, demo, doctor, down, drain,
-    egress, explain, ingress, init, load, pause, policy, profile, replan, restore, resume,
+    egress, explain, ingress, init, load, pause, plan, policy, profile, replan, restore, resume,
     send, status, up, validate, worker,
 )  # fmt: skip
 
