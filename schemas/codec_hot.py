@@ -65,6 +65,7 @@ def _hop(hop: Hop) -> bytes:
             _doubles_3(hop.received_s, hop.started_s, hop.finished_s),
             _number(hop.batch),
             _text(hop.released),
+            _text(hop.rerouted),
         )
     )
 

@@ -11,6 +11,7 @@ from schemas.records import (
     CommandResult,
     DeadLetter,
     End,
+    Factor,
     Hop,
     Item,
     Lease,
@@ -45,6 +46,7 @@ def _hop_row(hop: Hop) -> Row:
         "finished_s": hop.finished_s,
         "batch": hop.batch,
         "released": hop.released,
+        "rerouted": hop.rerouted,
     }
 
 
@@ -227,6 +229,17 @@ def _route_row(route: Route) -> Row:
         "slot": route.slot,
         "share": route.share,
         "source": route.source,
+        "spare_qps": route.spare_qps,
+        "latency_s": route.latency_s,
+    }
+
+
+def _factor_row(factor: Factor) -> Row:
+    return {
+        "variant": factor.variant,
+        "child": factor.child,
+        "mean": factor.mean,
+        "items": factor.items,
     }
 
 
@@ -244,6 +257,8 @@ def _plan_row(plan: Plan) -> Row:
         "expected_accuracy": _optional(plan.expected_accuracy),
         "feasible": plan.feasible,
         "binding": plan.binding,
+        "mode": plan.mode,
+        "factors": [_factor_row(factor) for factor in plan.factors],
     }
 
 
@@ -253,6 +268,7 @@ def _plan(row: Row) -> Plan:
     row["settings"] = Settings(**settings)
     row["leases"] = tuple([_lease(lease) for lease in row["leases"]])
     row["routes"] = tuple([Route(**route) for route in row["routes"]])
+    row["factors"] = tuple([Factor(**factor) for factor in row["factors"]])
     return Plan(**row)
 
 

@@ -24,6 +24,7 @@ from schemas.records import (
     Answer,
     Command,
     End,
+    Factor,
     Hop,
     Item,
     Lease,
@@ -42,7 +43,7 @@ __all__ = [
 
 # --- records ------------------------------------------------------------------------------------
 
-_NESTED = (End, Hop, Item, Lease, Noticed, Origin, Route, Settings, SlotState)
+_NESTED = (End, Factor, Hop, Item, Lease, Noticed, Origin, Route, Settings, SlotState)
 _FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in (*TO_ROW, *_NESTED)}
 
 

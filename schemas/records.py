@@ -68,6 +68,7 @@ class Hop:
     finished_s: float
     batch: int  # items in the batch it ran in
     released: str = ""  # why that batch began: full, idle; empty: not told
+    rerouted: str = ""  # why the item then went elsewhere than its turn was; empty: it did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +229,31 @@ class Lease:
 class Route:
     """A share of a task's traffic that goes to a slot. Shares of one task and source sum to 1.
 
-    ``source`` is the variant that sends, or "" for every sender without routes of its own.
+    ``source`` is the variant ("task/variant") that sends, or "" for every sender without routes
+    of its own. Where the policy scales accuracy, routes of one task and source stand in falling
+    accuracy, ``spare_qps`` are the items per second that the slot's worker could do beyond what
+    it is sent, and ``latency_s`` is what it takes for a batch of the plan's size.
     """
 
     task: str
     slot: int
     share: float
     source: str = ""
+    spare_qps: float = 0.0
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How many items for ``child`` an item of ``variant`` ("task/variant") makes, as observed.
+
+    ``items`` weigh the observation: of so many of late it is the mean.
+    """
+
+    variant: str
+    child: str
+    mean: float
+    items: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +271,9 @@ class Settings:
 class Plan:
     """A full snapshot of who does what. Readers keep the one with the highest epoch.
 
-    ``capacity_qps`` is what ingress admits per second at most (None: no limit).
+    ``capacity_qps`` is what ingress admits per second at most (None: no limit). ``mode`` says how
+    a planner that scales accuracy met the demand: "hardware", "accuracy" or "best-effort".
+    ``factors`` are what it knew of fan-out, so that the next control app knows it too.
     """
 
     pipeline: str
@@ -267,6 +288,8 @@ class Plan:
     expected_accuracy: float | None = None
     feasible: bool = True
     binding: str = ""  # where infeasible: what stands in the way
+    mode: str = ""
+    factors: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -496,7 +496,7 @@ def _as_today() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_as_today")
 def test_an_earlier_release_can_be_written_for_processes_of_it() -> None:
-    work = a_work(0, an_item(path=(a_hop(released="full"),)))
+    work = a_work(0, an_item(path=(a_hop(released="full", rerouted="4 ms behind"),)))
     older = a_work(0, an_item(path=(a_hop(released=""),)))
     today = encode(work)
     write_as(1)
@@ -505,6 +505,8 @@ def test_an_earlier_release_can_be_written_for_processes_of_it() -> None:
     with pytest.raises(CodecError, match="the Work record cannot be written"):
         encode(replace(work, epoch="first"))
     write_as(2)
+    assert decode(encode(work)) == a_work(0, an_item(path=(a_hop(released="full"),)))
+    write_as(3)
     assert encode(work) == today
     with pytest.raises(ValueError, match=r"no release 99; released are \[1, 2"):
         write_as(99)

@@ -69,7 +69,7 @@ def test_an_answer_has_the_keys_of_its_record() -> None:
                 {
                     "task": "read", "variant": "forest", "worker": "w-1", "epoch": 4,
                     "received_s": 10.0, "started_s": 10.25, "finished_s": 10.5, "batch": 8,
-                        "released": "full",
+                        "released": "full", "rerouted": "",
                 }
             ]
         ],
