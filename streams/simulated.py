@@ -1,18 +1,24 @@
 """The simulated driver: heap, handle, perform; in virtual time.
 
-It runs the same nodes as ``streams/live.py`` over topics in memory. A record lands ``hop_s`` after
-it was written, a batch costs what its model says, and nothing else takes time. Simultaneous
-events come in a stated order: records in the order in which they were written, then timers and
-finished jobs by the time they asked for, then in the order of asking.
+It runs the same nodes as ``streams/live.py`` over topics in memory. Hops, fetches and commits
+cost what ``streams/delays.py`` says, a batch costs what its model says, a solve what the solver
+says, and nothing else takes time. Simultaneous events come in a stated order: records in the order
+in which they were written, then timers and finished jobs by the time they asked for, then in the
+order of asking.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 from zlib import crc32
 
 from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    DEAD_LETTERS,
     PLANS,
+    REPORTS,
+    RESULTS,
     Arrived,
     Assign,
     Done,
@@ -32,10 +38,13 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Record
+from streams.delays import Delays
+from streams.simulated_log import TRIM, Log, Place, Reader
 from streams.topics import physical, topics
 
-Place = tuple[str, int]  # logical topic, slot
 _LANDING = float("-inf")  # records come before every timer of the same instant
+_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # by any node
+_UNCOMMITTED = (PLANS, REPORTS, COMMANDS, *_UNREAD)
 
 
 class Model(Protocol):
@@ -59,39 +68,18 @@ Make = Callable[[str, str], Model]
 Solver = Callable[[Solve], tuple[Solved | Failed, float]]
 
 
-class _Log:
-    """One slot of a topic: what was written, when, and how much of it has landed."""
-
-    __slots__ = ("landed", "written")
-
-    def __init__(self) -> None:
-        self.written: list[tuple[Record, float]] = []
-        self.landed = 0
-
-
-class _Reader:
-    """A node's place in a slot. ``since_s``: no record reaches a new reader before this time."""
-
-    __slots__ = ("node", "paused", "position", "since_s")
-
-    def __init__(self, node: "_Running", position: int, since_s: float) -> None:
-        self.node = node
-        self.position = position
-        self.since_s = since_s
-        self.paused = False
-
-
 class _Running:
     """A node while it lives; what was under way for it dies with it."""
 
-    __slots__ = ("alive", "models", "name", "node", "uncommitted")
+    __slots__ = ("alive", "handle", "models", "name", "read", "uncommitted")
 
     def __init__(self, name: str, node: Node) -> None:
         self.name = name
-        self.node = node
+        self.handle = node.handle
         self.alive = True
         self.models: dict[str, Model] = {}
-        self.uncommitted: dict[Place, tuple[int, str]] = {}
+        self.read: dict[Place, Log] = {}
+        self.uncommitted: dict[Place, Done] = {}
 
 
 def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
@@ -101,8 +89,8 @@ def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
 class Simulated:
     """Runs nodes over topics in memory, from ``start_s`` on.
 
-    ``commit_s`` is how long offsets that are done wait for their commit: a node that is killed
-    before that does the work again.
+    ``keep`` are the topics whose records stay for ``written`` (None: all of them). ``events``
+    counts what nodes were told.
     """
 
     def __init__(
@@ -110,26 +98,28 @@ class Simulated:
         pipeline: Pipeline,
         nodes: Mapping[str, Node],
         make: Make,
+        delays: Delays,
         *,
-        hop_s: float,
-        commit_s: float = 0.0,
         start_s: float = 0.0,
         solve: Solver = _no_solver,
         observers: Sequence[Observer] = (),
+        keep: Collection[str] | None = None,
     ) -> None:
         self.now = start_s
+        self.events = 0
         self._make = make
-        self._hop_s = hop_s
-        self._commit_s = commit_s
+        self._delays = delays
         self._solve = solve
-        self._observers = tuple(observers)
+        self._observers = tuple(observer.saw for observer in observers)
         self._pipeline = pipeline.name
+        self._keep = keep
         self._slots = {topic.name: topic.partitions for topic in topics(pipeline)}
         self._nodes: dict[str, _Running] = {}
-        self._logs: dict[Place, _Log] = {}
-        self._readers: dict[Place, dict[str, _Reader]] = {}
-        self._committed: dict[Place, tuple[int, str]] = {}
-        self._heap: list[tuple[float, float, int, Callable[[], None]]] = []
+        self._logs: dict[Place, Log] = {}
+        self._slowness: dict[str, float] = {}
+        self._away_until_s = start_s  # the broker
+        # (time, rank, count, what to call, its two arguments)
+        self._heap: list[tuple[float, float, int, Callable[[Any, Any], None], Any, Any]] = []
         self._count = 0
         for name, node in nodes.items():
             self.start(name, node)
@@ -140,7 +130,7 @@ class Simulated:
         """Let a node live from now on, in the place of any that has its name."""
         self.kill(name)
         running = self._nodes[name] = _Running(name, node)
-        self._push(self.now, _LANDING, lambda: self._handle(running, Woke()))
+        self._push(self.now, _LANDING, self._handle, running, Woke())
 
     def kill(self, name: str) -> None:
         """End a node as a power cut would: its state, jobs, timers and uncommitted offsets go."""
@@ -148,130 +138,170 @@ class Simulated:
         if running is None:
             return
         running.alive = False
-        for readers in self._readers.values():
-            readers.pop(name, None)
+        for log in running.read.values():
+            del log.readers[name]
+
+    def slow(self, name: str, factor: float) -> None:
+        """Let the device of a node take ``factor`` times as long for what it begins from now on."""
+        self._slowness[name] = factor
+
+    def stop_broker(self, for_s: float) -> None:
+        """Let no record through and commit nothing before ``for_s`` have passed."""
+        self._away_until_s = max(self._away_until_s, self.now + for_s)
 
     def input(self, at_s: float, topic: str, slot: int, record: Record) -> None:
         """A producer from outside writes a record at ``at_s``."""
-        self.at(at_s, lambda: self._write((topic, slot), record))
+        self._check_future(at_s)
+        self._push(at_s, _LANDING, self._write, (topic, slot), record)
 
     def at(self, at_s: float, action: Callable[[], None]) -> None:
         """Do something at ``at_s``, before the other events of that instant that are asked for
         later. Raises ``ValueError`` for the past."""
+        self._check_future(at_s)
+        self._push(at_s, _LANDING, _call, action, None)
+
+    def _check_future(self, at_s: float) -> None:
         if at_s < self.now:
             raise ValueError(f"{at_s:g} s is in the past; the simulation is at {self.now:g} s")
-        self._push(at_s, _LANDING, action)
 
     def step(self, until_s: float) -> bool:
         """Let the next thing happen; False if there is none up to ``until_s``."""
         if not self._heap or self._heap[0][0] > until_s:
             return False
-        self.now, _, _, action = heappop(self._heap)
-        action()
+        self.now, _, _, action, one, other = heappop(self._heap)
+        action(one, other)
         return True
 
     def run(self, until_s: float) -> None:
         """Let everything happen up to ``until_s``."""
-        while self.step(until_s):
-            pass
+        heap = self._heap  # inlined from ``step``: this is the loop where a run spends its time
+        while heap and heap[0][0] <= until_s:
+            self.now, _, _, action, one, other = heappop(heap)
+            action(one, other)
         self.now = max(self.now, until_s)
 
     def written(self, topic: str) -> dict[int, list[tuple[Record, float]]]:
         """Every record of a topic with the time it was written, by slot, in order of offsets."""
         logs = sorted(self._logs.items())
-        return {s: log.written for (t, s), log in logs if t == topic and log.written}
+        return {s: log.records for (t, s), log in logs if t == topic and log.records}
 
     def committed(self, topic: str) -> dict[int, tuple[int, str]]:
         """The committed offset of each slot of a topic, with its note."""
-        return {s: place for (t, s), place in sorted(self._committed.items()) if t == topic}
+        logs = sorted(self._logs.items())
+        return {
+            s: (log.committed, log.note) for (t, s), log in logs if t == topic and log.committed
+        }
 
     # ------------------------------------------------------------------ time
 
-    def _push(self, at_s: float, rank: float, action: Callable[[], None]) -> None:
+    def _push(
+        self, at_s: float, rank: float, action: Callable[[Any, Any], None], one: Any, other: Any
+    ) -> None:
         # The count makes ties deterministic and keeps actions from being compared.
         self._count += 1
-        heappush(self._heap, (max(at_s, self.now), rank, self._count, action))
+        heappush(self._heap, (max(at_s, self.now), rank, self._count, action, one, other))
 
     def _later(self, at_s: float, running: _Running, event: Event) -> None:
-        self._push(at_s, at_s, lambda: self._handle(running, event))
+        self._push(at_s, at_s, self._handle, running, event)
 
     def _handle(self, running: _Running, event: Event) -> None:
         if not running.alive:
             return
-        effects = running.node.handle(event, self.now)
-        for observer in self._observers:
-            observer.saw(running.name, event, effects, self.now)
+        self.events += 1
+        now = self.now
+        effects = running.handle(event, now)
+        for saw in self._observers:
+            saw(running.name, event, effects, now)
         for effect in effects:
-            self._perform(running, effect)
+            if type(effect) is Send:
+                slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)
+                self._write((effect.topic, slot), effect.record)
+            else:
+                self._perform(running, effect)
 
     # ------------------------------------------------------------------ effects
 
     def _perform(self, running: _Running, effect: Effect) -> None:
-        match effect:
-            case Send():
-                slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)
-                self._write((effect.topic, slot), effect.record)
-            case Infer():
-                self._infer(running, effect)
-            case Assign():
-                self._assign(running, effect)
-            case Wake():
-                self._later(effect.at_s, running, Woke())
-            case Load():
-                model = running.models[effect.variant] = self._make(running.name, effect.variant)
-                loaded = Loaded(effect.variant, model.load_s)
-                self._later(self.now + model.load_s, running, loaded)
-            case Solve():
-                solved, seconds = self._solve(effect)
-                self._later(self.now + seconds, running, solved)
+        kind = type(effect)
+        if kind is Wake:
+            self._later(effect.at_s, running, _WOKE)  # type: ignore[union-attr]
+        elif kind is Infer:
+            self._infer(running, effect)  # type: ignore[arg-type]
+        elif kind is Assign:
+            self._assign(running, effect)  # type: ignore[arg-type]
+        elif kind is Load:
+            self._load(running, effect)  # type: ignore[arg-type]
+        elif kind is Solve:
+            solved, seconds = self._solve(effect)  # type: ignore[arg-type]
+            self._later(self.now + seconds, running, solved)
+        else:
+            raise TypeError(f"{running.name} asked for {effect!r}, which nobody performs")
 
     def _slot_of(self, effect: Send) -> int:
         return crc32(effect.key.encode()) % self._slots[physical(self._pipeline, effect.topic)]
 
     def _infer(self, running: _Running, effect: Infer) -> None:
         model = running.models[effect.variant]
-        ends_s = self.now + model.latency_s(len(effect.values))
+        seconds = model.latency_s(len(effect.values)) * self._slowness.get(running.name, 1.0)
         outputs = tuple(model.predict(effect.values))
+        ends_s = self.now + seconds
         self._later(ends_s, running, Inferred(effect.job, outputs, self.now, ends_s))
+
+    def _load(self, running: _Running, effect: Load) -> None:
+        model = running.models[effect.variant] = self._make(running.name, effect.variant)
+        self._later(self.now + model.load_s, running, Loaded(effect.variant, model.load_s))
 
     # ------------------------------------------------------------------ topics
 
-    def _log(self, place: Place) -> _Log:
-        log = self._logs.get(place)
-        if log is None:
-            topic, slot = place
-            slots = self._slots[physical(self._pipeline, topic)]
-            if not 0 <= slot < slots:
-                raise ValueError(f"topic {topic!r} has slots 0 to {slots - 1}; found {slot}")
-            log = self._logs[place] = _Log()
+    def _log(self, place: Place) -> Log:
+        topic, slot = place
+        slots = self._slots[physical(self._pipeline, topic)]
+        if not 0 <= slot < slots:
+            raise ValueError(f"topic {topic!r} has slots 0 to {slots - 1}; found {slot}")
+        delay = self._delays.report if topic == REPORTS else self._delays.hop
+        keeps = self._keep is None or topic in self._keep
+        log = self._logs[place] = Log(place, delay, keeps, topic not in _UNCOMMITTED)
         return log
 
     def _write(self, place: Place, record: Record) -> None:
-        self._log(place).written.append((record, self.now))
-        self._push(self.now + self._hop_s, _LANDING, lambda: self._land(place))
+        log = self._logs.get(place) or self._log(place)
+        if place[0] in _UNREAD:
+            if log.keeps:
+                log.add(record, self.now)
+            return
+        log.add(record, self.now)
+        # A slot keeps its order: no record overtakes the one before it.
+        log.last_s = lands_s = max(self.now + log.delay(), log.last_s)
+        self._count += 1
+        heappush(self._heap, (lands_s, _LANDING, self._count, self._land, log, None))
 
-    def _land(self, place: Place) -> None:
-        self._logs[place].landed += 1
-        for reader in list(self._readers.get(place, {}).values()):
-            self._read(place, reader)
+    def _land(self, log: Log, _: None) -> None:
+        if self.now < self._away_until_s:
+            self._push(self._away_until_s, _LANDING, self._land, log, None)
+            return
+        log.landed += 1
+        for reader in tuple(log.readers.values()):
+            self._read(log, reader)
+        if log.landed - log.first >= 2 * TRIM:
+            log.trim()
 
-    def _read(self, place: Place, reader: _Reader) -> None:
+    def _read(self, log: Log, reader: Reader) -> None:
         """Hand a reader what has landed, as long as it wants it."""
-        log, (topic, slot), running = self._log(place), place, reader.node
+        topic, slot = log.place
         while (
             reader.position < log.landed
             and not reader.paused
             and self.now >= reader.since_s
-            and self._readers[place].get(running.name) is reader
+            and log.readers.get(reader.name) is reader
         ):
             offset = reader.position
             reader.position += 1
-            record, at_s = log.written[offset]
-            self._handle(running, Arrived(record, topic, slot, offset, at_s))
+            record, at_s = log.records[offset - log.first]
+            self._handle(reader.node, Arrived(record, topic, slot, offset, at_s))
 
-    def _catch_up(self, place: Place, reader: _Reader) -> None:
-        at_s = self.now + self._hop_s
-        self._push(at_s, _LANDING, lambda: self._read(place, reader))
+    def _catch_up(self, log: Log, reader: Reader) -> None:
+        reader.since_s = max(self.now + self._delays.fetch(), self._away_until_s)
+        self._push(reader.since_s, _LANDING, self._read, log, reader)
 
     # ------------------------------------------------------------------ slots and commits
 
@@ -284,35 +314,43 @@ class Simulated:
             self._pause(running, effect.topic, effect.paused)
 
     def _lease(self, running: _Running, topic: str, slots: tuple[int, ...]) -> None:
-        for place, readers in self._readers.items():
-            if place[0] == topic and place[1] not in slots and running.name in readers:
+        for place, log in list(running.read.items()):
+            if place[0] == topic and place[1] not in slots:
                 self._commit(running, place)
-                del readers[running.name]
+                del log.readers[running.name]
+                del running.read[place]
         for place in sorted((topic, slot) for slot in slots):
-            readers = self._readers.setdefault(place, {})
-            if running.name not in readers:
-                start = 0 if topic == PLANS else self._committed.get(place, (0, ""))[0]
-                reader = _Reader(running, start, self.now + self._hop_s)
-                readers[running.name] = reader
-                self._catch_up(place, reader)
+            if place not in running.read:
+                log = running.read[place] = self._logs.get(place) or self._log(place)
+                reader = Reader(running.name, running, log.start(), self.now)
+                log.readers[running.name] = reader
+                self._catch_up(log, reader)
 
     def _pause(self, running: _Running, topic: str, slots: tuple[int, ...]) -> None:
-        for place, readers in self._readers.items():
-            reader = readers.get(running.name)
-            if place[0] == topic and reader is not None:
+        for place, log in running.read.items():
+            if place[0] == topic:
+                reader = log.readers[running.name]
                 resumes = reader.paused and place[1] not in slots
                 reader.paused = place[1] in slots
                 if resumes:
-                    self._catch_up(place, reader)
+                    self._catch_up(log, reader)
 
     def _done(self, running: _Running, place: Place, done: Done) -> None:
         waiting = place in running.uncommitted
-        running.uncommitted[place] = (done.offset, done.note)
+        running.uncommitted[place] = done
         if not waiting:
-            at_s = self.now + self._commit_s
-            self._push(at_s, at_s, lambda: self._commit(running, place))
+            at_s = max(self.now + self._delays.commit(), self._away_until_s)
+            self._push(at_s, at_s, self._commit, running, place)
 
     def _commit(self, running: _Running, place: Place) -> None:
         ready = running.uncommitted.pop(place, None)
         if running.alive and ready is not None:
-            self._committed[place] = ready
+            log = self._logs[place]
+            log.committed, log.note = ready.offset, ready.note
+
+
+_WOKE = Woke()
+
+
+def _call(action: Callable[[], None], _: None) -> None:
+    action()

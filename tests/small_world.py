@@ -12,6 +12,7 @@ from schemas.effects import PLANS, QUERIES, Node
 from schemas.pipeline import Pipeline
 from schemas.records import Query, Record, Settings
 from streams.live import EmulatedHands, Live, Observer
+from streams.delays import steady
 from streams.simulated import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.memory_transport import JumpingInbox, MemoryTransport, VirtualClock, drive
@@ -75,7 +76,7 @@ def simulate(
         pipeline,
         nodes,
         lambda node, variant: small_model(seed, node, variant),
-        hop_s=HOP_S,
+        delays=steady(HOP_S),
         observers=[observer],
     )
     for at_s, topic, slot, record in small_inputs(seed):

@@ -27,6 +27,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Answer, Command, CommandResult, Plan, Query
+from streams.delays import steady
 from streams.simulated import Simulated
 from tests.builders import a_pipeline
 from tests.toys import Toy, fanning, reading
@@ -70,8 +71,7 @@ def simulated(pipeline: Pipeline, seed: int, faults: list[Fault]) -> Simulated:
             **{name: a_worker(name, pipeline, 0.0) for name in WORKERS},
         },
         make,
-        hop_s=0.002,
-        commit_s=0.1,
+        delays=steady(0.002, 0.1),
         solve=solver,
     )
     for number in range(int(QUERIES_S * RATE)):

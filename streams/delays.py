@@ -1,0 +1,58 @@
+"""How long does the world take in a simulation? Hops, reports, fetches and commits.
+
+Each is a function that gives the seconds of the next one. ``LOCAL_BROKER`` are the quantiles of
+one hop through the local Apache Kafka at 200 to 2,000 records a second (docs/simulation.md).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+Delay = Callable[[], float]
+
+# (probability, seconds): straight lines between them are drawn from.
+LOCAL_BROKER = (
+    (0.0, 0.00025), (0.25, 0.0004), (0.5, 0.0005), (0.75, 0.0007), (0.9, 0.0011), (0.95, 0.0016),
+    (0.99, 0.0035), (1.0, 0.006),
+)  # fmt: skip
+FETCH_S = 0.05  # from a slot's assignment to its first record, on the local broker
+COMMIT_S = 0.02  # from the effects to the commit behind them
+BLOCK = 4096  # draws made at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """Seconds from a write until readers have the record (``hop``; ``report`` for reports), until
+    a new reader of a slot gets its first one, and until what is done is committed."""
+
+    hop: Delay
+    report: Delay
+    fetch: Delay
+    commit: Delay
+
+
+def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
+    """Nothing left to chance: every hop and every fetch takes ``hop_s``."""
+    hop = partial(_same, hop_s)
+    return Delays(hop=hop, report=hop, fetch=hop, commit=partial(_same, commit_s))
+
+
+def drawn(rng: np.random.Generator, hop: Sequence[tuple[float, float]] = LOCAL_BROKER) -> Delays:
+    """Hops and reports drawn from quantiles, fetches and commits as on the local broker."""
+    each = partial(next, _draws(rng, hop))
+    return Delays(
+        hop=each, report=each, fetch=partial(_same, FETCH_S), commit=partial(_same, COMMIT_S)
+    )
+
+
+def _same(seconds: float) -> float:
+    return seconds
+
+
+def _draws(rng: np.random.Generator, knots: Sequence[tuple[float, float]]) -> Iterator[float]:
+    # A thousand draws cost numpy little more than one.
+    probabilities, seconds = zip(*knots, strict=True)
+    while True:
+        yield from np.interp(rng.random(BLOCK), probabilities, seconds).tolist()

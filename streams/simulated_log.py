@@ -1,0 +1,63 @@
+"""What does a slot of a topic hold in a simulation, and who reads it from where?
+
+Records are written, land after a hop, and are read in order. What nobody can read any more is
+let go, so that a long run needs no more memory than a short one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.records import Record
+
+Place = tuple[str, int]  # logical topic, slot
+
+TRIM = 256  # records let go at a time
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """A node's place in a slot. ``since_s``: no record reaches a new reader before this time."""
+
+    name: str
+    node: Any  # what the driver knows of the node
+    position: int
+    since_s: float
+    paused: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Log:
+    """One slot. Invariant: records from offset ``first`` on are there, in order of offsets."""
+
+    place: Place
+    delay: Callable[[], float]
+    keeps: bool  # every record, for whoever looks at it afterwards
+    commits: bool  # readers begin at the committed offset
+    records: list[tuple[Record, float]] = field(default_factory=list)
+    first: int = 0
+    landed: int = 0  # the offset behind the newest record that readers can have
+    last_s: float = 0.0  # when the newest record lands
+    readers: dict[str, Reader] = field(default_factory=dict)
+    committed: int = 0
+    note: str = ""
+
+    def add(self, record: Record, now: float) -> None:
+        """Write a record at the end."""
+        self.records.append((record, now))
+
+    def start(self) -> int:
+        """Where a new reader begins."""
+        return max(self.committed, self.first) if self.commits else self.first
+
+    def trim(self) -> None:
+        """Let go of what nobody will read again."""
+        if self.keeps:
+            return
+        needed = min((r.position for r in self.readers.values()), default=self.landed)
+        if self.commits:
+            needed = min(needed, self.committed)
+        spare = needed - self.first
+        if spare >= TRIM:
+            del self.records[:spare]
+            self.first = needed
