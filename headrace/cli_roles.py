@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli_options import bootstrap_option, brokers, pipeline_argument, read_file
+from headrace.telling import Telling, telling_options
 
 if TYPE_CHECKING:
     from headrace.wiring import Share
@@ -51,7 +52,8 @@ def _kafka(bootstrap: str | None) -> "KafkaConfig":
 @pipeline_argument
 @bootstrap_option
 @share_option
-def ingress(file: Path, bootstrap: str | None, share: "Share") -> None:
+@telling_options
+def ingress(file: Path, bootstrap: str | None, share: "Share", telling: Telling) -> None:
     """Run ingress: take queries in, refuse or admit them.
 
     \b
@@ -60,14 +62,15 @@ def ingress(file: Path, bootstrap: str | None, share: "Share") -> None:
     """
     from headrace.wiring import run_ingress
 
-    run_ingress(read_file(file), _kafka(bootstrap), share)
+    run_ingress(read_file(file), _kafka(bootstrap), share, telling)
 
 
 @click.command()
 @pipeline_argument
 @bootstrap_option
 @share_option
-def egress(file: Path, bootstrap: str | None, share: "Share") -> None:
+@telling_options
+def egress(file: Path, bootstrap: str | None, share: "Share", telling: Telling) -> None:
     """Run egress: join the branches of each query into its answer.
 
     \b
@@ -76,7 +79,7 @@ def egress(file: Path, bootstrap: str | None, share: "Share") -> None:
     """
     from headrace.wiring import run_egress
 
-    run_egress(read_file(file), _kafka(bootstrap), share)
+    run_egress(read_file(file), _kafka(bootstrap), share, telling)
 
 
 @click.command()
@@ -92,8 +95,15 @@ def egress(file: Path, bootstrap: str | None, share: "Share") -> None:
     help="Workers in this process; above 1 for emulated ones.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of what emulated workers draw.")
+@telling_options
 def worker(
-    file: Path, bootstrap: str | None, name: str, device: str, count: int, seed: int
+    file: Path,
+    bootstrap: str | None,
+    name: str,
+    device: str,
+    count: int,
+    seed: int,
+    telling: Telling,
 ) -> None:
     """Run a worker: it serves what the plan gives it.
 
@@ -103,13 +113,14 @@ def worker(
     """
     from headrace.wiring import run_worker
 
-    run_worker(read_file(file), _kafka(bootstrap), name, device, count, seed)
+    run_worker(read_file(file), _kafka(bootstrap), name, device, count, seed, telling)
 
 
 @click.command()
 @pipeline_argument
 @bootstrap_option
-def control(file: Path, bootstrap: str | None) -> None:
+@telling_options
+def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
     """Run the control app: reports and commands in, plans out.
 
     \b
@@ -117,9 +128,12 @@ def control(file: Path, bootstrap: str | None) -> None:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
     from headrace.config import planning_profile
+    from headrace.observing import observed
     from streams.control_app import run
 
     read = read_file(file)
     table = planning_profile(read)
     workers = sum(count for _, count in read.cluster.devices)
-    run(read.pipeline, table if table.entries else None, _kafka(bootstrap), workers)
+    kafka = _kafka(bootstrap)
+    with observed("control", read.pipeline, telling) as observers:
+        run(read.pipeline, table if table.entries else None, kafka, workers, observers)

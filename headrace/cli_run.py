@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from headrace.cli_options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.telling import log_options, metrics_option
 from headrace.terminal import INFEASIBLE, print_json, print_text
 
 
@@ -32,7 +33,15 @@ def validate(file: Path, as_json: bool) -> int:
 @bootstrap_option
 @json_option
 @click.option("--detach", is_flag=True, help="Return once it is up; `headrace down FILE` ends it.")
-def up(file: Path, bootstrap: str | None, as_json: bool, detach: bool) -> int:
+@log_options
+@metrics_option("First of the ports of loopback that serve the roles' metrics; 0: any free ones.")
+def up(
+    file: Path,
+    bootstrap: str | None,
+    as_json: bool,
+    detach: bool,
+    metrics_port: int | None,
+) -> int:
     """Run a whole pipeline on this machine.
 
     Control app, ingress, workers and egress, each a process with a log of its own. Ends with
@@ -42,10 +51,10 @@ def up(file: Path, bootstrap: str | None, as_json: bool, detach: bool) -> int:
     Example:
       headrace up examples/postcode/pipeline.yaml --detach
     """
-    from headrace.up import up_attached, up_detached
+    from headrace.up import up_attached, up_detached, with_metrics
 
     start = up_detached if detach else up_attached
-    return start(read_file(file), bootstrap, as_json=as_json)
+    return start(with_metrics(read_file(file), metrics_port), bootstrap, as_json=as_json)
 
 
 @click.command()

@@ -57,6 +57,7 @@ class Cluster:
     egress: int = 1
     share: float = 1.0
     memory: tuple[tuple[str, int], ...] = ()  # bytes that one worker of a device may use
+    metrics_port: int | None = None  # of the first role, the next one has the next; 0: any free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +217,7 @@ def _cluster(section: ClusterSection) -> Cluster:
         section.egress,
         section.share,
         tuple(section.memory.items()),
+        metrics_port=section.metrics_port,
     )
 
 

@@ -177,6 +177,7 @@ class ClusterSection(Section):
     ingress: Count = 1
     egress: Count = 1
     share: DeviceShare = 1.0
+    metrics_port: Port | None = None
     memory: dict[Device, Size] = {}
 
 

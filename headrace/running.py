@@ -86,7 +86,7 @@ class Run:
         self._file = file
         self._said = said
         self._kafka = kafka
-        self._roles = roles(file.cluster)
+        self.roles = roles(file.cluster)
         self.supervisor = Supervisor(file.path, kafka.bootstrap, directory, said)
         self._state = RunState(
             pipeline=file.pipeline.name,
@@ -101,7 +101,7 @@ class Run:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The names under which the roles report."""
-        return tuple(node for role in self._roles for node in role.nodes)
+        return tuple(node for role in self.roles for node in role.nodes)
 
     def start(self) -> None:
         """Make the topics and start every role. Raises ``BrokerError`` and ``Unsuccessful``."""
@@ -111,7 +111,7 @@ class Run:
         prepare(self._kafka, self._file.pipeline, "operator")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._note()
-        self.supervisor.start(self._roles)
+        self.supervisor.start(self.roles)
         self._note()
 
     def tend(self) -> None:

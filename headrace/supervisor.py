@@ -13,11 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 from pathlib import Path
 
 import headrace
 from headrace.config import Cluster
+from headrace.logs import told
 from headrace.run_state import Process
 from headrace.terminal import BAD_INPUT, Unsuccessful
 
@@ -25,6 +27,7 @@ STOP_PATIENCE_S = 10.0  # from SIGTERM to SIGKILL
 SOUND_AFTER_S = 60.0  # a role that ran so long begins anew with the shortest pause
 LONGEST_PAUSE_S = 30.0
 SUPERVISOR = "HEADRACE_SUPERVISOR"  # environment: the process that a role must not outlive
+RESTARTED = "HEADRACE_RESTARTED"  # environment: how the process ended whose place this one takes
 WATCH_S = 0.5
 
 # One thread per model: the plan counts workers, so a library must not take the others' cores.
@@ -39,15 +42,30 @@ class Role:
     kind: str
     arguments: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()  # as they call themselves in reports
+    metrics_port: int | None = None
 
 
 def roles(cluster: Cluster) -> tuple[Role, ...]:
-    """Every role of a cluster section, in the order in which they start."""
-    return (
+    """Every role of a cluster section, in the order in which they start.
+
+    With ``metrics_port`` the first has that port, the next one the next.
+    """
+    every = (
         Role("control", "control"),
         *_shared("egress", cluster.egress),
         *(role for device, count in cluster.devices for role in workers(device, count)),
         *_shared("ingress", cluster.ingress),
+    )
+    first = cluster.metrics_port
+    if first is None:
+        return every
+    ports = range(first, first + len(every)) if first else repeat(0)  # 0: each any free one
+    return tuple(_with_port(role, port) for role, port in zip(every, ports, strict=False))
+
+
+def _with_port(role: Role, port: int) -> Role:
+    return replace(
+        role, metrics_port=port, arguments=(*role.arguments, "--metrics-port", str(port))
     )
 
 
@@ -87,6 +105,7 @@ class _Child:
     began_s: float = 0.0
     restarts: int = 0
     due_s: float = 0.0
+    ended: str = ""  # how it ended the last time
 
 
 @dataclass(slots=True)
@@ -141,6 +160,7 @@ class Supervisor:
             raise Unsuccessful(f"{child.role.name} cannot run: {word}")
         child.restarts = child.restarts + 1 if now - child.began_s < SOUND_AFTER_S else 1
         child.process, child.due_s = None, now + pause_s(child.restarts)
+        child.ended = how_it_ended(code)
         self.said(
             f"{child.role.name} ended ({how_it_ended(code)}{': ' + word if word else ''}); "
             f"it is started again in {pause_s(child.restarts):g} s"
@@ -159,7 +179,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=environment(os.environ, os.getpid()),
+                env={**environment(os.environ, os.getpid()), RESTARTED: child.ended},
             )
         child.began_s = self.clock()
         self.started.append(Process.found(role.name, child.process.pid))
@@ -238,7 +258,7 @@ def last_word(log: Path) -> str:
         lines = log.read_text(encoding="utf-8", errors="replace")[-4000:].splitlines()
     except OSError:
         return ""
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+    return next((told(line.strip())[:300] for line in reversed(lines) if line.strip()), "")
 
 
 def end_session(leader: int) -> None:

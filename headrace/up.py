@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -77,6 +78,7 @@ def _row(run: Run, plan: Plan, took_s: float) -> dict[str, Any]:
         "binding": plan.binding,
         "ready_s": round(took_s, 3),
         "logs": str(run.directory),
+        "metrics_ports": {role.name: role.metrics_port for role in run.roles if role.metrics_port},
     }
 
 
@@ -86,9 +88,19 @@ def _text(row: dict[str, Any]) -> str:
         f"{', '.join(row['nodes'])}",
         f"plan {row['epoch']}, policy {row['policy']}; logs in {row['logs']}",
     ]
+    if row["metrics_ports"]:
+        ports = sorted(row["metrics_ports"].values())
+        lines.append(f"metrics on ports {ports[0]} to {ports[-1]} of 127.0.0.1, at /metrics")
     if not row["feasible"]:
         lines.append(f"the plan is not feasible: {row['binding']}")
     return "\n".join(lines)
+
+
+def with_metrics(file: PipelineFile, port: int | None) -> PipelineFile:
+    """The file with another first port for metrics, None: its own."""
+    if port is None:
+        return file
+    return replace(file, cluster=replace(file.cluster, metrics_port=port))
 
 
 # ---------------------------------------------------------------------- detached

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from headrace.config import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.isolation import Isolated
+from headrace.observing import observed
+from headrace.telling import SILENT, Telling
 from operators.closing import as_list
 from operators.egress import Egress, upto_of
 from operators.ingress import Ingress
@@ -47,17 +49,21 @@ class Share:
         return tuple(p for p in range(count) if p % self.of == self.index)
 
 
-def run_ingress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
+def run_ingress(
+    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: Telling = SILENT
+) -> None:
     """Serve as ingress until told to stop."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "ingress")
     count = partitions(kafka)[physical(pipeline.name, QUERIES)]
     name = f"ingress-{share.index}"
     node = Ingress(name, pipeline, share.mine(count), incarnation=time.time(), share=1.0 / share.of)
-    _drive(pipeline, {name: node}, kafka, f"{pipeline.name}.ingress")
+    _drive(pipeline, {name: node}, kafka, f"{pipeline.name}.ingress", telling)
 
 
-def run_egress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
+def run_egress(
+    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: Telling = SILENT
+) -> None:
     """Serve as egress until told to stop."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "egress")
@@ -78,11 +84,17 @@ def run_egress(file: PipelineFile, kafka: KafkaConfig, share: Share) -> None:
             kafka, physical(pipeline.name, RESULTS), answers_from_s(notes), origins(pipeline)
         ),
     )
-    _drive(pipeline, {name: node}, kafka, group)
+    _drive(pipeline, {name: node}, kafka, group, telling)
 
 
 def run_worker(
-    file: PipelineFile, kafka: KafkaConfig, name: str, device: str, count: int = 1, seed: int = 0
+    file: PipelineFile,
+    kafka: KafkaConfig,
+    name: str,
+    device: str,
+    count: int = 1,
+    seed: int = 0,
+    telling: Telling = SILENT,
 ) -> None:
     """Serve as a worker until told to stop; ``count`` emulated ones share a process."""
     pipeline = file.pipeline
@@ -98,15 +110,27 @@ def run_worker(
         for each in names
     }
     transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
-    live = Live(pipeline, nodes, transport)
+    with observed(name, pipeline, telling, transport) as observers:
+        live = Live(pipeline, nodes, transport, observers=observers)
+        _give_hands(live, file, profile, names, device, seed)
+        _until_told(live, lambda: live.leave(LEAVE_S))
+
+
+def _give_hands(
+    live: Live,
+    file: PipelineFile,
+    profile: ProfileTable,
+    names: Sequence[str],
+    device: str,
+    seed: int,
+) -> None:
     for number, each in enumerate(names):
         if device == EMULATED:
             rng = np.random.default_rng([seed, number])
-            live.give_hands(each, emulated_hands(live, each, pipeline, profile, rng))
+            live.give_hands(each, emulated_hands(live, each, file.pipeline, profile, rng))
         else:
             make = model_maker(file)
             live.give_hands(each, ModelHands(make, device, live.post(each)))
-    _until_told(live, lambda: live.leave(LEAVE_S))
 
 
 def emulated_hands(
@@ -170,9 +194,13 @@ def accuracies(profile: ProfileTable) -> dict[str, float]:
     return {f"{e.task}/{e.variant}": e.accuracy for e in profile.entries}
 
 
-def _drive(pipeline: Pipeline, nodes: dict[str, Node], kafka: KafkaConfig, group: str) -> None:
-    live = Live(pipeline, nodes, KafkaTransport(kafka, group))
-    _until_told(live, live.stop)
+def _drive(
+    pipeline: Pipeline, nodes: dict[str, Node], kafka: KafkaConfig, group: str, telling: Telling
+) -> None:
+    transport = KafkaTransport(kafka, group)
+    with observed(", ".join(nodes), pipeline, telling, transport) as observers:
+        live = Live(pipeline, nodes, transport, observers=observers)
+        _until_told(live, live.stop)
 
 
 def _until_told(live: Live, end: Callable[[], None]) -> None:

@@ -10,10 +10,9 @@ before the answer to the command that asked for it.
 import asyncio
 import logging
 import signal
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,20 +25,23 @@ from schemas.effects import (
     COMMANDS,
     PLANS,
     REPORTS,
+    Arrived,
     Effect,
     Event,
-    Failed,
     Send,
     Solve,
     Woke,
 )
 from schemas.pipeline import Pipeline
-from schemas.records import CommandResult, Plan
+from schemas.records import Plan
 from streams.control_records import arrived, history
 from streams.credentials import to_faust
+from streams.journal import tell
 from streams.kafka import KafkaConfig
+from streams.live import Observer
 from streams.planners import Planners
 from streams.preparing import prepare
+from streams.presence import Hushed, Presence
 from streams.topics import MAX_RECORD_BYTES, physical
 from streams.wire import Fetched
 
@@ -48,7 +50,12 @@ log = logging.getLogger("headrace.control")
 SESSION_TIMEOUT_S = 6.0  # an app that dies is replaced after it; brokers allow no less by default
 HEARTBEAT_S = 1.5
 STALL_S = 3.0  # after it another app may have been in charge in the meantime
-REPEAT_S = 10.0
+NODE = "control"  # as observers know the controller
+LEVELS = {
+    "control.began": logging.INFO,
+    "control.ended": logging.WARNING,
+    "control.stalled": logging.WARNING,
+}
 READ = (REPORTS, COMMANDS, PLANS)
 
 # topic, value, partition (None: by key), key -> once the broker has it
@@ -59,9 +66,16 @@ class Steward:
     """Tells the controller what happens and performs what it asks for, one event at a time."""
 
     def __init__(
-        self, pipeline: Pipeline, profile: ProfileTable | None, kafka: KafkaConfig, workers: int
+        self,
+        pipeline: Pipeline,
+        profile: ProfileTable | None,
+        kafka: KafkaConfig,
+        workers: int,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self._pipeline = pipeline
+        self._observers = observers
+        self._presence = Presence(kafka)
         self._profile = profile
         self._kafka = kafka
         self._expected = workers
@@ -77,6 +91,8 @@ class Steward:
 
     def arrived(self, logical: str, message: Any) -> None:
         """A record on a control topic."""
+        if (message.timestamp or 0.0) > self._presence.since_s:
+            self._presence.heard(time.time())
         fetched = Fetched(
             message.topic, message.partition, message.offset, message.timestamp or 0.0,
             message.key, message.value, None,
@@ -88,6 +104,7 @@ class Steward:
     def tick(self) -> None:
         """Time has passed. Ticks do not pile up while the controller is busy."""
         self._look_at_the_clock()
+        self._presence.look(time.time())
         if not self._ticking:
             self._ticking = True
             self._inbox.put_nowait(self._tock)
@@ -114,6 +131,10 @@ class Steward:
             for task in self._solving:
                 task.cancel()
 
+    def hushed(self) -> logging.Filter:
+        """For log handlers: the libraries' lines on an absent broker become one of ours."""
+        return Hushed(self._presence)
+
     def close(self) -> None:
         """End the planners' process."""
         self._planners.close()
@@ -129,34 +150,47 @@ class Steward:
         """Read back what another app did while this one stood still, before it adds to that."""
         self._stalled = False
         if self._controller is not None:
-            log.warning("stood still for more than %g s", STALL_S)
+            self._say("control.stalled", f"stood still for more than {STALL_S:g} s")
             await self._begin()
 
     async def _begin(self) -> None:
         loop = asyncio.get_running_loop()
         past = await loop.run_in_executor(None, history, self._kafka, self._pipeline)
         self._controller = Controller(self._pipeline, self._profile, self._expected)
+        # Of the past only the plan in force is news to whoever watches this process.
+        plans = [event for event in past if self._is_plan(event)]
         for event in past:
-            await self._tell(event)
+            await self._tell(event, watched=event in plans[-1:])
         await self._tell(Woke())
-        log.info("in charge of pipeline %s after %d records", self._pipeline.name, len(past))
+        text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
+        self._say("control.began", text, records=len(past))
 
     async def _end(self) -> None:
         if self._controller is not None:
-            log.warning("another control app is in charge of pipeline %s", self._pipeline.name)
+            text = f"another control app is in charge of pipeline {self._pipeline.name}"
+            self._say("control.ended", text)
         self._controller = None
 
     async def _tock(self) -> None:
         self._ticking = False
         await self._tell(Woke())
 
-    async def _tell(self, event: Event) -> None:
+    def _is_plan(self, event: Event) -> bool:
+        record = event.record if isinstance(event, Arrived) else None
+        return isinstance(record, Plan) and record.pipeline == self._pipeline.name
+
+    async def _tell(self, event: Event, *, watched: bool = True) -> None:
         if self._controller is None:
             return
-        if isinstance(event, Failed):
-            log.warning("no new plan: %s", event.error)
-        for effect in self._controller.handle(event, time.time()):
+        now = time.time()
+        effects = self._controller.handle(event, now)
+        for observer in self._observers if watched else ():
+            observer.saw(NODE, event, effects, now)
+        for effect in effects:
             await self._perform(effect)
+
+    def _say(self, event: str, text: str, **fields: Any) -> None:
+        tell(log, LEVELS[event], event, text, pipeline=self._pipeline.name, **fields)
 
     async def _perform(self, effect: Effect) -> None:
         # Assign and Wake need nothing: Faust reads the topics, and ticks come anyway.
@@ -171,12 +205,6 @@ class Steward:
         topic = physical(self._pipeline.name, effect.topic)
         slot = effect.slot if effect.slot >= 0 else None
         await self._write(topic, encode(effect.record), slot, effect.key.encode() or None)
-        if isinstance(effect.record, Plan):
-            log.info("plan %d: %s", effect.record.epoch, effect.record.reason)
-        elif isinstance(effect.record, CommandResult):
-            result = effect.record
-            outcome = "done" if result.ok else "refused"
-            log.info("command %s (%s) %s: %s", result.id, result.action, outcome, result.message)
 
     async def _solve(self, effect: Solve, controller: Controller | None) -> None:
         future = asyncio.wrap_future(self._planners.start(effect))
@@ -233,29 +261,28 @@ def make_app(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folder: s
 
 
 def run(
-    pipeline: Pipeline, profile: ProfileTable | None, kafka: KafkaConfig, expected_workers: int
+    pipeline: Pipeline,
+    profile: ProfileTable | None,
+    kafka: KafkaConfig,
+    expected_workers: int,
+    observers: Sequence[Observer] = (),
 ) -> None:
     """Control a pipeline until SIGTERM or SIGINT.
 
     Raises ``BrokerError`` where the broker cannot be used.
     """
-    _configure_logging()
     prepare(kafka, pipeline, "control")
+    steward = Steward(pipeline, profile, kafka, expected_workers, observers)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(steward.hushed())
     with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:
-        asyncio.run(_serve(pipeline, profile, kafka, expected_workers, folder))
+        asyncio.run(_serve(pipeline, kafka, steward, folder))
 
 
-async def _serve(
-    pipeline: Pipeline,
-    profile: ProfileTable | None,
-    kafka: KafkaConfig,
-    expected_workers: int,
-    folder: str,
-) -> None:
+async def _serve(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folder: str) -> None:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    steward = Steward(pipeline, profile, kafka, expected_workers)
     app = make_app(pipeline, kafka, steward, folder)
     try:
         await app.start()
@@ -279,29 +306,3 @@ def _writer(producer: Any) -> Write:
         await producer.send_and_wait(topic, key, value, slot, None, None)
 
     return write
-
-
-def _configure_logging() -> None:
-    """Ours to standard error; of the libraries only what is wrong."""
-    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=line)
-    log.setLevel(logging.INFO)
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(_Seldom())
-
-
-class _Seldom(logging.Filter):
-    """Lets a library repeat itself every ten seconds at most: an absent broker is news once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[tuple[str, str], float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.name == log.name:
-            return True
-        key = (record.name, str(record.msg))
-        if record.created - self._last.get(key, 0.0) < REPEAT_S:
-            return False
-        self._last[key] = record.created
-        return True

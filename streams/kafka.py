@@ -66,7 +66,7 @@ def producer(config: KafkaConfig, **more: Any) -> Producer:
             **config.client("producer"),
             "acks": "all",
             "enable.idempotence": True,
-            "error_cb": _raising(config),
+            "error_cb": heeding(config),
             **more,
         },
     )
@@ -94,7 +94,7 @@ def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
-            "error_cb": _raising(config),
+            "error_cb": heeding(config),
             **more,
         },
     )
@@ -113,10 +113,13 @@ def _made(
         ) from None
 
 
-def _raising(config: KafkaConfig) -> OnError:
-    """The library tells of a wrong password only here; all else would be a time-out."""
+def heeding(config: KafkaConfig, told: OnError | None = None) -> OnError:
+    """An ``error_cb``, which is where the library tells of a wrong password: raises
+    ``BrokerError`` for it. ``told`` hears of every error first."""
 
     def raise_if_hopeless(error: KafkaError) -> None:
+        if told is not None:
+            told(error)
         sentence = turned_away(config, error)
         if sentence is not None:
             raise BrokerError(sentence)
@@ -143,7 +146,7 @@ def asked(
     while not all(future.done() for future in futures.values()):
         client.poll(POLL_S)
         for error in errors:
-            _raising(config)(error)
+            heeding(config)(error)
         waited_s = time.monotonic() - began
         if waited_s > timeout_s or (errors and nobody_s is not None and waited_s > nobody_s):
             raise BrokerError(unreachable(config, errors[-1] if errors else None))

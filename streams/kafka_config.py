@@ -28,6 +28,9 @@ _SECRET = (
     "assertion",
 )  # fmt: skip
 _REFERENCE = re.compile(r"(\$?)\$\{([^}]*)(\}?)")
+# Of the library's own lines on stderr only those about its end; the rest comes as errors to its
+# callbacks too, and while a broker is away each client would write twenty lines a second.
+_QUIET = 2
 _SHORTEST_SECRET = 3  # a shorter one, taken out of a sentence, would leave no sentence
 
 
@@ -48,7 +51,7 @@ class KafkaConfig:
             "allow.auto.create.topics": False,
             "reconnect.backoff.max.ms": 500,
             "socket.nagle.disable": True,
-            "log_level": 3,
+            "log_level": _QUIET,
             **self.common(),
             **{n.removeprefix(f"{kind}."): v for n, v in self.properties.items() if _is(kind, n)},
             "bootstrap.servers": self.bootstrap,

@@ -19,12 +19,12 @@ def turned_away(config: KafkaConfig, error: KafkaError) -> str | None:
     if error.code() == KafkaError._AUTHENTICATION:
         return config.hide(
             f"{config.who} was not let in by the broker at {config.bootstrap} "
-            f"({_reason(error)}); check sasl.mechanism, sasl.username and sasl.password"
+            f"({unadorned(error)}); check sasl.mechanism, sasl.username and sasl.password"
         )
     if error.code() == KafkaError._SSL and "certificate" in error.str():
         return config.hide(
             f"the broker at {config.bootstrap} and this client do not trust each other's "
-            f"certificates ({_reason(error)}); name the authority's certificate in "
+            f"certificates ({unadorned(error)}); name the authority's certificate in "
             "ssl.ca.location, and yours in ssl.certificate.location if the broker asks for one"
         )
     return None
@@ -32,7 +32,7 @@ def turned_away(config: KafkaConfig, error: KafkaError) -> str | None:
 
 def unreachable(config: KafkaConfig, last: KafkaError | None) -> str:
     """Nobody answers there."""
-    why = f" ({_reason(last)})" if last is not None else ""
+    why = f" ({unadorned(last)})" if last is not None else ""
     return config.hide(
         f"no Kafka broker answers at {config.bootstrap} with security.protocol={config.protocol}"
         f"{why}; start one with `headrace broker start`, name yours with --bootstrap, or say how "
@@ -56,11 +56,11 @@ def refusal(
         return forbidden(config, operation, resource, name)
     sentence = turned_away(config, error)
     return sentence or config.hide(
-        f"the broker refused to {operation} on {resource} {name!r}: {_reason(error)}"
+        f"the broker refused to {operation} on {resource} {name!r}: {unadorned(error)}"
     )
 
 
-def _reason(error: KafkaError) -> str:
+def unadorned(error: KafkaError) -> str:
     """The library's words without its addresses and timings."""
     words: str = error.str().split(" (after ")[0]
     address, mark, rest = words.partition(": ")

@@ -92,6 +92,11 @@ def physical(pipeline: str, logical: str) -> str:
     return f"headrace.{logical}" if logical in SHARED else f"{pipeline}.{logical}"
 
 
+def logical(pipeline: str, name: str) -> str:
+    """The name within Headrace of a topic of the broker."""
+    return name.removeprefix(f"{pipeline}.").removeprefix("headrace.")
+
+
 def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
     """Every topic the pipeline needs, in the order they are made."""
     return tuple(topic for rule in TABLE for topic in _topics(rule, pipeline))

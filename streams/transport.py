@@ -13,7 +13,7 @@ one to hold the slot does the work again.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from confluent_kafka import (
@@ -24,7 +24,15 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from streams.kafka import BrokerError, KafkaConfig, committed, consumer, producer
+from streams.kafka import (
+    BrokerError,
+    KafkaConfig,
+    committed,
+    consumer,
+    heeding,
+    producer,
+)
+from streams.presence import Presence
 from streams.refusals import refusal
 from streams.wire import Fetched
 
@@ -37,10 +45,11 @@ Place = tuple[str, int]  # topic on the broker, slot
 class _Turn:
     """What one turn of the driver sent, and which offsets it reported done."""
 
-    __slots__ = ("done", "error", "topic", "waiting")
+    __slots__ = ("absent", "done", "error", "topic", "waiting")
 
     def __init__(self) -> None:
         self.waiting = 0
+        self.absent = False  # sent while the broker was thought away
         self.done: dict[Place, tuple[int, str]] = {}
         self.error: KafkaError | None = None
         self.topic = ""  # of what was refused
@@ -61,17 +70,21 @@ class KafkaTransport:
 
     def __init__(self, config: KafkaConfig, group: str) -> None:
         self._config, self._group = config, group
-        self._reader = consumer(config, group)
+        self._presence = Presence(config)
+        heed = heeding(config, self._presence.told)
+        self._reader = consumer(config, group, error_cb=heed)
         self._ledger = consumer(config, group)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._asked = 0  # assignments ordered
         self.assigned = 0  # assignments carried out, by the reading thread
-        self._producer = producer(config)
+        self._producer = producer(config, error_cb=heed)
         self._turn = _Turn()
         self._turns: deque[_Turn] = deque()
         self._ready: dict[Place, tuple[int, str]] = {}
         self._paused: set[Place] = set()
         self._commit_at = 0.0
+        self._heard = False  # the broker has confirmed what was sent while it was thought away
+        self._committed: dict[Place, int] = {}  # of the slots that are read, with commits
 
     # ------------------------------------------------------------------ reading
 
@@ -96,6 +109,8 @@ class KafkaTransport:
         gone = list(gone)
         if gone:
             self.commit(wait=True)
+            for place in gone:
+                self._committed.pop(place, None)
             left = [TopicPartition(t, s) for t, s in gone]
             held = [TopicPartition(t, s) for t, s in sorted(self._paused.intersection(gone))]
             self._orders.put(lambda: self._leave(left, held))
@@ -104,6 +119,7 @@ class KafkaTransport:
         if places and commits:
             topic = places[0].topic
             places = committed(self._ledger, topic, [p.partition for p in places])
+            self._committed.update({(p.topic, p.partition): p.offset for p in places})
         self._asked += 1
         self._orders.put(lambda: self._read_from(places))
         return self._asked
@@ -156,10 +172,15 @@ class KafkaTransport:
     def end_turn(self, now: float) -> None:
         """Serve the broker's confirmations, and commit what they allow."""
         if self._turn.waiting or self._turn.done:
+            self._turn.absent = self._presence.away and self._turn.waiting > 0
             self._turns.append(self._turn)
             self._turn = _Turn()
         self._producer.poll(0)
         self._settle()
+        self._presence.look(now)
+        if self._heard:
+            self._heard = False
+            self._presence.heard(now)
         if self._ready and now >= self._commit_at:
             self._commit_at = now + COMMIT_S
             self.commit(wait=False)
@@ -175,6 +196,34 @@ class KafkaTransport:
             if turn.error is not None:
                 raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
             self._ready.update(turn.done)
+            self._heard = self._heard or turn.absent
+
+    @property
+    def away(self) -> bool:
+        """No broker answers."""
+        return self._presence.away
+
+    def lag(self, timeout_s: float) -> dict[Place, int]:
+        """For each slot that is read with commits: the records behind its committed offset.
+
+        Called from any thread; the reading one answers, as only it may ask the consumer. Empty
+        where it does not within the time. Slots of which nothing was fetched yet are left out.
+        """
+        answer: SimpleQueue[dict[Place, int]] = SimpleQueue()
+        self._orders.put(lambda: answer.put(self._lag()))
+        try:
+            return answer.get(timeout=timeout_s)
+        except Empty:
+            return {}
+
+    def _lag(self) -> dict[Place, int]:
+        found = {}
+        for place, offset in list(self._committed.items()):
+            # What the last fetch told; it asks nobody.
+            low, high = self._reader.get_watermark_offsets(TopicPartition(*place), cached=True)
+            if high >= 0:
+                found[place] = max(0, high - max(offset, low, 0))
+        return found
 
     def commit(self, *, wait: bool) -> None:
         """Commit what is ready; ``wait`` for the broker's word when a slot changes hands."""
@@ -190,6 +239,7 @@ class KafkaTransport:
         ]
         try:
             self._ledger.commit(offsets=offsets, asynchronous=not wait)
+            self._note_committed(ready)
         except KafkaException as error:
             if error.args[0].code() in _HOPELESS:
                 raise BrokerError(
@@ -198,6 +248,11 @@ class KafkaTransport:
             # A broker that is away: tried again with the next commit. Should the slot change hands
             # before that, its work is done again and counted once.
             self._ready = ready | self._ready
+
+    def _note_committed(self, ready: dict[Place, tuple[int, str]]) -> None:
+        for place, (offset, _) in ready.items():
+            if place in self._committed:
+                self._committed[place] = offset
 
     def _usable(self, message: Any) -> bool:
         error = message.error()

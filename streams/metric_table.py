@@ -1,0 +1,104 @@
+"""Which metrics are there? Their names, types, labels and meaning, by the role that has them.
+
+Names are Prometheus' way: a common beginning (``headrace_``), base units, ``_total`` for what only
+grows. Labels are tasks, variants and words of small sets, never ids.
+"""
+
+from dataclasses import dataclass
+
+PREFIX = "headrace_"
+COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric: its name without ``PREFIX``, its type, what it says, and by what."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def _counter(name: str, told: str, *labels: str) -> Metric:
+    return Metric(name, COUNTER, told, labels)
+
+
+def _gauge(name: str, told: str, *labels: str) -> Metric:
+    return Metric(name, GAUGE, told, labels)
+
+
+def _histogram(name: str, told: str, *labels: str) -> Metric:
+    return Metric(name, HISTOGRAM, told, labels)
+
+
+def _summary(name: str, told: str, *labels: str) -> Metric:
+    return Metric(name, SUMMARY, told, labels)
+
+
+# "every" has what all roles have.
+METRICS: dict[str, tuple[Metric, ...]] = {
+    "every": (
+        _gauge("plan_epoch", "Epoch of the plan that is followed, the oldest of several nodes'."),
+        _counter("dead_letters_total", "Records that nobody could read."),
+    ),
+    "ingress, worker, egress": (
+        _gauge("broker_up", "1 while a broker answers, 0 while none does."),
+        _gauge("lag_records", "Records behind the committed offsets of what it reads.", "topic"),
+        _gauge("nodes", "Nodes: idle, loading, ready, draining, leaving, failed.", "state"),
+    ),
+    "ingress": (
+        _counter("queries_read_total", "Queries read from the input topic."),
+        _counter("queries_admitted_total", "Queries let in."),
+        _counter("queries_refused_total", "Queries refused; misses_total of egress tells why."),
+    ),
+    "worker": (
+        _counter("items_received_total", "Items taken in.", "task", "variant"),
+        _counter("items_finished_total", "Items that ran in a batch.", "task", "variant"),
+        _counter("items_dropped_total", "Items that would have been late.", "task", "variant"),
+        _counter("items_failed_total", "Items that failed.", "task", "variant"),
+        _gauge("items_queued", "Items held and not finished.", "task"),
+        _counter("children_total", "Items made for a child task.", "task", "variant", "child"),
+        _counter(
+            "batches_total", "Batches run, by why each began: full, idle.",
+            "task", "variant", "released",
+        ),
+        _histogram(
+            "queue_seconds", "From an item's arrival at the worker to its batch's start.",
+            "task", "variant",
+        ),
+        _histogram("compute_seconds", "Run time of a batch.", "task", "variant"),
+        _counter("device_busy_seconds_total", "Time spent running batches.", "task", "variant"),
+        _summary("load_seconds", "Time that loading a variant took.", "task", "variant"),
+    ),
+    "egress": (
+        _counter(
+            "queries_total",
+            "Queries ended: answered (complete and in time), late, dropped, failed, refused.",
+            "outcome",
+        ),
+        _counter(
+            "misses_total",
+            "Queries not answered in time, by the task where that came about and why.",
+            "outcome", "task", "reason",
+        ),
+        _histogram("query_seconds", "From a query's time stamp to its answer, also a late one."),
+        _summary("served_accuracy_ratio", "Expected accuracy of what was answered in time."),
+        _counter("duplicates_total", "Pieces of work that came again and were not counted."),
+    ),
+    "control": (
+        _counter("plans_total", "Plans made."),
+        _gauge("plan_feasible", "1 if the plan in force is feasible, else 0."),
+        _gauge("plan_demand_queries_per_second", "Root queries that the plan is made for."),
+        _gauge(
+            "plan_capacity_queries_per_second",
+            "Root queries that the plan lets in; absent where it sets no limit.",
+        ),
+        _gauge("plan_accuracy_ratio", "Accuracy that the plan expects."),
+        _gauge("plan_workers", "Workers that take new work in the plan.", "task", "variant"),
+        _summary("solve_seconds", "From asking a planner to its answer."),
+        _counter("commands_total", "Commands answered: done, refused.", "result"),
+    ),
+}  # fmt: skip
+
+BY_NAME = {metric.name: metric for metrics in METRICS.values() for metric in metrics}
