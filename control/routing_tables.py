@@ -1,0 +1,223 @@
+"""Which part of the traffic goes to which worker? The most accurate first.
+
+MostAccurateFirst (Loki, section 5.1, algorithm 1) over the tasks from the root on: what a sending
+variant makes for a child fills the child's workers in falling accuracy, each up to its capacity,
+
+    made(v, c)  =  load(v) x factor(v, c)          c a child of v's task, v in falling accuracy
+    load(w)    +=  routed(v, w),   share(v, w) = routed(v, w) / made(v, c)
+
+and what no worker has room for is spread in proportion to capacity. A worker's capacity is that
+at its batch in the plan (the authors' code takes the largest batch that fits the SLO). What is
+left of it is the backup table: ``Route.spare_qps``, with the worker's latency beside it.
+
+``PAPER`` fills one worker after the other to the brim. ``BALANCED`` departs from that in three
+ways. Workers of equal accuracy share evenly: one of them at its limit while the next idles makes
+queues for nothing. They are filled to ``up_to`` of their capacity before less accurate ones get
+anything, because a queue in front of a pool grows without bound as its load nears 1; beyond that
+all take what is left in proportion. And a variant sends nothing over a path that breaks the
+compute budget, as long as there is another: the plan's shares do not either.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas.pipeline import Pipeline
+from schemas.records import Route
+
+# Of a sender without load: where the next item would go. Small enough to be no load itself.
+NEXT = 1e-9
+FITS_S = 1e-9  # latencies are sums of floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """A worker that serves a task, with its open slot.
+
+    ``capacity_qps`` are items per second and ``latency_s`` seconds for a batch, both at its batch
+    in the plan.
+    """
+
+    variant: str  # "task/variant"
+    slot: int
+    accuracy: float
+    capacity_qps: float
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """How receivers are filled: up to which part of their capacity, those of equal accuracy
+    together or one by one."""
+
+    up_to: float = 1.0
+    together: bool = True
+    within_budget: bool = True  # only over paths that keep the compute budget
+
+
+PAPER = Filling(1.0, together=False, within_budget=False)
+BALANCED = Filling()
+
+Receivers = Mapping[str, Sequence[Receiver]]  # by task
+Factor = Callable[[str, str], float]  # ("task/variant", child) -> items per item
+Barred = Collection[tuple[str, str]]  # (sending "task/variant", receiving "task/variant")
+
+
+def most_accurate_first(
+    pipeline: Pipeline,
+    receivers: Receivers,
+    demand_qps: float,
+    factor: Factor,
+    filling: Filling,
+    barred: Barred = (),
+) -> tuple[Route, ...]:
+    """Routes to every receiver, those with a share of 0 too: they may have capacity to spare.
+
+    Every task with a receiver has routes for source "", and where several variants of its parent
+    send to it, for each of them. Routes of one task and source stand in falling accuracy.
+    """
+    pools = {task: _Pool(found, filling) for task, found in receivers.items() if found}
+    loads: dict[str, dict[str, float]] = {}  # task -> variant -> items per second
+    tables: list[tuple[str, str, list[float]]] = []
+    root = pipeline.root.name
+    if root in pools:
+        tables.append((root, "", pools[root].fill(demand_qps, ())))
+        loads[root] = pools[root].by_variant()
+    for task in pipeline.tasks:
+        senders = loads.get(task.name, {})
+        for child in task.children:
+            if child in pools:
+                tables += _child_tables(child, pools[child], senders, factor, barred)
+                loads[child] = pools[child].by_variant()
+    spares = {task: pool.spares() for task, pool in pools.items()}
+    return tuple(
+        Route(task, to.slot, share, source, spare, to.latency_s)
+        for task, source, shares in tables
+        for to, share, spare in zip(pools[task].receivers, shares, spares[task], strict=True)
+    )
+
+
+def too_slow(
+    pipeline: Pipeline, receivers: Receivers, budget_s: Mapping[str, float]
+) -> frozenset[tuple[str, str]]:
+    """Pairs of variants (sender, receiver) whose paths break the compute budget of a leaf below.
+
+    ``budget_s`` is by leaf task. A path counts with the slowest way to the sender and the fastest
+    from the receiver. A sender all of whose receivers are too slow bars none.
+    """
+    latency = {task: {r.variant: r.latency_s for r in found} for task, found in receivers.items()}
+    may_end_s = {task.name: _may_end_s(pipeline, task.name, latency, budget_s)
+                 for task in pipeline.tasks}  # fmt: skip
+    ways = dict(latency.get(pipeline.root.name, {}))  # the slowest way up to a variant's end
+    found: set[tuple[str, str]] = set()
+    for task in pipeline.tasks:
+        for child in task.children:
+            for sender in latency.get(task.name, {}):
+                ends = {to: ways[sender] + own for to, own in latency.get(child, {}).items()}
+                slow = {to for to, end in ends.items() if end > may_end_s[child] + FITS_S}
+                kept = ends if len(slow) == len(ends) else ends.keys() - slow
+                found |= {(sender, to) for to in ends.keys() - kept}
+                for to in kept:
+                    ways[to] = max(ways.get(to, 0.0), ends[to])
+            for to, own in latency.get(child, {}).items():
+                ways.setdefault(to, own)
+    return frozenset(found)
+
+
+def _may_end_s(
+    pipeline: Pipeline,
+    task: str,
+    latency: Mapping[str, Mapping[str, float]],
+    budget_s: Mapping[str, float],
+) -> float:
+    """How much compute time may have passed at the end of a task, at the most."""
+    if task in budget_s:
+        return budget_s[task]
+    return min(
+        _may_end_s(pipeline, child, latency, budget_s)
+        - min(latency.get(child, {}).values(), default=0.0)
+        for child in pipeline.task(task).children
+    )
+
+
+def _child_tables(
+    child: str, pool: "_Pool", senders: Mapping[str, float], factor: Factor, barred: Barred
+) -> list[tuple[str, str, list[float]]]:
+    own = [
+        (child, sender, pool.fill(load * factor(sender, child), _barred(sender, barred)))
+        for sender, load in senders.items()
+    ]
+    # Whoever sends without a table of its own, such as a worker that drains, follows the mean.
+    everyones = pool.fill(0.0, ()) if not own else own[0][2] if len(own) == 1 else pool.mean()
+    return [(child, "", everyones), *(own if len(own) > 1 else ())]
+
+
+def _barred(sender: str, barred: Barred) -> tuple[str, ...]:
+    return tuple(to for source, to in barred if source == sender) if barred else ()
+
+
+class _Pool:
+    """The receivers of a task, in falling accuracy, while they are being filled."""
+
+    __slots__ = ("_capacity", "_filling", "_groups", "_load", "receivers")
+
+    def __init__(self, receivers: Sequence[Receiver], filling: Filling) -> None:
+        self.receivers = sorted(receivers, key=lambda each: (-each.accuracy, each.slot))
+        self._capacity = [each.capacity_qps for each in self.receivers]
+        self._load = [0.0] * len(self.receivers)
+        self._filling = filling
+        groups: dict[float, list[int]] = {}
+        for at, each in enumerate(self.receivers):
+            groups.setdefault(each.accuracy if filling.together else at, []).append(at)
+        self._groups = list(groups.values())
+
+    def fill(self, amount: float, barred: Collection[str]) -> list[float]:
+        """Take in what a sender makes; its shares, in the order of the receivers."""
+        left = amount = max(amount, NEXT)
+        routed = [0.0] * len(self._load)
+        for group in self._groups:
+            if left > 0:
+                able = [at for at in group if self.receivers[at].variant not in barred]
+                left = self._pour(left, able, self._filling.up_to, routed)
+        if left > 0:
+            able = [a for a, each in enumerate(self.receivers) if each.variant not in barred]
+            left = self._pour(left, able, 1.0, routed)
+            self._spill(left, able, routed)
+        return [each / amount for each in routed]
+
+    def _pour(self, amount: float, into: Sequence[int], up_to: float, routed: list[float]) -> float:
+        """Up to so much of their capacity, in proportion to their room; what is left over."""
+        room = [max(0.0, up_to * self._capacity[at] - self._load[at]) for at in into]
+        total = sum(room)
+        if total <= 0:
+            return amount
+        part = min(1.0, amount / total)
+        for at, each in zip(into, room, strict=True):
+            routed[at] += each * part
+            self._load[at] += each * part
+        return max(0.0, amount - total)
+
+    def _spill(self, amount: float, into: Sequence[int], routed: list[float]) -> None:
+        """Beyond their capacity, in proportion to it."""
+        if amount <= 0:
+            return
+        total = sum(self._capacity[at] for at in into)
+        for at in into:
+            part = amount * self._capacity[at] / total if total else amount / len(into)
+            routed[at] += part
+            self._load[at] += part
+
+    def mean(self) -> list[float]:
+        """The shares of all that was taken in."""
+        total = sum(self._load)
+        return [load / total for load in self._load]
+
+    def spares(self) -> list[float]:
+        """Capacity that is left, in the order of the receivers."""
+        return [max(0.0, c - load) for c, load in zip(self._capacity, self._load, strict=True)]
+
+    def by_variant(self) -> dict[str, float]:
+        """Load by variant, in falling accuracy."""
+        sums: dict[str, float] = {}
+        for each, load in zip(self.receivers, self._load, strict=True):
+            sums[each.variant] = sums.get(each.variant, 0.0) + load
+        return sums
