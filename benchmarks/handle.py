@@ -5,18 +5,33 @@
 Batches of 8 queries with one item each go through ``Worker.handle``: arrival, the batch's start
 with the check against each deadline, the outputs, and the sends to the next task over three
 slots. The yardstick in the same run is the dataclass work alone: making the records that come out.
+Who watches (the journal at its usual level, the metrics) is measured over the same events.
 """
 
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
 from headrace.config import read_pipeline_file
 from operators.worker import Worker
-from schemas.effects import Arrived, Infer, Inferred, Loaded, Send, Woke, work_topic
+from schemas.effects import (
+    Arrived,
+    Effect,
+    Event,
+    Infer,
+    Inferred,
+    Loaded,
+    Send,
+    Woke,
+    work_topic,
+)
 from schemas.records import Hop, Item, Lease, Origin, Plan, Route, Settings, Work
+from streams.journal import Journal
+from streams.live import Observer
+from streams.metrics import Metrics
 
 BATCH = 8
 ROUNDS = 400
@@ -53,21 +68,29 @@ def works(first: int) -> list[Work]:
     ]  # fmt: skip
 
 
-def handled_us() -> float:
-    """Microseconds of ``handle`` per query."""
+def handled_us(observers: Sequence[Observer] = ()) -> float:
+    """Microseconds per query of ``handle``, or of those who watch it."""
     worker, spent = prepared(), 0.0
+
+    def told(event: Event, now: float) -> Sequence[Effect]:
+        nonlocal spent
+        began = perf_counter()
+        effects = worker.handle(event, now)
+        if observers:
+            began = perf_counter()
+            for observer in observers:
+                observer.saw("w", event, effects, now)
+        spent += perf_counter() - began
+        return effects
+
     for turn in range(ROUNDS):
         batch = works(turn * BATCH)
         arrivals = [Arrived(w, work_topic("a"), 0, w.origin.offset, 1.0) for w in batch]
-        began = perf_counter()
         for arrival in arrivals:
-            worker.handle(arrival, 2.0)
-        infer = next(e for e in worker.handle(Woke(), 2.0) if type(e) is Infer)
-        spent += perf_counter() - began
+            told(arrival, 2.0)
+        infer = next(e for e in told(Woke(), 2.0) if type(e) is Infer)
         done = Inferred(infer.job, tuple([value] for value in infer.values), 2.0, 2.001)
-        began = perf_counter()
-        effects = worker.handle(done, 2.001)
-        spent += perf_counter() - began
+        effects = told(done, 2.001)
         assert sum(type(e) is Send for e in effects) == BATCH
     return spent / (ROUNDS * BATCH) * 1e6
 
@@ -94,14 +117,19 @@ def records_us() -> float:
 
 def figures() -> dict[str, float]:
     """Medians over the repeats, with their spread, and the ratio."""
+    pipeline = read_pipeline_file(FILE).pipeline
     handled = [handled_us() for _ in range(REPEATS)]
     made = [records_us() for _ in range(REPEATS)]
+    journal = [handled_us([Journal("noop")]) for _ in range(REPEATS)]
+    metrics = [handled_us([Metrics(pipeline)]) for _ in range(REPEATS)]
     return {
         "handle_us_per_query": statistics.median(handled),
         "handle_us_min": min(handled),
         "handle_us_max": max(handled),
         "records_us_per_query": statistics.median(made),
         "ratio": statistics.median(h / m for h, m in zip(handled, made, strict=True)),
+        "journal_us_per_query": statistics.median(journal),
+        "metrics_us_per_query": statistics.median(metrics),
     }
 
 
@@ -116,7 +144,9 @@ def main() -> None:
     print(
         f"a worker's handle: {found['handle_us_per_query']:.1f} us per query "
         f"({found['handle_us_min']:.1f} to {found['handle_us_max']:.1f}), "
-        f"{found['ratio']:.2f} times the records it makes"
+        f"{found['ratio']:.2f} times the records it makes; watched by the journal "
+        f"{found['journal_us_per_query']:.2f} us more, by the metrics "
+        f"{found['metrics_us_per_query']:.2f} us more"
     )
 
 
