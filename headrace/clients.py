@@ -39,7 +39,7 @@ ACKNOWLEDGED_WITHIN_S = 30.0  # a person waits less than a role for a broker tha
 
 
 class Tail:
-    """Follows a topic from its end, or from ``since_s`` (epoch seconds) on.
+    """Follows a topic from its end, or from ``since_s`` (epoch seconds; 0: its beginning) on.
 
     Raises ``BrokerError`` where the broker or the topic is not there.
     """
@@ -72,13 +72,15 @@ class Tail:
     def _start(self, place: TopicPartition, since_s: float | None) -> TopicPartition:
         # An explicit offset: with OFFSET_END what is written before the client has resolved it
         # would be missed.
-        if since_s is not None:
+        low, high = self._consumer.get_watermark_offsets(place, timeout=WAIT_S)
+        start = high if since_s is None else low
+        if since_s:
             stamp = TopicPartition(place.topic, place.partition, int(since_s * 1e3))
             found = self._consumer.offsets_for_times([stamp], timeout=WAIT_S)[0]
-            if found.offset >= 0:
-                return TopicPartition(place.topic, place.partition, found.offset)
-        _, high = self._consumer.get_watermark_offsets(place, timeout=WAIT_S)
-        return TopicPartition(place.topic, place.partition, high)
+            if found.error is not None:  # a broker that has just come back does not know yet
+                raise KafkaException(found.error)
+            start = found.offset if found.offset >= 0 else high
+        return TopicPartition(place.topic, place.partition, start)
 
     def take(self, timeout_s: float) -> list[bytes]:
         """Wait for a record, then take what is there; empty after the timeout."""
