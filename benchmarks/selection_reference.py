@@ -93,12 +93,15 @@ def _first_between(setting: Setting, missing: int, low: float, high: float, busy
     """
     qps, workers, longest = setting.arrivals.qps, setting.workers, setting.longest
     last = missing + longest * workers
-    before = poisson.pmf(np.arange(missing), qps * low)
-    inside = poisson.pmf(np.arange(last), qps * (high - low))
-    reached = np.convolve(before, inside)[:last]
+    # Nothing that shows comes beyond ten standard deviations.
+    reach = min(last, int(qps * busy + 10 * (qps * busy) ** 0.5) + 40)
+    before = poisson.pmf(np.arange(min(missing, reach)), qps * low)
+    inside = poisson.pmf(np.arange(reach), qps * (high - low))
+    reached = np.convolve(before, inside)[:reach]
     reached[:missing] = 0.0  # the first one must have come by ``high``
-    after = poisson.pmf(np.arange(last), qps * max(busy - high, 0.0))
-    total = np.convolve(reached, after)[:last]
+    after = poisson.pmf(np.arange(reach), qps * max(busy - high, 0.0))
+    total = np.zeros(last)
+    total[:reach] = np.convolve(reached, after)[:reach]
     return total[missing:].reshape(longest, workers).sum(axis=1)
 
 

@@ -1,0 +1,209 @@
+"""What tables of model selection cost, beside the same decision process solved the plain way.
+
+    python -m benchmarks.selection [--data ../shared/data/ramsis] [--json] [--rounds 7]
+        [--no-reference]
+
+On the RAMSIS artifact's models: one table at 2000 queries/s with its 9 models and with 60 between
+them, tables for 20 loads, finer levels, a thousand workers. CPU seconds of one thread: median over
+the rounds, and the distance between the quartiles. ``reference`` is ``selection_reference``, where
+every transition is a number in an array; it runs once. Then, how far promises are off where gaps
+between queries are gamma distributed: planned for as Poisson, and as counts with independent
+increments of the same dispersion, against one worker followed query by query.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+# Before NumPy starts its threads: for matrices as small as these they cost more than they save.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from benchmarks.papers.ramsis import entries
+from benchmarks.selection_reference import dense, iterate, worth
+from benchmarks.selection_worker import follow, with_gamma_gaps
+from control.selection import POLICIES, Ask, SelectionPlan, solved
+from control.selection_arrivals import Arrivals
+from control.selection_model import Setting, fixed_levels, whole_queue
+from control.selection_profile import Model, planned, worthwhile_alone
+from control.selection_solver import Objective, value_iteration
+
+DATA = Path(__file__).parents[2] / "shared/data/ramsis"
+LOADS = tuple(range(200, 4001, 200))
+SQUARED_VARIATION = 4.0
+QUERIES = 20_000
+RUNS = 10
+
+
+def image(data: Path) -> tuple[Model, ...]:
+    """The artifact's 9 image models."""
+    return tuple(
+        Model(entry.variant, entry.accuracy, tuple(row.p95_s for row in entry.latency))
+        for entry in entries(data, "image")
+    )
+
+
+def between(models: tuple[Model, ...], count: int) -> tuple[Model, ...]:
+    """``count`` models on the line through the given ones: accuracy, and latency's logarithm."""
+    known = sorted(models, key=lambda model: model.accuracy)
+    at, wanted = np.arange(len(known)), np.linspace(0, len(known) - 1, count)
+    accuracy = np.interp(wanted, at, [model.accuracy for model in known])
+    logs = np.log([model.latency_s for model in known])
+    latency = np.exp([np.interp(wanted, at, column) for column in logs.T]).T
+    return tuple(
+        Model(f"model-{n}", float(accuracy[n]), tuple(latency[n].tolist())) for n in range(count)
+    )
+
+
+def many(policy: str, ask: Ask) -> list[SelectionPlan]:
+    """A table for each of 20 loads, each from its neighbour's values."""
+    plans: list[SelectionPlan] = []
+    for qps in LOADS:
+        near = plans[-1] if plans else None
+        plans.append(solved(POLICIES[policy], replace(ask, qps=float(qps)), near))
+    return plans
+
+
+def cases(models: tuple[Model, ...]) -> dict[str, Callable[[], Any]]:
+    """What is timed, by name."""
+    ask = Ask(models=models, slo_s=0.15, workers=60, qps=2000.0)
+    sixty = replace(ask, models=between(models, 60))
+    thousand = replace(ask, workers=1000, qps=2000 / 60 * 1000)
+    finer = replace(POLICIES["ramsis"], steps=400)
+    timed: dict[str, Callable[[], Any]] = {}
+    for policy, options in POLICIES.items():
+        timed[f"{policy}, 9 models"] = lambda options=options: solved(options, ask)
+        timed[f"{policy}, 60 models"] = lambda options=options: solved(options, sixty)
+        timed[f"{policy}, 20 loads"] = lambda policy=policy: many(policy, ask)
+    timed["ramsis, 9 models, D 400"] = lambda: solved(finer, ask)
+    timed["ramsis, 9 models, 1000 workers"] = lambda: solved(POLICIES["ramsis"], thousand)
+    return timed
+
+
+def measured(call: Callable[[], Any], rounds: int) -> dict[str, float]:
+    """CPU seconds of a call, the first not counted: median, and distance between the quartiles."""
+    readings = []
+    for _ in range(rounds + 1):
+        start = time.process_time()
+        call()
+        readings.append(time.process_time() - start)
+    low, middle, high = statistics.quantiles(readings[1:], n=4)
+    return {"seconds": round(middle, 4), "spread": round(high - low, 4)}
+
+
+def reference(models: tuple[Model, ...]) -> dict[str, float]:
+    """The plain way's CPU seconds for ``ramsis-paper`` at 2000 queries/s, and what it promises."""
+    front = worthwhile_alone([planned(model) for model in models])
+    setting = Setting(
+        models=front,
+        slo_s=0.15,
+        workers=60,
+        arrivals=Arrivals(2000.0),
+        levels_s=fixed_levels(0.15),
+    )
+    start = time.process_time()
+    plain = dense(setting)
+    accuracy, violation = worth(plain, iterate(plain))
+    seconds = time.process_time() - start
+    ours = solved(POLICIES["ramsis-paper"], Ask(models=models, slo_s=0.15, workers=60, qps=2000.0))
+    return {
+        "seconds": round(seconds, 2),
+        "accuracy": accuracy,
+        "violation": violation,
+        "accuracy_difference": abs(accuracy - ours.expected_accuracy),
+        "violation_difference": abs(violation - ours.expected_violation),
+    }
+
+
+def burstiness(models: tuple[Model, ...], qps: float) -> dict[str, float]:
+    """Promises and what one of 60 workers does where gaps are gamma distributed."""
+    report: dict[str, float] = {"qps": qps, "squared_variation": SQUARED_VARIATION}
+    front = worthwhile_alone([planned(model) for model in models])
+    for name, dispersion in (("poisson", 1.0), ("increments", SQUARED_VARIATION)):
+        setting = Setting(
+            models=front,
+            slo_s=0.15,
+            workers=60,
+            arrivals=Arrivals(qps, dispersion),
+            levels_s=fixed_levels(0.15),
+        )
+        found = value_iteration(whole_queue(setting), Objective(), None)
+        seen = np.array(
+            [
+                follow(setting, found.choice, with_gamma_gaps(
+                    setting, SQUARED_VARIATION, QUERIES, np.random.default_rng((3, run))
+                ))
+                for run in range(RUNS)
+            ]
+        )  # fmt: skip
+        half = 2.26 * seen.std(axis=0, ddof=1) / RUNS**0.5  # 95 %, Student's t
+        report |= {
+            f"{name}_accuracy": round(found.worth.accuracy, 5),
+            f"{name}_accuracy_seen": round(float(seen[:, 0].mean()), 5),
+            f"{name}_accuracy_interval": round(float(half[0]), 5),
+            f"{name}_violation": round(found.worth.violation, 6),
+            f"{name}_violation_seen": round(float(seen[:, 1].mean()), 6),
+            f"{name}_violation_interval": round(float(half[1]), 6),
+        }
+    return report
+
+
+def shown(report: dict[str, Any]) -> str:
+    """The report as text."""
+    lines = []
+    plain = report.get("reference")
+    for case in report["cases"]:
+        line = f"{case['case']:32} {case['seconds']:8.3f} ± {case['spread']:.3f} s"
+        if plain and case["case"] == "ramsis-paper, 9 models":
+            line += f"   reference {plain['seconds']:.1f} s: {case['ratio']:.0f} x"
+        lines.append(line)
+    for row in report["burstiness"]:
+        for law in ("poisson", "increments"):
+            lines.append(
+                f"gamma gaps, c² {row['squared_variation']:g}, {row['qps']:g}/s, planned as "
+                f"{law}: accuracy {row[f'{law}_accuracy']:.4f}, seen "
+                f"{row[f'{law}_accuracy_seen']:.4f} ± {row[f'{law}_accuracy_interval']:.4f}; "
+                f"violation {row[f'{law}_violation']:.5f}, seen "
+                f"{row[f'{law}_violation_seen']:.5f} ± {row[f'{law}_violation_interval']:.5f}"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA, help="the RAMSIS data")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--rounds", type=int, default=7, help="readings per figure (7)")
+    parser.add_argument("--no-reference", action="store_true", help="not the slow plain way")
+    options = parser.parse_args()
+    if not options.data.exists():
+        parser.exit(2, f"{options.data} is not there; name the RAMSIS data with --data\n")
+    models = image(options.data)
+    report: dict[str, Any] = {
+        "machine": f"{platform.machine()}, Python {platform.python_version()}, one BLAS thread",
+        "rounds": options.rounds,
+        "cases": [],
+    }
+    for name, call in cases(models).items():
+        print(f"measuring: {name}", file=sys.stderr)
+        report["cases"].append({"case": name, **measured(call, max(2, options.rounds))})
+    if not options.no_reference:
+        print("measuring: reference", file=sys.stderr)
+        report["reference"] = reference(models)
+        first = report["cases"][0]
+        first["ratio"] = round(report["reference"]["seconds"] / first["seconds"], 1)
+    report["burstiness"] = [burstiness(models, qps) for qps in (1200.0, 2000.0, 2800.0)]
+    print(json.dumps(report) if options.json else shown(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""One worker under a table, query by query: what a table promises, seen.
+
+The worker gets every K-th of the queries that all workers get. As the table counts, a batch is
+late as a whole where the query with the earliest deadline is, and a full queue counts as N + 1.
+"""
+
+from bisect import bisect_right
+
+import numpy as np
+from numpy.typing import NDArray
+
+from control.selection_model import Setting
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+def with_increments(setting: Setting, queries: int, rng: np.random.Generator) -> Floats:
+    """Arrival times at one worker, in seconds, of the process that the table was made for."""
+    arrivals, total = setting.arrivals, queries * setting.workers
+    if arrivals.dispersion == 1:
+        times = np.cumsum(rng.exponential(1 / arrivals.qps, total))
+    else:
+        # A negative binomial process: bursts at the times of a Poisson process, of logarithmic
+        # size with parameter p = 1 - 1 / dispersion.
+        p = 1 - 1 / arrivals.dispersion
+        sizes = rng.logseries(p, total)
+        bursts = arrivals.qps * -np.log1p(-p) * (1 - p) / p
+        times = np.repeat(np.cumsum(rng.exponential(1 / bursts, total)), sizes)[:total]
+    return times[setting.workers - 1 :: setting.workers]
+
+
+def with_gamma_gaps(
+    setting: Setting, squared_variation: float, queries: int, rng: np.random.Generator
+) -> Floats:
+    """Arrival times at one worker where the gaps between all queries are gamma distributed."""
+    gap = 1 / setting.arrivals.qps
+    shape = 1 / squared_variation
+    times = np.cumsum(rng.gamma(shape, gap / shape, queries * setting.workers))
+    return times[setting.workers - 1 :: setting.workers]
+
+
+def follow(setting: Setting, choice: Ints, arrivals: Floats) -> tuple[float, float]:
+    """Accuracy of queries on time, and violation."""
+    latency, levels = setting.latencies_s().tolist(), list(setting.levels_s)
+    times, chosen = arrivals.tolist(), choice.tolist()
+    now, at, late, on_time, right = 0.0, 0, 0, 0, 0.0
+    while at < len(times):
+        now = max(now, times[at])
+        end = bisect_right(times, now, at)
+        n = min(end - at, setting.longest + 1)
+        # A worker that waited has all the slack there is, but for rounding.
+        slack = times[at] + setting.slo_s - now + 1e-12
+        level = max(bisect_right(levels, slack) - 1, 0) if n <= setting.longest else 0
+        model = chosen[n - 1][level]
+        if latency[n - 1][model] <= levels[level] and n <= setting.longest:
+            on_time, right = on_time + n, right + n * setting.models[model].accuracy
+        else:
+            late += n
+        now, at = now + latency[n - 1][model], end
+    return right / max(on_time, 1), late / (late + on_time)
