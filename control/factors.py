@@ -1,0 +1,127 @@
+"""How many items does one item make? Multiplicative factors, from workers' reports.
+
+Workers count, per variant, the items they finished and the children these made for each child
+task (Loki, section 4.2). For every (variant v, child c) two sums over the recent past,
+
+    n  <-  n d + finished            s  <-  s d + children            factor(v, c) = s / n
+
+where a report that comes dt seconds after the last one forgets by d = exp(-dt / TAU_S), but never
+so much that fewer than ``FEWEST`` items are left: a variant that rests keeps what it was seen to
+do. Until ``FEWEST`` items were seen the profile stands. The sums ride in every plan, so that the
+next control app goes on with them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import exp, sqrt
+
+from schemas.records import Factor, Report
+
+TAU_S = 10.0
+FEWEST = 100.0  # items; with Poisson fan-out a mean of 5 is known to 4.5 %
+DRIFT = 0.1  # a factor has drifted when it differs by more than this part
+DRIFT_SIGMAS = 4.0  # and by more than so many standard errors of what was seen
+
+Edge = tuple[str, str]  # ("task/variant", child task)
+Multiplicity = Mapping[Edge, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    items: float
+    children: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A worker's counts when it last reported."""
+
+    incarnation: float
+    sent_s: float
+    counts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What was observed; ``observe`` gives the next state. ``edges`` are the pipeline's."""
+
+    edges: tuple[Edge, ...]
+    _seen: Mapping[Edge, _Seen] = field(default_factory=dict)
+    _readings: Mapping[str, _Reading] = field(default_factory=dict)
+
+    def recall(self, known: Iterable[Factor]) -> "Factors":
+        """With what a plan remembers of edges of which nothing was observed yet."""
+        told = {(f.variant, f.child): _Seen(f.items, f.items * f.mean) for f in known}
+        kept = {edge: seen for edge, seen in told.items() if edge in self.edges}
+        return Factors(self.edges, {**kept, **self._seen}, self._readings)
+
+    def observe(self, report: Report) -> "Factors":
+        """After a worker's report; others change nothing."""
+        if report.role != "worker":
+            return self
+        before = self._readings.get(report.node)
+        if before is not None and (report.incarnation, report.sent_s) <= (
+            before.incarnation,
+            before.sent_s,
+        ):
+            return self
+        readings = {
+            **self._readings,
+            report.node: _Reading(report.incarnation, report.sent_s, report.counts),
+        }
+        if before is not None and report.counts == before.counts:
+            return Factors(self.edges, self._seen, readings)
+        seen = dict(self._seen)
+        for edge in self.edges:
+            now = self._after(edge, before, report)
+            if now is not None:
+                seen[edge] = now
+        return Factors(self.edges, seen, readings)
+
+    def _after(self, edge: Edge, before: _Reading | None, report: Report) -> _Seen | None:
+        variant, child = edge
+        items = report.counts.get(f"finished/{variant}", 0.0)
+        children = report.counts.get(f"children/{variant}/{child}", 0.0)
+        known = self._seen.get(edge)
+        if before is None and known is not None:
+            return None  # it may have counted them for somebody who told us
+        seconds = TAU_S
+        if before is not None and report.incarnation == before.incarnation:
+            items -= before.counts.get(f"finished/{variant}", 0.0)
+            children -= before.counts.get(f"children/{variant}/{child}", 0.0)
+            seconds = report.sent_s - before.sent_s
+        if items <= 0:
+            return None
+        known = known or _Seen(0.0, 0.0)
+        kept = exp(-seconds / TAU_S)
+        if known.items > 0:
+            kept = max(kept, min(1.0, FEWEST / known.items))
+        return _Seen(known.items * kept + items, known.children * kept + children)
+
+    def told(self) -> tuple[Factor, ...]:
+        """All that was observed, for a plan."""
+        return tuple(
+            Factor(variant, child, seen.children / seen.items, seen.items)
+            for (variant, child), seen in sorted(self._seen.items())
+            if seen.items > 0
+        )
+
+    def multiplicity(self) -> dict[Edge, float]:
+        """The factors of which enough was seen."""
+        return {(f.variant, f.child): f.mean for f in self.told() if f.items >= FEWEST}
+
+    def drifted(self, planned: Multiplicity) -> tuple[Edge, ...]:
+        """The edges whose factor is another one than a plan was made for, beyond chance.
+
+        A factor that the plan did not know, because the profile stood, is ``planned`` too.
+        """
+        found = []
+        for factor in self.told():
+            edge = (factor.variant, factor.child)
+            if factor.items < FEWEST or edge not in planned:
+                continue
+            apart = abs(factor.mean - planned[edge])
+            error = sqrt(max(factor.mean, planned[edge]) / factor.items)
+            if apart > DRIFT * planned[edge] and apart > DRIFT_SIGMAS * error:
+                found.append(edge)
+        return tuple(found)
