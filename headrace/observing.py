@@ -71,7 +71,7 @@ def _broker(pipeline: Pipeline, reading: Reading) -> Iterator[Sample]:
 
 def _started(role: str, pipeline: Pipeline, where: dict[str, str], env: Mapping[str, str]) -> None:
     again = env.get(RESTARTED, "")
-    text = f"{role} of {pipeline.name} starts{f' again, after {again}' if again else ''}"
+    text = f"{role} of {pipeline.name} starts{f' again, after it {again}' if again else ''}"
     text += "".join(f"; metrics at {url}" for url in where.values())
     fields = {"pid": os.getpid(), "version": version("headrace"), **_who(role, pipeline), **where}
     if again:

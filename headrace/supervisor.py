@@ -160,7 +160,7 @@ class Supervisor:
             raise Unsuccessful(f"{child.role.name} cannot run: {word}")
         child.restarts = child.restarts + 1 if now - child.began_s < SOUND_AFTER_S else 1
         child.process, child.due_s = None, now + pause_s(child.restarts)
-        child.ended = how_it_ended(code)
+        child.ended = f"ended with {how_it_ended(code)}" if code >= 0 else f"was {how_it_ended(code)}"
         self.said(
             f"{child.role.name} ended ({how_it_ended(code)}{': ' + word if word else ''}); "
             f"it is started again in {pause_s(child.restarts):g} s"

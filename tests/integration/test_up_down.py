@@ -65,6 +65,12 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(processes, timeout=PATIENCE_S)[1]
 
 
+def told_of_the_restart(terminal: Terminal) -> None:
+    assert "cpu-1 ended (killed by SIGKILL)" in (terminal.run / "up.log").read_text()
+    again = "cpu-1 of lines starts again, after it was killed by SIGKILL"
+    eventually(lambda: again in (terminal.run / "cpu-1.log").read_text(), again)
+
+
 def test_a_pipeline_comes_up_answers_survives_a_death_and_goes_down(terminal: Terminal) -> None:
     up = terminal.types("up", str(WORDS), "--detach", "--json")
     assert up.returncode == 0, up.stderr
@@ -84,7 +90,7 @@ def test_a_pipeline_comes_up_answers_survives_a_death_and_goes_down(terminal: Te
     assert first is not None
     os.kill(first.pid, signal.SIGKILL)
     eventually(lambda: terminal.role("cpu-1") not in (None, first), "cpu-1 is started again")
-    assert "cpu-1 ended (killed by SIGKILL)" in (terminal.run / "up.log").read_text()
+    told_of_the_restart(terminal)
     status = json.loads(terminal.types("status", str(WORDS), "--once", "--json").stdout)
     assert status["pipeline"] == "lines"
 

@@ -47,6 +47,19 @@ def test_a_cluster_is_its_roles_in_the_order_in_which_they_start() -> None:
     )
 
 
+def test_each_role_has_a_port_for_metrics_of_its_own() -> None:
+    cluster = Cluster((("cpu", 2),), metrics_port=9400)
+    assert [(role.name, role.metrics_port, role.arguments[-2:]) for role in roles(cluster)] == [
+        ("control", 9400, ("--metrics-port", "9400")),
+        ("egress-0", 9401, ("--metrics-port", "9401")),
+        ("cpu-0", 9402, ("--metrics-port", "9402")),
+        ("cpu-1", 9403, ("--metrics-port", "9403")),
+        ("ingress-0", 9404, ("--metrics-port", "9404")),
+    ]
+    free = roles(replace(cluster, metrics_port=0))
+    assert {role.metrics_port for role in free} == {0}
+
+
 def test_emulated_workers_share_a_process_and_report_one_by_one() -> None:
     common = ("--name", "emulated", "--device", "emulated", "--count")
     many = ("emulated-0", "emulated-1", "emulated-2")
@@ -79,6 +92,12 @@ def test_the_last_word_of_a_log_is_its_last_line_that_says_something(tmp_path: P
     assert last_word(log) == ""
     log.write_text("started\nheadrace: no Kafka broker answers\n\n")
     assert last_word(log) == "headrace: no Kafka broker answers"
+
+
+def test_the_last_word_of_a_log_in_json_is_its_message(tmp_path: Path) -> None:
+    log = tmp_path / "role.log"
+    log.write_text('{"level": "info", "message": "first"}\n{"message": "no broker answers"}\n')
+    assert last_word(log) == "no broker answers"
 
 
 def test_a_role_that_refuses_its_file_is_not_started_again(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""docs/logs-and-metrics.md has every event, every metric and every class of reasons."""
+
+import logging
+import re
+from pathlib import Path
+
+import click
+
+from headrace import observing
+from headrace.cli import headrace
+from headrace.logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
+from headrace.logs import LEVELS as CHOICES
+from headrace.telling import METRICS_VARIABLE
+from operators.reasons import CLASSES
+from streams import control_app, journal, lines, presence
+from streams.metric_table import HISTOGRAM, METRICS, PREFIX
+from streams.metrics import BOUNDS_S
+
+PAGE = (Path(__file__).parents[2] / "docs" / "logs-and-metrics.md").read_text(encoding="utf-8")
+EVENTS = {**lines.LEVELS, **presence.LEVELS, **control_app.LEVELS, **observing.LEVELS}
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, as they are written."""
+    section = PAGE.split(f"\n{heading}\n")[1]
+    table = re.search(r"^\|.*?(?:\n(?!\|)|\Z)", section, re.DOTALL | re.MULTILINE)
+    assert table
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table[0].strip().splitlines()[2:]
+    ]
+
+
+def test_every_event_stands_there_with_its_level() -> None:
+    found = {row[0].strip("`"): row[1] for row in rows("## Events")}
+    assert found == {event: logging.getLevelName(level).lower() for event, level in EVENTS.items()}
+
+
+def test_every_metric_stands_there_with_type_labels_role_and_meaning() -> None:
+    assert rows("## Metrics") == [
+        [f"`{PREFIX}{m.name}`", m.kind, ", ".join(m.labels), role, m.help]
+        for role, metrics in METRICS.items()
+        for m in metrics
+    ]
+
+
+def test_every_class_of_reasons_stands_there() -> None:
+    assert rows("### Classes of reasons") == [[f"`{k}`", told] for k, told in CLASSES.items()]
+
+
+def test_the_expressions_name_metrics_that_are_there() -> None:
+    every = [m for metrics in METRICS.values() for m in metrics]
+    known = {PREFIX + m.name for m in every}
+    for metric in every:
+        known |= {f"{PREFIX}{metric.name}{end}" for end in ("_sum", "_count")}
+        known |= {f"{PREFIX}{metric.name}_bucket"} if metric.kind == HISTOGRAM else set()
+    section = PAGE.split("### Questions")[1].split("### Classes")[0]
+    named = set(re.findall(r"headrace_\w+", section))
+    assert named <= known
+    assert len(named) > 5
+
+
+def test_options_variables_and_limits_stand_there() -> None:
+    for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE):
+        assert f"`{variable}`" in PAGE
+    for choice in (*FORMATS, *CHOICES):
+        assert f"`{choice}`" in PAGE
+    assert f"{journal.MOST} times in {journal.WINDOW_S:g} s" in PAGE
+    assert f"one every {presence.REMIND_S:g} s" in PAGE
+    below = ", ".join(f"{bound * 1e3:g}" for bound in BOUNDS_S if bound < 1)
+    above = ", ".join(f"{bound:g}" for bound in BOUNDS_S if bound >= 1)
+    assert f"bounds {below} ms, {above} s" in PAGE
+
+
+def test_every_role_and_up_have_the_options() -> None:
+    for name in ("ingress", "worker", "egress", "control", "up"):
+        command = headrace.commands[name]
+        assert isinstance(command, click.Command)
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--log-format", "--log-level", "--metrics-port"} <= options
