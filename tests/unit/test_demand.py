@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.demand import Demand
+from control.demand import Demand, input_report
 from schemas.records import Report
 
 
@@ -81,3 +81,51 @@ def test_the_estimate_stays_within_what_was_seen(steps: list[tuple[float, int, b
         rates.append(more / seconds)
         demand = demand.observe(a_report(now, arrived, incarnation=incarnation))
         assert 0.0 <= demand.rate_qps(now) <= max(rates) * (1 + 1e-6)
+
+
+# ---------------------------------------------------------------------- the input topic
+
+
+def the_topic(sent_s: float, *ends: int, done: int | None = None) -> Report:
+    committed = {} if done is None else {0: done}
+    return input_report("p", sent_s, dict(enumerate(ends)), committed)
+
+
+def test_the_input_topic_counts_what_its_partitions_hold_and_what_waits() -> None:
+    report = the_topic(5.0, 70, 30, done=66)
+    assert (report.role, report.counts) == ("input", {"arrived": 100.0, "waiting": 4.0})
+
+
+def test_what_the_input_topic_says_counts_more_than_ingress() -> None:
+    demand = observed(
+        a_report(100.0, 0.0), a_report(102.0, 40.0), the_topic(100.0, 0), the_topic(102.0, 90, 50),
+    )  # fmt: skip
+    assert demand.rate_qps(102.0) == pytest.approx(70.0)
+    assert observed(a_report(105.0, 100.0), a_report(106.0, 120.0)).waiting(106.0) == 0.0
+    # Nobody reads its offsets any more.
+    later = observed(*(a_report(100.0 + s, 20.0 * s) for s in range(6)), the_topic(101.0, 9))
+    assert later.rate_qps(105.0) == pytest.approx(20.0)
+
+
+def test_readings_are_spread_over_the_seconds_they_took() -> None:
+    demand = observed(
+        the_topic(100.5, 0), the_topic(101.5, 10), the_topic(103.5, 50), the_topic(104.0, 60),
+        the_topic(104.25, 70),
+    )  # fmt: skip
+    # Of second 100 only a half was seen, and second 104 has not ended.
+    assert demand.by_second(104.3) == (pytest.approx(15.0), 20.0, 20.0)
+    assert demand.by_second(200.0) == ()
+
+
+def test_seconds_are_those_that_every_ingress_has_seen() -> None:
+    demand = observed(
+        a_report(100.0, 0.0), a_report(100.0, 0.0, "in-1"),
+        a_report(103.0, 30.0), a_report(102.0, 10.0, "in-1"),
+    )  # fmt: skip
+    assert demand.by_second(103.0) == (pytest.approx(15.0),)
+
+
+def test_a_topic_made_anew_brings_no_negative_demand() -> None:
+    demand = observed(the_topic(100.0, 900), the_topic(101.0, 10), the_topic(102.0, 30))
+    assert demand.rate_qps(102.0) >= 0.0
+    assert min(demand.by_second(102.0)) >= 0.0
