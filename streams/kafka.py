@@ -215,6 +215,18 @@ def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float
             raise BrokerError(f"topic {topic.name!r} cannot be used: {found.str()}")
     if missing:
         _make(config, missing, timeout_s)
+        _await_known(config, [topic.topic for topic in missing], timeout_s)
+
+
+def _await_known(config: KafkaConfig, names: list[str], timeout_s: float) -> None:
+    """Wait until the broker, which has made topics, also tells of them: it takes it a moment."""
+    until = time.monotonic() + timeout_s
+    while time.monotonic() < until:
+        found = described(config, names, timeout_s).values()
+        codes = {each.code() for each in found if isinstance(each, KafkaError)}
+        if KafkaError.UNKNOWN_TOPIC_OR_PART not in codes:
+            return
+        time.sleep(POLL_S)
 
 
 def _check_partitions(topic: Topic, there: int) -> None:
