@@ -1,5 +1,5 @@
 """The rig, under the name that the tests know."""
 
-from benchmarks.rig import Rig, ends, in_time, recovered_s
+from benchmarks.rig import WAIT_S, Rig, Stuck, ends, in_time, recovered_s
 
-__all__ = ["Rig", "ends", "in_time", "recovered_s"]
+__all__ = ["WAIT_S", "Rig", "Stuck", "ends", "in_time", "recovered_s"]
