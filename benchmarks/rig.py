@@ -5,6 +5,7 @@ Nothing happens on its own: ``until`` and ``pass_time`` send what is due of the 
 the pipeline wrote.
 """
 
+import logging
 import os
 import signal
 import subprocess
@@ -102,10 +103,15 @@ class Rig:
         self.kafka = KafkaConfig(self.bootstrap)
         self.roles = {role.name: role for role in roles(self.file.cluster)}
         ensure_topics(self.kafka, topics(self.file.pipeline))
-        # Whoever stops a broker need not hear of it from the client library.
-        quiet = {"log_level": 0}
-        self._producer = producer(self.kafka, **quiet)
-        self._consumer = consumer(self.kafka, f"{self.name}.rig", **quiet)
+        # Whoever stops a broker need not hear of it from the client library, unless in hindsight.
+        self._library = logging.FileHandler(self.log("rig"))
+        self._library.setFormatter(logging.Formatter("%(created).3f %(message)s"))
+        told = logging.getLogger(f"{__name__}.{self.name}")
+        told.propagate = False
+        told.setLevel(logging.DEBUG)
+        told.addHandler(self._library)
+        self._producer = producer(self.kafka, logger=told, debug="eos")
+        self._consumer = consumer(self.kafka, f"{self.name}.rig", logger=told)
         self._readers: dict[str, Callable[[Message], None]] = {
             physical(self.name, RESULTS): self._answer,
             physical(self.name, DEAD_LETTERS): self._record,
@@ -184,6 +190,7 @@ class Rig:
         self._producer.purge()
         self._producer.close()
         self._consumer.close()
+        self._library.close()
 
     # ------------------------------------------------------------------ queries and commands
 
@@ -293,7 +300,9 @@ class Rig:
         nodes = ", ".join(f"{r.node} {r.state} at {r.epoch}" for r in self.reports.values())
         plan = f"plan {self.plans[-1].epoch}" if self.plans else "no plan"
         words = "; ".join(f"{name}: {word}" for name in self.roles if (word := self._word(name)))
-        return f"{plan}, {nodes or 'no reports'}, {len(self.waiting)} unanswered; {words}"
+        unknown = sum(asked.origin is None for asked in self.asked.values())
+        waiting = f"{len(self.waiting)} unanswered ({unknown} not acknowledged)"
+        return f"{plan}, {nodes or 'no reports'}, {waiting}; {words}"
 
     # ------------------------------------------------------------------ conditions
 
