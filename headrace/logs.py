@@ -6,6 +6,7 @@ own (``event``, ids, figures). docs/logs-and-metrics.md has them all.
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -87,11 +88,18 @@ class Seldom(logging.Filter):
         return True
 
 
+_ROUTINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (DEBUG|INFO|WARNING) ")
+
+
 def told(line: str) -> str:
-    """What a line of a log says: the message of one in JSON, else the line itself."""
+    """What the last line of an ended role's log tells of its end: the line, or the message of one
+    in JSON; "" for a line of the daily round."""
+    if _ROUTINE.match(line):
+        return ""
     if line.startswith("{"):
         try:
-            return str(json.loads(line)["message"])
+            row = json.loads(line)
+            return "" if row["level"] in LEVELS[:-1] else str(row["message"])
         except (ValueError, KeyError, TypeError):
             return line
     return line

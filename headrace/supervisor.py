@@ -160,7 +160,7 @@ class Supervisor:
             raise Unsuccessful(f"{child.role.name} cannot run: {word}")
         child.restarts = child.restarts + 1 if now - child.began_s < SOUND_AFTER_S else 1
         child.process, child.due_s = None, now + pause_s(child.restarts)
-        child.ended = f"ended with {how_it_ended(code)}" if code >= 0 else f"was {how_it_ended(code)}"
+        child.ended = f"{'ended with' if code >= 0 else 'was'} {how_it_ended(code)}"
         self.said(
             f"{child.role.name} ended ({how_it_ended(code)}{': ' + word if word else ''}); "
             f"it is started again in {pause_s(child.restarts):g} s"
@@ -253,12 +253,13 @@ def how_it_ended(code: int) -> str:
 
 
 def last_word(log: Path) -> str:
-    """The last line of a log that says something, "" where there is none."""
+    """What the last line of a log says of the role's end, "" where it says nothing."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace")[-4000:].splitlines()
     except OSError:
         return ""
-    return next((told(line.strip())[:300] for line in reversed(lines) if line.strip()), "")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return told(last)[:300]
 
 
 def end_session(leader: int) -> None:

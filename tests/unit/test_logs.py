@@ -79,8 +79,12 @@ def test_libraries_repeat_themselves_seldom_and_ours_count_for_themselves() -> N
     assert [passes(record("headrace.node")) for _ in range(3)] == [True, True, True]
 
 
-def test_what_a_line_says_is_found_again_in_either_form() -> None:
-    assert told(FORMATTERS["json"]().format(DROPPED)) == "it is done"
+def test_the_last_line_tells_of_the_end_unless_it_is_of_the_daily_round() -> None:
+    bad = record(text="it cannot be done")
+    bad.levelname = "ERROR"
+    assert told(FORMATTERS["json"]().format(bad)) == "it cannot be done"
+    assert told(FORMATTERS["human"]().format(bad)).endswith(" ERROR   node: it cannot be done")
+    assert [told(FORMATTERS[form]().format(DROPPED)) for form in FORMATTERS] == ["", ""]
     assert told("headrace: no broker") == "headrace: no broker"
     assert told('{"no": "line of ours"}') == '{"no": "line of ours"}'
     assert told("{broken") == "{broken"

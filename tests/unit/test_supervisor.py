@@ -1,6 +1,7 @@
 """Which roles a cluster has, when they restart, and how a run is known from another terminal."""
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from headrace.config import Cluster
+from headrace.logs import FORMATTERS
 from headrace.run_state import (
     Process,
     RunState,
@@ -96,8 +98,18 @@ def test_the_last_word_of_a_log_is_its_last_line_that_says_something(tmp_path: P
 
 def test_the_last_word_of_a_log_in_json_is_its_message(tmp_path: Path) -> None:
     log = tmp_path / "role.log"
-    log.write_text('{"level": "info", "message": "first"}\n{"message": "no broker answers"}\n')
-    assert last_word(log) == "no broker answers"
+    log.write_text(
+        '{"level": "info", "message": "x"}\n{"level": "error", "message": "no broker"}\n'
+    )
+    assert last_word(log) == "no broker"
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+def test_a_line_of_the_daily_round_is_no_last_word(tmp_path: Path, form: str) -> None:
+    made = logging.LogRecord("headrace.node", logging.WARNING, "", 0, "said", (), None)
+    log = tmp_path / "role.log"
+    log.write_text("headrace: an error of long ago\n" + FORMATTERS[form]().format(made) + "\n")
+    assert last_word(log) == ""
 
 
 def test_a_role_that_refuses_its_file_is_not_started_again(tmp_path: Path) -> None:
