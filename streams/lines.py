@@ -68,6 +68,7 @@ class Line:
 
 
 def plan_made(effect: Send) -> Line:
+    """The control app has written a plan."""
     plan = effect.record
     assert isinstance(plan, Plan)
     bad = "" if plan.feasible else f"; not feasible: {plan.binding}"
@@ -115,15 +116,18 @@ def _lease_words(lease: Lease | None) -> str:
 
 
 def load_began(effect: Load) -> Line:
+    """A worker brings a variant to its device."""
     return Line("load.began", f"{effect.variant} is being loaded", _variant(effect.variant))
 
 
 def load_ended(event: Loaded) -> Line:
+    """A variant is on the device."""
     fields = {**_variant(event.variant), "seconds": round(event.seconds, 6)}
     return Line("load.ended", f"{event.variant} is loaded after {event.seconds:.3f} s", fields)
 
 
 def failed(event: Failed) -> Line:
+    """A load, a batch or a solve ended in an error."""
     if isinstance(event.job, str):
         return Line("load.failed", event.error, _variant(event.job))
     return Line("job.failed", event.error, {"job": event.job})
@@ -143,6 +147,7 @@ def answered_well(answer: Answer) -> bool:
 
 
 def query_ended(effect: Send) -> Line:
+    """A query has its answer, whichever."""
     answer = effect.record
     assert isinstance(answer, Answer)
     took_ms = (answer.answered_s - answer.created_s) * 1e3
@@ -184,6 +189,7 @@ def _end_words(answer: Answer, took_ms: float) -> str:
 
 
 def query_read(event: Arrived) -> Line:
+    """Ingress has read a query."""
     query = event.record
     assert isinstance(query, Query)
     place = _origin(event.slot, event.offset)
@@ -192,6 +198,7 @@ def query_read(event: Arrived) -> Line:
 
 
 def work_sent(effect: Send) -> Line:
+    """Items of a query are on their way."""
     work = effect.record
     assert isinstance(work, Work)
     to = f"{work.task}, slot {effect.slot}" if work.task else "egress"
@@ -214,6 +221,7 @@ def _ends(work: Work) -> list[str]:
 
 
 def dead_letter(effect: Send) -> Line:
+    """A record that nobody can read is kept."""
     letter = effect.record
     assert isinstance(letter, DeadLetter)
     place = f"{letter.topic} {_origin(letter.partition, letter.offset)}"
@@ -234,12 +242,14 @@ def _origin(partition: int, offset: int) -> str:
 
 
 def batch_began(effect: Infer) -> Line:
+    """A worker runs a batch."""
     count = len(effect.values)
     fields = {"job": effect.job, "items": count, **_variant(effect.variant)}
     return Line("batch.began", f"batch {effect.job} of {effect.variant}: {_count(count)}", fields)
 
 
 def batch_ended(event: Inferred) -> Line:
+    """A batch has run."""
     seconds = event.finished_s - event.started_s
     fields = {"job": event.job, "seconds": round(seconds, 6)}
     return Line("batch.ended", f"batch {event.job} ran for {seconds * 1e3:.1f} ms", fields)
@@ -253,6 +263,7 @@ def _count(items: int) -> str:
 
 
 def command_given(event: Arrived) -> Line:
+    """A command has come in."""
     command = event.record
     assert isinstance(command, Command)
     words = [command.action, *(f"{key}={value}" for key, value in command.arguments.items())]
@@ -265,6 +276,7 @@ def command_given(event: Arrived) -> Line:
 
 
 def command_answered(effect: Send) -> Line:
+    """A command was carried out, or refused."""
     result = effect.record
     assert isinstance(result, CommandResult)
     word = "done" if result.ok else "refused"
@@ -279,11 +291,13 @@ def command_answered(effect: Send) -> Line:
 
 
 def solve_began(effect: Solve) -> Line:
+    """A planner was asked."""
     fields = {"job": effect.job, "solver": effect.solver}
     return Line("solve.began", f"the planner {effect.solver} has begun", fields)
 
 
 def solve_ended(event: Solved) -> Line:
+    """A planner has answered."""
     return Line("solve.ended", "the planner has a plan", {"job": event.job})
 
 
