@@ -1,9 +1,90 @@
-"""Which queries are past saving?"""
+"""Which queries are past saving?
+
+When a batch is about to run, each of its items is told by when the batch must have ended for the
+item's sake; an item whose batch would end later is dropped before it costs anything. Rules by
+name, with d the deadline, e when the item came to the task (its last hop's end, at the root its
+creation), B the task's budget, R the least that the tasks behind it take:
+
+    none            never
+    deadline        d
+    last-task       d at a last task, elsewhere never            (Loki, section 5.2, mechanism 2)
+    per-task        e + B                                        (mechanism 1)
+    reroute-paper   as last-task; late items look for a faster way on (``rerouting.py``)
+    reroute         d - R; late items look for a way on that is still in time
+
+The paper judges per-task dropping when the batch has ended; that is known when it begins, and
+nothing is computed for nobody. Its opportunistic rerouting says nothing of last tasks, where there
+is no way on; without a rule there late items would push all behind them over the deadline.
+
+A task's budget is what its batch takes at the plan's size divided by the compute share, plus a
+hop: the plan left as much for queues. ``bare`` is the paper's literal one, without either.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
 
 
-def lateness(deadline_s: float, now: float, latency_s: float) -> float:
-    """Seconds by which an item misses its deadline if its batch starts now; negative: in time.
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A task as a worker of it sees it: its budget, and the least that is behind it (0: last)."""
 
-    ``latency_s`` is what the batch about to run takes; 0 where it was never measured.
-    """
-    return now + latency_s - deadline_s
+    budget_s: float
+    rest_s: float
+    last: bool
+
+
+# (the task, when the item came to it, its deadline) -> when its batch must have ended
+MustEnd = Callable[[Stage, float, float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A way to drop. ``reroutes`` names how late items look for another slot; "": they do not."""
+
+    must_end: MustEnd
+    reroutes: str = ""
+
+
+def _never(stage: Stage, entered_s: float, deadline_s: float) -> float:
+    return inf
+
+
+def _deadline(stage: Stage, entered_s: float, deadline_s: float) -> float:
+    return deadline_s
+
+
+def _last_task(stage: Stage, entered_s: float, deadline_s: float) -> float:
+    return deadline_s if stage.last else inf
+
+
+def _per_task(stage: Stage, entered_s: float, deadline_s: float) -> float:
+    return entered_s + stage.budget_s
+
+
+def _in_time(stage: Stage, entered_s: float, deadline_s: float) -> float:
+    return deadline_s - stage.rest_s
+
+
+GAP, IN_TIME = "gap", "in-time"  # of rerouting.WAYS
+
+RULES: Mapping[str, Rule] = {
+    "none": Rule(_never),
+    "deadline": Rule(_deadline),
+    "last-task": Rule(_last_task),
+    "per-task": Rule(_per_task),
+    "reroute-paper": Rule(_last_task, GAP),
+    "reroute": Rule(_in_time, IN_TIME),
+}
+
+
+def _shared(latency_s: float, compute_share: float, hop_s: float) -> float:
+    return latency_s / compute_share + hop_s
+
+
+def _bare(latency_s: float, compute_share: float, hop_s: float) -> float:
+    return latency_s
+
+
+# (seconds of a batch at the plan's size, compute share, seconds of a hop) -> the task's budget
+BUDGETS: Mapping[str, Callable[[float, float, float], float]] = {"shared": _shared, "bare": _bare}

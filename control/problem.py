@@ -116,8 +116,23 @@ class Allocation:
 
 BUILT_IN: Mapping[str, Policy] = {
     "static": Policy(name="static"),
-    "loki": Policy(name="loki", kind="loki"),
-    "loki-paper": Policy(name="loki-paper", kind="loki-paper", latency="p50", rate="p50"),
+    "loki": Policy(
+        name="loki",
+        kind="loki",
+        estimator="trend",
+        routing="balanced",
+        utilisation=0.9,
+        dropping="reroute",
+    ),
+    "loki-paper": Policy(
+        name="loki-paper",
+        kind="loki-paper",
+        latency="p50",
+        rate="p50",
+        estimator="ewma",
+        routing="most-accurate-first",
+        dropping="reroute-paper",
+    ),
 }
 
 

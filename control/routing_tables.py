@@ -57,6 +57,13 @@ class Filling:
 PAPER = Filling(1.0, together=False, within_budget=False)
 BALANCED = Filling()
 
+# By the name in a policy; None: by throughput, whatever the accuracy (``forecast.routes``).
+ROUTINGS: Mapping[str, Filling | None] = {
+    "throughput": None,
+    "most-accurate-first": PAPER,
+    "balanced": BALANCED,
+}
+
 Receivers = Mapping[str, Sequence[Receiver]]  # by task
 Factor = Callable[[str, str], float]  # ("task/variant", child) -> items per item
 Barred = Collection[tuple[str, str]]  # (sending "task/variant", receiving "task/variant")

@@ -255,6 +255,12 @@ def _policy(name: str, section: PolicySection) -> Policy:
         solver=section.solver,
         gap=section.gap,
         nodes=section.nodes,
+        interval_s=section.interval,
+        estimator=section.estimator or usual.estimator,
+        routing=section.routing or usual.routing,
+        utilisation=section.utilisation or usual.utilisation,
+        dropping=section.dropping or usual.dropping,
+        budget=section.budget,
     )
 
 

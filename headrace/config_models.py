@@ -168,6 +168,14 @@ class PolicySection(Section):
     solver: Literal["highs", "cbc"] = "highs"
     gap: Positive = 1e-6
     nodes: Count = 20_000
+    interval: Duration = 10.0
+    estimator: Literal["recent", "ewma", "trend"] | None = None
+    routing: Literal["throughput", "most-accurate-first", "balanced"] | None = None
+    utilisation: DeviceShare | None = None
+    dropping: (
+        Literal["none", "deadline", "last-task", "per-task", "reroute", "reroute-paper"] | None
+    ) = None
+    budget: Literal["shared", "bare"] = "shared"
 
 
 class ClusterSection(Section):

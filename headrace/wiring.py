@@ -18,7 +18,8 @@ from operators.egress import Egress, upto_of
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
-from operators.worker import LatencyOf, Worker
+from operators.steering import LatencyOf
+from operators.worker import Worker
 from profiles.table import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant

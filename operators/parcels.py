@@ -3,7 +3,7 @@
 A frame with twenty cars must not cost twenty messages.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from control.routing import Spread
 from operators.weight import MOST_BYTES, weight
@@ -13,20 +13,32 @@ from schemas.records import DROPPED, End, Item, Origin, Work
 # (the work an item came with, the task it goes to or "" for egress, the item)
 Onward = tuple[Work, str, Item]
 
+BY_TURN = -2  # in place of a slot: whose turn it is by the plan's shares
+
 
 def parcels(
-    onward: Iterable[Onward], spreads: Mapping[str, Spread], epoch: int, egress_partitions: int
+    onward: Iterable[Onward],
+    spreads: Mapping[str, Spread],
+    epoch: int,
+    egress_partitions: int,
+    chosen: Sequence[int] = (),
 ) -> list[Effect]:
     """Sends for items on their way, in the order in which each parcel's first item came.
 
-    An item whose task has no open slot is dropped: it goes to egress with the reason.
+    ``chosen`` names the slot of each, where that is not all the plan's shares' business. An item
+    whose task has no open slot is dropped: it goes to egress with the reason.
     """
     packed: dict[tuple[Origin, str, int, int], tuple[Work, list[Item]]] = {}
     newest: dict[tuple[Origin, str, int], tuple[int, int]] = {}  # newest parcel, its bytes
-    for work, task, item in onward:
-        if task and not spreads.get(task):
-            task, item = "", _unserved(task, item)
-        slot = spreads[task].pick() if task else work.origin.partition % egress_partitions
+    for at, (work, task, item) in enumerate(onward):
+        slot = chosen[at] if chosen else BY_TURN
+        if task and slot < 0:
+            if spreads.get(task):
+                slot = spreads[task].pick()
+            else:
+                task, item = "", _unserved(task, item)
+        if not task:
+            slot = work.origin.partition % egress_partitions
         way, added = (work.origin, task, slot), weight(item.value)
         number, filled = newest.get(way, (0, 0))
         if filled and filled + added > MOST_BYTES:  # together they exceed a record

@@ -14,6 +14,9 @@ _NO_WORKER = "no worker serves task "
 _READ = "read "
 _UNFINISHED = "not complete "
 _WOULD_END = " would end "
+_OVER_BUDGET = " over the budget of its task"
+_TOO_LATE = " too late for what is behind it"
+_NO_WAY = ", and no worker of "
 
 
 def no_worker(task: str) -> str:
@@ -31,6 +34,29 @@ def past_saving(variant: str, short_s: float) -> str:
     return f"{variant}{_WOULD_END}{short_s * 1e3:.0f} ms after the deadline"
 
 
+def would_overrun(variant: str, over_s: float) -> str:
+    """Dropped by a worker: with the time in its queue the task would have taken so much longer."""
+    return f"{variant} would be {over_s * 1e3:.0f} ms{_OVER_BUDGET}"
+
+
+def too_late_for_rest(variant: str, short_s: float) -> str:
+    """Dropped by a worker whose variant would leave too little for the tasks behind it."""
+    return f"{variant} would be done {short_s * 1e3:.0f} ms{_TOO_LATE}"
+
+
+def no_way_on(variant: str, child: str, late_s: float, left_s: float) -> str:
+    """Dropped between two tasks: late, and nobody of the next one can make up for it."""
+    return (
+        f"{variant} took {late_s * 1e3:.0f} ms more than its budget{_NO_WAY}{child!r} with room "
+        f"can make up for it; {left_s * 1e3:.0f} ms were left"
+    )
+
+
+def rerouted(turn: int, slot: int, late_s: float) -> str:
+    """Why an item went to another slot than its turn was."""
+    return f"slot {slot} in place of {turn}: {late_s * 1e3:.0f} ms over the budget of its task"
+
+
 def unfinished(waited_s: float) -> str:
     """Dropped by egress, which waited so long for the rest of it."""
     return f"{_UNFINISHED}{waited_s * 1e3:.0f} ms after it was made"
@@ -40,6 +66,9 @@ def unfinished(waited_s: float) -> str:
 _CLASSES = {
     DROPPED: (
         (_WOULD_END, "past_saving"),
+        (_OVER_BUDGET, "over_budget"),
+        (_TOO_LATE, "no_way_on"),
+        (_NO_WAY, "no_way_on"),
         (_READ, "read_late"),
         (_UNFINISHED, "unfinished"),
     ),
@@ -56,6 +85,8 @@ LATE = "late"  # answered behind its deadline
 CLASSES = {
     LATE: "answered, behind its deadline",
     "past_saving": "dropped by a worker: its batch would have ended behind the deadline",
+    "over_budget": "dropped by a worker: with its time in the queue over its task's budget",
+    "no_way_on": "dropped by a worker: no way through the tasks behind it would be in time",
     "read_late": "dropped by ingress: read from the input topic behind its deadline",
     "unfinished": "dropped by egress: a part was missing when the deadline and grace were over",
     "over_capacity": "refused: more than the plan can serve",

@@ -7,19 +7,17 @@ by egress.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from control.batching import batch_size, released
-from control.dropping import lateness
-from control.routing import Spread, spreads
 from operators.dead_letters import dead_letter
 from operators.device import Device
 from operators.fanout import failed, outcome
-from operators.parcels import Onward, parcels
+from operators.parcels import Onward
 from operators.plans import PlanFollower
 from operators.progress import Progress
-from operators.reasons import past_saving
 from operators.reporting import Reporter
+from operators.steering import UNSTEERED, LatencyOf, Steering
 from schemas.effects import (
     Arrived,
     Assign,
@@ -47,9 +45,6 @@ from schemas.records import (
     SlotState,
     Work,
 )
-
-# Seconds that a variant ("task/variant") takes for a batch of that size; 0 where not measured.
-LatencyOf = Callable[[str, int], float]
 
 PAUSE_BATCHES = 8  # a worker that holds more than this many batches stops reading
 
@@ -93,7 +88,7 @@ class Worker:
         self._lease: Lease | None = None
         self._wanted = ""  # the lease's "task/variant"
         self._topic = ""  # the lease's
-        self._spreads: dict[str, Spread] = {}
+        self._steering = Steering(UNSTEERED, pipeline, None, latency, 0.0)
         self._device = Device()
         self._queue: deque[_Ticket] = deque()
         self._running: list[_Ticket] = []
@@ -182,11 +177,12 @@ class Worker:
         latency = self._latency(variant, size)
         batch: list[_Ticket] = []
         late: list[_Ticket] = []
+        overrun_s, ends_s = self._steering.overrun_s, now + latency
         while queue and len(batch) < size:
             ticket = queue.popleft()
-            missed = lateness(ticket.work.deadline_s, now, latency) > 0
+            missed = overrun_s(ticket.work, ticket.item, ends_s) > 0
             (late if missed else batch).append(ticket)
-        effects = self._drop(late, now, latency) if late else []
+        effects = self._drop(late, ends_s, now) if late else []
         if batch:
             self._running, self._running_variant = batch, variant
             self._released = released(len(batch), lease.batch)
@@ -194,18 +190,17 @@ class Worker:
             effects.append(Infer(self._job, variant, tuple(t.item.value for t in batch)))
         return [*effects, *self._backpressure()]
 
-    def _drop(self, late: list[_Ticket], now: float, latency: float) -> list[Effect]:
+    def _drop(self, late: list[_Ticket], ends_s: float, now: float) -> list[Effect]:
         variant = self._device.serving
         task = variant.partition("/")[0]
         self._reporter.count(f"dropped/{variant}", len(late))
         gone: list[Onward] = []
         for ticket in late:
-            short_s = lateness(ticket.work.deadline_s, now, latency)
-            end = End(DROPPED, task, past_saving(variant, short_s))
             item = ticket.item
+            end = End(DROPPED, task, self._steering.why(variant, ticket.work, item, ends_s))
             dropped = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
             gone.append((ticket.work, "", dropped))
-        return [*self._forward(gone), *self._finish(late)]
+        return [*self._forward(gone, now), *self._finish(late)]
 
     def _inferred(self, event: Inferred, now: float) -> list[Effect]:
         if event.job != self._job or not self._running:
@@ -221,7 +216,7 @@ class Worker:
             onward += [(ticket.work, to, i) for to, i in outcome(task, ticket.item, path, output)]
         self._tally(onward, event.finished_s - event.started_s)
         self._running = []
-        return [*self._forward(onward), *self._finish(batch), *self._next(now)]
+        return [*self._forward(onward, now), *self._finish(batch), *self._next(now)]
 
     def _hop(self, ticket: _Ticket, event: Inferred) -> Hop:
         task, _, variant = self._running_variant.partition("/")
@@ -255,15 +250,17 @@ class Worker:
         task = variant.partition("/")[0]
         self._reporter.count(f"failed/{variant}", len(batch))
         gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in batch]
-        return [*self._forward(gone), *self._finish(batch), *self._next(now)]
+        return [*self._forward(gone, now), *self._finish(batch), *self._next(now)]
 
     def _next(self, now: float) -> list[Effect]:
         self._swap()
         return self._start(now)
 
-    def _forward(self, onward: list[Onward]) -> list[Effect]:
-        partitions = self._pipeline.egress_partitions
-        return parcels(onward, self._spreads, self._plans.epoch, partitions)
+    def _forward(self, onward: list[Onward], now: float) -> list[Effect]:
+        effects, counts = self._steering.onward(onward, now)
+        for name, count in counts.items():
+            self._reporter.count(f"{name}/{self._running_variant}", count)
+        return effects
 
     def _finish(self, tickets: Iterable[_Ticket]) -> list[Effect]:
         touched: dict[int, Progress] = {}
@@ -288,7 +285,7 @@ class Worker:
         lease = next((each for each in plan.leases if each.worker == self._name), None)
         effects = self._change(lease)
         effects += self._device.want(self._wanted)
-        self._spreads = spreads(plan.routes, self._wanted)
+        self._steering = Steering(plan, self._pipeline, lease, self._latency, now)
         self._show_state()
         return [*effects, *self._soon(now), *self._backpressure()]
 

@@ -48,8 +48,11 @@ class Policy:
     """A named way to plan: ``kind`` is the planner, ``replicas`` and ``batch`` override the
     variants' own, by "task/variant".
 
-    The rest is for planners that solve a MILP: the quantile of the profile that a batch is taken
-    to need, the one that gives a device's rate, and what bounds the work.
+    For planners that solve a MILP: the quantile of the profile that a batch is taken to need, the
+    one that gives a device's rate, and what bounds the work. While it runs: how often to plan
+    anew, how demand is estimated (``control/estimators.py``), how traffic is shared among workers
+    (``control/routing_tables.py``) and up to which part of their capacity, which items are
+    dropped and what a task's latency budget is (``control/dropping.py``).
     """
 
     name: str
@@ -61,6 +64,12 @@ class Policy:
     solver: str = "highs"
     gap: float = 1e-6  # relative
     nodes: int = 20_000  # of branch and bound
+    interval_s: float = 10.0
+    estimator: str = "recent"
+    routing: str = "throughput"
+    utilisation: float = 1.0
+    dropping: str = "deadline"
+    budget: str = "shared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,17 @@
 import json
 import sys
 import textwrap
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from control.dropping import BUDGETS, RULES
+from control.estimators import ESTIMATORS
+from control.problem import BUILT_IN, policy_named
+from control.routing_tables import ROUTINGS
 from headrace.config import (
     Cluster,
     PipelineError,
@@ -18,7 +25,7 @@ from headrace.config import (
     resolve_weights,
     weights_sha256,
 )
-from headrace.config_models import duration
+from headrace.config_models import PolicySection, duration
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 
 GOOD = """\
@@ -449,3 +456,32 @@ def test_a_combine_that_is_none_is_told(tmp_path: Path, new: str, words: str) ->
 def test_a_pipeline_without_combine_has_none(tmp_path: Path) -> None:
     file = read_pipeline_file(written(tmp_path, changed("combine: shop.pipeline:join\n", "")))
     assert load_combine(file.pipeline) is None
+
+
+def test_what_a_policy_does_while_it_runs_is_that_of_its_kind_or_what_the_file_says(
+    tmp_path: Path,
+) -> None:
+    text = GOOD.replace(
+        "policies:",
+        "policies:\n  ours: {kind: loki, dropping: per-task, utilisation: 0.8, interval: 5s}",
+    )
+    pipeline = read_pipeline_file(written(tmp_path, text)).pipeline
+    assert policy_named(pipeline, "ours") == replace(
+        BUILT_IN["loki"], name="ours", dropping="per-task", utilisation=0.8, interval_s=5.0
+    )
+    assert policy_named(pipeline, "fast") == Policy(
+        name="fast", replicas={"read/forest": 3, "locate/net": 1}, batch={"read/forest": 64}
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [
+        ("estimator", ESTIMATORS), ("routing", ROUTINGS), ("dropping", RULES), ("budget", BUDGETS),
+    ],
+)  # fmt: skip
+def test_a_policy_can_name_whatever_there_is(key: str, known: Mapping[str, object]) -> None:
+    for name in known:
+        PolicySection.model_validate({key: name})
+    with pytest.raises(ValidationError, match=f"'{next(iter(known))}'"):
+        PolicySection.model_validate({key: "nothing"})
