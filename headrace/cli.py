@@ -24,13 +24,14 @@ from headrace.cli_profile import profile
 from headrace.cli_roles import control, egress, ingress, worker
 from headrace.cli_run import down, up, validate
 from headrace.cli_send import load, send
+from headrace.cli_simulate import simulate
 from headrace.cli_status import status
 from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
     acls, broker, command, completion, control, dead_letters, demo, doctor, down, drain,
     egress, explain, ingress, init, load, pause, plan, policy, profile, replan, restore, resume,
-    send, status, up, validate, worker,
+    send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""When do queries arrive? Arrival times from a seeded Poisson process, rates or a file.
+"""When do queries arrive? Arrival times from seeded processes, rates or a file.
 
 Times are seconds from the start, ascending. The same arrivals serve live load and simulation.
 """
@@ -6,6 +6,7 @@ Times are seconds from the start, ascending. The same arrivals serve live load a
 import gzip
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
@@ -15,10 +16,78 @@ import numpy as np
 Times: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.float64]]"
 
 SUFFIXES = (".txt", ".csv", ".gz")
+MOST_QPS = 100_000  # more within a second are times in another unit than ms
 
 
 class ArrivalsError(ValueError):
     """An arrivals file or a rate that cannot be used; one sentence with the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Arrivals that are what they are, whatever the seed."""
+
+    times_s: Times
+
+    def drawn(self, rng: np.random.Generator) -> Times:
+        """The arrival times."""
+        return self.times_s
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """A Poisson process whose rate is ``rates_qps[i]`` in second ``i``."""
+
+    rates_qps: tuple[float, ...]
+
+    def drawn(self, rng: np.random.Generator) -> Times:
+        """Arrival times of one run."""
+        return from_rates(self.rates_qps, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """Gaps of a gamma distribution with coefficient of variation ``cv``; 1 is a Poisson process."""
+
+    rate_qps: float
+    seconds: float
+    cv: float = 1.0
+
+    def drawn(self, rng: np.random.Generator) -> Times:
+        """Arrival times of one run."""
+        if self.cv == 1.0:
+            return poisson(self.rate_qps, self.seconds, rng)
+        return gamma(self.rate_qps, self.seconds, self.cv, rng)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bursts:
+    """A Markov-modulated Poisson process: now and then, for a while, ``factor`` times as much.
+
+    Bursts last ``length_s`` on average and are ``apart_s`` apart; ``rate_qps`` is the mean over
+    both.
+    """
+
+    rate_qps: float
+    seconds: float
+    factor: float
+    length_s: float = 2.0
+    apart_s: float = 20.0
+
+    def drawn(self, rng: np.random.Generator) -> Times:
+        """Arrival times of one run."""
+        calm = (self.length_s + self.apart_s) / (self.factor * self.length_s + self.apart_s)
+        now, bursting, found = 0.0, False, [np.empty(0)]
+        while now < self.seconds:
+            stay = rng.exponential(self.length_s if bursting else self.apart_s)
+            until = min(now + stay, self.seconds)
+            rate = self.rate_qps * calm * (self.factor if bursting else 1.0)
+            found.append(rng.uniform(now, until, rng.poisson(rate * (until - now))))
+            now, bursting = until, not bursting
+        return np.sort(np.concatenate(found))
+
+
+Arrivals = Recorded | Rates | Renewal | Bursts
 
 
 def poisson(rate_qps: float, seconds: float, rng: np.random.Generator) -> Times:
@@ -26,12 +95,33 @@ def poisson(rate_qps: float, seconds: float, rng: np.random.Generator) -> Times:
 
     Raises ``ArrivalsError`` for a rate or a time that is not above 0.
     """
-    for name, value, unit in (("rate", rate_qps, "queries/s"), ("time", seconds, "s")):
-        if not (value > 0 and math.isfinite(value)):
-            raise ArrivalsError(f"the {name} is {value:g} {unit}; it must be above 0")
+    _check_positive(rate_qps, seconds)
     count = rng.poisson(rate_qps * seconds)
     # Given their number, the arrivals of a Poisson process are uniform.
     return np.sort(rng.uniform(0.0, seconds, count))
+
+
+def gamma(rate_qps: float, seconds: float, cv: float, rng: np.random.Generator) -> Times:
+    """The same with gaps of a gamma distribution whose coefficient of variation is ``cv``.
+
+    Raises ``ArrivalsError`` for a rate, a time or a variation that is not above 0.
+    """
+    _check_positive(rate_qps, seconds)
+    if not (cv > 0 and math.isfinite(cv)):
+        raise ArrivalsError(f"the coefficient of variation is {cv:g}; it must be above 0")
+    found, last = [np.empty(0)], 0.0
+    while last < seconds:
+        gaps = rng.gamma(cv**-2, cv**2 / rate_qps, 1 + int(1.1 * rate_qps * (seconds - last)))
+        found.append(last + np.cumsum(gaps))
+        last = float(found[-1][-1])
+    times = np.concatenate(found)
+    return times[: int(np.searchsorted(times, seconds))]
+
+
+def _check_positive(rate_qps: float, seconds: float) -> None:
+    for name, value, unit in (("rate", rate_qps, "queries/s"), ("time", seconds, "s")):
+        if not (value > 0 and math.isfinite(value)):
+            raise ArrivalsError(f"the {name} is {value:g} {unit}; it must be above 0")
 
 
 def from_rates(rates_qps: Sequence[float], rng: np.random.Generator) -> Times:
@@ -41,18 +131,47 @@ def from_rates(rates_qps: Sequence[float], rng: np.random.Generator) -> Times:
 
 
 def read_arrivals(path: Path, rng: np.random.Generator) -> Times:
-    """The arrival times in a file: one time in ms a line, or ``second,qps`` for every second.
+    """The arrival times in a file; ``rng`` draws those of rates. Raises ``ArrivalsError``."""
+    return read_workload(path).drawn(rng)
 
-    ``rng`` draws the arrivals of the second form only. Raises ``ArrivalsError`` naming the line.
+
+def read_workload(path: Path) -> Recorded | Rates:
+    """What a file says: one time in ms a line, or ``second,qps`` for every second.
+
+    Raises ``ArrivalsError`` naming the line.
     """
     lines = _lines(path)
     if "," in lines[0]:
-        return from_rates(_rates(path, lines), rng)
+        return Rates(tuple(_rates(path, lines)))
+    try:
+        times = np.array([float(line) for line in lines])
+    except ValueError:
+        times = np.array([math.nan])
+    gaps = np.diff(times)
+    if not np.isfinite(times).all() or times[0] < 0 or (gaps < 0).any():
+        _find_wrong(path, lines)
+    _check_density(path, times)
+    return Recorded(times / 1e3)
+
+
+def _find_wrong(path: Path, lines: list[str]) -> None:
+    """Raise for the first line that is no time, or none that can follow the one before."""
     times = [_number(path, at, line, "a time in ms") for at, line in enumerate(lines, 1)]
     for at, (before, after) in enumerate(pairwise(times), 2):
         if after < before:
             raise _wrong(path, at, f"{after:g} ms comes after {before:g} ms; sort the file")
-    return np.asarray(times, dtype=np.float64) / 1e3
+
+
+def _check_density(path: Path, times_ms: Times) -> None:
+    crowd = times_ms[MOST_QPS:] - times_ms[: max(len(times_ms) - MOST_QPS, 0)] < 1e3
+    if crowd.any():
+        at = int(np.argmax(crowd))
+        count = int(np.searchsorted(times_ms, times_ms[at] + 1e3)) - at
+        raise _wrong(
+            path, at + 1,
+            f"{count} queries arrive within the second from here, and {MOST_QPS} are the most; "
+            "write the times in milliseconds",
+        )  # fmt: skip
 
 
 def _rates(path: Path, lines: list[str]) -> list[float]:
@@ -63,6 +182,8 @@ def _rates(path: Path, lines: list[str]) -> list[float]:
         if _number(path, at, second, "a second") != len(rates):
             raise _wrong(path, at, f"second {second} where {len(rates)} is due; list every second")
         rates.append(_number(path, at, qps, "a rate in queries/s"))
+        if rates[-1] > MOST_QPS:
+            raise _wrong(path, at, f"{rates[-1]:g} queries/s; {MOST_QPS} are the most")
     if not rates:
         raise ArrivalsError(f"{path} has a header only; add a line for every second, as in 0,20")
     return rates

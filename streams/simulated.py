@@ -272,8 +272,7 @@ class Simulated:
         log.add(record, self.now)
         # A slot keeps its order: no record overtakes the one before it.
         log.last_s = lands_s = max(self.now + log.delay(), log.last_s)
-        self._count += 1
-        heappush(self._heap, (lands_s, _LANDING, self._count, self._land, log, None))
+        self._push(lands_s, _LANDING, self._land, log, None)
 
     def _land(self, log: Log, _: None) -> None:
         if self.now < self._away_until_s:

@@ -11,8 +11,8 @@ from operators.worker import Worker
 from schemas.effects import PLANS, QUERIES, Node
 from schemas.pipeline import Pipeline
 from schemas.records import Query, Record, Settings
-from streams.live import EmulatedHands, Live, Observer
 from streams.delays import steady
+from streams.live import EmulatedHands, Live, Observer
 from streams.simulated import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.memory_transport import JumpingInbox, MemoryTransport, VirtualClock, drive

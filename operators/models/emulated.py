@@ -4,7 +4,9 @@ Nothing waits here: the driver asks for the latency and waits it out.
 """
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,13 +18,15 @@ from schemas.records import Value
 
 # The inverse distribution function is drawn as straight lines between these probabilities.
 PROBABILITIES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
+BLOCK = 256  # draws made at a time
 
 
 class Emulated:
     """A variant as its profile knows it.
 
     Without ``rng`` nothing is left to chance: the median latency, the likeliest fan-out, and
-    an answer that is right if most are. ``dilate`` stretches every latency.
+    an answer that is right if most are. With ``latency``, a quantile of the profile, every run
+    takes that long, whatever else is drawn. ``dilate`` stretches every latency.
     """
 
     def __init__(
@@ -32,14 +36,19 @@ class Emulated:
         children: Sequence[str],
         rng: np.random.Generator | None,
         dilate: float = 1.0,
+        *,
+        device: str = EMULATED,
+        latency: str = "",
     ) -> None:
-        """Raises ``ProfileError`` where the table has no profile of the variant, or none of its
-        fan-out to one of the children."""
+        """Raises ``ProfileError`` where the table has no profile of the variant on the device, or
+        none of its fan-out to one of the children."""
         self._table = table
         self._variant = variant
-        self._rng = rng
+        self._chance = None if rng is None else partial(next, _uniforms(rng))
         self._dilate = dilate
-        self._entry = table.entry(variant.task, variant.name, EMULATED)
+        self._device = device
+        self._quantile = latency or ("p50" if rng is None else "")
+        self._entry = table.entry(variant.task, variant.name, device)
         for child in children:
             table.children_mean(variant.task, variant.name, child)
         self._fan_outs = {child: _Draw(self._entry.children[child]) for child in children}
@@ -53,29 +62,40 @@ class Emulated:
     def latency_s(self, batch: int) -> float:
         """Seconds that this run of a batch takes; raises ``ProfileError`` above the largest
         measured batch."""
+        if self._quantile or self._chance is None:
+            task, name = self._variant.task, self._variant.name
+            seconds = self._table.latency_s(task, name, self._device, batch, self._quantile)
+            return seconds * self._dilate
         knots = self._knots.get(batch)
         if knots is None:
             knots = self._knots[batch] = latency_knots(self._table, self._entry, batch)
-        if self._rng is None:
-            return knots[1] * self._dilate
-        return float(np.interp(self._rng.random(), PROBABILITIES, knots)) * self._dilate
+        return _between(knots, self._chance()) * self._dilate
 
     def predict(self, values: Sequence[Value]) -> list[Any]:
         """One output per value: {child: placeholder items}, or {"right": bool} at a leaf."""
+        chance = self._chance
         if not self._fan_outs:
-            return [{"right": right} for right in self._rights(len(values))]
-        counts = {
-            child: draw.counts(len(values), self._rng) for child, draw in self._fan_outs.items()
-        }
+            accuracy = self._entry.accuracy
+            if chance is None:
+                return [{"right": accuracy >= 0.5} for _ in values]
+            return [{"right": chance() < accuracy} for _ in values]
         return [
-            {child: list(range(count[at])) for child, count in counts.items()}
-            for at in range(len(values))
+            {child: list(range(draw.count(chance))) for child, draw in self._fan_outs.items()}
+            for _ in values
         ]
 
-    def _rights(self, count: int) -> list[bool]:
-        if self._rng is None:
-            return [self._entry.accuracy >= 0.5] * count
-        return [bool(right) for right in self._rng.random(count) < self._entry.accuracy]
+
+def _uniforms(rng: np.random.Generator) -> Iterator[float]:
+    # A block of draws costs numpy little more than one.
+    while True:
+        yield from rng.random(BLOCK).tolist()
+
+
+def _between(knots: Sequence[float], probability: float) -> float:
+    """The value at a probability, on straight lines between the knots."""
+    at = bisect_right(PROBABILITIES, probability) - 1
+    low, high = PROBABILITIES[at], PROBABILITIES[at + 1]
+    return knots[at] + (knots[at + 1] - knots[at]) * (probability - low) / (high - low)
 
 
 class _Draw:
@@ -83,14 +103,14 @@ class _Draw:
 
     def __init__(self, fan_out: FanOut) -> None:
         self._counts = sorted(fan_out.counts)
-        self._bounds = np.cumsum([fan_out.counts[count] for count in self._counts])[:-1]
+        shares = [fan_out.counts[count] for count in self._counts]
+        self._bounds = np.cumsum(shares)[:-1].tolist()
         self._likeliest = max(self._counts, key=lambda count: fan_out.counts[count])
 
-    def counts(self, number: int, rng: np.random.Generator | None) -> list[int]:
-        if rng is None:
-            return [self._likeliest] * number
-        drawn = np.searchsorted(self._bounds, rng.random(number), "right")
-        return [self._counts[at] for at in drawn]
+    def count(self, chance: Callable[[], float] | None) -> int:
+        if chance is None:
+            return self._likeliest
+        return self._counts[bisect_right(self._bounds, chance())]
 
 
 def latency_knots(table: ProfileTable, entry: Entry, batch: int) -> list[float]:

@@ -1,0 +1,180 @@
+"""``headrace simulate``: policies x seeds on the same arrivals, on every core, and the table."""
+
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from control.problem import BUILT_IN, policy_named
+from headrace.config import PipelineError, PipelineFile
+from headrace.faults import read_faults
+from headrace.simulation import Run, devices, simulated
+from headrace.terminal import Advance, progress
+from headrace.tracing import ChromeTrace
+from headrace.workload import Arrivals, Bursts, Recorded, Renewal, read_workload
+
+LOOK_S = 0.2  # how often progress of other processes is looked at
+
+Row = dict[str, Any]
+
+
+def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
+    """The runs that the options ask for, by policy, then seed.
+
+    Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
+    """
+    policies = _distinct("policy", asked["policy"] or (file.pipeline.policy,))
+    seeds = _distinct("seed", asked["seed"] or (0,))
+    for name in policies:
+        _check_policy(file, name)
+    workload = arrivals(file, asked)
+    names = tuple(devices(file))
+    faults = read_faults(asked["faults"], names) if asked["faults"] else ()
+    return [
+        Run(
+            file=file,
+            policy=policy,
+            seed=seed,
+            arrivals=workload,
+            faults=faults,
+            random_faults=asked["random_faults"],
+            warm_up_s=asked["warm_up"] or 0.0,
+            latency=asked["latency"],
+            solve_s=asked["solve_time"],
+        )
+        for policy in policies
+        for seed in seeds
+    ]
+
+
+def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
+    """The workload that the options name; raises ``click.UsageError`` unless it is exactly one."""
+    given = [name for name in ("arrivals", "from_topic", "rate") if asked[name] is not None]
+    if len(given) != 1:
+        raise click.UsageError("give one of --arrivals, --from-topic, and --rate with --seconds")
+    if asked["arrivals"] is not None:
+        return read_workload(asked["arrivals"])
+    if asked["from_topic"] is not None:
+        from headrace.cli_options import reached
+        from headrace.topic_arrivals import recorded
+
+        return Recorded(recorded(reached(asked["bootstrap"]), asked["from_topic"]))
+    if asked["seconds"] is None:
+        raise click.UsageError("--rate needs --seconds")
+    if asked["burst"] is not None:
+        return Bursts(rate_qps=asked["rate"], seconds=asked["seconds"], factor=asked["burst"])
+    return Renewal(asked["rate"], asked["seconds"], asked["cv"])
+
+
+def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
+    """Run them all; the accounts, in order."""
+    if trace is not None:
+        return [_traced(asked, trace)]
+    drawn = sum(len(each.arrivals.drawn(np.random.default_rng(each.seed))) for each in asked[:1])
+    total = drawn * len(asked)
+    with progress("simulating", total) as advance:
+        if len(asked) == 1:
+            return [_row(asked[0], advance)]
+        return _side_by_side(asked, advance)
+
+
+def _row(run: Run, advance: Advance) -> Row:
+    note = f"{run.policy}, seed {run.seed}"
+    return simulated(run, lambda sent: advance(sent, note)).as_json(run)
+
+
+def _traced(asked: Sequence[Run], path: Path) -> Row:
+    if len(asked) != 1:
+        raise click.UsageError("--trace-out shows one run; name one policy and one seed")
+    (run,) = asked
+    with ChromeTrace(path) as trace, progress("simulating", 1) as advance:
+        return simulated(run, lambda sent: advance(0, f"{sent} queries"), (trace,)).as_json(run)
+
+
+# ---------------------------------------------------------------------- on every core
+
+_SENT: Any = None  # in a process of the pool: how far each run is
+
+
+def _side_by_side(asked: Sequence[Run], advance: Advance) -> list[Row]:
+    # Spawned: what the parent has imported and opened is none of theirs.
+    context = multiprocessing.get_context("spawn")
+    sent = context.Array("q", len(asked), lock=False)
+    most = min(len(asked), os.cpu_count() or 1)
+    with ProcessPoolExecutor(most, context, _share_progress, (sent,)) as pool:
+        futures = [pool.submit(_one_of_many, number, run) for number, run in enumerate(asked)]
+        left = set(futures)
+        try:
+            while left:
+                done, left = wait(left, LOOK_S, FIRST_COMPLETED)
+                for future in done:
+                    future.result()  # raises what went wrong, before the others have ended
+                advance(sum(sent), f"{len(asked) - len(left)} of {len(asked)} runs done")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+def _share_progress(sent: Any) -> None:
+    global _SENT
+    _SENT = sent
+
+
+def _one_of_many(number: int, run: Run) -> Row:
+    def advance(sent: int) -> None:
+        _SENT[number] = sent
+
+    return simulated(run, advance).as_json(run)
+
+
+# ---------------------------------------------------------------------- what is wrong, what is told
+
+
+def _distinct(what: str, values: Sequence[Any]) -> Sequence[Any]:
+    for at, value in enumerate(values):
+        if value in values[:at]:
+            raise click.UsageError(f"{what} {value} is given twice; name each once")
+    return values
+
+
+def _check_policy(file: PipelineFile, name: str) -> None:
+    if policy_named(file.pipeline, name) is None:
+        known = dict.fromkeys([p.name for p in file.pipeline.policies] + list(BUILT_IN))
+        raise PipelineError(f"there is no policy {name!r}; known are {', '.join(known)}")
+
+
+_COLUMNS = (
+    ("policy", "policy", "{}"), ("seed", "seed", "{}"), ("queries", "queries", "{}"),
+    ("violation", "violation", "{:.2%}"), ("branch_violation", "of branches", "{:.2%}"),
+    ("accuracy", "accuracy", "{:.2%}"), ("devices_mean", "devices", "{:.1f}"),
+    ("p50_ms", "p50 ms", "{:.1f}"), ("p99_ms", "p99 ms", "{:.1f}"), ("late", "late", "{}"),
+    ("dropped", "dropped", "{}"), ("refused", "refused", "{}"), ("lost", "lost", "{}"),
+)  # fmt: skip
+
+
+def table_text(found: Sequence[Row]) -> str:
+    """The accounts for a person, a line each."""
+    lines = [[head for _, head, _ in _COLUMNS]]
+    lines += [
+        ["-" if row[key] is None else form.format(row[key]) for key, _, form in _COLUMNS]
+        for row in found
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = "\n".join(_aligned(line, widths) for line in lines)
+    warm_up = {row["warm_up_s"] for row in found if "warm_up_s" in row}
+    return text + "".join(f"\nthe first {s:g} s are not counted" for s in warm_up)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(_cells(cells, widths)).rstrip()
+
+
+def _cells(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        yield cell.ljust(width) if at == 0 else cell.rjust(width)

@@ -1,0 +1,157 @@
+"""The simulator against queueing theory: times in M/M/1, M/D/1, E_c/M/1 and a tandem of M/M/1.
+
+The very nodes serve: an ingress, a worker for each server, an egress, under one fixed plan. Each
+figure is the mean of independent runs with its confidence interval (Student's t), and the closed
+form must lie within it. At 99.9 % a correct simulator fails one seed in a thousand; the seeds
+are fixed.
+
+Workers share no queue: a slot has one reader, and senders visit the slots in turn. So c workers
+are c queues with Erlang gaps, E_c/M/1, not M/M/c; their closed form is as exact.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from operators.egress import Egress
+from operators.ingress import Ingress
+from operators.worker import Worker
+from schemas.effects import PLANS, QUERIES, RESULTS, Effect, Event, Send
+from schemas.records import Answer, Query, Settings
+from streams.delays import steady
+from streams.simulated import Simulated
+from tests.builders import a_lease, a_pipeline, a_plan
+
+SERVICE_S = 0.01
+RUNS = 10
+QUERIES_EACH = 3000
+WARM = 500  # queries that are not counted: a queue begins empty
+CONFIDENCE = 0.999
+LONG_S = 1e6  # no deadline matters
+
+Service = Callable[[np.random.Generator], float]
+
+
+def exponential(rng: np.random.Generator) -> float:
+    return float(rng.exponential(SERVICE_S))
+
+
+def fixed(rng: np.random.Generator) -> float:
+    return SERVICE_S
+
+
+class Server:
+    """A model whose batches of one take what the service draws."""
+
+    load_s = 0.0
+
+    def __init__(self, rng: np.random.Generator, service: Service, children: Sequence[str]) -> None:
+        self._rng = rng
+        self._service = service
+        self._children = children
+
+    def latency_s(self, batch: int) -> float:
+        assert batch == 1
+        return self._service(self._rng)
+
+    def predict(self, values: Sequence[object]) -> list[object]:
+        return [{child: [None] for child in self._children} or None for _ in values]
+
+
+class Sojourns:
+    """Seconds of every query in the system, less the notice: from its arrival to its answer."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        for effect in effects:
+            if isinstance(effect, Send) and effect.topic == RESULTS:
+                answer = effect.record
+                assert isinstance(answer, Answer)
+                assert answer.outcome == "answered"
+                self.seconds.append(answer.answered_s - answer.created_s)
+
+
+def sojourn_s(seed: int, rate_qps: float, servers: Sequence[int], service: Service) -> float:
+    """Mean time in the system of one run: ``servers`` workers at each stage in turn."""
+    stages = "abc"[: len(servers)]
+    below = {stage: list(stages[at + 1 : at + 2]) for at, stage in enumerate(stages)}
+    pipeline = a_pipeline(below, slo_s=LONG_S, admission=False)
+    rng, seen = np.random.default_rng([seed, 0]), Sojourns()
+    rngs = np.random.default_rng([seed, 1]).spawn(sum(servers))
+    names = [
+        f"{stage}{i}" for stage, count in zip(stages, servers, strict=True) for i in range(count)
+    ]
+
+    def make(node: str, variant: str) -> Server:
+        return Server(rngs[names.index(node)], service, below[node[0]])
+
+    nodes = {
+        "ingress": Ingress("ingress", pipeline, (0,), incarnation=0.0),
+        "egress": Egress("egress", pipeline, range(2), incarnation=0.0),
+        **{name: Worker(name, pipeline, "d", incarnation=0.0) for name in names},
+    }
+    system = Simulated(pipeline, nodes, make, steady(0.0), observers=[seen], keep=())
+    leases = [a_lease(name, name[0], batch=1, slots=(int(name[1:]),)) for name in names]
+    settings = Settings(policy="static", slo_s=LONG_S)
+    system.input(0.0, PLANS, 0, a_plan(leases, settings=settings))
+    for at_s in (1.0 + np.cumsum(rng.exponential(1 / rate_qps, QUERIES_EACH))).tolist():
+        system.input(at_s, QUERIES, 0, Query(payload=None))
+    while len(seen.seconds) < QUERIES_EACH:
+        system.run(system.now + 10.0)
+    return float(np.mean(seen.seconds[WARM:]))
+
+
+def within(means: Sequence[float], expected: float) -> bool:
+    """Whether the expected value lies in the confidence interval of the mean of the runs."""
+    low, high = stats.t.interval(
+        CONFIDENCE, len(means) - 1, loc=np.mean(means), scale=stats.sem(means)
+    )
+    # Wide intervals contain anything: a tenth of the value is the most that proves something.
+    assert high - low < 0.2 * expected
+    return bool(low <= expected <= high)
+
+
+def runs(rate_qps: float, servers: Sequence[int], service: Service) -> list[float]:
+    return [sojourn_s(seed, rate_qps, servers, service) for seed in range(RUNS)]
+
+
+def m_m_1(load: float) -> float:
+    return SERVICE_S / (1 - load)
+
+
+def m_d_1(load: float) -> float:
+    """Pollaczek and Khinchine, without variance of the service."""
+    return SERVICE_S * (1 + load / (2 * (1 - load)))
+
+
+def e_c_m_1(load: float, servers: int) -> float:
+    """One of several servers that Poisson arrivals visit in turn (Erlang gaps; G/M/1)."""
+    rate = load * servers / SERVICE_S
+
+    def root(x: float) -> float:
+        return float((rate / (rate + (1 - x) / SERVICE_S)) ** servers - x)
+
+    return SERVICE_S / (1 - float(optimize.brentq(root, 0.0, 1 - 1e-9)))
+
+
+@pytest.mark.parametrize("load", [0.25, 0.45])
+def test_one_exponential_server_is_m_m_1(load: float) -> None:
+    assert within(runs(load / SERVICE_S, (1,), exponential), m_m_1(load))
+
+
+def test_one_steady_server_is_m_d_1() -> None:
+    assert within(runs(0.7 / SERVICE_S, (1,), fixed), m_d_1(0.7))
+
+
+def test_three_servers_visited_in_turn_are_e_3_m_1() -> None:
+    rate = 0.6 * 3 / SERVICE_S
+    assert within(runs(rate, (3,), exponential), e_c_m_1(0.6, 3))
+
+
+def test_a_tandem_of_two_stages_is_two_m_m_1() -> None:
+    # Burke: what leaves an M/M/1 is a Poisson process again.
+    assert within(runs(0.5 / SERVICE_S, (1, 1), exponential), 2 * m_m_1(0.5))
