@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
-from streams.kafka import BrokerError, KafkaConfig, committed, consumer, readable_partitions
+from streams.kafka import (
+    BrokerError,
+    KafkaConfig,
+    committed,
+    consumer,
+    readable_partitions,
+    watermarks,
+)
 
 WAIT_S = 30.0
 # Answers carry the clock of egress, the records behind them those of ingress and workers: an answer
@@ -45,7 +52,7 @@ def committed_notes(
 
 
 def _committed(reader: Consumer, place: TopicPartition) -> Committed:
-    low, high = reader.get_watermark_offsets(place, timeout=WAIT_S)
+    low, high = watermarks(reader, place, WAIT_S)
     offset = max(place.offset, low)
     at_s = None
     if offset < high:
@@ -94,7 +101,7 @@ def answered_since(
 
 
 def _values(reader: Consumer, start: TopicPartition) -> Iterator[bytes]:
-    _, high = reader.get_watermark_offsets(start, timeout=WAIT_S)
+    _, high = watermarks(reader, start, WAIT_S)
     reader.assign([start])
     at = start.offset
     while at < high:

@@ -37,6 +37,7 @@ from streams.refusals import refusal
 from streams.wire import Fetched
 
 COMMIT_S = 0.2
+STALLED_S = 20.0  # a broker that delivers and confirms nothing for so long: start anew
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
 Place = tuple[str, int]  # topic on the broker, slot
@@ -45,9 +46,10 @@ Place = tuple[str, int]  # topic on the broker, slot
 class _Turn:
     """What one turn of the driver sent, and which offsets it reported done."""
 
-    __slots__ = ("absent", "done", "error", "topic", "waiting")
+    __slots__ = ("absent", "done", "ended_s", "error", "topic", "waiting")
 
     def __init__(self) -> None:
+        self.ended_s = 0.0
         self.waiting = 0
         self.absent = False  # sent while the broker was thought away
         self.done: dict[Place, tuple[int, str]] = {}
@@ -84,6 +86,8 @@ class KafkaTransport:
         self._paused: set[Place] = set()
         self._commit_at = 0.0
         self._heard = False  # the broker has confirmed what was sent while it was thought away
+        self._delivers = False  # the reading thread got something since the last turn
+        self._delivered_s = 0.0
         self._committed: dict[Place, int] = {}  # of the slots that are read, with commits
 
     # ------------------------------------------------------------------ reading
@@ -95,6 +99,7 @@ class KafkaTransport:
         first = self._reader.poll(min(timeout_s, ORDERS_WAIT_S))
         if first is None:
             return []
+        self._delivers = True
         # consume(N, timeout) would wait for N or the whole timeout.
         rest = self._reader.consume(MOST_PER_FETCH - 1, 0)
         return [_fetched(m) for m in (first, *rest) if self._usable(m)]
@@ -173,10 +178,12 @@ class KafkaTransport:
         """Serve the broker's confirmations, and commit what they allow."""
         if self._turn.waiting or self._turn.done:
             self._turn.absent = self._presence.away and self._turn.waiting > 0
+            self._turn.ended_s = now
             self._turns.append(self._turn)
             self._turn = _Turn()
         self._producer.poll(0)
         self._settle()
+        self._check_stall(now)
         self._presence.look(now)
         if self._heard:
             self._heard = False
@@ -184,6 +191,20 @@ class KafkaTransport:
         if self._ready and now >= self._commit_at:
             self._commit_at = now + COMMIT_S
             self.commit(wait=False)
+
+    def _check_stall(self, now: float) -> None:
+        """Raises ``BrokerError`` when sends stay unconfirmed although the broker delivers.
+
+        After a broker was away a producer has been seen to send nothing for minutes. What it holds
+        is not committed: the next one to read it does the work again.
+        """
+        if self._delivers:
+            self._delivers, self._delivered_s = False, now
+        if self._turns and self._delivered_s - self._turns[0].ended_s > STALLED_S:
+            raise BrokerError(
+                f"the broker delivers, but has confirmed nothing of what was sent for "
+                f"{STALLED_S:g} s; start this role anew"
+            )
 
     @property
     def unsettled(self) -> bool:
