@@ -3,7 +3,7 @@
 A query is complete when the credit of the branches that ended adds up to ``FULL_CREDIT``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from operators.reasons import EGRESS_TASK, unfinished
@@ -68,7 +68,8 @@ def answer(
     good = any(i.end is not None and i.end.outcome == ANSWERED for i in items)
     if bad is not None and (not good or pipeline.incomplete == DROPPED):
         return _ended(query, bad, items, now)
-    leaves = [i for i in items if _is_leaf(i, pipeline)]
+    inner = {task.name for task in pipeline.tasks if task.children}
+    leaves = [i for i in items if _is_leaf(i, inner)]
     try:
         result = combine([i.value for i in leaves])
         sendable(result)
@@ -113,39 +114,47 @@ def _ended(query: OpenQuery, bad: End, items: list[Item], now: float) -> Answer:
 
 def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeline) -> End | None:
     """How the first failed branch ended, else the first dropped one, else what is missing."""
-    ends = [i.end for i in items if i.end is not None]
+    first: dict[str, End] = {}
+    for item in items:
+        if item.end is not None and item.end.outcome != ANSWERED:
+            first.setdefault(item.end.outcome, item.end)
     for outcome in (FAILED, DROPPED):
-        for end in ends:
-            if end.outcome == outcome:
-                return end
+        if outcome in first:
+            return first[outcome]
     if complete:
         return None
     waited_s = query.deadline_s + pipeline.grace_s - query.created_s
     return End(DROPPED, "", unfinished(waited_s))
 
 
-def _is_leaf(item: Item, pipeline: Pipeline) -> bool:
+def _is_leaf(item: Item, inner: Collection[str]) -> bool:
     """True for a place in the result: an answer of a leaf, or one that is missing at a child."""
     end = item.end
     if end is None:
         return False
     if end.outcome == ANSWERED:
         # Records of an older pipeline file may name a task that is gone.
-        return not any(t.name == end.task and t.children for t in pipeline.tasks)
+        return end.task not in inner
     return bool(item.branch)
 
 
 def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
     """Mean over the answered leaves of the product of profiled accuracies along the path."""
-    products = []
+    known: dict[tuple[str, str], float | None] = {}
+    total, count = 0.0, 0
     for leaf in leaves:
+        if leaf.end is None or leaf.end.outcome != ANSWERED:
+            continue
         product: float | None = 1.0
         for hop in leaf.path:
-            known = accuracies.get(f"{hop.task}/{hop.variant}")
-            product = None if known is None or product is None else product * known
-        if product is not None and leaf.end is not None and leaf.end.outcome == ANSWERED:
-            products.append(product)
-    return sum(products) / len(products) if products else None
+            key = (hop.task, hop.variant)
+            if key not in known:
+                known[key] = accuracies.get(f"{hop.task}/{hop.variant}")
+            accuracy = known[key]
+            product = None if accuracy is None or product is None else product * accuracy
+        if product is not None:
+            total, count = total + product, count + 1
+    return total / count if count else None
 
 
 def as_list(outputs: list[Value]) -> Any:

@@ -11,6 +11,8 @@ from schemas.codec_values import pack
 from schemas.pipeline import Task
 from schemas.records import ANSWERED, FAILED, End, Hop, Item, Value
 
+_ALWAYS_FIT = frozenset((type(None), bool, float))
+
 
 class OutputError(ValueError):
     """An operator returned something that cannot be passed on; the message says what."""
@@ -98,6 +100,8 @@ def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
 
 def _value(value: Any) -> Value:
     """The value, after a trial: found out when it is sent, it would take the worker with it."""
+    if type(value) in _ALWAYS_FIT:
+        return value  # type: ignore[no-any-return]
     pack(value)
     too_large = excess(value)
     if too_large:

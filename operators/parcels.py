@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from control.routing import Spread
 from operators.weight import MOST_BYTES, weight
 from schemas.effects import OUTPUTS, Effect, Send, work_topic
-from schemas.records import DROPPED, End, Item, Origin, Work
+from schemas.records import DROPPED, End, Item, Work
 
 # (the work an item came with, the task it goes to or "" for egress, the item)
 Onward = tuple[Work, str, Item]
@@ -28,45 +28,57 @@ def parcels(
     ``chosen`` names the slot of each, where that is not all the plan's shares' business. An item
     whose task has no open slot is dropped: it goes to egress with the reason.
     """
-    packed: dict[tuple[Origin, str, int, int], tuple[Work, list[Item]]] = {}
-    newest: dict[tuple[Origin, str, int], tuple[int, int]] = {}  # newest parcel, its bytes
+    packed: list[_Parcel] = []
+    newest: dict[tuple[int, int, str, int], _Parcel] = {}
     for at, (work, task, item) in enumerate(onward):
         slot = chosen[at] if chosen else BY_TURN
         if task and slot < 0:
-            if spreads.get(task):
-                slot = spreads[task].pick()
+            spread = spreads.get(task)
+            if spread:
+                slot = spread.pick()
             else:
                 task, item = "", _unserved(task, item)
+        origin = work.origin
         if not task:
-            slot = work.origin.partition % egress_partitions
-        way, added = (work.origin, task, slot), weight(item.value)
-        number, filled = newest.get(way, (0, 0))
-        if filled and filled + added > MOST_BYTES:  # together they exceed a record
-            number, filled = number + 1, 0
-        newest[way] = (number, filled + added)
-        key = (*way, number)
-        parcel = packed.get(key)
-        if parcel is None:
-            packed[key] = (work, [item])
-        else:
-            parcel[1].append(item)
-    return [
-        Send(
-            work_topic(task) if task else OUTPUTS,
-            Work(
-                query_id=work.query_id,
-                origin=origin,
-                task=task,
-                created_s=work.created_s,
-                deadline_s=work.deadline_s,
-                epoch=epoch,
-                attempt=work.attempt,
-                items=tuple(items),
-            ),
-            slot,
+            slot = origin.partition % egress_partitions
+        added = weight(item.value)
+        # Numbers in place of the origin: they are hashed much faster.
+        way = (origin.partition, origin.offset, task, slot)
+        parcel = newest.get(way)
+        # Another where together they would exceed a record.
+        if parcel is None or (parcel.bytes and parcel.bytes + added > MOST_BYTES):
+            parcel = newest[way] = _Parcel(work, task, slot)
+            packed.append(parcel)
+        parcel.items.append(item)
+        parcel.bytes += added
+    return [parcel.send(epoch) for parcel in packed]
+
+
+class _Parcel:
+    """Items of one query on their way to one slot."""
+
+    __slots__ = ("bytes", "items", "slot", "task", "work")
+
+    def __init__(self, work: Work, task: str, slot: int) -> None:
+        self.work = work
+        self.task = task
+        self.slot = slot
+        self.items: list[Item] = []
+        self.bytes = 0
+
+    def send(self, epoch: int) -> Send:
+        work, task = self.work, self.task
+        parcel = Work(
+            query_id=work.query_id,
+            origin=work.origin,
+            task=task,
+            created_s=work.created_s,
+            deadline_s=work.deadline_s,
+            epoch=epoch,
+            attempt=work.attempt,
+            items=tuple(self.items),
         )
-        for (origin, task, slot, _), (work, items) in packed.items()
-    ]
+        return Send(work_topic(task) if task else OUTPUTS, parcel, self.slot)
 
 
 def _unserved(task: str, item: Item) -> Item:

@@ -6,11 +6,14 @@ from schemas.records import Value
 
 # Below the broker's 8 MiB by what the rest of a record may need: ids, paths, headers.
 MOST_BYTES = 7 * 1024 * 1024
+_SCALARS = frozenset((type(None), bool, int, float))
 
 
 def weight(value: Value) -> int:
     """About how many bytes a value needs in a record; exact for bytes and arrays."""
     kind = type(value)
+    if kind in _SCALARS:
+        return 8
     if kind is bytes:
         return len(value)  # type: ignore[arg-type]
     if kind is str:

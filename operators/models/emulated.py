@@ -72,15 +72,15 @@ class Emulated:
         return _between(knots, self._chance()) * self._dilate
 
     def predict(self, values: Sequence[Value]) -> list[Any]:
-        """One output per value: {child: placeholder items}, or {"right": bool} at a leaf."""
+        """One output per value: {child: placeholder items}, or at a leaf whether it is right."""
         chance = self._chance
         if not self._fan_outs:
             accuracy = self._entry.accuracy
             if chance is None:
-                return [{"right": accuracy >= 0.5} for _ in values]
-            return [{"right": chance() < accuracy} for _ in values]
+                return [accuracy >= 0.5] * len(values)
+            return [chance() < accuracy for _ in values]
         return [
-            {child: list(range(draw.count(chance))) for child, draw in self._fan_outs.items()}
+            {child: [None] * draw.count(chance) for child, draw in self._fan_outs.items()}
             for _ in values
         ]
 
