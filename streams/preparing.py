@@ -13,6 +13,7 @@ from streams.rights import GROUP, TOPIC, Right, rights
 from streams.topics import topics
 
 WAIT_S = 30.0
+GROUPS_WITHIN_S = 5.0
 
 
 def prepare(
@@ -35,12 +36,23 @@ def prepare(
 
 
 def _groups(config: KafkaConfig, names: list[str], timeout_s: float) -> dict[str, Any]:
+    """What the broker says of groups. A question that comes while it makes its own topic of groups
+    never gets an answer, so it is asked again."""
+    for _ in range(int(timeout_s / GROUPS_WITHIN_S) - 1):
+        try:
+            return _asked_once(config, names)
+        except BrokerError:
+            continue
+    return _asked_once(config, names)
+
+
+def _asked_once(config: KafkaConfig, names: list[str]) -> dict[str, Any]:
     return asked(
         config,
         lambda client: client.describe_consumer_groups(
-            names, include_authorized_operations=True, request_timeout=timeout_s
+            names, include_authorized_operations=True, request_timeout=GROUPS_WITHIN_S
         ),
-        timeout_s,
+        GROUPS_WITHIN_S + 1,
     )
 
 
