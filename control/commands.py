@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import isfinite
 
+from control.problem import BUILT_IN
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Settings
 
@@ -133,7 +134,7 @@ def _unknown_epoch(text: str, plans: Iterable[int]) -> str:
 
 
 def _known_policy(pipeline: Pipeline, name: str) -> None:
-    known = {"static", *(policy.name for policy in pipeline.policies)}
+    known = {*BUILT_IN, *(policy.name for policy in pipeline.policies)}
     if name not in known:
         raise CommandError(_unknown("policy", name, known))
 

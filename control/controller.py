@@ -1,22 +1,26 @@
 """The control node: reports and commands in, plans out.
 
 Records of earlier lives (plans, command results) arrive before the first ``Woke``, which starts
-it. From then on it plans when a worker is new, lost or drained, when a command says so, and every
-``REPLAN_S``. One solve runs at a time. Slots of a lost worker are handed on at once, without one.
+it. From then on it solves when a worker is new, leaves or is lost, when a command says so, when
+demand jumps or fan-out drifts, and at the policy's interval; one solve at a time. What a solve
+led to is its target; on the way there, when workers have loaded or drained, plans follow without
+a solve, and so do routes as demand moves. Slots of a lost worker are handed on at once.
 """
 
 from dataclasses import dataclass, replace
 
+from control.arrangement import Ground
 from control.assembly import assemble, same
 from control.check import check
 from control.commands import CommandError, Situation, carry_out
-from control.demand import Demand
+from control.course import Course
+from control.demand import INPUT
 from control.desk import Desk, Pending
 from control.history import History
-from control.leases import arrange, without
+from control.leases import without
 from control.membership import GRACE_S, REPORT_AGE_S, Membership
-from control.placement import place
-from control.problem import Allocation, Problem, policy_named
+from control.outlook import Outlook
+from control.problem import Problem, policy_named
 from profiles.table import ProfileTable
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -38,7 +42,7 @@ from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Garbled, Lease, Plan, Report, Settings
 
 TICK_S = 0.1
-REPLAN_S = 10.0
+UNLIKE_S = 1.0  # what a plan was made for may change so often at the most
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 MERGE_S = 0.25
 CONTEST_S = 1.0  # so long somebody else's plan may stay in force
@@ -51,6 +55,7 @@ class _Flight:
     """A solve under way: what for, and the command that waits for it."""
 
     job: int
+    problem: Problem
     settings: Settings
     reasons: tuple[str, ...]
     pending: Pending | None
@@ -69,10 +74,13 @@ class Controller:
         self._plan: Plan | None = None  # in force
         self._history = History(pipeline)
         self._members = Membership()
-        self._demand = Demand()
+        self._outlook = Outlook(pipeline, profile)
         self._desk = Desk()
         self._flight: _Flight | None = None
         self._job = 0
+        self._course = Course()
+        self._asked: Problem | None = None  # what the last solve was for
+        self._asked_s = 0.0  # and when it began
         self._reasons: list[str] = []
         self._ready: list[str] = []  # reasons that wait for more of their kind
         self._merge_s = 0.0  # until then
@@ -127,10 +135,10 @@ class Controller:
         if report.pipeline != self._pipeline.name:
             self._neighbours[report.pipeline] = now
             return
-        self._members.listen(now)
-        if report.role == "ingress":
-            self._demand = self._demand.observe(report)
-        elif report.role == "worker":
+        self._outlook.hear(report)
+        if report.role != INPUT:  # which is nobody's sign of life
+            self._members.listen(now)
+        if report.role == "worker":
             self._worker_news(report.node, self._members.hear(report, now), now)
 
     def _worker_news(self, name: str, news: str, now: float) -> None:
@@ -170,11 +178,13 @@ class Controller:
         newest = self._history.newest
         if newest is None:
             return
+        self._outlook.recall(newest)
         self._settings = newest.settings
         if policy_named(self._pipeline, newest.settings.policy) is None:
             self._settings = replace(newest.settings, policy=self._pipeline.policy)
         self._plan = replace(newest, leases=self._history.fitting(newest))
         self._members.expect(self._plan.leases, now)
+        self._course.resume(self._plan)
         self._members.follow(self._plan, {})
 
     # ------------------------------------------------------------------ what to do about it
@@ -185,13 +195,14 @@ class Controller:
         self._settled = self._settled or self._is_settled(now)
         if self._settled:
             quiet = frozenset(self._members.quiet(now))
-            self._reasons += [f"worker {name} is drained" for name in sorted(quiet - self._quiet)]
+            self._course.moved(f"worker {name} is drained" for name in sorted(quiet - self._quiet))
             self._quiet = quiet
             if now >= self._merge_s:
-                self._reasons += self._ready
+                self._course.moved(self._ready)
                 self._ready = []
             effects += self._next_command(now)
             effects += self._solve(now)
+            effects += self._advance(now)
         if now >= self._wake_s:
             self._wake_s = now + TICK_S
             effects.append(Wake(self._wake_s))
@@ -213,17 +224,14 @@ class Controller:
             return []
         reason = f"lost {', '.join(lost)}"
         self._reasons.append(reason)
-        held = self._held()
-        if self._plan is None or held.keys().isdisjoint(lost):
+        plan, held = self._plan, self._held()
+        if plan is None or held.keys().isdisjoint(lost):
             return []
-        plan = assemble(
-            replace(self._plan, reason=reason),
-            without(held, lost, self._history.slots),
-            self._pipeline,
-            self._profile,
-            self._members.members(self._plan.settings.drained, now),
-        )
-        return self._publish(plan, now)
+        ground = self._ground(plan.settings, now)
+        leases = without(held, lost, self._history.slots)
+        base, profile = replace(plan, reason=reason), self._profile
+        made = assemble(base, leases, self._pipeline, profile, ground.members, ground.expected)
+        return self._publish(made, now)
 
     def _next_command(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -249,29 +257,57 @@ class Controller:
             return []
         if now >= self._replan_s:
             self._reasons.append("planned anew" if self._plan else "first plan")
+        elif self._asked is not None and now - self._asked_s >= UNLIKE_S:
+            unlike = self._outlook.unlike(self._asked, self._settings, now)
+            self._reasons += [unlike] if unlike else []
         if not self._reasons and self._desk.pending is None:
             return []
         self._job += 1
+        problem = self._problem(self._settings, now)
         self._flight = _Flight(
             job=self._job,
+            problem=problem,
             settings=self._settings,
             reasons=tuple(self._reasons),
             pending=self._desk.pending,
         )
         self._reasons = []
-        self._replan_s = now + REPLAN_S
-        problem = self._problem(self._settings, now)
+        self._asked, self._asked_s = problem, now
+        self._replan_s = now + problem.policy.interval_s
         return [Solve(self._job, problem.policy.kind, problem)]
+
+    def _advance(self, now: float) -> list[Effect]:
+        """The next step to the target, or other routes, where there is one to take."""
+        settings = self._course.settings(now)
+        if self._flight is not None or self._plan is None or settings is None:
+            return []
+        plan = self._course.step(self._ground(settings, now), now)
+        return self._publish(plan, now) if plan else []
+
+    def _ground(self, settings: Settings, now: float) -> Ground:
+        policy = self._policy(settings)
+        return Ground(
+            pipeline=self._pipeline,
+            profile=self._profile,
+            history=self._history,
+            members=self._members.members(settings.drained, now),
+            in_force=self._plan,
+            expected=self._outlook.expected(policy, settings, now),
+        )
+
+    def _policy(self, settings: Settings) -> Policy:
+        return policy_named(self._pipeline, settings.policy) or Policy(name=settings.policy)
 
     def _problem(self, settings: Settings, now: float) -> Problem:
         members = self._members.members(settings.drained, now)
         return Problem(
             pipeline=self._pipeline,
-            policy=policy_named(self._pipeline, settings.policy) or Policy(name=settings.policy),
+            policy=self._policy(settings),
             slo_s=settings.slo_s,
             demand_qps=self._demand_qps(settings, now),
             devices=tuple(member.device for member in members if member.usable),
             profile=self._profile,
+            multiplicity=self._outlook.multiplicity,
         )
 
     # ------------------------------------------------------------------ what comes of it
@@ -280,34 +316,21 @@ class Controller:
         flight = self._flight
         if flight is None or event.job != flight.job:
             return []
-        plan = self._candidate(flight, event.plan, now)
-        if self._plan is not None and same(plan, self._plan) and not self._contested:
-            return self._land(now)
+        target = self._course.choose(event.plan, flight.problem, flight.settings)
+        ground = self._ground(flight.settings, now)
+        plan = self._course.first(target, ground, self._reason(flight), now)
         broken = check(plan, self._pipeline)
         if broken:
             return self._give_up(f"the plan would break promises: {'; '.join(broken)}", now)
+        self._course.take(target, now)
+        if self._plan is not None and same(plan, self._plan) and not self._contested:
+            return self._land(now)
         return [*self._publish(plan, now), *self._land(now)]
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
         if self._flight is None or event.job != self._flight.job:
             return []
         return self._give_up(event.error, now)
-
-    def _candidate(self, flight: _Flight, allocation: Allocation, now: float) -> Plan:
-        settings = flight.settings
-        held = self._held()
-        members = self._members.members(settings.drained, now)
-        leases = arrange(held, members, place(members, held, allocation), self._history.slots)
-        base = Plan(
-            pipeline=self._pipeline.name,
-            epoch=self._history.epoch + 1,
-            issued_s=now,
-            reason=self._reason(flight),
-            settings=settings,
-            feasible=allocation.feasible,
-            binding=allocation.binding,
-        )
-        return assemble(base, leases, self._pipeline, self._profile, members)
 
     def _reason(self, flight: _Flight) -> str:
         command = flight.pending.command if flight.pending else None
@@ -322,6 +345,7 @@ class Controller:
             epoch=self._history.epoch + 1,
             issued_s=now,
             demand_qps=self._demand_qps(plan.settings, now),
+            factors=self._outlook.factors,
         )
         broken = check(plan, self._pipeline)
         if broken:
@@ -382,8 +406,7 @@ class Controller:
         return {lease.worker: lease for lease in self._plan.leases} if self._plan else {}
 
     def _demand_qps(self, settings: Settings, now: float) -> float:
-        given = settings.demand_qps
-        return self._demand.rate_qps(now) if given is None else given
+        return self._outlook.demand_qps(self._policy(settings), settings, now)
 
 
 def _name(event: Arrived) -> str:

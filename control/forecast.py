@@ -7,6 +7,9 @@ for child c that one item of v makes, and u(w) the throughput of worker w at its
     items        n(root) = 1;  n(c) = n(t) x sum over v of s(v) f(v, c),  c a child of t
     capacity     min over tasks t of  (sum of u over the open slots of t) / n(t)
     accuracy     mean over leaves of  product over the tasks on the path of  sum of s(v) a(v)
+
+Where senders have routes of their own (``routing_tables.py``), accuracy follows the paths: with
+s(v, w) the share of what v sends that goes to w, A(w) = a(w) x sum of s(v) s(v, w) A(v) / s(w).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,21 +20,26 @@ from schemas.pipeline import Pipeline
 from schemas.records import Lease, Route
 
 Mix = Mapping[str, Mapping[str, float]]  # task -> variant -> share of the task's traffic
+NOTHING_OBSERVED: Mapping[tuple[str, str], float] = {}
 
 
 def throughputs(
-    leases: Iterable[Lease], devices: Mapping[str, str], profile: ProfileTable | None
+    leases: Iterable[Lease],
+    devices: Mapping[str, str],
+    profile: ProfileTable | None,
+    quantile: str = "mean",
 ) -> dict[str, float] | None:
     """Items per second of each worker at its batch; None where one of them is not measured.
 
-    ``devices`` names each worker's device.
+    ``devices`` names each worker's device; ``quantile`` is that of the profile's latencies.
     """
     if profile is None:
         return None
     try:
         return {
-            lease.worker: profile.throughput(
-                lease.task, lease.variant, devices[lease.worker], lease.batch
+            lease.worker: lease.batch
+            / profile.latency_s(
+                lease.task, lease.variant, devices[lease.worker], lease.batch, quantile
             )
             for lease in leases
         }
@@ -60,23 +68,44 @@ def mix(leases: Sequence[Lease], routes: Iterable[Route]) -> Mix:
     variants = {(each.task, each.open_slot): each.variant for each in leases}
     shares: dict[str, dict[str, float]] = {}
     for route in routes:
+        if route.source:
+            continue  # the routes for all tell the mean
         variant = variants[route.task, route.slot]
         task = shares.setdefault(route.task, {})
         task[variant] = task.get(variant, 0.0) + route.share
     return shares
 
 
-def items_per_query(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> dict[str, float]:
-    """Mean items of one query at each task; raises ``ProfileError`` for an unmeasured fan-out."""
+def items_per_query(
+    pipeline: Pipeline,
+    profile: ProfileTable,
+    mix: Mix,
+    observed: Mapping[tuple[str, str], float] = NOTHING_OBSERVED,
+) -> dict[str, float]:
+    """Mean items of one query at each task; raises ``ProfileError`` for an unmeasured fan-out.
+
+    ``observed`` ("task/variant", child) is believed before the profile.
+    """
     items = {pipeline.root.name: 1.0}
     for task in pipeline.tasks:
         for child in task.children:
             mean = sum(
-                share * profile.children_mean(task.name, variant, child)
+                share * factor(profile, observed, f"{task.name}/{variant}", child)
                 for variant, share in mix.get(task.name, {}).items()
             )
             items[child] = items[task.name] * mean
     return items
+
+
+def factor(
+    profile: ProfileTable, observed: Mapping[tuple[str, str], float], key: str, child: str
+) -> float:
+    """Items for a child that one item of "task/variant" makes; raises ``ProfileError``."""
+    seen = observed.get((key, child))
+    if seen is not None:
+        return seen
+    task, _, variant = key.partition("/")
+    return profile.children_mean(task, variant, child)
 
 
 def capacity_qps(
@@ -114,6 +143,47 @@ def expected_accuracy(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> fl
         if not task.children:
             leaves.append(path)
     return sum(leaves) / len(leaves)
+
+
+def accuracy_by_path(
+    pipeline: Pipeline,
+    profile: ProfileTable,
+    leases: Sequence[Lease],
+    routes: Sequence[Route],
+) -> float | None:
+    """Accuracy of an answer where senders have routes of their own; None as above."""
+    variants = {(each.task, each.open_slot): each.variant for each in leases}
+    share: dict[str, dict[str, float]] = {}  # of a task's traffic, by task and "task/variant"
+    right: dict[str, dict[str, float]] = {}  # the same times the accuracy so far
+    above = {child: task.name for task in pipeline.tasks for child in task.children}
+    leaves: list[tuple[float, float]] = []
+    for task in pipeline.tasks:
+        senders = share[above[task.name]] if task.name in above else {"": 1.0}
+        so_far = right[above[task.name]] if task.name in above else {"": 1.0}
+        came, kept = share.setdefault(task.name, {}), right.setdefault(task.name, {})
+        for sender, part in senders.items():
+            for key, sent in _sent(routes, task.name, sender, variants).items():
+                own = profile.accuracy(task.name, key.partition("/")[2])
+                came[key] = came.get(key, 0.0) + sent * part
+                kept[key] = kept.get(key, 0.0) + sent * so_far[sender] * own
+        if not came:
+            return None
+        if not task.children:
+            leaves.append((task.weight, sum(kept.values())))
+    return sum(weight * each for weight, each in leaves) / sum(weight for weight, _ in leaves)
+
+
+def _sent(
+    routes: Sequence[Route], task: str, sender: str, variants: Mapping[tuple[str, int], str]
+) -> dict[str, float]:
+    """How what a sender makes for a task is shared among the task's variants."""
+    own = [r for r in routes if r.task == task and r.source == sender]
+    own = own or [r for r in routes if r.task == task and not r.source]
+    shares: dict[str, float] = {}
+    for route in own:
+        key = f"{task}/{variants[task, route.slot]}"
+        shares[key] = shares.get(key, 0.0) + route.share
+    return shares
 
 
 def _open(leases: Iterable[Lease], task: str) -> list[Lease]:

@@ -1,0 +1,101 @@
+"""What is to be expected? Demand and fan-out as reports tell them, for plans and for routes."""
+
+from collections.abc import Mapping
+
+from control.assembly import Expected
+from control.demand import Demand
+from control.estimators import ESTIMATORS, Horizon, jumped
+from control.factors import Edge, Factors
+from control.problem import Problem
+from profiles.table import ProfileError, ProfileTable
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Factor, Plan, Report, Settings
+
+
+class Outlook:
+    """What the reports so far lead to expect of a pipeline."""
+
+    __slots__ = ("_demand", "_factors", "_pipeline", "_profile")
+
+    def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
+        self._pipeline = pipeline
+        self._profile = profile
+        self._demand = Demand()
+        self._factors = Factors(
+            tuple(
+                (v.key, child) for t in pipeline.tasks for v in t.variants for child in t.children
+            )
+        )
+
+    def hear(self, report: Report) -> None:
+        """Take in a report of any role."""
+        self._demand = self._demand.observe(report)
+        self._factors = self._factors.observe(report)
+
+    def recall(self, plan: Plan) -> None:
+        """Take over what an earlier control app knew."""
+        self._factors = self._factors.recall(plan.factors)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What is known of fan-out, for a plan to carry."""
+        return self._factors.told()
+
+    @property
+    def multiplicity(self) -> dict[Edge, float]:
+        """Factors of which enough was seen."""
+        return self._factors.multiplicity()
+
+    def arriving_qps(self, now: float) -> float:
+        """What comes in now, whatever will come."""
+        return self._demand.rate_qps(now)
+
+    def demand_qps(self, policy: Policy, settings: Settings, now: float) -> float:
+        """What to plan for: what a command has set, else the policy's estimate."""
+        if settings.demand_qps is not None:
+            return settings.demand_qps
+        horizon = Horizon(
+            interval_s=policy.interval_s,
+            slo_s=settings.slo_s,
+            queue_share=1 - self._pipeline.compute_share,
+        )
+        return ESTIMATORS[policy.estimator](self._demand, now, horizon)
+
+    def expected(self, policy: Policy, settings: Settings, now: float) -> Expected:
+        """What to make routes for: what comes in now, not what a plan must be ready for."""
+        given = settings.demand_qps
+        arriving = self.arriving_qps(now) if given is None else given
+        return Expected(arriving, self.multiplicity)
+
+    def unlike(self, problem: Problem, settings: Settings, now: float) -> str:
+        """Why a plan that was made for a problem should not wait for its time; "": it can.
+
+        A demand that a command has set does not jump, and a static policy plans for none.
+        """
+        if problem.policy.kind == "static":
+            return ""
+        if settings.demand_qps is None and jumped(self._demand, now, problem.demand_qps):
+            return (
+                f"demand jumped to {self.arriving_qps(now):.4g} from the {problem.demand_qps:.4g} "
+                "queries/s that were planned for"
+            )
+        drifted = self._factors.drifted(self._planned(problem.multiplicity))
+        if not drifted:
+            return ""
+        variant, child = drifted[0]
+        seen = self.multiplicity[variant, child]
+        return f"{variant} makes {seen:.3g} items for {child} each, other than planned for"
+
+    def _planned(self, observed: Mapping[Edge, float]) -> dict[Edge, float]:
+        """Every edge's factor as a plan took it: observed, else profiled."""
+        planned = dict(observed)
+        for task in self._pipeline.tasks:
+            for variant in task.variants:
+                for child in task.children:
+                    try:
+                        if self._profile is not None:
+                            mean = self._profile.children_mean(task.name, variant.name, child)
+                            planned.setdefault((variant.key, child), mean)
+                    except ProfileError:
+                        continue
+        return planned
