@@ -104,6 +104,19 @@ def disk_found(home: str, free_bytes: int) -> Finding:
     return Finding("disk", state, found, "make room, or set HEADRACE_HOME to a larger disk")
 
 
+def ports_found(ports: Mapping[str, int], taken: Sequence[str], *, is_up: bool) -> Finding:
+    """The ports on which roles serve metrics, by role, and whose are another program's."""
+    listed = sorted(ports.values())
+    found = f"ports {listed[0]} to {listed[-1]} of 127.0.0.1"
+    if is_up:
+        return Finding("metrics", OK, f"{found}; the pipeline is up")
+    if not taken:
+        return Finding("metrics", OK, f"{found} are free")
+    whose = ", ".join(f"{ports[role]} ({role})" for role in taken)
+    mend = "name another first port: cluster.metrics_port, or up --metrics-port"
+    return Finding("metrics", WRONG, f"another program has {whose} of {found}", mend)
+
+
 # ---------------------------------------------------------------------- the broker
 
 # The highest version of Kafka's Produce request tells the release; it grew in these.

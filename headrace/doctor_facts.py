@@ -4,6 +4,7 @@ import importlib.metadata
 import logging
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -34,11 +35,15 @@ from headrace.doctor import (
     disk_found,
     extras_found,
     java_found,
+    ports_found,
     python_found,
     rights_found,
     topics_found,
 )
 from headrace.kafka_options import kafka_config
+from headrace.metrics_port import LOOPBACK
+from headrace.run_state import read_state, run_directory
+from headrace.supervisor import roles
 from headrace.terminal import exit_code
 from headrace.validation import examined
 from schemas.pipeline import Pipeline
@@ -61,6 +66,8 @@ def findings(path: Path | None, bootstrap: str | None) -> Iterator[Finding]:
     file, finding = _file(path)
     if finding is not None:
         yield finding
+    if file is not None and file.cluster.metrics_port:
+        yield _ports(file)
     running = broker.status()
     if not config.bootstrap:
         if running is None:
@@ -127,6 +134,21 @@ def _file(path: Path | None) -> tuple[PipelineFile | None, Finding | None]:
         policy, binding = next(iter(found.infeasible.items()))
         return file, Finding(FILE, WARN, f"policy {policy!r} is infeasible: {binding}")
     return file, Finding(FILE, OK, f"{path}: all it names can be loaded here")
+
+
+def _ports(file: PipelineFile) -> Finding:
+    state = read_state(run_directory(file.pipeline.name))
+    ports = {role.name: role.metrics_port or 0 for role in roles(file.cluster)}
+    taken = [role for role, port in ports.items() if not _is_free(port)]
+    return ports_found(ports, taken, is_up=state is not None and state.supervisor.alive)
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 # ---------------------------------------------------------------------- the broker

@@ -23,6 +23,7 @@ from headrace.doctor import (
     disk_found,
     extras_found,
     java_found,
+    ports_found,
     python_found,
     rights_found,
     topics_found,
@@ -121,6 +122,20 @@ RIGHT = {
     "headrace.plans": TopicState(1, {"cleanup.policy": "compact"}, None),
     "p.queries": TopicState(8, {"cleanup.policy": "delete", "max.message.bytes": "9000000"}, None),
 }
+
+
+PORTS = {"control": 9400, "egress-0": 9401, "cpu-0": 9402, "ingress-0": 9403}
+
+
+def test_ports_for_metrics_are_free_or_named_with_the_role_that_wants_them() -> None:
+    where = "ports 9400 to 9403 of 127.0.0.1"
+    assert ports_found(PORTS, [], is_up=False) == Finding("metrics", OK, f"{where} are free")
+    assert ports_found(PORTS, ["egress-0", "cpu-0"], is_up=False) == Finding(
+        "metrics", WRONG, f"another program has 9401 (egress-0), 9402 (cpu-0) of {where}",
+        "name another first port: cluster.metrics_port, or up --metrics-port",
+    )  # fmt: skip
+    up = ports_found(PORTS, list(PORTS), is_up=True)
+    assert up == Finding("metrics", OK, f"{where}; the pipeline is up")
 
 
 def test_topics_as_they_should_be_are_one_line() -> None:
