@@ -69,6 +69,7 @@ class Course:
         self._routes_s = now + ROUTES_S
         if not (reasons or self._staging or flows):
             return None
-        reason = "; ".join(dict.fromkeys(reasons)) or "routes for what arrives now"
+        otherwise = "more workers may change" if self._staging else "routes for what arrives now"
+        reason = "; ".join(dict.fromkeys(reasons)) or otherwise
         plan, self._staging = next_plan(self._target, ground, reason, now)
         return None if ground.in_force and same(plan, ground.in_force) else plan

@@ -89,6 +89,14 @@ class Demand:
         first = max(min(bins) + 1, end - BINS)  # the first of all may be seen in part only
         return tuple(bins.get(second, 0.0) for second in range(first, end))
 
+    def latest(self, now: float) -> tuple[float, float]:
+        """The second that has not ended: how much of it was seen, and the queries in that."""
+        heard = self._heard(now)
+        if not heard:
+            return 0.0, 0.0
+        until_s = min(reading.sent_s for reading in heard)
+        return until_s - floor(until_s), self._bins.get(heard[0].role, {}).get(floor(until_s), 0.0)
+
     def _heard(self, now: float) -> list[_Reading]:
         """The newest readings that count: of the input topic, else of the ingresses."""
         fresh = [each for each in self._readings.values() if now - each.sent_s <= SILENT_AFTER_S]

@@ -16,8 +16,10 @@ The paper judges per-task dropping when the batch has ended; that is known when 
 nothing is computed for nobody. Its opportunistic rerouting says nothing of last tasks, where there
 is no way on; without a rule there late items would push all behind them over the deadline.
 
-A task's budget is what its batch takes at the plan's size divided by the compute share, plus a
-hop: the plan left as much for queues. ``bare`` is the paper's literal one, without either.
+A task's budget is what its batch takes at the plan's size divided by the compute share, plus the
+hops since the task before, or since its creation at the root: the plan left as much for queues.
+It is never below ``LEAST_S``, which the authors' code gives its dummy tasks: hops are not that
+even. ``bare`` is the paper's literal one, the batch alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,13 +80,16 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def _shared(latency_s: float, compute_share: float, hop_s: float) -> float:
-    return latency_s / compute_share + hop_s
+LEAST_S = 0.005
 
 
-def _bare(latency_s: float, compute_share: float, hop_s: float) -> float:
+def _shared(latency_s: float, compute_share: float, hops_s: float) -> float:
+    return max(LEAST_S, latency_s / compute_share + hops_s)
+
+
+def _bare(latency_s: float, compute_share: float, hops_s: float) -> float:
     return latency_s
 
 
-# (seconds of a batch at the plan's size, compute share, seconds of a hop) -> the task's budget
+# (seconds of a batch at the plan's size, compute share, seconds of hops) -> the task's budget
 BUDGETS: Mapping[str, Callable[[float, float, float], float]] = {"shared": _shared, "bare": _bare}

@@ -7,10 +7,11 @@
 ``trend`` plans for what comes, in three steps, each because a plan stays for seconds:
 
     level      a line through the last ``FITTED`` seconds, by least squares, at its end; but the
-               mean of the last two where they lie beyond chance above the line through those
-               before: then load has jumped
-    ahead      + slope x interval, where the slope is more than chance; downwards it waits, since
-               planning for too little loses answers, for too much a little accuracy
+               newest where they lie beyond chance above the line through those before: then load
+               has jumped
+    ahead      + slope x ``REACT_S``, where the slope is more than chance: until then a plan that
+               has become too small is replaced. Downwards it waits, since planning for too little
+               loses answers, for too much a little accuracy
     headroom   + ln(1 / ``OVERFLOW``) / (2 t), t = (1 - compute share) x SLO, the time for queues
 
 The headroom is the Poisson quantile over all windows at once: with capacity C and Poisson
@@ -31,6 +32,9 @@ COM = 1.6  # pandas' center of mass: a = 1 / (1 + com)
 SAMPLES = 20
 FITTED = 10
 LEAST_FITTED = 5
+REACT_S = 3.0  # from a jump of demand to workers that have loaded what the next plan says
+SHORT_S = 0.15  # a part of a second that is shorter says nothing
+FALLEN = 0.7  # a plan for more than 1 / FALLEN of what is expected now is too large to stay
 OVERFLOW = 0.05
 SIGMAS = 4.0  # beyond chance
 
@@ -59,9 +63,12 @@ def ewma(demand: Demand, now: float, horizon: Horizon) -> float:
 
 
 def trend(demand: Demand, now: float, horizon: Horizon) -> float:
-    """What is to be expected by the end of the interval, with headroom for chance."""
+    """What is to be expected when the next plan takes effect, with headroom for chance."""
     seen = demand.by_second(now)[-FITTED:]
-    level = demand.rate_qps(now) if not seen else _ahead(seen, horizon.interval_s)
+    level = _ahead(seen) if seen else demand.rate_qps(now)
+    seconds, count = demand.latest(now)
+    if seconds >= SHORT_S and _above(count / seconds, seconds, level):
+        level = count / seconds
     if level <= 0:
         return 0.0
     room_s = 2 * horizon.queue_share * horizon.slo_s
@@ -77,18 +84,25 @@ ESTIMATORS: Mapping[str, Estimator] = {"recent": recent, "ewma": ewma, "trend": 
 def jumped(demand: Demand, now: float, planned_qps: float) -> bool:
     """Whether more comes than was planned for, beyond chance: a plan must not wait.
 
-    True where the last second, or the mean of the last three, lies above the planned demand by a
-    tenth of it and by four standard errors. Falling demand waits for the next interval: until
-    then a few answers are a little less accurate than they could be.
+    True where what was seen of this second, the last one, or the mean of the last three lies above
+    the planned demand by a tenth of it and by four standard errors.
     """
     seen = demand.by_second(now)
-    return any(_above(seen[-count:], planned_qps) for count in (1, 3) if len(seen) >= count)
+    seconds, count = demand.latest(now)
+    return (seconds >= SHORT_S and _above(count / seconds, seconds, planned_qps)) or any(
+        _above(sum(seen[-wide:]) / wide, wide, planned_qps) for wide in (1, 3) if len(seen) >= wide
+    )
 
 
-def _above(seen: Sequence[float], planned_qps: float) -> bool:
-    mean = sum(seen) / len(seen)
-    chance = SIGMAS * sqrt(max(planned_qps, 1.0) / len(seen))
-    return mean > planned_qps + max(chance, 0.1 * planned_qps)
+def fell(expected_qps: float, planned_qps: float) -> bool:
+    """Whether so much less is expected than was planned for that accuracy is given away."""
+    return expected_qps < FALLEN * planned_qps
+
+
+def _above(mean_qps: float, seconds: float, planned_qps: float) -> bool:
+    """Whether so many queries a second, over so long, are beyond chance for a planned demand."""
+    chance = SIGMAS * sqrt(max(planned_qps, 1.0) / seconds)
+    return mean_qps > planned_qps + max(chance, 0.1 * planned_qps)
 
 
 def _weighted(seen: Sequence[float]) -> float:
@@ -98,19 +112,22 @@ def _weighted(seen: Sequence[float]) -> float:
     return sum(w * x for w, x in zip(weights, newest_first, strict=True)) / sum(weights)
 
 
-def _ahead(seen: Sequence[float], interval_s: float) -> float:
-    last_two = seen[-2:]
-    if len(seen) >= LEAST_FITTED:
-        mean, slope, _ = _line(seen[:-2])
-        expected = mean + max(0.0, slope) * len(seen) / 2  # there
-        if _above(last_two, expected):
-            return sum(last_two) / 2
+def _ahead(seen: Sequence[float]) -> float:
+    newest = sum(seen[-2:]) / len(seen[-2:])
+    if len(seen) < LEAST_FITTED:
+        return newest
+    mean, slope, _ = _line(seen[:-2])
+    expected = mean + max(0.0, slope) * len(seen) / 2  # there
+    if _above(newest, 2, expected):
+        return newest
     mean, slope, error = _line(seen)
     sure = abs(slope) - error
     if sure <= 0:
         return mean
     end = max(0.0, mean + slope * (len(seen) - 1) / 2)
-    return end + sure * interval_s if slope > 0 else end
+    if slope > 0 and end - newest > SIGMAS * sqrt(end / 2):
+        return newest  # what rose has come to rest
+    return end + sure * REACT_S if slope > 0 else end
 
 
 def _line(seen: Sequence[float]) -> tuple[float, float, float]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from control.assembly import Expected
 from control.demand import Demand
-from control.estimators import ESTIMATORS, Horizon, jumped
+from control.estimators import ESTIMATORS, Horizon, fell, jumped
 from control.factors import Edge, Factors
 from control.problem import Problem
 from profiles.table import ProfileError, ProfileTable
@@ -74,11 +74,13 @@ class Outlook:
         """
         if problem.policy.kind == "static":
             return ""
-        if settings.demand_qps is None and jumped(self._demand, now, problem.demand_qps):
-            return (
-                f"demand jumped to {self.arriving_qps(now):.4g} from the {problem.demand_qps:.4g} "
-                "queries/s that were planned for"
-            )
+        if settings.demand_qps is None:
+            expected = self.demand_qps(problem.policy, settings, now)
+            planned = f"{problem.demand_qps:.4g} queries/s that were planned for"
+            if jumped(self._demand, now, problem.demand_qps):
+                return f"demand jumped to {expected:.4g} from the {planned}"
+            if fell(expected, problem.demand_qps):
+                return f"demand fell to {expected:.4g} from the {planned}"
         drifted = self._factors.drifted(self._planned(problem.multiplicity))
         if not drifted:
             return ""

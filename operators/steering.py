@@ -46,8 +46,9 @@ class Steering:
         latency_s = _planned_s(plan, lease) or latency(self._variant, lease.batch)
         rest_s, hops = least_behind(plan.routes, pipeline, lease.task)
         last = not pipeline.task(lease.task).children
+        hops_s = pipeline.comm_s * (2 if lease.task == pipeline.root.name else 1)
         self._stage = Stage(
-            BUDGETS[policy.budget](latency_s, pipeline.compute_share, pipeline.comm_s),
+            BUDGETS[policy.budget](latency_s, pipeline.compute_share, hops_s),
             0.0 if last else rest_s + hops * pipeline.comm_s,
             last,
         )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.demand import Demand, input_report
-from control.estimators import ESTIMATORS, Horizon, ewma, jumped, recent, trend
+from control.estimators import ESTIMATORS, Horizon, ewma, fell, jumped, recent, trend
 
 HORIZON = Horizon(interval_s=10.0, slo_s=0.25, queue_share=0.5)
 HEADROOM = log(20) / 0.25  # 12 queries/s
@@ -45,11 +45,11 @@ def test_headroom_is_a_number_of_queries_and_at_most_the_stream_itself() -> None
         assert trend(demand, now, HORIZON) == pytest.approx(rate + headroom)
 
 
-def test_a_rising_stream_is_planned_for_at_the_end_of_the_interval() -> None:
+def test_a_rising_stream_is_planned_for_as_it_will_be_when_the_plan_takes_effect() -> None:
     rising = [100.0 + 10.0 * s for s in range(12)]
     demand, now = seen(*rising)
     slope_error = (sum(rising[2:]) / 10 / 82.5) ** 0.5
-    expected = 210.0 + 10.0 * (10.0 - slope_error) + HEADROOM
+    expected = 210.0 + 3.0 * (10.0 - slope_error) + HEADROOM
     assert trend(demand, now, HORIZON) == pytest.approx(expected)
 
 
@@ -61,6 +61,11 @@ def test_a_falling_stream_is_followed_but_not_run_ahead_of() -> None:
 def test_a_jump_is_believed_once_it_has_lasted_for_two_seconds() -> None:
     demand, now = seen(*[100.0] * 10, 200.0, 200.0)
     assert trend(demand, now, HORIZON) == pytest.approx(200.0 + HEADROOM)
+
+
+def test_a_stream_that_has_jumped_and_rests_is_not_taken_to_rise_for_ever() -> None:
+    demand, now = seen(*[100.0] * 5, *[600.0] * 5)
+    assert trend(demand, now, HORIZON) == pytest.approx(600.0 + HEADROOM)
 
 
 def test_a_backlog_is_worked_off_as_far_as_it_can_still_be_in_time() -> None:
@@ -91,6 +96,18 @@ def test_a_jump_is_more_than_chance_over_a_second_or_three() -> None:
     assert jumps(11_200.0, 11_200.0, 11_200.0, planned=10_000.0)
     assert not jumps(10.0, 10.0, 10.0)
     assert not jumped(Demand(), 0.0, 0.0)
+
+
+def test_a_jump_is_seen_before_its_second_has_ended() -> None:
+    demand, now = seen(*[100.0] * 10)
+    demand = demand.observe(input_report("p", now + 0.25, {0: 1000 + 100 + 60}, {}))
+    assert jumped(demand, now + 0.25, 110.0)
+    assert trend(demand, now + 0.25, HORIZON) == pytest.approx(240.0 + HEADROOM)
+
+
+def test_a_plan_that_has_become_too_large_may_go() -> None:
+    assert fell(69.0, 100.0)
+    assert not fell(71.0, 100.0)
 
 
 @pytest.mark.parametrize("rate", [20.0, 100.0, 1000.0])
