@@ -200,6 +200,7 @@ def test_limits_are_a_time_a_memory_or_both(
         ("egress: 2", "share: 1.5", ":25: cluster.share is 1.5; it must be above 0 and at most 1"),
         ("egress: 2", "share: .nan", ":25: cluster.share is nan; it must be above 0 and at most"),
         ("egress: 2", "share: half", ":25: cluster.share is 'half'; write a number"),
+        ("egress: 2", "metrics_port: 70000", ":25: cluster.metrics_port is 70000; it must be a port"),
         ("cpu: 3", "cpu: 0", ":24: cluster.devices.cpu is 0; it must be 1 or more"),
         ("children: [read]", "children: read", ":17: tasks.locate.children is 'read'; write a li"),
         ("[read]", "[reed]", ":17: tasks.locate.children.0 is 'reed', which is no task; did you m"),
@@ -340,6 +341,11 @@ def test_a_profile_of_these_weights_is_loaded(tmp_path: Path) -> None:
     sha256 = weights_sha256(file.pipeline.task("read").variants[0])
     (tmp_path / "profile-cpu.json").write_text(profile_of(sha256))
     assert load_profile(file).latency_s("read", "forest", "cpu", 1) == 0.01
+
+
+def test_a_port_for_metrics_is_the_clusters(tmp_path: Path) -> None:
+    file = read_pipeline_file(written(tmp_path, changed("egress: 2", "metrics_port: 9400")))
+    assert file.cluster.metrics_port == 9400
 
 
 @pytest.mark.parametrize(("line", "latency_s"), [("egress: 2", 0.01), ("share: 0.25", 0.04)])
