@@ -45,7 +45,7 @@ from schemas.records import (
     Plan,
     Report,
 )
-from streams.kafka import KafkaConfig, consumer, ensure_topics, partitions, producer
+from streams.kafka import KafkaConfig, consumer, ensure_topics, partitions_of, producer
 from streams.topics import physical, topics
 
 ROOT = Path(__file__).parents[1]
@@ -119,7 +119,7 @@ class Rig:
             physical(self.name, REPORTS): self._record,
             physical(self.name, COMMAND_RESULTS): self._record,
         }
-        counts = partitions(self.kafka)
+        counts = {topic: partitions_of(self.kafka, topic) for topic in self._readers}
         self._consumer.assign(
             [
                 TopicPartition(topic, partition, OFFSET_BEGINNING)

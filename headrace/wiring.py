@@ -23,7 +23,7 @@ from operators.worker import Worker
 from profiles.table import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
-from streams.kafka import KafkaConfig, partitions
+from streams.kafka import KafkaConfig, partitions_of
 from streams.live import EmulatedHands, Live, ModelHands, Operator
 from streams.preparing import prepare
 from streams.recovery import answered_since, answers_from_s, committed_notes
@@ -56,7 +56,7 @@ def run_ingress(
     """Serve as ingress until told to stop."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "ingress")
-    count = partitions(kafka)[physical(pipeline.name, QUERIES)]
+    count = partitions_of(kafka, physical(pipeline.name, QUERIES))
     name = f"ingress-{share.index}"
     node = Ingress(name, pipeline, share.mine(count), incarnation=time.time(), share=1.0 / share.of)
     _drive(pipeline, {name: node}, kafka, f"{pipeline.name}.ingress", telling)

@@ -215,18 +215,6 @@ def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float
             raise BrokerError(f"topic {topic.name!r} cannot be used: {found.str()}")
     if missing:
         _make(config, missing, timeout_s)
-        _await_known(config, [topic.topic for topic in missing], timeout_s)
-
-
-def _await_known(config: KafkaConfig, names: list[str], timeout_s: float) -> None:
-    """Wait until the broker, which has made topics, also tells of them: it takes it a moment."""
-    until = time.monotonic() + timeout_s
-    while time.monotonic() < until:
-        found = described(config, names, timeout_s).values()
-        codes = {each.code() for each in found if isinstance(each, KafkaError)}
-        if KafkaError.UNKNOWN_TOPIC_OR_PART not in codes:
-            return
-        time.sleep(POLL_S)
 
 
 def _check_partitions(topic: Topic, there: int) -> None:
@@ -264,6 +252,17 @@ def partitions(config: KafkaConfig, timeout_s: float = 10.0) -> dict[str, int]:
     except KafkaException as error:
         raise BrokerError(unreachable(config, error.args[0])) from error
     return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def partitions_of(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> int:
+    """How many partitions a topic has. One that was made just now takes the broker a moment to tell
+    of; raises ``BrokerError`` where it does not within ``timeout_s``."""
+    until = time.monotonic() + timeout_s
+    while (count := partitions(config).get(topic)) is None:
+        if time.monotonic() > until:
+            raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
+        time.sleep(POLL_S)
+    return count
 
 
 def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> int:
