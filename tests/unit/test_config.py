@@ -200,7 +200,7 @@ def test_limits_are_a_time_a_memory_or_both(
         ("egress: 2", "share: 1.5", ":25: cluster.share is 1.5; it must be above 0 and at most 1"),
         ("egress: 2", "share: .nan", ":25: cluster.share is nan; it must be above 0 and at most"),
         ("egress: 2", "share: half", ":25: cluster.share is 'half'; write a number"),
-        ("egress: 2", "metrics_port: 70000", ":25: cluster.metrics_port is 70000; it must be a port"),
+        ("egress: 2", "metrics_port: -1", ":25: cluster.metrics_port is -1; it must be a port"),
         ("cpu: 3", "cpu: 0", ":24: cluster.devices.cpu is 0; it must be 1 or more"),
         ("children: [read]", "children: read", ":17: tasks.locate.children is 'read'; write a li"),
         ("[read]", "[reed]", ":17: tasks.locate.children.0 is 'reed', which is no task; did you m"),
