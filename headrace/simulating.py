@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from control.problem import BUILT_IN, policy_named
+from headrace.collecting import collect_seldom
 from headrace.config import PipelineError, PipelineFile
 from headrace.faults import read_faults
 from headrace.simulation import Run, devices, simulated
@@ -73,6 +74,7 @@ def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
 
 def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
     """Run them all; the accounts, in order."""
+    collect_seldom()
     if trace is not None:
         return [_traced(asked, trace)]
     drawn = sum(len(each.arrivals.drawn(np.random.default_rng(each.seed))) for each in asked[:1])
@@ -124,6 +126,7 @@ def _side_by_side(asked: Sequence[Run], advance: Advance) -> list[Row]:
 def _share_progress(sent: Any) -> None:
     global _SENT
     _SENT = sent
+    collect_seldom()
 
 
 def _one_of_many(number: int, run: Run) -> Row:

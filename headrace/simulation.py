@@ -162,11 +162,9 @@ class _Records:
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
-        self.over = False
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
-        if not self.over:
-            self._readiness.see(e.record for e in effects if type(e) is Send)
+        self._readiness.see(e.record for e in effects if type(e) is Send)
 
 
 class _World:
@@ -222,7 +220,7 @@ class _World:
         """Until every worker has loaded what the plan gives it."""
         while self._readiness.missing() and self.system.now < START_WITHIN_S:
             self.system.run(self.system.now + 0.1)
-        self._records.over = True
+        self.system.forget(self._records)
         self.system.run(self.system.now + SETTLE_S)
 
     def _feed(self, times: Times, advance: Advance) -> None:

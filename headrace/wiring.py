@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 
+from headrace.collecting import collect_seldom
 from headrace.config import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.isolation import Isolated
 from headrace.observing import observed
@@ -208,4 +209,5 @@ def _until_told(live: Live, end: Callable[[], None]) -> None:
     """Run until SIGTERM, which ends the role in its own time, or SIGINT, which ends it at once."""
     signal.signal(signal.SIGTERM, lambda *_: end())
     signal.signal(signal.SIGINT, lambda *_: live.stop())
+    collect_seldom()
     live.run()

@@ -28,6 +28,9 @@ from schemas.records import (
 Combine = Callable[[list[Value]], Value]
 Accuracies = Mapping[str, float]  # by "task/variant"
 
+FEW = 1000  # so many plain values fit any record
+_ALWAYS_FIT = frozenset((type(None), bool, float))
+
 
 class OpenQuery:
     """A query that egress waits for. ``credit`` is what its ended branches hold together."""
@@ -88,6 +91,8 @@ def answer(
 
 def sendable(result: Value) -> None:
     """Raise ``ValueError`` for what cannot be sent: found out later, it would take egress along."""
+    if type(result) is list and len(result) < FEW and all(type(v) in _ALWAYS_FIT for v in result):
+        return
     pack(result)
     too_large = excess(result)
     if too_large:

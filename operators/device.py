@@ -42,7 +42,9 @@ class Device:
             self.loading = ""
         return wanted
 
-    def swap(self) -> None:
-        """Between two batches: what is on standby serves from now on."""
-        if self._standby:
-            self.serving, self._standby = self._standby, ""
+    def swap(self) -> bool:
+        """Between two batches: what is on standby serves from now on; False if nothing is."""
+        if not self._standby:
+            return False
+        self.serving, self._standby = self._standby, ""
+        return True

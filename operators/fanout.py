@@ -1,6 +1,7 @@
 """What becomes of an operator's output: the answer at a leaf, items for the children elsewhere."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,16 @@ def _sentence(error: Exception) -> str:
 
 
 def _answer(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> Item:
-    end = End(ANSWERED, task.name)
-    return Item(branch=item.branch, credit=item.credit, value=_value(output), path=path, end=end)
+    return Item(
+        branch=item.branch, credit=item.credit, value=_value(output), path=path,
+        end=_answered(task.name),
+    )  # fmt: skip
+
+
+@cache
+def _answered(task: str) -> End:
+    # Of a pipeline's few tasks, for every item again.
+    return End(ANSWERED, task)
 
 
 def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[tuple[str, Item]]:
@@ -54,7 +63,7 @@ def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> lis
     count = sum(len(values) for values in listed.values())
     if count == 0:
         # Nothing to do downstream: the credit closes here, with an empty result.
-        end = End(ANSWERED, task.name)
+        end = _answered(task.name)
         return [("", Item(branch=item.branch, credit=item.credit, path=path, end=end))]
     credits = iter(split(item.credit, count))
     return [

@@ -211,9 +211,13 @@ class Worker:
             return self._fail(found, now)
         task = self._pipeline.task(variant.partition("/")[0])
         onward: list[Onward] = []
+        work: Work | None = None
+        path: tuple[Hop, ...] = ()
         for ticket, output in zip(batch, event.outputs, strict=True):
-            path = (*ticket.item.path, self._hop(ticket, event))
-            onward += [(ticket.work, to, i) for to, i in outcome(task, ticket.item, path, output)]
+            # Items that came together have the same story.
+            if ticket.work is not work or ticket.item.path != path[:-1]:
+                work, path = ticket.work, (*ticket.item.path, self._hop(ticket, event))
+            onward += [(work, to, i) for to, i in outcome(task, ticket.item, path, output)]
         self._tally(onward, event.finished_s - event.started_s)
         self._running = []
         return [*self._forward(onward, now), *self._finish(batch), *self._next(now)]
@@ -318,8 +322,8 @@ class Worker:
         return self._soon(now)
 
     def _swap(self) -> None:
-        self._device.swap()
-        self._show_state()
+        if self._device.swap():
+            self._show_state()
 
     def _leave(self, now: float) -> list[Effect]:
         """Its process is to end: the control app drains whoever says that it is leaving."""

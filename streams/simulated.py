@@ -110,7 +110,7 @@ class Simulated:
         self._make = make
         self._delays = delays
         self._solve = solve
-        self._observers = tuple(observer.saw for observer in observers)
+        self._observers = [observer.saw for observer in observers]
         self._pipeline = pipeline.name
         self._keep = keep
         self._slots = {topic.name: topic.partitions for topic in topics(pipeline)}
@@ -148,6 +148,10 @@ class Simulated:
     def stop_broker(self, for_s: float) -> None:
         """Let no record through and commit nothing before ``for_s`` have passed."""
         self._away_until_s = max(self._away_until_s, self.now + for_s)
+
+    def forget(self, observer: Observer) -> None:
+        """Show an observer nothing more."""
+        self._observers.remove(observer.saw)
 
     def input(self, at_s: float, topic: str, slot: int, record: Record) -> None:
         """A producer from outside writes a record at ``at_s``."""
@@ -199,7 +203,8 @@ class Simulated:
     ) -> None:
         # The count makes ties deterministic and keeps actions from being compared.
         self._count += 1
-        heappush(self._heap, (max(at_s, self.now), rank, self._count, action, one, other))
+        at_s = at_s if at_s > self.now else self.now
+        heappush(self._heap, (at_s, rank, self._count, action, one, other))
 
     def _later(self, at_s: float, running: _Running, event: Event) -> None:
         self._push(at_s, at_s, self._handle, running, event)
@@ -213,9 +218,12 @@ class Simulated:
         for saw in self._observers:
             saw(running.name, event, effects, now)
         for effect in effects:
-            if type(effect) is Send:
-                slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)
-                self._write((effect.topic, slot), effect.record)
+            kind = type(effect)
+            if kind is Send:
+                slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)  # type: ignore[union-attr,arg-type]
+                self._write((effect.topic, slot), effect.record)  # type: ignore[union-attr]
+            elif kind is Wake:
+                self._later(effect.at_s, running, _WOKE)  # type: ignore[union-attr]
             else:
                 self._perform(running, effect)
 
@@ -223,9 +231,7 @@ class Simulated:
 
     def _perform(self, running: _Running, effect: Effect) -> None:
         kind = type(effect)
-        if kind is Wake:
-            self._later(effect.at_s, running, _WOKE)  # type: ignore[union-attr]
-        elif kind is Infer:
+        if kind is Infer:
             self._infer(running, effect)  # type: ignore[arg-type]
         elif kind is Assign:
             self._assign(running, effect)  # type: ignore[arg-type]
@@ -260,18 +266,21 @@ class Simulated:
             raise ValueError(f"topic {topic!r} has slots 0 to {slots - 1}; found {slot}")
         delay = self._delays.report if topic == REPORTS else self._delays.hop
         keeps = self._keep is None or topic in self._keep
-        log = self._logs[place] = Log(place, delay, keeps, topic not in _UNCOMMITTED)
+        log = self._logs[place] = Log(
+            place, delay, keeps, topic not in _UNCOMMITTED, topic in _UNREAD
+        )
         return log
 
     def _write(self, place: Place, record: Record) -> None:
         log = self._logs.get(place) or self._log(place)
-        if place[0] in _UNREAD:
-            if log.keeps:
-                log.add(record, self.now)
+        if log.unread and not log.keeps:
             return
-        log.add(record, self.now)
+        log.records.append((record, self.now))
+        if log.unread:
+            return
         # A slot keeps its order: no record overtakes the one before it.
-        log.last_s = lands_s = max(self.now + log.delay(), log.last_s)
+        lands_s = self.now + log.delay()
+        log.last_s = lands_s = lands_s if lands_s > log.last_s else log.last_s
         self._push(lands_s, _LANDING, self._land, log, None)
 
     def _land(self, log: Log, _: None) -> None:

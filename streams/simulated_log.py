@@ -34,6 +34,7 @@ class Log:
     delay: Callable[[], float]
     keeps: bool  # every record, for whoever looks at it afterwards
     commits: bool  # readers begin at the committed offset
+    unread: bool  # by any node, ever
     records: list[tuple[Record, float]] = field(default_factory=list)
     first: int = 0
     landed: int = 0  # the offset behind the newest record that readers can have
@@ -41,10 +42,6 @@ class Log:
     readers: dict[str, Reader] = field(default_factory=dict)
     committed: int = 0
     note: str = ""
-
-    def add(self, record: Record, now: float) -> None:
-        """Write a record at the end."""
-        self.records.append((record, now))
 
     def start(self) -> int:
         """Where a new reader begins."""

@@ -1,4 +1,4 @@
-"""Pipeline files with a profile for tests: emulated devices, latencies and fan-outs as asked."""
+"""Pipeline files with a profile: emulated devices, latencies and fan-outs as asked."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,0 +1,169 @@
+"""How fast is virtual time? Events, stage queries and queries per CPU second, and memory.
+
+    python -m benchmarks.simulator [DATA_DIR] [--rounds N] [--json]
+
+Each round plays, in turn, in this process:
+
+* one stage on one worker, Poisson arrivals at a load of 0.6, batches of one: events per CPU second
+  (what nodes were told), and a bare heap loop that pops as many events and calls a function that
+  does nothing;
+* two stages without fan-out at 500 queries/s: queries per CPU second, and what an hour would take;
+* with DATA_DIR (Loki's data), 60 s of its traffic pipeline under `loki-paper`: stage queries per
+  CPU second, solves apart.
+
+Memory is the peak of a process that plays the two stages for 30 s and of one for 300 s.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from heapq import heappop, heappush
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from benchmarks.emulated_cluster import a_cluster
+from headrace.collecting import collect_seldom
+from headrace.config import read_pipeline_file
+from headrace.simulation import Ended, Run, simulated
+from headrace.workload import Arrivals, Rates, Renewal, read_workload
+
+BATCH_S = 0.01
+HOUR_QUERIES = 500 * 3600
+TRAFFIC_S = 60
+
+
+def one_stage(folder: Path) -> Ended:
+    """A queue with one server."""
+    policy = {"replicas": {"read/small": 1}, "batch": {"read/small": 1}}
+    file = a_cluster(
+        folder, children={"read": ()}, fan_out=0, batch_s=BATCH_S, devices=1, slo="10s",
+        admission=False, policies={"one": policy},
+    )  # fmt: skip
+    return played(file, "one", Renewal(0.6 / BATCH_S, 300.0))
+
+
+def two_stages(folder: Path, seconds: float = 30.0) -> Ended:
+    """500 queries/s through two tasks, one item each."""
+    file = a_cluster(
+        folder, fan_out=1, batch_s=BATCH_S, devices=12, admission=False,
+        policies={"two": {"replicas": {"detect/small": 6, "read/small": 6}}},
+    )  # fmt: skip
+    return played(file, "two", Renewal(500.0, seconds))
+
+
+def traffic(data: Path, folder: Path) -> Ended:
+    """Loki's traffic pipeline from its own files."""
+    from benchmarks.papers.loki import main as write
+
+    arguments, sys.argv = sys.argv, ["loki", str(data), str(folder)]
+    try:
+        write()
+    finally:
+        sys.argv = arguments
+    rates = read_workload(folder / "traffic-288s.csv")
+    assert isinstance(rates, Rates)
+    return played(folder / "traffic.yaml", "loki-paper", Rates(rates.rates_qps[:TRAFFIC_S]))
+
+
+def played(file: Path, policy: str, arrivals: Arrivals) -> Ended:
+    """One run."""
+    run = Run(file=read_pipeline_file(file), policy=policy, seed=0, arrivals=arrivals)
+    return simulated(run, lambda sent: None)
+
+
+def heap_s(events: int) -> float:
+    """CPU seconds of a loop that pops so many events off a heap of usual size and pushes others."""
+    heap: list[tuple[float, float, int, Callable[[Any, Any], None], Any, Any]] = []
+    for number in range(50):
+        heappush(heap, (number * 0.01, 0.0, number, _nothing, None, None))
+    began = process_time()
+    for number in range(50, 50 + events):
+        now, _, _, action, one, other = heappop(heap)
+        action(one, other)
+        heappush(heap, (now + 0.5 + number % 7 * 0.01, 0.0, number, action, one, other))
+    return process_time() - began
+
+
+def _nothing(one: Any, other: Any) -> None:
+    pass
+
+
+def measured(folder: Path, data: Path | None) -> dict[str, float]:
+    """One round."""
+    single, double = one_stage(folder), two_stages(folder)
+    heap = single.events / heap_s(single.events)
+    figures = {
+        "events_per_cpu_s": single.events / single.cpu_s,
+        "heap_events_per_cpu_s": heap,
+        "ratio_to_heap": single.events / single.cpu_s / heap,
+        "two_stage_queries_per_cpu_s": double.queries / double.cpu_s,
+        "hour_at_500_s": HOUR_QUERIES * double.cpu_s / double.queries,
+    }
+    if data is not None:
+        full = traffic(data, folder)
+        figures["traffic_stage_queries_per_cpu_s"] = full.account.stage_queries / full.cpu_s
+        figures["traffic_events_per_cpu_s"] = full.events / full.cpu_s
+    return figures
+
+
+def peak_mb(seconds: float) -> float:
+    """Peak memory of a process that plays the two stages for so long."""
+    command = [sys.executable, "-m", "benchmarks.simulator", "--memory-of", str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def own_peak_mb(seconds: float) -> float:
+    """The same of this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        two_stages(Path(folder), seconds)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def figures(rounds: int, data: Path | None) -> dict[str, Any]:
+    """Median, least and most of every figure, and memory."""
+    collect_seldom()
+    with tempfile.TemporaryDirectory() as folder:
+        found = [measured(Path(folder), data) for _ in range(rounds)]
+    values = {key: [each[key] for each in found] for key in found[0]}
+    return {
+        **{
+            key: {"median": statistics.median(v), "min": min(v), "max": max(v)}
+            for key, v in values.items()
+        },
+        "rounds": rounds,
+        "peak_mb_30_s": peak_mb(30.0),
+        "peak_mb_300_s": peak_mb(300.0),
+    }
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description="The speed of the simulator.")
+    parser.add_argument("data", nargs="?", type=Path, help="Loki's data")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--memory-of", type=float, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.memory_of is not None:
+        print(own_peak_mb(asked.memory_of))
+        return
+    found = figures(asked.rounds, asked.data)
+    if asked.json:
+        print(json.dumps(found))
+        return
+    for key, value in found.items():
+        if isinstance(value, dict):
+            print(f"{key}: {value['median']:,.3g} ({value['min']:,.3g} to {value['max']:,.3g})")
+        else:
+            print(f"{key}: {value:,.0f}")
+
+
+if __name__ == "__main__":
+    main()
