@@ -316,7 +316,7 @@ class Controller:
         flight = self._flight
         if flight is None or event.job != flight.job:
             return []
-        target = self._course.choose(event.plan, flight.problem, flight.settings)
+        target = self._course.choose(event.plan, flight.problem, flight.settings, now)
         ground = self._ground(flight.settings, now)
         plan = self._course.first(target, ground, self._reason(flight), now)
         broken = check(plan, self._pipeline)

@@ -15,13 +15,14 @@ ROUTES_S = 2.0  # routes follow demand so often
 class Course:
     """The allocation that was settled on, and why there may be a next step to it now."""
 
-    __slots__ = ("_moves", "_routes_s", "_staging", "_target")
+    __slots__ = ("_moves", "_routes_s", "_since_s", "_staging", "_target")
 
     def __init__(self) -> None:
         self._target: Target | None = None
         self._staging = False  # the last step was not the last
         self._moves: list[str] = []
         self._routes_s = 0.0
+        self._since_s = float("-inf")  # the target has been this one
 
     def resume(self, plan: Plan) -> None:
         """Go on from the plan of an earlier life."""
@@ -31,14 +32,14 @@ class Course:
         """Something happened that the next step may have waited for."""
         self._moves += reasons
 
-    def choose(self, found: Allocation, problem: Problem, settings: Settings) -> Target:
+    def choose(self, found: Allocation, problem: Problem, settings: Settings, now: float) -> Target:
         """What a solve has found, or what was settled on where a change is not worth it."""
         kept = self._target
         if (
             kept is None
             or kept.settings != settings
             or not scales(problem.pipeline, settings)
-            or worth_a_change(kept.allocation, found, problem)
+            or worth_a_change(kept.allocation, found, problem, now - self._since_s)
         ):
             return Target(found, settings)
         return Target(replace(found, replicas=kept.allocation.replicas), settings)
@@ -50,7 +51,9 @@ class Course:
 
     def take(self, target: Target, now: float) -> None:
         """The first step was good: go on that way."""
-        self._target = target
+        before, self._target = self._target, target
+        if before is None or before.allocation.replicas != target.allocation.replicas:
+            self._since_s = now
         self._moves, self._routes_s = [], now + ROUTES_S
 
     def settings(self, now: float) -> Settings | None:

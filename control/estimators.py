@@ -113,9 +113,9 @@ def _weighted(seen: Sequence[float]) -> float:
 
 
 def _ahead(seen: Sequence[float]) -> float:
-    newest = sum(seen[-2:]) / len(seen[-2:])
     if len(seen) < LEAST_FITTED:
-        return newest
+        return seen[-1]  # it has only begun
+    newest = sum(seen[-2:]) / 2
     mean, slope, _ = _line(seen[:-2])
     expected = mean + max(0.0, slope) * len(seen) / 2  # there
     if _above(newest, 2, expected):

@@ -55,7 +55,8 @@ def staged(
     # Whom nobody may use leaves whatever that costs: a person, or the worker itself, wants it so.
     bound = {name for name in serving if crew[name].usable}
     changes = _changes(held, posts, serving, bound, rate)
-    kept = _waiting(changes, held, serving, needed)
+    loading = [n for n in serving if crew[n].loaded != f"{held[n].task}/{held[n].variant}"]
+    kept = _waiting(changes, held, serving, needed, loading)
     if len(kept) == len(changes) and changes and not _under_way(crew, held, posts, kept):
         best = max(kept, key=lambda each: (_left(each, held, serving, needed), each.worker))
         kept.remove(best)
@@ -98,10 +99,13 @@ def _waiting(
     held: Mapping[str, Lease],
     serving: Mapping[str, float],
     needed: Mapping[str, float],
+    loading: Sequence[str],
 ) -> list[_Change]:
-    """The changes for which it is too early."""
+    """The changes for which it is too early; ``loading`` change their variant already."""
     able = _able(held, serving)
     left = {task: max(1, int(AT_ONCE * count)) for task, (_, count) in able.items()}
+    for name in loading:
+        left[held[name].task] -= 1
     capacity = {task: sum_able for task, (sum_able, _) in able.items()}
     waiting = []
     for change in changes:

@@ -6,9 +6,11 @@ allocation is worth a change where
 
     served      it serves a larger part of the demand, by ``SERVED`` at least
     accuracy    it serves as much, more accurately by ``ACCURACY`` at least
-    devices     it does as well with fewer devices, and would still do with ``MARGIN`` more demand
+    devices     it does as well with fewer devices, would still do with ``MARGIN`` more demand, and
+                what is in force has been for an interval
 
-The margin is what keeps a demand that sways about a limit from moving a worker to and fro.
+Margin and patience keep a demand that sways about a limit from moving a worker to and fro: a
+device too many costs little for a while, one too few costs answers.
 """
 
 from collections.abc import Mapping
@@ -34,8 +36,11 @@ class Worth:
     devices: int
 
 
-def worth_a_change(kept: Allocation, other: Allocation, problem: Problem) -> bool:
-    """Whether to leave an allocation in force for another one; also where it is not possible."""
+def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s: float) -> bool:
+    """Whether to leave an allocation for another one; also where it is not possible any more.
+
+    It has been in force for ``for_s``.
+    """
     if kept.devices_used > len(problem.devices):
         return True
     was, would = worth(kept.replicas, problem), worth(other.replicas, problem)
@@ -45,7 +50,7 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem) -> boo
         return would.served > was.served
     if abs(would.accuracy - was.accuracy) > ACCURACY:
         return would.accuracy > was.accuracy
-    if would.devices >= was.devices:
+    if would.devices >= was.devices or for_s < problem.policy.interval_s:
         return False
     more = worth(other.replicas, replace(problem, demand_qps=problem.demand_qps * (1 + MARGIN)))
     return more is not None and more.served >= would.served - SERVED

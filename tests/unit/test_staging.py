@@ -55,13 +55,18 @@ def test_without_demand_half_of_a_tasks_workers_change_at_a_time() -> None:
     }  # fmt: skip
 
 
-def test_workers_that_load_already_count_with_the_slower_of_their_variants() -> None:
+def test_those_that_load_already_are_of_the_half_that_may() -> None:
     now = {**FOUR_FAST, "a": "read/good", "b": "read/good"}
     loading = {"a": "read/fast", "b": "read/fast"}
-    # 40 + 40 + 100 + 100; without c 220 are left, without c and d 160.
-    assert next_posts(now, FOUR_GOOD, {"read": 200.0}, loading) == {
-        **FOUR_GOOD, "d": "read/fast",
-    }  # fmt: skip
+    assert next_posts(now, FOUR_GOOD, {}, loading) == now
+    assert next_posts(now, FOUR_GOOD, {}, {"a": "read/fast"}) == {**FOUR_GOOD, "d": "read/fast"}
+
+
+def test_who_loads_counts_with_the_slower_of_its_variants() -> None:
+    now, loading = {**FOUR_FAST, "a": "read/good"}, {"a": "read/fast"}
+    # 40 + 100 + 100 + 100; without b 280 are left.
+    assert next_posts(now, FOUR_GOOD, {"read": 280.0}, loading)["b"] == "read/good"
+    assert next_posts(now, FOUR_GOOD, {"read": 281.0}, loading)["b"] == "read/fast"
 
 
 def test_a_task_keeps_what_it_needs() -> None:
