@@ -124,10 +124,12 @@ def _ahead(seen: Sequence[float]) -> float:
     sure = abs(slope) - error
     if sure <= 0:
         return mean
-    end = max(0.0, mean + slope * (len(seen) - 1) / 2)
-    if slope > 0 and end - newest > SIGMAS * sqrt(end / 2):
+    end = mean + slope * (len(seen) - 1) / 2
+    if slope < 0:
+        return max(end, newest)
+    if end - newest > SIGMAS * sqrt(end / 2):
         return newest  # what rose has come to rest
-    return end + sure * REACT_S if slope > 0 else end
+    return end + sure * REACT_S
 
 
 def _line(seen: Sequence[float]) -> tuple[float, float, float]:

@@ -115,6 +115,7 @@ class FakeWorker:
     queued: int = 0
     loads: bool = False  # takes its time to load
     leaves: bool = False  # its process is to end
+    counts: dict[str, float] = field(default_factory=dict)
 
     def report(self, now: float) -> Report:
         leases = self.plan.leases if self.plan else ()
@@ -129,7 +130,7 @@ class FakeWorker:
             state=state, device=self.device, task=lease.task if lease else "",
             variant=lease.variant if lease and not self.loads else "",
             slots=tuple(SlotState(lease.task, s, 0, self.queued) for s in lease.slots)
-            if lease else (),
+            if lease else (), counts=dict(self.counts),
         )  # fmt: skip
 
 

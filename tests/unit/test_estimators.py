@@ -55,7 +55,9 @@ def test_a_rising_stream_is_planned_for_as_it_will_be_when_the_plan_takes_effect
 
 def test_a_falling_stream_is_followed_but_not_run_ahead_of() -> None:
     demand, now = seen(*[300.0 - 20.0 * s for s in range(12)])
-    assert trend(demand, now, HORIZON) == pytest.approx(80.0 + HEADROOM)
+    assert trend(demand, now, HORIZON) == pytest.approx(90.0 + HEADROOM)
+    demand, now = seen(*[100.0] * 6, *[10.0] * 4)
+    assert trend(demand, now, HORIZON) == pytest.approx(20.0)
 
 
 def test_a_jump_is_believed_once_it_has_lasted_for_two_seconds() -> None:
