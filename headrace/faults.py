@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from headrace.config_models import duration
-from headrace.config_yaml import Place, Source, nearest, read_source
+from headrace.config_yaml import PipelineError, Place, Source, nearest, read_source
 from headrace.workload import Times
 
 DEATH, SLOW, CONTROL_DOWN, BROKER_PAUSE, BURST = (
@@ -48,6 +48,8 @@ class Fault:
 
 def read_faults(path: Path, devices: Sequence[str]) -> tuple[Fault, ...]:
     """The schedule in a file; raises ``PipelineError`` naming the line."""
+    if not path.is_file() or not path.read_bytes().strip():
+        raise PipelineError(f"{path} is no file with faults; docs/simulation.md shows one")
     source = read_source(path)
     if not isinstance(source.values, list):
         raise source.error((), "a list of faults is wanted, as in - {at: 10s, kind: death, ...}")

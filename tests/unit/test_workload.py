@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.workload import ArrivalsError, from_rates, poisson, read_arrivals
+from headrace.workload import (
+    MOST_QPS,
+    ArrivalsError,
+    Bursts,
+    Renewal,
+    from_rates,
+    gamma,
+    poisson,
+    read_arrivals,
+)
 
 
 def test_poisson_arrivals_come_at_the_rate_that_was_asked_for(rng: np.random.Generator) -> None:
@@ -84,6 +93,7 @@ WRONG = [
     ("a.csv", "0,5\n1,-5\n", r"a\.csv:2: -5 is negative; a rate"),
     ("a.csv", "0,5\n1,many\n", r"a\.csv:2: 'many' is no number; a rate in queries/s"),
     ("a.csv", "second,qps\n", r"a\.csv has a header only"),
+    ("a.csv", "0,5\n1,2000000\n", r"a\.csv:2: 2e\+06 queries/s; 100000 are the most"),
     ("a.parquet", "1\n", r"read from \.txt, \.csv, \.gz"),
     ("a.gz", "no gzip", r"a\.gz cannot be read"),
 ]
@@ -102,3 +112,47 @@ def test_what_is_wrong_in_a_file_is_told_with_its_line(
 def test_a_file_that_is_not_there_is_told(tmp_path: Path, rng: np.random.Generator) -> None:
     with pytest.raises(ArrivalsError, match="No such file"):
         read_arrivals(tmp_path / "gone.txt", rng)
+
+
+@pytest.mark.parametrize("cv", [0.5, 1.0, 3.0])
+def test_gaps_vary_as_was_asked_for(rng: np.random.Generator, cv: float) -> None:
+    times = gamma(100.0, 400.0, cv, rng)
+    gaps = np.diff(times)
+    assert len(times) == pytest.approx(40_000, rel=5 * cv / 200)
+    assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.05)
+
+
+@given(rate=st.floats(0.1, 200), cv=st.floats(0.1, 5), seed=st.integers(0, 2**32))
+@settings(deadline=None)
+def test_gamma_arrivals_ascend_within_the_time(rate: float, cv: float, seed: int) -> None:
+    times = gamma(rate, 5.0, cv, np.random.default_rng(seed))
+    assert np.all(np.diff(times) >= 0)
+    assert np.all((times >= 0) & (times < 5.0))
+
+
+def test_a_variation_of_nothing_is_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(ArrivalsError, match="variation is 0; it must be above 0"):
+        gamma(1.0, 1.0, 0.0, rng)
+
+
+def test_a_renewal_process_of_variation_1_is_the_poisson_process() -> None:
+    one, other = (np.random.default_rng(4) for _ in range(2))
+    assert Renewal(20.0, 5.0).drawn(one).tolist() == poisson(20.0, 5.0, other).tolist()
+
+
+def test_bursts_keep_the_mean_and_are_bursts(rng: np.random.Generator) -> None:
+    times = Bursts(rate_qps=100.0, seconds=4000.0, factor=5.0).drawn(rng)
+    assert np.all(np.diff(times) >= 0)
+    assert len(times) == pytest.approx(400_000, rel=0.1)
+    counts = np.histogram(times, 4000, (0, 4000))[0]
+    assert counts.var() / counts.mean() > 20  # a Poisson process has 1
+
+
+def test_a_million_queries_in_a_second_are_times_in_another_unit(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("0\n0.5\n" + "".join(f"{5000 + i / 1000:.3f}\n" for i in range(MOST_QPS + 7)))
+    what = r"a\.txt:3: 100007 queries arrive within the second from here.*in milliseconds"
+    with pytest.raises(ArrivalsError, match=what):
+        read_arrivals(file, rng)

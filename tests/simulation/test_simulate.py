@@ -1,0 +1,230 @@
+"""``headrace simulate``: what it prints, that a run is a function of its seed, what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.emulated_cluster import a_cluster, some_arrivals
+from headrace.cli import run
+from headrace.config import read_pipeline_file
+from headrace.simulation import Run, simulated
+from headrace.workload import Renewal
+
+KEYS = [
+    "policy", "seed", "queries", "answered", "late", "dropped", "failed", "refused", "lost",
+    "violation", "branch_violation", "accuracy", "accuracy_leaf_mean", "devices_mean", "p50_ms",
+    "p95_ms", "p99_ms", "stage_queries", "events", "cpu_seconds", "solve_cpu_seconds",
+]  # fmt: skip
+OUTCOMES = KEYS[3:9]
+MEASURED = ("cpu_seconds", "solve_cpu_seconds")  # what differs from run to run
+
+Row = dict[str, Any]
+
+
+def simulate(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[Row]:
+    code = run(["simulate", *map(str, arguments), "--json"])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    found: list[Row] = json.loads(told.out)
+    return found
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert run(["simulate", *map(str, arguments)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    return told.err
+
+
+def without_cpu(rows: list[Row]) -> list[Row]:
+    return [{k: v for k, v in row.items() if k not in MEASURED} for row in rows]
+
+
+def test_a_run_has_the_fixed_keys_and_outcomes_that_add_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = simulate(capsys, a_cluster(tmp_path), "--arrivals", some_arrivals(tmp_path))
+    assert list(row) == KEYS
+    assert (row["policy"], row["seed"], row["queries"]) == ("static", 0, 600)
+    assert sum(row[name] for name in OUTCOMES) == row["queries"]
+    assert row["violation"] == round(1 - row["answered"] / 600, 6)
+    assert 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] < 1500
+    assert row["devices_mean"] == 4.0
+
+
+def test_with_little_to_do_all_is_answered_at_the_profiled_accuracy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = simulate(capsys, a_cluster(tmp_path), "--arrivals", some_arrivals(tmp_path, 10.0))
+    assert (row["answered"], row["violation"], row["branch_violation"]) == (100, 0.0, 0.0)
+    assert row["accuracy"] == row["accuracy_leaf_mean"] == pytest.approx(0.95 * 0.95)
+    # 100 at the first task; of the second two children each, more or less.
+    assert abs(row["stage_queries"] - 300) < 4 * (100 * 0.5) ** 0.5
+
+
+def test_every_policy_runs_with_every_seed_on_the_same_arrivals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, rates = a_cluster(tmp_path), tmp_path / "rates.csv"
+    rates.write_text("second,qps\n0,20\n1,40\n2,20\n")
+    rows = simulate(
+        capsys, file, "--arrivals", rates, "--policy", "static", "fast", "--seed", "3", "4"
+    )
+    assert [(r["policy"], r["seed"]) for r in rows] == [
+        ("static", 3), ("static", 4), ("fast", 3), ("fast", 4),
+    ]  # fmt: skip
+    assert [r["queries"] for r in rows[:2]] == [r["queries"] for r in rows[2:]]
+    assert rows[0]["queries"] != rows[1]["queries"]
+    alone = simulate(capsys, file, "--arrivals", rates, "--policy", "fast", "--seed", "4")
+    assert without_cpu(alone) == without_cpu(rows[3:])
+
+
+def test_another_process_with_another_hash_seed_gives_the_same_figures(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "headrace", "simulate", str(a_cluster(tmp_path)), "--rate", "80",
+        "--seconds", "5", "--burst", "4", "--seed", "7", "--random-faults", "4", "--json",
+    ]  # fmt: skip
+
+    def figures(hash_seed: str) -> list[Row]:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return without_cpu(json.loads(done.stdout))
+
+    assert figures("1") == figures("2")
+
+
+def test_warm_up_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path)
+    (row,) = simulate(capsys, file, "--arrivals", arrivals, "--warm-up", "2s")
+    assert (row["queries"], row["warm_up_s"], list(row)[:-1]) == (480, 2.0, KEYS)
+    assert sum(row[name] for name in OUTCOMES) == 480
+    assert run(["simulate", str(file), "--arrivals", str(arrivals), "--warm-up", "2s"]) == 0
+    assert capsys.readouterr().out.endswith("the first 2 s are not counted\n")
+
+
+def test_a_quantile_of_the_profile_can_stand_for_every_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 10.0)
+    drawn, mean, slow = (
+        simulate(capsys, file, "--arrivals", arrivals, *option)[0]["p50_ms"]
+        for option in ((), ("--latency", "mean"), ("--latency", "p99"))
+    )
+    assert drawn == pytest.approx(mean, rel=0.1)
+    assert slow > 1.1 * mean
+
+
+def test_a_dead_device_costs_what_was_on_it_and_no_query_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("- {at: 3s, kind: death, device: emulated-3, for: 3s}\n")
+    file, arrivals = a_cluster(tmp_path, devices=6), some_arrivals(tmp_path, 20.0)
+    (row,) = simulate(capsys, file, "--arrivals", arrivals, "--faults", faults)
+    assert (row["lost"], row["failed"]) == (0, 0)
+    assert 0 < row["queries"] - row["answered"] < 40  # a second of them, before it is noticed
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["kind: control-down, for: 4s", "kind: broker-pause, for: 400ms",
+     "kind: slow, device: emulated-1, for: 2s, factor: 20"],
+)  # fmt: skip
+def test_other_faults_pass_and_every_query_has_its_outcome(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    faults = tmp_path / "faults.yaml"
+    faults.write_text(f"- {{at: 3s, {fault}}}\n")
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 20.0)
+    (row,) = simulate(capsys, file, "--arrivals", arrivals, "--faults", faults)
+    assert (row["lost"], sum(row[name] for name in OUTCOMES)) == (0, 200)
+    assert row["answered"] > 100
+
+
+def test_a_trace_shows_every_batch_and_lies_there_only_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 20.0)
+    trace = tmp_path / "trace.json"
+    (row,) = simulate(capsys, file, "--arrivals", arrivals, "--trace-out", trace)
+    events = json.loads(trace.read_text())["traceEvents"]
+    batches = [e for e in events if e["ph"] == "X" and "items" in e["args"]]
+    assert sum(e["args"]["items"] for e in batches) == row["stage_queries"]
+    names = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert {"emulated-0", "control"} <= names
+    assert not list(tmp_path.glob("*.part"))
+    two = refused(capsys, file, "--arrivals", arrivals, "--trace-out", trace, "--seed", "1", "2")
+    assert "--trace-out shows one run" in two
+
+
+def test_memory_does_not_grow_with_the_queries(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+
+    def held(seconds: float) -> int:
+        seen = Most()
+        run_ = Run(file=file, policy="static", seed=0, arrivals=Renewal(40.0, seconds))
+        simulated(run_, seen.look)
+        return seen.records
+
+    assert held(60.0) <= 1.2 * held(20.0)
+
+
+class Most:
+    """The most records that the simulator held, looked at as it goes."""
+
+    def __init__(self) -> None:
+        self.records = 0
+
+    def look(self, sent: int) -> None:
+        import gc
+
+        from streams.simulated_log import Log
+
+        logs = [each for each in gc.get_objects() if type(each) is Log and not each.keeps]
+        self.records = max(self.records, sum(len(log.records) for log in logs))
+
+
+def test_what_is_wrong_is_one_sentence_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path)
+    known = "there is no policy 'best'; known are static, fast"
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("\n- {at: 1s, kind: death, device: cuda-9}\n")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    cases = [
+        (("--arrivals", arrivals, "--policy", "best"), known),
+        (("--arrivals", arrivals, "--seed", "3", "4", "3"), "seed 3 is given twice"),
+        (("--arrivals", arrivals, "--policy", "fast,fast"), "policy fast is given twice"),
+        (
+            ("--arrivals", arrivals, "--faults", faults),
+            "faults.yaml:2: there is no device 'cuda-9'",
+        ),
+        (("--arrivals", empty), "is empty; write one arrival time"),
+        ((), "give one of --arrivals, --from-topic, and --rate"),
+        (("--arrivals", arrivals, "--rate", "3"), "give one of --arrivals"),
+        (("--rate", "3"), "--rate needs --seconds"),
+        (("--arrivals", tmp_path / "gone.txt"), "cannot be read"),
+    ]
+    for arguments, sentence in cases:
+        told = refused(capsys, file, *arguments)
+        assert sentence in told
+        assert told.count("\n") == 1
+
+
+def test_a_variant_without_profile_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_cluster(tmp_path)
+    profile = tmp_path / "profile.json"
+    document = json.loads(profile.read_text())
+    document["entries"] = document["entries"][:-1]
+    profile.write_text(json.dumps(document))
+    told = refused(capsys, file, "--rate", "1", "--seconds", "1")
+    assert "read/large has no profile to simulate it by; run `headrace profile" in told
