@@ -182,14 +182,19 @@ class _Pool:
         left = amount = max(amount, NEXT)
         routed = [0.0] * len(self._load)
         for group in self._groups:
-            if left > 0:
-                able = [at for at in group if self.receivers[at].variant not in barred]
-                left = self._pour(left, able, self._filling.up_to, routed)
-        if left > 0:
-            able = [a for a, each in enumerate(self.receivers) if each.variant not in barred]
+            left = self._pour(left, self._able(group, barred), self._filling.up_to, routed)
+            if left <= 0:
+                break
+        else:
+            able = self._able(range(len(routed)), barred)
             left = self._pour(left, able, 1.0, routed)
             self._spill(left, able, routed)
         return [each / amount for each in routed]
+
+    def _able(self, group: Sequence[int], barred: Collection[str]) -> Sequence[int]:
+        if not barred:
+            return group
+        return [at for at in group if self.receivers[at].variant not in barred]
 
     def _pour(self, amount: float, into: Sequence[int], up_to: float, routed: list[float]) -> float:
         """Up to so much of their capacity, in proportion to their room; what is left over."""
