@@ -15,7 +15,8 @@ Configurations that no optimum needs are left out, so that models stay small.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+
+import numpy as np
 
 from control.problem import PlanError, Problem
 from profiles.table import Entry, ProfileError
@@ -152,15 +153,16 @@ def needed(every: Choices) -> Choices:
     with too. Exact: whoever uses b may use the other one instead.
     """
     while True:
+        left = {task.name: tuple(_contexts(every, task.name)) for task in every.tasks}
         fewer = replace(
             every,
             units={
-                task.name: tuple(
+                name: tuple(
                     replace(unit, configs=kept)
-                    for unit in every.units[task.name]
-                    if (kept := _useful(every, unit))
+                    for unit in units
+                    if (kept := _useful(unit, left[name], tied=every.tied))
                 )
-                for task in every.tasks
+                for name, units in every.units.items()
             },
         )
         if fewer == every:
@@ -266,50 +268,51 @@ def _configs(problem: Problem, variant: Variant, device: str, entry: Entry) -> t
     return tuple(kept)
 
 
-def _useful(every: Choices, unit: Unit) -> tuple[Config, ...]:
-    contexts = list(_contexts(every, unit.task))
-    slower = [*unit.configs[1:], None]
-    kept = []
-    for config, other in zip(unit.configs, slower, strict=True):
-        gained = [_gains(slack, config, other) for slack in contexts]
-        if (all if every.tied else any)(fits for fits, _ in gained) and any(
-            alone for _, alone in gained
-        ):
-            kept.append(config)
-    return tuple(kept)
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The seconds that the other tasks of a path may leave, ascending; or only the most."""
+
+    seconds: np.ndarray[tuple[int], np.dtype[np.float64]]
+    complete: bool
+
+    def fits(self, config: Config) -> bool:
+        """Whether it fits beside the fastest others."""
+        return bool(config.latency_s <= self.seconds[-1] + FITS_S)
+
+    def fits_alone(self, config: Config, slower: Config | None) -> bool:
+        """Whether there are others that it fits beside and the next slower one does not."""
+        at = int(np.searchsorted(self.seconds, config.latency_s - FITS_S))
+        if not self.complete or at == len(self.seconds):
+            return not self.complete
+        return slower is None or bool(self.seconds[at] < slower.latency_s - FITS_S)
 
 
-def _gains(
-    slacks: Sequence[float] | None, config: Config, other: Config | None
-) -> tuple[bool, bool]:
-    """Whether a configuration fits at all, and whether it does where the next slower does not.
-
-    ``slacks`` are the seconds that the others of a path leave; None where they are too many.
-    """
-    if slacks is None:
-        return True, True
-    fits = [slack for slack in slacks if config.latency_s <= slack + FITS_S]
-    alone = [s for s in fits if other is None or other.latency_s > s + FITS_S]
-    return bool(fits), bool(alone)
-
-
-def _contexts(every: Choices, task: str) -> Iterator[Sequence[float] | None]:
+def _contexts(every: Choices, task: str) -> Iterator[_Left]:
     """For each leaf whose path has the task: what the other tasks of the path may leave to it."""
     for leaf, way in paths(every.tasks).items():
         if task not in way:
             continue
-        others = [
-            sorted({c.latency_s for unit in every.units[name] for c in unit.configs})
-            for name in way
-            if name != task
-        ]
-        size = 1
-        for each in others:
-            size *= len(each)
-        if size > MOST_SUMS:
-            yield None
-        else:
-            yield sorted({every.budget_s[leaf] - sum(each) for each in product(*others)})
+        left = np.array([every.budget_s[leaf]])
+        complete = True
+        for name in way:
+            took = sorted({c.latency_s for unit in every.units[name] for c in unit.configs})
+            if name == task:
+                continue
+            if complete and len(left) * len(took) > MOST_SUMS:
+                left, complete = left[-1:], False
+            left = np.unique(np.subtract.outer(left, np.array(took or [np.inf])))
+            left = left if complete else left[-1:]
+        yield _Left(left, complete)
+
+
+def _useful(unit: Unit, left: Sequence[_Left], *, tied: bool) -> tuple[Config, ...]:
+    slower = [*unit.configs[1:], None]
+    return tuple(
+        config
+        for config, other in zip(unit.configs, slower, strict=True)
+        if (all if tied else any)(each.fits(config) for each in left)
+        and any(each.fits_alone(config, other) for each in left)
+    )
 
 
 __all__ = [

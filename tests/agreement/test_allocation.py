@@ -1,0 +1,97 @@
+"""Two roads to one plan: the MILP and trying everything, CBC and HiGHS, both forms of the model."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from control.allocation import allocate
+from control.allocation_search import Search, accurate, find
+from control.choices import choices
+from control.mip import Bounds, unmetered
+from control.problem import Problem
+from control.promises import broken_promises
+from tests.allocation_world import by_trying, problems
+
+SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+
+
+@settings(max_examples=100, **SLOW)
+@given(problems())
+def test_the_milp_finds_the_best_plan_that_trying_everything_finds(problem: Problem) -> None:
+    plan, best = allocate(problem), by_trying(problem)
+    assert broken_promises(plan, problem) == ()
+    assert plan.mode == best.mode
+    if best.devices is not None:
+        assert plan.devices_used == best.devices
+    elif best.accuracy is not None:
+        assert plan.accuracy == pytest.approx(best.accuracy, abs=2e-6)
+    else:
+        assert plan.served_share == pytest.approx(best.served, abs=2e-6)
+
+
+@settings(max_examples=25, **SLOW)
+@given(problems())
+def test_both_solvers_find_equally_good_plans(problem: Problem) -> None:
+    highs = allocate(problem)
+    cbc = allocate(replace(problem, policy=replace(problem.policy, solver="cbc")))
+    assert broken_promises(cbc, problem) == ()
+    assert cbc.mode == highs.mode
+    if highs.mode == "hardware":
+        assert cbc.devices_used == highs.devices_used
+    assert cbc.served_share == pytest.approx(highs.served_share, abs=2e-6)
+    if highs.mode == "accuracy":
+        assert cbc.accuracy == pytest.approx(highs.accuracy, abs=3e-6)
+
+
+@settings(max_examples=40, **SLOW)
+@given(problems())
+def test_paths_without_batches_and_covers_lead_to_the_same_accuracy(problem: Problem) -> None:
+    found = {}
+    for most_configured in (10**6, 0):
+        search = Search("highs", Bounds(1e-7, 10**5), unmetered, most_configured)
+        result = find(
+            choices(problem), problem.demand_qps, accurate, search, served=1.0, bounded=True
+        )
+        value = result.model.problem.objective.value() if result.solved else None
+        found[most_configured] = value
+    assert found[0] == (None if found[10**6] is None else pytest.approx(found[10**6], abs=2e-6))
+
+
+@settings(max_examples=30, **SLOW)
+@given(problems())
+def test_one_device_more_never_hurts(problem: Problem) -> None:
+    fewer = allocate(problem)
+    more = allocate(replace(problem, devices=(*problem.devices, "cpu")))
+    order = ("best-effort", "accuracy", "hardware")
+    assert order.index(more.mode) >= order.index(fewer.mode)
+    if more.mode == fewer.mode == "hardware":
+        assert more.devices_used == fewer.devices_used
+    if more.mode == fewer.mode == "accuracy":
+        assert more.accuracy >= fewer.accuracy - 2e-6
+    assert more.served_share >= fewer.served_share - 2e-6
+
+
+@settings(max_examples=30, **SLOW)
+@given(problems())
+def test_what_is_called_nearest_can_be_met_and_a_little_less_cannot(problem: Problem) -> None:
+    plan = allocate(problem)
+    assert plan.feasible == (plan.nearest is None) == (plan.binding == "")
+    if plan.nearest is None:
+        return
+    close = plan.nearest
+    if close.demand_qps is not None:
+        assert allocate(replace(problem, demand_qps=close.demand_qps)).feasible
+        assert not allocate(replace(problem, demand_qps=close.demand_qps * 1.0001)).feasible
+    if close.devices is not None:
+        assert allocate(replace(problem, devices=("cpu",) * close.devices)).feasible
+        assert not allocate(replace(problem, devices=("cpu",) * (close.devices - 1))).feasible
+    if close.slo_s is not None:
+        assert allocate(replace(problem, slo_s=close.slo_s)).feasible
+        assert not allocate(replace(problem, slo_s=close.slo_s - 2e-6)).feasible
+
+
+@settings(max_examples=15, **SLOW)
+@given(problems())
+def test_the_same_problem_has_the_same_plan(problem: Problem) -> None:
+    assert allocate(problem) == allocate(problem)
