@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.papers.ramsis import entries
 from benchmarks.selection_reference import dense, iterate, worth
-from benchmarks.selection_worker import follow, with_gamma_gaps
+from benchmarks.selection_worker import decisions, follow, with_gamma_gaps
 from control.selection import POLICIES, Ask, SelectionPlan, solved
 from control.selection_arrivals import Arrivals
 from control.selection_model import Setting, fixed_levels, whole_queue
@@ -136,15 +136,16 @@ def burstiness(models: tuple[Model, ...], qps: float) -> dict[str, float]:
             arrivals=Arrivals(qps, dispersion),
             levels_s=fixed_levels(0.15),
         )
-        found = value_iteration(whole_queue(setting), Objective(), None)
+        process = whole_queue(setting)
+        found = value_iteration(process, Objective(), None)
+        table = decisions(process, found.choice)
+        chances = [np.random.default_rng((3, run)) for run in range(RUNS)]
         seen = np.array(
             [
-                follow(setting, found.choice, with_gamma_gaps(
-                    setting, SQUARED_VARIATION, QUERIES, np.random.default_rng((3, run))
-                ))
-                for run in range(RUNS)
+                follow(setting, *table, with_gamma_gaps(setting, SQUARED_VARIATION, QUERIES, rng))
+                for rng in chances
             ]
-        )  # fmt: skip
+        )
         half = 2.26 * seen.std(axis=0, ddof=1) / RUNS**0.5  # 95 %, Student's t
         report |= {
             f"{name}_accuracy": round(found.worth.accuracy, 5),

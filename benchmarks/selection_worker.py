@@ -9,7 +9,7 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
-from control.selection_model import Setting
+from control.selection_model import Process, Setting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -40,10 +40,16 @@ def with_gamma_gaps(
     return times[setting.workers - 1 :: setting.workers]
 
 
-def follow(setting: Setting, choice: Ints, arrivals: Floats) -> tuple[float, float]:
-    """Accuracy of queries on time, and violation."""
+def decisions(process: Process, choice: Ints) -> tuple[Ints, Ints]:
+    """The model and the batch of every state, [n - 1, j], from its choice."""
+    batch = np.take_along_axis(process.served, choice, axis=1)
+    return process.model[choice], batch.astype(np.intp)
+
+
+def follow(setting: Setting, model: Ints, batch: Ints, arrivals: Floats) -> tuple[float, float]:
+    """Accuracy of queries on time, and violation, under a table of [n - 1, j]."""
     latency, levels = setting.latencies_s().tolist(), list(setting.levels_s)
-    times, chosen = arrivals.tolist(), choice.tolist()
+    times, models, batches = arrivals.tolist(), model.tolist(), batch.tolist()
     now, at, late, on_time, right = 0.0, 0, 0, 0, 0.0
     while at < len(times):
         now = max(now, times[at])
@@ -52,10 +58,11 @@ def follow(setting: Setting, choice: Ints, arrivals: Floats) -> tuple[float, flo
         # A worker that waited has all the slack there is, but for rounding.
         slack = times[at] + setting.slo_s - now + 1e-12
         level = max(bisect_right(levels, slack) - 1, 0) if n <= setting.longest else 0
-        model = chosen[n - 1][level]
-        if latency[n - 1][model] <= levels[level] and n <= setting.longest:
-            on_time, right = on_time + n, right + n * setting.models[model].accuracy
+        m, b = models[n - 1][level], batches[n - 1][level]
+        busy = latency[b - 1][m]
+        if busy <= levels[level] and n <= setting.longest:
+            on_time, right = on_time + b, right + b * setting.models[m].accuracy
         else:
-            late += n
-        now, at = now + latency[n - 1][model], end
+            late += b
+        now, at = now + busy, end if b == n else at + b
     return right / max(on_time, 1), late / (late + on_time)

@@ -5,8 +5,9 @@
     plan.table.choose(queue=3, slack_s=0.08)
 
 Policies by name: ``ramsis-paper`` does what the paper's code does (specs in the module docstrings
-of ``selection_model``, ``selection_transitions`` and ``selection_solver``), ``ramsis`` is our best
-setting. Whatever ends in ``_s`` is in seconds.
+of ``selection_model``, ``selection_transitions`` and ``selection_solver``), ``ramsis`` counts
+queries instead of decisions, and ``ramsis-variable`` may also serve a part of the queue: dearer to
+solve, and better near capacity. Whatever ends in ``_s`` is in seconds.
 """
 
 from bisect import bisect_right
@@ -14,11 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from control.selection_arrivals import Arrivals
-from control.selection_model import Setting, fixed_levels, model_levels, whole_queue
+from control.selection_model import Process, Setting, fixed_levels, model_levels, whole_queue
 from control.selection_profile import Model, SelectionError, planned, worthwhile, worthwhile_alone
 from control.selection_solver import SOLVERS, Objective, Solution
 from control.selection_transitions import Floats
+from control.selection_variable import part_of_queue
 from profiles.table import ProfileTable
 from schemas.pipeline import Task
 
@@ -38,34 +42,37 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Decisions for one load: ``model[n - 1][j]`` numbers ``models``, n up to N and N + 1 for more.
+    """Decisions for one load by [n - 1][j], n up to N and N + 1 for more; ``model`` is a number of
+    ``models``.
 
-    A queue longer than N is served whole, as a batch of its own length.
+    A batch of N + 1 stands for the whole of a queue, however long.
     """
 
     qps: float
     models: tuple[str, ...]
     levels_s: tuple[float, ...]
     model: tuple[tuple[int, ...], ...]
+    batch: tuple[tuple[int, ...], ...]
 
     def choose(self, queue: int, slack_s: float) -> Choice:
         """What to run now, by the queue's length (from 1) and its earliest deadline's slack."""
         if queue < 1:
             raise SelectionError(f"a queue of {queue} has nothing to serve; wait for a query")
-        row = self.model[min(queue, len(self.model)) - 1]
-        level = bisect_right(self.levels_s, slack_s) - 1
-        full = queue >= len(self.model)
-        return Choice(self.models[row[0 if full else max(level, 0)]], queue)
+        full = len(self.model)
+        at = min(queue, full) - 1
+        level = max(bisect_right(self.levels_s, slack_s) - 1, 0) if queue < full else 0
+        batch = self.batch[at][level]
+        return Choice(self.models[self.model[at][level]], queue if batch == full else batch)
 
     def decisions(self) -> list[list[Any]]:
         """[[queue, slack index, model, batch], ...]; the full queue comes last, at index 0."""
-        *rows, full = self.model
-        listed: list[list[Any]] = [
-            [n, j, self.models[m], n]
-            for n, row in enumerate(rows, start=1)
-            for j, m in enumerate(row)
+        full = len(self.model)
+        return [
+            [n, j, self.models[model], batch]
+            for n, (models, batches) in enumerate(zip(self.model, self.batch, strict=True), start=1)
+            for j, (model, batch) in enumerate(zip(models, batches, strict=True))
+            if n < full or j == 0
         ]
-        return [*listed, [len(self.model), 0, self.models[full[0]], len(self.model)]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +81,22 @@ class Options:
 
     objective: Objective
     front: Callable[[Sequence[Model]], tuple[Model, ...]] = worthwhile
+    batching: str = "whole-queue"
     discretisation: str = "fixed-length"
     steps: int = STEPS
     solver: str = "value-iteration"
 
 
+BATCHING: Mapping[str, Callable[[Setting], Process]] = {
+    "whole-queue": whole_queue,
+    "variable": part_of_queue,
+}
 POLICIES: Mapping[str, Options] = {
     "ramsis-paper": Options(objective=Objective(per="decision"), front=worthwhile_alone),
     "ramsis": Options(objective=Objective(per="query")),
+    "ramsis-variable": Options(
+        objective=Objective(per="query"), batching="variable", solver="policy-iteration"
+    ),
 }
 
 
@@ -121,17 +136,17 @@ def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> Se
     Raises ``SelectionError`` where no query could be served in time, or for what cannot be.
     """
     setting = _setting(options, ask)
-    process = whole_queue(setting)
+    process = BATCHING[options.batching](setting)
     values = None if start is None or start.table.levels_s != setting.levels_s else start.values
     solution = SOLVERS[options.solver](process, options.objective, values)
     return SelectionPlan(
-        table=_table(setting, solution),
+        table=_table(setting, process, solution),
         feasible=ask.qps <= setting.capacity_qps(),
         expected_accuracy=solution.worth.accuracy,
         expected_violation=solution.worth.violation,
         price=options.objective.price,
         states=setting.states,
-        actions=len(process.ahead.lowest),
+        actions=process.actions,
         sweeps=solution.sweeps,
         solver=options.solver,
         values=solution.values,
@@ -246,12 +261,14 @@ def _setting(options: Options, ask: Ask) -> Setting:
     )
 
 
-def _table(setting: Setting, solution: Solution) -> Table:
+def _table(setting: Setting, process: Process, solution: Solution) -> Table:
+    served = np.take_along_axis(process.served, solution.choice, axis=1).astype(int)
     return Table(
         qps=setting.arrivals.qps,
         models=tuple(model.name for model in setting.models),
         levels_s=setting.levels_s,
-        model=tuple(tuple(row) for row in solution.choice.tolist()),
+        model=tuple(tuple(row) for row in process.model[solution.choice].tolist()),
+        batch=tuple(tuple(row) for row in served.tolist()),
     )
 
 

@@ -101,6 +101,14 @@ class Process(Protocol):
     """
 
     @property
+    def model(self) -> Ints:
+        """[c]: the model's number."""
+
+    @property
+    def actions(self) -> int:
+        """How many pairs of model and batch there are, the full queue's included."""
+
+    @property
     def accuracy(self) -> Floats:
         """[c], 0..1."""
 
@@ -138,6 +146,16 @@ class WholeQueue:
     slot: Ints
     ahead: Ahead
     offset: Floats  # [n - 1, d, j]
+
+    @property
+    def model(self) -> Ints:
+        """A choice is a model."""
+        return np.arange(len(self.accuracy))
+
+    @property
+    def actions(self) -> int:
+        """Pairs of model and batch that some queue may choose."""
+        return len(self.ahead.lowest)
 
     def expect(self, values: Floats) -> Floats:
         """Expected values, 0 where there is no such action."""

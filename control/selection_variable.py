@@ -1,0 +1,177 @@
+"""What comes next for a worker that may leave part of its queue? Variable batching.
+
+The paper's section 4.3.2: from (n, j) a worker may serve any b <= n. With b = n what follows is as
+in ``selection_transitions``. With b < n the query with the next deadline is there already: it came
+b K central arrivals after the first, and of the k that came in A = SLO - T_j, given k, those by
+time v are binomial, so
+
+    v = T_j' - T_j + l(m, b)
+    P(slack at the end >= T_j' | n, j, b) = P(Binomial(k, v / A) < b K)
+    n' = n - b + the worker's arrivals in l(m, b), whose number follows from the offset q as before
+
+With one worker this is exact. With more, k = (n - 1) K + q differs by offset; the mean of q stands
+for all of them, and slack and arrivals are taken as independent given (n, j).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betainc
+
+from control.selection_model import Bools, Setting
+from control.selection_profile import SelectionError
+from control.selection_transitions import Ahead, Floats, Ints, look_ahead, offsets
+
+NEGLIGIBLE = 1e-13
+LARGEST = 150e6  # numbers held for what is left of a queue, 1.2 GB
+INSTANT = 1e-12  # seconds: stands for no time at all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Left:
+    """What follows choice c for each queue that it leaves part of, n = b + 1 .. N + 1."""
+
+    slack: Floats  # [n - b - 1, j, j']
+    arrived: Floats  # [n - b - 1, j, i]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PartOfQueue:
+    """Variable batching: a choice is a model and a batch, both by number c."""
+
+    model: Ints  # [c]
+    batch: Ints  # [c]
+    accuracy: Floats
+    served: Floats
+    on_time: Bools
+    allowed: Bools
+    ahead: Ahead  # [c]: of a queue served whole
+    offset: Floats  # [n - 1, d, j]
+    left: tuple[Left, ...]  # [c]
+
+    @property
+    def actions(self) -> int:
+        """Pairs of model and batch."""
+        return len(self.batch)
+
+    def expect(self, values: Floats) -> Floats:
+        """Expected values, 0 where the batch is larger than the queue."""
+        found = np.zeros(self.allowed.shape)
+        whole = np.matmul(self.ahead.expect(values)[:, None], self.offset[self.batch - 1])[:, 0]
+        found[self.batch - 1, np.arange(len(self.batch))] = whole
+        most = max(left.arrived.shape[2] for left in self.left)
+        beyond = np.full((most, values.shape[1]), values[-1, 0])  # a full queue has no slack
+        after = np.vstack([values[:-1], beyond])
+        for c, left in enumerate(self.left):
+            count, _, arrivals = left.arrived.shape
+            # [n - b - 1, i, j']: the values of n' = n - b + i
+            rows = np.arange(count)[:, None] + np.arange(arrivals)
+            each = np.matmul(left.slack, after[rows].transpose(0, 2, 1))
+            found[self.batch[c] :, c] = (each * left.arrived).sum(axis=2)
+        return found
+
+    def push(self, mass: Floats, choice: Ints) -> Floats:
+        """The mass of the next states."""
+        at = np.arange(len(self.batch))
+        chosen = np.where(choice[:, None] == at[:, None], mass[:, None], 0.0)  # [n - 1, c, j]
+        whole = chosen[self.batch - 1, at][:, None]
+        by_offset = np.matmul(whole, self.offset[self.batch - 1].transpose(0, 2, 1))[:, 0]
+        pushed = self.ahead.push(by_offset)
+        for c, left in enumerate(self.left):
+            moved = chosen[self.batch[c] :, c]
+            if moved.any():
+                _spread(pushed, left, moved)
+        return pushed
+
+
+def part_of_queue(setting: Setting) -> PartOfQueue:
+    """The process of variable batching; raises ``SelectionError`` for bursty arrivals.
+
+    Offered are all batches that meet the slack, and all of the fastest model's: a long queue may
+    be better cleared late in one large batch than met in part.
+    """
+    if setting.arrivals.dispersion != 1:
+        raise SelectionError(
+            "variable batching is planned for Poisson arrivals only; use whole-queue batching "
+            "or a dispersion of 1"
+        )
+    latency, levels = setting.latencies_s(), np.array(setting.levels_s)
+    fastest = np.argmin(latency, axis=1)
+    offered = latency[:-1] <= setting.slo_s
+    offered[np.arange(setting.longest), fastest[:-1]] = True
+    batch, model = np.nonzero(offered)
+    batch = batch + 1
+    _affordable(len(batch), setting)
+    busy = latency[batch - 1, model]
+    queue = np.arange(1, setting.longest + 2)
+    fits = batch <= queue[:, None]
+    on_time = fits[:, :, None] & (busy[:, None] <= levels)
+    on_time[-1] = False  # the full queue has no slack
+    late = fits & (model == fastest[batch - 1])
+    ahead = look_ahead(setting.arrivals, setting.workers, busy, levels, setting.longest)
+    offset = offsets(setting.arrivals, setting.workers, levels, setting.longest)
+    return PartOfQueue(
+        model=model,
+        batch=batch,
+        accuracy=np.array([setting.models[m].accuracy for m in model]),
+        served=np.repeat(batch[None].astype(np.float64), len(queue), axis=0),
+        on_time=on_time,
+        allowed=on_time | late[:, :, None],
+        ahead=ahead,
+        offset=offset,
+        left=tuple(
+            Left(
+                _slack(setting, int(b), float(seconds), offset),
+                _arrived(setting, ahead, c, int(b), offset),
+            )
+            for c, (b, seconds) in enumerate(zip(batch, busy, strict=True))
+        ),
+    )
+
+
+def _affordable(choices: int, setting: Setting) -> None:
+    levels = len(setting.levels_s)
+    if choices * setting.longest * levels**2 > LARGEST:
+        raise SelectionError(
+            f"variable batching of {choices} pairs of model and batch at {levels} levels of slack "
+            "does not fit in memory; use fewer models or levels, or whole-queue batching"
+        )
+
+
+def _slack(setting: Setting, batch: int, busy: float, offset: Floats) -> Floats:
+    """P(the level at the end is j' | n, j), [n - b - 1, j, j'], for n in b + 1..N + 1."""
+    levels, share = np.array(setting.levels_s), setting.workers
+    queued_s = np.maximum(levels[-1] - levels, INSTANT)
+    queue = np.arange(batch + 1, setting.longest + 2)
+    # The offset is share - d.
+    missing = np.einsum("ndj,d->nj", offset[batch:], np.arange(1.0, share + 1))
+    came = (queue[:, None] - 1) * share + share - missing  # [n, j]: k
+    part = np.clip((levels[1:-1] - levels[:, None] + busy) / queued_s[:, None], 0.0, 1.0)
+    reached = np.ones((len(queue), len(levels), len(levels) + 1))
+    reached[:, :, 1:-2] = betainc(
+        (came - batch * share + 1)[:, :, None], float(batch * share), 1 - part
+    )
+    reached[:, :, -2:] = 0.0
+    return np.asarray(-np.diff(reached, axis=2), dtype=np.float64)
+
+
+def _arrived(setting: Setting, ahead: Ahead, c: int, batch: int, offset: Floats) -> Floats:
+    """P(i queries come to the worker | n, j), [n - b - 1, j, i], for n in b + 1..N + 1."""
+    # [i, d]; of N + 1 and more the queue is full, whatever was left of it.
+    by_missing = np.vstack([ahead.waited[c, :1], ahead.whole[c], ahead.over[c]])
+    enough = np.flatnonzero(by_missing.max(axis=1) > NEGLIGIBLE)[-1] + 1
+    found: Floats = np.matmul(offset[batch:].transpose(0, 2, 1), by_missing[:enough].T)
+    found[..., -1] += np.maximum(1 - found.sum(axis=2), 0.0)
+    return found
+
+
+def _spread(pushed: Floats, left: Left, moved: Floats) -> None:
+    """Add what follows the mass ``moved`` [n - b - 1, j] to the mass of the next states."""
+    count, _, arrivals = left.arrived.shape
+    by_arrivals = (left.arrived * moved[:, :, None]).transpose(0, 2, 1)
+    landed = np.matmul(by_arrivals, left.slack)  # [n - b - 1, i, j']
+    after = np.zeros((max(count + arrivals, len(pushed)), pushed.shape[1]))
+    for i in range(arrivals):
+        after[i : i + count] += landed[:, i]
+    pushed[:-1] += after[: len(pushed) - 1]
+    pushed[-1, 0] += after[len(pushed) - 1 :].sum()
