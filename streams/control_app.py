@@ -19,6 +19,7 @@ from typing import Any
 import faust
 
 from control.controller import TICK_S, Controller
+from control.demand import input_report
 from profiles.table import ProfileTable
 from schemas.codec import encode
 from schemas.effects import (
@@ -36,8 +37,9 @@ from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.control_records import arrived, history
 from streams.credentials import to_faust
+from streams.input_topic import InputTopic
 from streams.journal import tell
-from streams.kafka import KafkaConfig
+from streams.kafka import BrokerError, KafkaConfig
 from streams.live import Observer
 from streams.planners import Planners
 from streams.preparing import prepare
@@ -49,12 +51,15 @@ log = logging.getLogger("headrace.control")
 
 SESSION_TIMEOUT_S = 6.0  # an app that dies is replaced after it; brokers allow no less by default
 HEARTBEAT_S = 1.5
+INPUT_S = 1.0  # between two looks at the input topic
+BLIND_S = 30.0  # and after one that failed: ingress tells, too, how many queries come
 STALL_S = 3.0  # after it another app may have been in charge in the meantime
 NODE = "control"  # as observers know the controller
 LEVELS = {
     "control.began": logging.INFO,
     "control.ended": logging.WARNING,
     "control.stalled": logging.WARNING,
+    "control.blind": logging.WARNING,
 }
 READ = (REPORTS, COMMANDS, PLANS)
 
@@ -86,6 +91,9 @@ class Steward:
         self._awake_s = time.monotonic()
         self._stalled = False
         self._solving: set[asyncio.Task[None]] = set()
+        self._input = InputTopic(kafka, pipeline)
+        self._looking: asyncio.Task[None] | None = None
+        self._look_s = 0.0  # at the input topic again
 
     # ------------------------------------------------------------------ from Faust
 
@@ -105,6 +113,8 @@ class Steward:
         """Time has passed. Ticks do not pile up while the controller is busy."""
         self._look_at_the_clock()
         self._presence.look(time.time())
+        if self._looking is None and time.monotonic() >= self._look_s:
+            self._looking = asyncio.create_task(self._look_at_the_input())
         if not self._ticking:
             self._ticking = True
             self._inbox.put_nowait(self._tock)
@@ -128,7 +138,7 @@ class Steward:
                     await self._catch_up()
                 await told()
         finally:
-            for task in self._solving:
+            for task in (*self._solving, *((self._looking,) if self._looking else ())):
                 task.cancel()
 
     def hushed(self) -> logging.Filter:
@@ -145,6 +155,24 @@ class Steward:
         now = time.monotonic()
         self._stalled = self._stalled or now - self._awake_s > STALL_S
         self._awake_s = now
+
+    async def _look_at_the_input(self) -> None:
+        """Tell the controller how many queries have come, whether or not ingress keeps up."""
+        loop, name = asyncio.get_running_loop(), self._pipeline.name
+        wait_s = INPUT_S
+        try:
+            if self._controller is not None:
+                ends = await loop.run_in_executor(None, self._input.ends)
+                now = time.time()
+                done = await loop.run_in_executor(None, self._input.done)
+                event = Arrived(input_report(name, now, ends, done), REPORTS, 0, -1, now)
+                self._inbox.put_nowait(partial(self._tell, event))
+        except BrokerError as error:
+            wait_s = BLIND_S
+            self._say("control.blind", f"{error}; demand is what ingress tells until then")
+        finally:
+            self._look_s = time.monotonic() + wait_s
+            self._looking = None
 
     async def _catch_up(self) -> None:
         """Read back what another app did while this one stood still, before it adds to that."""

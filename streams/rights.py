@@ -20,7 +20,7 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.pipeline import Pipeline
-from streams.topics import SHARED, physical, topics
+from streams.topics import own_topics, physical, topics
 
 READ, WRITE, DESCRIBE, CREATE, DELETE = "Read", "Write", "Describe", "Create", "Delete"
 TOPIC, GROUP = "topic", "group"
@@ -42,8 +42,9 @@ class _Uses:
 
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()  # topics of which it only asks how far they are
     makes: bool = False  # every topic
-    deletes: bool = False  # the pipeline's own topics
+    deletes: bool = False  # the pipeline's own topics and groups
     commits: tuple[str, ...] = ()  # groups whose offsets it reads and commits
     watches: tuple[str, ...] = ()  # groups whose offsets it only reads
     joins: tuple[str, ...] = ()  # groups of its own choice, by how they begin
@@ -77,7 +78,7 @@ def _egress(_: Pipeline) -> _Uses:
 def _control(_: Pipeline) -> _Uses:
     return _Uses(
         writes=(PLANS, COMMAND_RESULTS), reads=(REPORTS, COMMANDS, PLANS, COMMAND_RESULTS),
-        commits=("control",),
+        sizes=(QUERIES,), commits=("control",), watches=("ingress",),
     )  # fmt: skip
 
 
@@ -99,7 +100,10 @@ def _operator(_: Pipeline) -> _Uses:
 
 
 def _purger(_: Pipeline) -> _Uses:
-    return _Uses(deletes=True)
+    # It sees that nobody is at work any more, and takes the pipeline's records off shared topics.
+    return _Uses(
+        writes=(PLANS, COMMAND_RESULTS), reads=(PLANS, COMMAND_RESULTS, REPORTS), deletes=True
+    )
 
 
 ROLES: dict[str, Callable[[Pipeline], _Uses]] = {
@@ -119,15 +123,23 @@ def rights(pipeline: Pipeline, role: str) -> tuple[Right, ...]:
     uses = ROLES[role](pipeline)
     name = pipeline.name
     every = [topic.name for topic in topics(pipeline)]
-    shared = {physical(name, logical) for logical in SHARED}
     made = every if uses.makes else []
-    deleted = [topic for topic in every if topic not in shared] if uses.deletes else []
+    deleted = own_topics(pipeline) if uses.deletes else ()
+    disbanded = own_groups(pipeline) if uses.deletes else ()
     return (
         *(Right(WRITE, TOPIC, physical(name, t)) for t in uses.writes),
         *(Right(READ, TOPIC, physical(name, t)) for t in uses.reads),
+        *(Right(DESCRIBE, TOPIC, physical(name, t)) for t in uses.sizes),
         *(Right(op, TOPIC, topic) for topic in made for op in (CREATE, DESCRIBE)),
         *(Right(op, TOPIC, topic) for topic in deleted for op in (DELETE, DESCRIBE)),
+        *(Right(DELETE, GROUP, group) for group in disbanded),
         *(Right(READ, GROUP, f"{name}.{g}") for g in uses.commits),
         *(Right(DESCRIBE, GROUP, f"{name}.{g}") for g in uses.watches),
         *(Right(READ, GROUP, f"{name}.{g}", prefixed=True) for g in uses.joins),
     )
+
+
+def own_groups(pipeline: Pipeline) -> tuple[str, ...]:
+    """The groups whose offsets the pipeline's roles commit."""
+    every = [group for uses in ROLES.values() for group in uses(pipeline).commits]
+    return tuple(f"{pipeline.name}.{group}" for group in dict.fromkeys(every))

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from schemas.codec import decode, encode
-from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, REPORTS
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Plan, Record
 from streams.control_app import run
@@ -216,3 +216,23 @@ def test_a_second_app_takes_over_when_the_first_ends(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.plans[-1].settings.slo_s == 2.0, "the plan of the command")
     epochs = [plan.epoch for plan in cluster.plans]
     assert epochs == sorted(set(epochs))
+
+
+def test_demand_is_read_off_the_input_topic_and_a_jump_is_planned_for(cluster: Cluster) -> None:
+    pipeline = replace(cluster.pipeline, policy="loki")
+    cluster.pipeline = pipeline
+    cluster.start_app()
+    cluster.until(lambda: cluster.plans, "the first plan")
+    queries = physical(pipeline.name, QUERIES)
+
+    def plan_for_the_load() -> bool:
+        # 100 queries a second, which no ingress takes in.
+        for _ in range(2):
+            cluster._producer.produce(queries, b"x")
+        cluster._producer.poll(0)
+        time.sleep(0.02)
+        return any("demand jumped to" in plan.reason for plan in cluster.plans)
+
+    took = cluster.until(plan_for_the_load, "a plan for more")
+    assert took < 10.0
+    assert cluster.plans[-1].demand_qps > 20.0
