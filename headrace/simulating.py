@@ -18,6 +18,7 @@ from headrace.simulation import Run, devices, simulated
 from headrace.terminal import Advance, progress
 from headrace.tracing import ChromeTrace
 from headrace.workload import Arrivals, Bursts, Recorded, Renewal, read_workload
+from streams.simulated import Observer
 
 LOOK_S = 0.2  # how often progress of other processes is looked at
 
@@ -74,28 +75,30 @@ def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
 
 def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
     """Run them all; the accounts, in order."""
+    if trace is not None and len(asked) != 1:
+        raise click.UsageError("--trace-out shows one run; name one policy and one seed")
     collect_seldom()
-    if trace is not None:
-        return [_traced(asked, trace)]
-    drawn = sum(len(each.arrivals.drawn(np.random.default_rng(each.seed))) for each in asked[:1])
-    total = drawn * len(asked)
-    with progress("simulating", total) as advance:
+    with progress("simulating", sum(map(_expected, asked))) as advance:
+        if trace is not None:
+            return [_traced(asked[0], trace, advance)]
         if len(asked) == 1:
             return [_row(asked[0], advance)]
         return _side_by_side(asked, advance)
 
 
-def _row(run: Run, advance: Advance) -> Row:
+def _expected(run: Run) -> int:
+    """How many queries it will be, to within chance."""
+    return len(run.arrivals.drawn(np.random.default_rng(0)))
+
+
+def _row(run: Run, advance: Advance, observers: Sequence[Observer] = ()) -> Row:
     note = f"{run.policy}, seed {run.seed}"
-    return simulated(run, lambda sent: advance(sent, note)).as_json(run)
+    return simulated(run, lambda sent: advance(sent, note), observers).as_json(run)
 
 
-def _traced(asked: Sequence[Run], path: Path) -> Row:
-    if len(asked) != 1:
-        raise click.UsageError("--trace-out shows one run; name one policy and one seed")
-    (run,) = asked
-    with ChromeTrace(path) as trace, progress("simulating", 1) as advance:
-        return simulated(run, lambda sent: advance(0, f"{sent} queries"), (trace,)).as_json(run)
+def _traced(run: Run, path: Path, advance: Advance) -> Row:
+    with ChromeTrace(path) as trace:
+        return _row(run, advance, (trace,))
 
 
 # ---------------------------------------------------------------------- on every core

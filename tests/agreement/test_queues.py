@@ -6,10 +6,14 @@ form must lie within it. At 99.9 % a correct simulator fails one seed in a thous
 are fixed.
 
 Workers share no queue: a slot has one reader, and senders visit the slots in turn. So c workers
-are c queues with Erlang gaps, E_c/M/1, not M/M/c; their closed form is as exact.
+are c queues with Erlang gaps, E_c/M/1. For M/M/c a node of this file, a queue with c servers,
+stands in the worker's place.
 """
 
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,8 +22,23 @@ from scipy import optimize, stats
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.worker import Worker
-from schemas.effects import PLANS, QUERIES, RESULTS, Effect, Event, Send
-from schemas.records import Answer, Query, Settings
+from schemas.effects import (
+    OUTPUTS,
+    PLANS,
+    QUERIES,
+    RESULTS,
+    Arrived,
+    Assign,
+    Effect,
+    Event,
+    Infer,
+    Inferred,
+    Load,
+    Send,
+    Woke,
+    work_topic,
+)
+from schemas.records import Answer, End, Query, Settings, Work
 from streams.delays import steady
 from streams.simulated import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
@@ -60,6 +79,34 @@ class Server:
         return [{child: [None] for child in self._children} or None for _ in values]
 
 
+class Bank:
+    """A node that serves one queue with several servers."""
+
+    def __init__(self, servers: int) -> None:
+        self.idle = servers
+        self.queue: deque[Work] = deque()
+        self.served: dict[int, Work] = {}
+        self.jobs = 0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Woke):
+            return [Load("a/v"), Assign(work_topic("a"), (0,))]
+        effects: list[Effect] = []
+        if isinstance(event, Inferred):
+            self.idle += 1
+            work = self.served.pop(event.job)
+            item = replace(work.items[0], end=End("answered", "a"))
+            effects.append(Send(OUTPUTS, replace(work, task="", items=(item,)), 0))
+        elif isinstance(event, Arrived) and isinstance(event.record, Work):
+            self.queue.append(event.record)
+        while self.idle and self.queue:
+            self.idle -= 1
+            self.jobs += 1
+            self.served[self.jobs] = self.queue.popleft()
+            effects.append(Infer(self.jobs, "a/v", (None,)))
+        return effects
+
+
 class Sojourns:
     """Seconds of every query in the system, less the notice: from its arrival to its answer."""
 
@@ -76,7 +123,16 @@ class Sojourns:
 
 
 def sojourn_s(seed: int, rate_qps: float, servers: Sequence[int], service: Service) -> float:
-    """Mean time in the system of one run: ``servers`` workers at each stage in turn."""
+    """Mean time in the system of one run, its beginning left out."""
+    _, seconds = sojourns(seed, rate_qps, servers, service)
+    return float(np.mean(seconds[WARM:]))
+
+
+def sojourns(
+    seed: int, rate_qps: float, servers: Sequence[int], service: Service, bank: int = 0
+) -> tuple[list[float], list[float]]:
+    """Arrivals of one run and the time in the system of each: ``servers`` workers at each stage
+    in turn, or one node with ``bank`` servers."""
     stages = "abc"[: len(servers)]
     below = {stage: list(stages[at + 1 : at + 2]) for at, stage in enumerate(stages)}
     pipeline = a_pipeline(below, slo_s=LONG_S, admission=False)
@@ -89,20 +145,22 @@ def sojourn_s(seed: int, rate_qps: float, servers: Sequence[int], service: Servi
     def make(node: str, variant: str) -> Server:
         return Server(rngs[names.index(node)], service, below[node[0]])
 
+    workers = {name: Worker(name, pipeline, "d", incarnation=0.0) for name in names}
     nodes = {
         "ingress": Ingress("ingress", pipeline, (0,), incarnation=0.0),
         "egress": Egress("egress", pipeline, range(2), incarnation=0.0),
-        **{name: Worker(name, pipeline, "d", incarnation=0.0) for name in names},
+        **({"a0": Bank(bank)} if bank else workers),
     }
     system = Simulated(pipeline, nodes, make, steady(0.0), observers=[seen], keep=())
     leases = [a_lease(name, name[0], batch=1, slots=(int(name[1:]),)) for name in names]
     settings = Settings(policy="static", slo_s=LONG_S)
     system.input(0.0, PLANS, 0, a_plan(leases, settings=settings))
-    for at_s in (1.0 + np.cumsum(rng.exponential(1 / rate_qps, QUERIES_EACH))).tolist():
+    arrivals = (1.0 + np.cumsum(rng.exponential(1 / rate_qps, QUERIES_EACH))).tolist()
+    for at_s in arrivals:
         system.input(at_s, QUERIES, 0, Query(payload=None))
     while len(seen.seconds) < QUERIES_EACH:
         system.run(system.now + 10.0)
-    return float(np.mean(seen.seconds[WARM:]))
+    return arrivals, seen.seconds
 
 
 def within(means: Sequence[float], expected: float) -> bool:
@@ -152,6 +210,33 @@ def test_three_servers_visited_in_turn_are_e_3_m_1() -> None:
     assert within(runs(rate, (3,), exponential), e_c_m_1(0.6, 3))
 
 
+def m_m_c(load: float, servers: int) -> float:
+    """Erlang's C."""
+    offered = load * servers
+    waits = offered**servers / math.factorial(servers) / (1 - load)
+    empty = sum(offered**k / math.factorial(k) for k in range(servers))
+    return SERVICE_S * (1 + waits / (empty + waits) / (servers * (1 - load)))
+
+
+def test_one_queue_with_three_servers_is_m_m_3() -> None:
+    found = [
+        float(np.mean(sojourns(seed, 0.5 * 3 / SERVICE_S, (1,), exponential, 3)[1][WARM:]))
+        for seed in range(RUNS)
+    ]
+    assert within(found, m_m_c(0.5, 3))
+
+
 def test_a_tandem_of_two_stages_is_two_m_m_1() -> None:
     # Burke: what leaves an M/M/1 is a Poisson process again.
     assert within(runs(0.5 / SERVICE_S, (1, 1), exponential), 2 * m_m_1(0.5))
+
+
+@pytest.mark.parametrize("load", [0.5, 0.9, 1.1])
+def test_every_query_is_served_as_lindleys_recursion_says(load: float) -> None:
+    arrivals, found = sojourns(3, load / SERVICE_S, (1,), exponential)
+    (rng,) = np.random.default_rng([3, 1]).spawn(1)
+    free_s, expected = 0.0, []
+    for at_s in arrivals:
+        free_s = max(at_s, free_s) + exponential(rng)
+        expected.append(free_s - at_s)
+    assert found == pytest.approx(expected, abs=1e-9)
