@@ -351,12 +351,16 @@ class Controller:
         if broken:
             self._trouble = "; ".join(broken)
             return []
+        # Of plans that only share traffic anew compaction keeps the newest; of others, each.
+        before, version = self._plan, f"{plan.epoch:08d}"
+        if before and (before.leases, before.settings) == (plan.leases, plan.settings):
+            version = "routes"
         self._members.follow(plan, self._held())
         self._plan = plan
         self._history.add(plan)
         self._contested = False
         self._trouble = ""
-        return [Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{plan.epoch:08d}")]
+        return [Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}")]
 
     def _land(self, now: float) -> list[Effect]:
         """A solve has led to the plan in force: answer the command that waited for it."""

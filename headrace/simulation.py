@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from control.controller import Controller
+from control.demand import input_report
 from control.problem import PlanError
 from control.solvers import solve
 from headrace.config import PipelineError, PipelineFile, load_profile, planning_profile
@@ -39,6 +40,7 @@ from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
     QUERIES,
+    REPORTS,
     Arrived,
     Effect,
     Event,
@@ -56,6 +58,7 @@ from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then, ready or not
 SETTLE_S = 1.0  # between readiness and the first arrival
+INPUT_S = 1.0  # between two looks of the control app at the input topic, as live
 SLICE_S = 0.25  # arrivals are put in so much at a time
 PATIENCE_S = 1.0  # for answers behind the last query's deadline and grace
 # What a solve takes in virtual time. Not what it took: that differs from machine to machine.
@@ -218,10 +221,19 @@ class _World:
 
     def _start(self) -> None:
         """Until every worker has loaded what the plan gives it."""
+        self._look_at_the_input()
         while self._readiness.missing() and self.system.now < START_WITHIN_S:
             self.system.run(self.system.now + 0.1)
         self.system.forget(self._records)
         self.system.run(self.system.now + SETTLE_S)
+
+    def _look_at_the_input(self) -> None:
+        """Tell the controller how far the input topic is, as the control app does."""
+        system = self.system
+        done = {slot: offset for slot, (offset, _) in system.committed(QUERIES).items()}
+        report = input_report(self.pipeline.name, system.now, system.ends(QUERIES), done)
+        system.tell(CONTROL, Arrived(report, REPORTS, 0, -1, system.now))
+        system.at(system.now + INPUT_S, self._look_at_the_input)
 
     def _feed(self, times: Times, advance: Advance) -> None:
         system, first_s = self.system, self.first_s

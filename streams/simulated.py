@@ -184,6 +184,17 @@ class Simulated:
             action(one, other)
         self.now = max(self.now, until_s)
 
+    def tell(self, name: str, event: Event) -> None:
+        """Let a node know something that comes over no topic; nobody hears where it is dead."""
+        running = self._nodes.get(name)
+        if running is not None:
+            self._handle(running, event)
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """The offset behind the last record of each slot of a topic."""
+        logs = sorted(self._logs.items())
+        return {s: log.first + len(log.records) for (t, s), log in logs if t == topic}
+
     def written(self, topic: str) -> dict[int, list[tuple[Record, float]]]:
         """Every record of a topic with the time it was written, by slot, in order of offsets."""
         logs = sorted(self._logs.items())

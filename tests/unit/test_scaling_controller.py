@@ -1,13 +1,14 @@
 """The controller under a policy that scales accuracy: when it plans anew, and how it gets there."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from control.check import check
 from control.demand import input_report
-from schemas.effects import REPORTS
+from schemas.effects import PLANS, REPORTS, Effect, Send
 from schemas.pipeline import Policy
 from schemas.records import Factor, Plan
 from tests.control_world import World, a_pipeline, a_profile
@@ -98,6 +99,22 @@ def reading(plan: Plan) -> dict[int, float]:
              if x.task == "read"]  # fmt: skip
     shares = {route.slot: route.share for route in plan.routes if route.task == "read"}
     return {at: shares[slot] for at, slot in enumerate(slots)}
+
+
+def test_compaction_keeps_only_the_newest_of_plans_that_share_traffic_anew() -> None:
+    world, keys = a_world(), []
+    perform = world._perform
+
+    def keep(effects: Iterable[Effect]) -> None:
+        listed = list(effects)
+        keys.extend(e.key for e in listed if isinstance(e, Send) and e.topic == PLANS)
+        perform(listed)
+
+    world._perform = keep  # type: ignore[method-assign]
+    world.flow(4.0, 52.0)
+    world.command("set-slo", slo="400ms")
+    assert keys[-1] == f"postcode/{world.plan.epoch:08d}"
+    assert set(keys[:-1]) <= {"postcode/routes"}
 
 
 def test_nothing_is_published_while_demand_is_steady() -> None:
