@@ -110,7 +110,7 @@ def explained(answer: Answer, shown: int = SHOWN) -> Explained:
         stages=stages,
         last=_last(answer),
         fates=_fates(answer),
-        notes=tuple(_notes(stages)),
+        notes=(*_notes(stages), *_rerouted(answer)),
     )
 
 
@@ -204,6 +204,18 @@ def _notes(stages: Iterable[Stage]) -> Iterator[str]:
                     f"{step.took_ms:.1f} ms, so two machines' clocks differ; `headrace doctor` "
                     "measures by how much"
                 )
+
+
+def _rerouted(answer: Answer) -> Iterator[str]:
+    """Where items were late and went another way than their turn was."""
+    found: dict[str, list[str]] = {}
+    for path in answer.paths:
+        for hop in path:
+            if hop.rerouted:
+                found.setdefault(f"{hop.task}/{hop.variant}", []).append(hop.rerouted)
+    for variant, reasons in found.items():
+        items = "1 item" if len(reasons) == 1 else f"{len(reasons)} items"
+        yield f"{items} of {variant} went another way: {reasons[0]}"
 
 
 def _stage_row(stage: Stage) -> dict[str, Any]:

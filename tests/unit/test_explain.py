@@ -242,3 +242,12 @@ def test_what_is_no_answer_is_passed_over() -> None:
 
 def test_a_step_knows_its_length() -> None:
     assert Step(kind=RUN, name="run", from_ms=3, to_ms=8, slack_ms=0).took_ms == 5
+
+
+def test_what_was_rerouted_is_said_with_the_reason_of_the_first() -> None:
+    late = a_hop("locate", 10, 12, 30, rerouted="slot 5 in place of 3: 4 ms over the budget")
+    read = a_hop("read", 33, 40, 55)
+    story = explained(an_answer(60, [[LOCATE, read], [late, read], [late, read]]))
+    assert story.notes == (
+        "2 items of locate/v went another way: slot 5 in place of 3: 4 ms over the budget",
+    )
