@@ -187,7 +187,8 @@ class Account:
 
     def _forget(self, now: float) -> None:
         """Give up on what was given up long ago."""
-        for origin, (since_s, came) in list(self._given_up.items()):
+        while self._given_up:
+            origin, (since_s, came) = next(iter(self._given_up.items()))  # the oldest
             if now - since_s < STRAGGLE_S:
                 return
             self.bad_items += not came

@@ -39,7 +39,7 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Record
 from streams.delays import Delays
-from streams.simulated_log import TRIM, Log, Place, Reader
+from streams.simulated_log import Log, Place, Reader
 from streams.topics import physical, topics
 
 _LANDING = float("-inf")  # records come before every timer of the same instant
@@ -301,7 +301,7 @@ class Simulated:
         log.landed += 1
         for reader in tuple(log.readers.values()):
             self._read(log, reader)
-        if log.landed - log.first >= 2 * TRIM:
+        if log.landed >= log.trims:
             log.trim()
 
     def _read(self, log: Log, reader: Reader) -> None:

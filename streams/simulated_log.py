@@ -38,6 +38,7 @@ class Log:
     records: list[tuple[Record, float]] = field(default_factory=list)
     first: int = 0
     landed: int = 0  # the offset behind the newest record that readers can have
+    trims: int = TRIM  # looked at again when so many have landed
     last_s: float = 0.0  # when the newest record lands
     readers: dict[str, Reader] = field(default_factory=dict)
     committed: int = 0
@@ -49,12 +50,13 @@ class Log:
 
     def trim(self) -> None:
         """Let go of what nobody will read again."""
+        self.trims = self.landed + TRIM
         if self.keeps:
             return
         needed = min((r.position for r in self.readers.values()), default=self.landed)
         if self.commits:
             needed = min(needed, self.committed)
-        spare = needed - self.first
-        if spare >= TRIM:
-            del self.records[:spare]
+        # Moving what stays must not cost more than what goes saves.
+        if (needed - self.first) * 2 >= len(self.records):
+            del self.records[: needed - self.first]
             self.first = needed
