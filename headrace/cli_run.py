@@ -59,11 +59,14 @@ def up(
 
 @click.command()
 @pipeline_argument
+@bootstrap_option
+@click.option("--purge", is_flag=True, help="Also delete all that the broker holds of it.")
 @json_option
-def down(file: Path, as_json: bool) -> None:
+def down(file: Path, bootstrap: str | None, purge: bool, as_json: bool) -> None:
     """End what `headrace up` runs on this machine.
 
-    Queries under way are finished first. The broker stays, unless `up` started it.
+    Queries under way are finished first. The broker stays, unless `up` started it. With --purge
+    the pipeline's topics, offsets and plans are deleted; the broker is asked, if need be started.
 
     \b
     Example:
@@ -71,5 +74,6 @@ def down(file: Path, as_json: bool) -> None:
     """
     from headrace.up import down_from_here
 
-    ended, text = down_from_here(read_file(file))
-    print_json({"was_up": ended}) if as_json else print_text(text)
+    ended, purged, text = down_from_here(read_file(file), bootstrap, purge=purge)
+    row = {"was_up": ended} | ({"purged": purged.as_json()} if purged else {})
+    print_json(row) if as_json else print_text(text)

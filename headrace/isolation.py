@@ -17,7 +17,6 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from pickle import PickleError
 from typing import Any
 
 import psutil
@@ -184,7 +183,9 @@ def _serve(
 def _hand_over(pipe: Connection, said: _Outputs | _Raised) -> None:
     try:
         pipe.send(said)
-    except (AttributeError, TypeError, ValueError, PickleError) as error:
+    except OSError:
+        raise  # the worker is gone
+    except Exception as error:  # noqa: BLE001 - whatever a user's values raise on their way
         pipe.send(_Raised(f"outputs that cannot be handed over: {error}"))
 
 

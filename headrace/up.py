@@ -13,6 +13,8 @@ from headrace import broker
 from headrace.cli_options import local_broker, reached
 from headrace.config import PipelineFile
 from headrace.kafka_options import kafka_config
+from headrace.purging import Purged
+from headrace.purging import purge as purged_from
 from headrace.run_state import neighbours, run_directory
 from headrace.running import TEND_EVERY_S, Interrupted, Run, Told, claim, listening, take_down
 from headrace.supervisor import environment
@@ -150,16 +152,25 @@ def _relay(lines: TextIO) -> None:
 # ---------------------------------------------------------------------- down
 
 
-def down_from_here(file: PipelineFile) -> tuple[bool, str]:
-    """End the pipeline's run on this machine; whether there was one, and what to tell."""
+def down_from_here(
+    file: PipelineFile, bootstrap: str | None, *, purge: bool
+) -> tuple[bool, Purged | None, str]:
+    """End the pipeline's run on this machine; whether there was one, what was purged of it, and
+    what to tell."""
     name = file.pipeline.name
     directory = run_directory(name)
     state = take_down(directory)
-    if state is None:
-        return False, f"{name} is not up on this machine"
-    if state.broker_started or handed_over(directory):
-        stop_broker(directory, state.bootstrap)
-    return True, f"{name} is down"
+    lines = [f"{name} is down" if state else f"{name} is not up on this machine"]
+    purged = None
+    try:
+        if purge:
+            kafka = reached(bootstrap or (state.bootstrap if state else None))
+            purged = purged_from(kafka, file.pipeline)
+            lines.append(purged.text(name))
+    finally:
+        if state is not None and (state.broker_started or handed_over(directory)):
+            stop_broker(directory, state.bootstrap)
+    return state is not None, purged, "\n".join(lines)
 
 
 def stop_broker(directory: Path, bootstrap: str) -> None:

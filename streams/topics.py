@@ -97,6 +97,12 @@ def logical(pipeline: str, name: str) -> str:
     return name.removeprefix(f"{pipeline}.").removeprefix("headrace.")
 
 
+def own_topics(pipeline: Pipeline) -> tuple[str, ...]:
+    """The names of the topics that no other pipeline uses."""
+    shared = {physical(pipeline.name, logical) for logical in SHARED}
+    return tuple(topic.name for topic in topics(pipeline) if topic.name not in shared)
+
+
 def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
     """Every topic the pipeline needs, in the order they are made."""
     return tuple(topic for rule in TABLE for topic in _topics(rule, pipeline))

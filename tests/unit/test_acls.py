@@ -63,6 +63,9 @@ def test_only_the_operator_makes_topics_and_only_the_purger_deletes_them() -> No
     assert makers == {"operator": every}
     deleters = {role: may(pipeline, role, DELETE) for role in ROLES if may(pipeline, role, DELETE)}
     assert deleters == {"purger": {t for t in every if not t.startswith("headrace.")}}
+    deleted = [r for r in rights(pipeline, "purger") if r.operation == DELETE]
+    groups = {right.name for right in deleted if right.resource == GROUP}
+    assert groups == {f"{pipeline.name}.{g}" for g in ("ingress", "workers", "egress", "control")}
 
 
 def test_a_pipeline_called_headrace_does_not_give_away_the_control_topics() -> None:
