@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from control.assembly import Expected, assemble
 from control.forecast import items_per_query, mix
@@ -23,6 +23,7 @@ class Target:
 
     allocation: Allocation
     settings: Settings
+    kinds: Mapping[str, str] = field(default_factory=dict)  # device -> its kind in the allocation
 
     @classmethod
     def of(cls, plan: Plan) -> "Target":
@@ -57,7 +58,7 @@ def next_plan(target: Target, ground: Ground, reason: str, now: float) -> tuple[
     """The next plan, and whether there will be another one once workers have loaded."""
     plan = ground.in_force
     held = {lease.worker: lease for lease in plan.leases} if plan else {}
-    wanted = place(ground.members, held, target.allocation)
+    wanted = place(ground.members, held, target.allocation, target.kinds)
     posts = wanted
     if plan is not None and scales(ground.pipeline, target.settings):
         posts = _staged(wanted, plan, held, ground)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from control.arrangement import Ground, Target, next_plan, scales
 from control.assembly import same
+from control.choices import device_kinds
 from control.problem import Allocation, Problem
 from control.steadiness import worth_a_change
 from schemas.records import Plan, Settings
@@ -41,8 +42,9 @@ class Course:
             or not scales(problem.pipeline, settings)
             or worth_a_change(kept.allocation, found, problem, now - self._since_s)
         ):
-            return Target(found, settings)
-        return Target(replace(found, replicas=kept.allocation.replicas), settings)
+            kinds = device_kinds(problem)
+            return Target(found, settings, {d: kind for kind in kinds for d in kinds[kind]})
+        return replace(kept, allocation=replace(found, replicas=kept.allocation.replicas))
 
     def first(self, target: Target, ground: Ground, reason: str, now: float) -> Plan:
         """The first step to another target."""

@@ -25,24 +25,37 @@ class Member:
 
 
 Posts = Mapping[str, Replicas]  # worker -> the variant it is to run
+ONE_KIND: Mapping[str, str] = {}
 
 
-def place(members: Sequence[Member], held: Mapping[str, Lease], allocation: Allocation) -> Posts:
+def place(
+    members: Sequence[Member],
+    held: Mapping[str, Lease],
+    allocation: Allocation,
+    kinds: Mapping[str, str] = ONE_KIND,
+) -> Posts:
     """A variant for as many workers as the allocation asks for.
 
     Whoever runs a variant already keeps it, then whoever runs its task, then the idle, and only
-    then a worker of another task, which must drain first. Ties go by name.
+    then a worker of another task, which must drain first. Ties go by name. ``kinds`` names the
+    kind of each device where the allocation tells them apart.
     """
     free = {m.name: m for m in sorted(members, key=lambda m: m.name) if m.usable}
-    missing = {each.key: each.count for each in allocation.replicas}
+    missing = {(each.key, each.device): each.count for each in allocation.replicas}
     posts: dict[str, Replicas] = {}
     for rank in range(_WORST + 1):
         for wanted in allocation.replicas:
-            fitting = [m for m in free.values() if _rank(m, held.get(m.name), wanted) == rank]
-            for member in fitting[: missing[wanted.key]]:
+            fitting = [
+                m
+                for m in free.values()
+                if wanted.device in ("", kinds.get(m.device, m.device))
+                and _rank(m, held.get(m.name), wanted) == rank
+            ]
+            kind = (wanted.key, wanted.device)
+            for member in fitting[: missing[kind]]:
                 posts[member.name] = wanted
                 del free[member.name]
-                missing[wanted.key] -= 1
+                missing[kind] -= 1
     return posts
 
 

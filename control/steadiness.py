@@ -16,6 +16,7 @@ device too many costs little for a while, one too few costs answers.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from control.choices import device_kinds
 from control.forecast import accuracy_by_path, factor
 from control.problem import Allocation, Problem, Replicas
 from control.routing_tables import BALANCED, Receiver, most_accurate_first
@@ -41,7 +42,7 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s:
 
     It has been in force for ``for_s``.
     """
-    if kept.devices_used > len(problem.devices):
+    if not _possible(kept, problem):
         return True
     was, would = worth(kept.replicas, problem), worth(other.replicas, problem)
     if was is None or would is None:
@@ -54,6 +55,15 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s:
         return False
     more = worth(other.replicas, replace(problem, demand_qps=problem.demand_qps * (1 + MARGIN)))
     return more is not None and more.served >= would.served - SERVED
+
+
+def _possible(kept: Allocation, problem: Problem) -> bool:
+    """Whether there still are the devices, of each kind, that an allocation uses."""
+    kinds = {kind: len(names) for kind, names in device_kinds(problem).items()}
+    return kept.devices_used <= len(problem.devices) and all(
+        sum(each.count for each in kept.replicas if each.device == kind) <= kinds.get(kind, 0)
+        for kind in {each.device for each in kept.replicas if each.device}
+    )
 
 
 def worth(replicas: tuple[Replicas, ...], problem: Problem) -> Worth | None:

@@ -170,3 +170,16 @@ def test_a_newcomer_leaves_a_draining_workers_slots_to_it_while_there_are_others
 def test_the_highest_slot_ever_open_is_remembered() -> None:
     leases = [a_lease("a", "read", "vit", [0, 3], 0)]
     assert after(some_slots(locate=1, read=2), leases) == some_slots(locate=1, read=3)
+
+
+def test_an_allocation_that_tells_kinds_of_devices_apart_is_placed_on_them() -> None:
+    them = [Member(name=n, device=d) for n, d in (("a", "cpu"), ("b", "cuda:0"), ("c", "cuda:1"))]
+    replicas = tuple(
+        Replicas(task="read", variant=variant, batch=4, count=1, device=kind)
+        for variant, kind in (("vit", "cuda:1"), ("vit", "cuda"), ("forest", "cpu"))
+    )
+    # cuda:0 and cuda:1 were measured apart.
+    posts = place(them, {}, Allocation(replicas), {"cpu": "cpu", "cuda:0": "cuda"})
+    assert {name: (p.variant, p.device) for name, p in posts.items()} == {
+        "a": ("forest", "cpu"), "b": ("vit", "cuda"), "c": ("vit", "cuda:1"),
+    }  # fmt: skip

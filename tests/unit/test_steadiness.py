@@ -88,6 +88,12 @@ def test_what_is_no_longer_possible_is_left() -> None:
     assert worth_a_change(having(2, vit=4), having(1, vit=4), a_problem(50.0, devices=5), 0.0)
 
 
+def test_what_needs_more_devices_of_a_kind_than_are_left_is_no_longer_possible() -> None:
+    on_gpu = Replicas(task="locate", variant="net", batch=4, count=2, device="cuda")
+    kept = Allocation((on_gpu, *having(0, vit=1).replicas))
+    assert worth_a_change(kept, having(1, vit=1), a_problem(10.0), 0.0)
+
+
 def test_without_a_profile_any_difference_is_one() -> None:
     blind = replace(a_problem(50.0), profile=None)
     assert worth_a_change(having(1, vit=1), having(1, vit=2), blind, 0.0)
