@@ -1,10 +1,21 @@
 """Close the batch now, or wait until when?
 
-Work-conserving: an idle device takes at once what waits, up to the plan's batch.
+The plan's batch is the most that run together. By name in a policy:
+
+    idle       work-conserving: an idle device takes at once what waits
+    patient    an idle device waits for a full batch, but no longer than the head of the queue can:
+               until its batch, as large as the plan lets it be, would end at its budget
+
+Waiting makes fewer and larger batches of a thin stream, which spares the device, not the queries:
+``idle`` is the default, since an idle device that waits has wasted what it waited.
 """
+
+from collections.abc import Callable, Mapping
+from math import inf
 
 FULL = "full"  # as many as the plan lets run together
 IDLE = "idle"  # the device was free, so it took what waited
+DUE = "due"  # the head of the queue could wait no longer
 
 
 def batch_size(queued: int, largest: int) -> int:
@@ -12,6 +23,20 @@ def batch_size(queued: int, largest: int) -> int:
     return min(queued, largest)
 
 
-def released(batch: int, largest: int) -> str:
+def released(batch: int, largest: int, batching: str = IDLE) -> str:
     """Why a batch of this size begins, in a word that travels with its items."""
-    return FULL if batch >= largest else IDLE
+    if batch >= largest:
+        return FULL
+    return IDLE if batching == IDLE else DUE
+
+
+def _idle(queued: int, largest: int, latest_s: float) -> float:
+    return -inf
+
+
+def _patient(queued: int, largest: int, latest_s: float) -> float:
+    return -inf if queued >= largest else latest_s
+
+
+# (items queued, most in a batch, when the head must have begun) -> when to begin
+BATCHERS: Mapping[str, Callable[[int, int, float], float]] = {"idle": _idle, "patient": _patient}

@@ -261,6 +261,7 @@ def _policy(name: str, section: PolicySection) -> Policy:
         utilisation=section.utilisation or usual.utilisation,
         dropping=section.dropping or usual.dropping,
         budget=section.budget,
+        batching=section.batching,
     )
 
 

@@ -176,6 +176,7 @@ class PolicySection(Section):
         Literal["none", "deadline", "last-task", "per-task", "reroute", "reroute-paper"] | None
     ) = None
     budget: Literal["shared", "bare"] = "shared"
+    batching: Literal["idle", "patient"] = "idle"
 
 
 class ClusterSection(Section):

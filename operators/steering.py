@@ -6,6 +6,7 @@ A worker makes a new one of these for every plan that it follows.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from control.batching import BATCHERS
 from control.dropping import BUDGETS, RULES, Stage
 from control.problem import policy_named
 from control.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
@@ -34,6 +35,8 @@ class Steering:
     ) -> None:
         policy = policy_named(pipeline, plan.settings.policy) or Policy(name="")
         self._rule = RULES[policy.dropping]
+        self.batching = policy.batching
+        self._begin_s = BATCHERS[policy.batching]
         self._epoch = plan.epoch
         self._partitions = pipeline.egress_partitions
         self._variant = f"{lease.task}/{lease.variant}" if lease else ""
@@ -61,6 +64,16 @@ class Steering:
         """Seconds by which an item's batch, which ends then, would end too late; else 0 or less."""
         entered_s = item.path[-1].finished_s if item.path else work.created_s
         return ends_s - self._rule.must_end(self._stage, entered_s, work.deadline_s)
+
+    def begin_s(
+        self, queued: int, largest: int, head: tuple[Work, Item], latency_s: float
+    ) -> float:
+        """When to begin a batch whose first item is ``head``; a full one takes ``latency_s``."""
+        work, item = head
+        entered_s = item.path[-1].finished_s if item.path else work.created_s
+        must_end_s = self._rule.must_end(self._stage, entered_s, work.deadline_s)
+        end_s = min(must_end_s, entered_s + self._stage.budget_s)
+        return self._begin_s(queued, largest, end_s - latency_s)
 
     def why(self, variant: str, work: Work, item: Item, ends_s: float) -> str:
         """Why an item is dropped whose batch would end then, which is too late for it."""

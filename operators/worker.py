@@ -9,7 +9,7 @@ by egress.
 from collections import deque
 from collections.abc import Iterable
 
-from control.batching import batch_size, released
+from control.batching import IDLE, batch_size, released
 from operators.dead_letters import dead_letter
 from operators.device import Device
 from operators.fanout import failed, outcome
@@ -99,6 +99,7 @@ class Worker:
         self._paused = False
         self._leaving = False
         self._due = False  # asked to be woken for the next batch
+        self._hold_s = float("inf")  # which waits until then
         self._reporter = Reporter(name, "worker", pipeline.name, incarnation, device)
         self._reporter.slots = self._slot_states
 
@@ -173,6 +174,8 @@ class Worker:
         lease, queue, variant = self._lease, self._queue, self._device.serving
         if self._running or lease is None or not variant or not queue:
             return []
+        if self._steering.batching != IDLE and self._holds(lease, now):
+            return [Wake(self._hold_s)]
         size = batch_size(len(queue), lease.batch)
         latency = self._latency(variant, size)
         batch: list[_Ticket] = []
@@ -185,10 +188,18 @@ class Worker:
         effects = self._drop(late, ends_s, now) if late else []
         if batch:
             self._running, self._running_variant = batch, variant
-            self._released = released(len(batch), lease.batch)
+            self._released = released(len(batch), lease.batch, self._steering.batching)
             self._job += 1
             effects.append(Infer(self._job, variant, tuple(t.item.value for t in batch)))
         return [*effects, *self._backpressure()]
+
+    def _holds(self, lease: Lease, now: float) -> bool:
+        """Whether the next batch may wait for more, and until when."""
+        head, latency = self._queue[0], self._latency(self._device.serving, lease.batch)
+        self._hold_s = self._steering.begin_s(
+            len(self._queue), lease.batch, (head.work, head.item), latency
+        )
+        return self._hold_s > now
 
     def _drop(self, late: list[_Ticket], ends_s: float, now: float) -> list[Effect]:
         variant = self._device.serving
@@ -349,8 +360,8 @@ class Worker:
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
-        if self._due:
-            self._due = False
+        if self._due or now >= self._hold_s:
+            self._due, self._hold_s = False, float("inf")
             effects += self._start(now)
         return [*effects, *self._reporter.due(now)]
 

@@ -52,7 +52,8 @@ class Policy:
     one that gives a device's rate, and what bounds the work. While it runs: how often to plan
     anew, how demand is estimated (``control/estimators.py``), how traffic is shared among workers
     (``control/routing_tables.py``) and up to which part of their capacity, which items are
-    dropped and what a task's latency budget is (``control/dropping.py``).
+    dropped and what a task's latency budget is (``control/dropping.py``), whether a batch waits to
+    be full (``control/batching.py``).
     """
 
     name: str
@@ -70,6 +71,7 @@ class Policy:
     utilisation: float = 1.0
     dropping: str = "deadline"
     budget: str = "shared"
+    batching: str = "idle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

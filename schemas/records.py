@@ -67,7 +67,7 @@ class Hop:
     started_s: float
     finished_s: float
     batch: int  # items in the batch it ran in
-    released: str = ""  # why that batch began: full, idle; empty: not told
+    released: str = ""  # why that batch began: full, idle, due; empty: not told
     rerouted: str = ""  # why the item then went elsewhere than its turn was; empty: it did not
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from control.batching import BATCHERS
 from control.dropping import BUDGETS, RULES
 from control.estimators import ESTIMATORS
 from control.problem import BUILT_IN, policy_named
@@ -484,6 +485,7 @@ def test_what_a_policy_does_while_it_runs_is_that_of_its_kind_or_what_the_file_s
     ("key", "known"),
     [
         ("estimator", ESTIMATORS), ("routing", ROUTINGS), ("dropping", RULES), ("budget", BUDGETS),
+        ("batching", BATCHERS),
     ],
 )  # fmt: skip
 def test_a_policy_can_name_whatever_there_is(key: str, known: Mapping[str, object]) -> None:

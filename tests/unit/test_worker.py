@@ -21,6 +21,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.pipeline import Policy
 from schemas.records import (
     ANSWERED,
     DROPPED,
@@ -494,3 +495,34 @@ def test_it_counts_the_children_that_it_made() -> None:
     (report,) = reports(worker.handle(Woke(), 0.3))
     assert report.counts["children/locate/v/read"] == 3
     assert "failed/locate/v" not in report.counts
+
+
+# ---------------------------------------------------------------------- patience
+
+
+def patient() -> Worker:
+    """A worker that may wait to fill its batches of 4, which take 20 ms: budgets are 42.8 ms."""
+    pipeline = a_pipeline(policies=(Policy(name="static", batching="patient"),))
+    worker = Worker("w", pipeline, "cpu", incarnation=0.0, latency=lambda v, n: 0.02)
+    worker.handle(Woke(), 0.0)
+    worker.handle(arrived(a_plan([a_lease()])), 0.0)
+    worker.handle(loaded("read/v"), 0.0)
+    return worker
+
+
+def test_a_patient_worker_waits_for_more_until_the_head_can_wait_no_longer() -> None:
+    worker = patient()
+    assert batch_of(worker, arrived(a_work(0)), now=0.001) == [Wake(pytest.approx(0.0228))]
+    assert batch_of(worker, arrived(a_work(1), 1), now=0.01) == [Wake(pytest.approx(0.0228))]
+    (infer,) = inferring(worker.handle(Woke(), 0.0229))
+    assert len(infer.values) == 2
+    done = worker.handle(inferred(1, "a", "b", started_s=0.0229, finished_s=0.0429), 0.0429)
+    hops = [hop for e in done if isinstance(e, Send) and isinstance(e.record, Work)
+            for item in e.record.items for hop in item.path]  # fmt: skip
+    assert {hop.released for hop in hops} == {"due"}
+
+
+def test_a_full_batch_does_not_wait() -> None:
+    worker = patient()
+    (infer,) = inferring(batch_of(worker, *(arrived(a_work(n), n) for n in range(4)), now=0.001))
+    assert len(infer.values) == 4

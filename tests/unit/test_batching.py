@@ -1,0 +1,26 @@
+"""control/batching.py: close the batch now, or wait until when?"""
+
+from math import inf
+
+import pytest
+
+from control.batching import BATCHERS, batch_size, released
+
+
+@pytest.mark.parametrize(
+    ("name", "queued", "begins_s"),
+    [("idle", 1, -inf), ("idle", 4, -inf), ("patient", 1, 7.5), ("patient", 4, -inf)],
+)
+def test_a_device_waits_for_more_only_where_it_is_patient(
+    name: str, queued: int, begins_s: float
+) -> None:
+    assert BATCHERS[name](queued, 4, 7.5) == begins_s
+
+
+def test_a_batch_is_what_waits_up_to_the_plans() -> None:
+    assert [batch_size(queued, 4) for queued in (1, 4, 9)] == [1, 4, 4]
+
+
+def test_why_a_batch_begins() -> None:
+    assert [released(4, 4), released(3, 4), released(3, 4, "patient")] == ["full", "idle", "due"]
+    assert released(4, 4, "patient") == "full"
