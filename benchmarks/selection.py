@@ -80,10 +80,13 @@ def cases(models: tuple[Model, ...]) -> dict[str, Callable[[], Any]]:
     thousand = replace(ask, workers=1000, qps=2000 / 60 * 1000)
     finer = replace(POLICIES["ramsis"], steps=400)
     timed: dict[str, Callable[[], Any]] = {}
-    for policy, options in POLICIES.items():
+    for policy in ("ramsis-paper", "ramsis"):
+        options = POLICIES[policy]
         timed[f"{policy}, 9 models"] = lambda options=options: solved(options, ask)
         timed[f"{policy}, 60 models"] = lambda options=options: solved(options, sixty)
         timed[f"{policy}, 20 loads"] = lambda policy=policy: many(policy, ask)
+    timed["ramsis-variable, 9 models"] = lambda: solved(POLICIES["ramsis-variable"], ask)
+    timed["ramsis-variable, 20 loads"] = lambda: many("ramsis-variable", ask)
     timed["ramsis, 9 models, D 400"] = lambda: solved(finer, ask)
     timed["ramsis, 9 models, 1000 workers"] = lambda: solved(POLICIES["ramsis"], thousand)
     return timed

@@ -6,7 +6,9 @@ queue has no slack, so only its level 0 is ever met; the rest of its row is ther
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -93,11 +95,21 @@ def model_levels(slo_s: float, models: tuple[Model, ...]) -> tuple[float, ...]:
     return (0.0, *sorted(latencies), slo_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A process in which every state has its choice: both functions are from [n - 1, j] to it.
+
+    ``expect`` gives the expected value of the next state, ``push`` the mass of the next states.
+    """
+
+    expect: Callable[[Floats], Floats]
+    push: Callable[[Floats], Floats]
+
+
 class Process(Protocol):
     """A decision process: what may be chosen and what comes of it.
 
-    ``expect`` gives the expected value of the next state for values of the states; ``push`` takes
-    the mass of the states, where each makes its choice, to the mass of the next ones.
+    ``expect`` gives the expected value of the next state for values of the states.
     """
 
     @property
@@ -127,8 +139,8 @@ class Process(Protocol):
     def expect(self, values: Floats) -> Floats:
         """[n - 1, c, j] of [n - 1, j]."""
 
-    def push(self, mass: Floats, choice: Ints) -> Floats:
-        """[n - 1, j] of [n - 1, j] and [n - 1, j]."""
+    def under(self, choice: Ints) -> Chain:
+        """The process with the choices [n - 1, j]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -162,6 +174,14 @@ class WholeQueue:
         found = np.pad(self.ahead.expect(values), ((0, 1), (0, 0)))
         expected: Floats = np.matmul(found[self.slot], self.offset)
         return expected
+
+    def under(self, choice: Ints) -> Chain:
+        """Every state with its choice."""
+
+        def expect(values: Floats) -> Floats:
+            return np.take_along_axis(self.expect(values), choice[:, None, :], axis=1)[:, 0]
+
+        return Chain(expect, partial(self.push, choice=choice))
 
     def push(self, mass: Floats, choice: Ints) -> Floats:
         """The mass of the next states."""

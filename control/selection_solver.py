@@ -140,19 +140,20 @@ def stationary(process: Process, choice: Ints, start: Floats | None = None) -> F
     From (I - P^T + u 1^T) p = u, with u the state of the first query, by GMRES; then by powers,
     which mend what rounding left.
     """
+    chain = process.under(choice)
     first = np.zeros(choice.shape)
     first[0, -1] = 1.0
 
     def apply(flat: Floats) -> Floats:
         mass: Floats = flat.reshape(choice.shape)
-        left: Floats = mass - process.push(mass, choice) + first * mass.sum()
+        left: Floats = mass - chain.push(mass) + first * mass.sum()
         return left.ravel()
 
     mass: Floats = _solved(apply, first, first if start is None else start, SETTLED)
     mass = np.maximum(mass, 0.0)
     for _ in range(STEPS):
         # Differences leave noise of about 1e-17 below 0.
-        after: Floats = np.maximum(process.push(mass, choice), 0.0)
+        after: Floats = np.maximum(chain.push(mass), 0.0)
         after /= after.sum()
         moved = np.abs(after - mass).sum()
         mass = after
@@ -171,7 +172,8 @@ def worth(process: Process, choice: Ints, mass: Floats) -> Worth:
     met = float(queries[on_time].sum())
     counted = on_time if met > 0 else np.ones_like(on_time)
     accuracy = float((queries * process.accuracy[choice])[counted].sum() / queries[counted].sum())
-    return Worth(accuracy=accuracy, violation=float(queries[np.logical_not(on_time)].sum()))
+    late = float(queries[np.logical_not(on_time)].sum())
+    return Worth(accuracy=min(accuracy, 1.0), violation=min(late, 1.0))  # sums round
 
 
 def _sweep(process: Process, reward: Floats, before: Swept, enough: float) -> Swept:
@@ -195,13 +197,13 @@ def _evaluated(
     From (I - P + w u^T) h = w r, with u the state of the first query, by GMRES; then g = u^T h.
     """
     own = _taken(np.broadcast_to(weight, reward.shape), choice)
-    sweeps = 0
+    chain, sweeps = process.under(choice), 0
 
     def apply(flat: Floats) -> Floats:
         nonlocal sweeps
         sweeps += 1
         held: Floats = flat.reshape(choice.shape)
-        left: Floats = held - _taken(process.expect(held), choice) + own * held[0, -1]
+        left: Floats = held - chain.expect(held) + own * held[0, -1]
         return left.ravel()
 
     found: Floats = _solved(apply, own * _taken(reward, choice), values, 1e-10)

@@ -16,14 +16,16 @@ for all of them, and slack and arrivals are taken as independent given (n, j).
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import betainc
 
-from control.selection_model import Bools, Setting
+from control.selection_model import Bools, Chain, Setting
 from control.selection_profile import SelectionError
 from control.selection_transitions import Ahead, Floats, Ints, look_ahead, offsets
 
 NEGLIGIBLE = 1e-13
 LARGEST = 150e6  # numbers held for what is left of a queue, 1.2 GB
+SMALLEST = 1e-18  # of a transition that is kept
 INSTANT = 1e-12  # seconds: stands for no time at all
 
 
@@ -72,16 +74,42 @@ class PartOfQueue:
 
     def push(self, mass: Floats, choice: Ints) -> Floats:
         """The mass of the next states."""
+        return self.under(choice).push(mass)
+
+    def under(self, choice: Ints) -> Chain:
+        """Every state with its choice: what is left of queues as one sparse matrix."""
+        remains, own = self._remains(choice), self.offset.transpose(0, 2, 1)  # [n - 1, j, d]
+        queue = np.arange(len(choice))[:, None] + 1
+        whole = self.batch[choice] == queue
         at = np.arange(len(self.batch))
-        chosen = np.where(choice[:, None] == at[:, None], mass[:, None], 0.0)  # [n - 1, c, j]
-        whole = chosen[self.batch - 1, at][:, None]
-        by_offset = np.matmul(whole, self.offset[self.batch - 1].transpose(0, 2, 1))[:, 0]
-        pushed = self.ahead.push(by_offset)
+
+        def expect(values: Floats) -> Floats:
+            served = (self.ahead.expect(values)[choice] * own).sum(axis=2)
+            left: Floats = (remains @ values.ravel()).reshape(values.shape)
+            return np.where(whole, served, left)
+
+        def push(mass: Floats) -> Floats:
+            chosen = np.where(choice[self.batch - 1] == at[:, None], mass[self.batch - 1], 0.0)
+            by_offset = np.matmul(chosen[:, None], own[self.batch - 1])[:, 0]
+            left: Floats = (remains.T @ mass.ravel()).reshape(mass.shape)
+            return self.ahead.push(by_offset) + left
+
+        return Chain(expect, push)
+
+    def _remains(self, choice: Ints) -> csr_array:
+        """The transitions of states that leave part of their queue; others' rows are empty."""
+        states, levels = choice.size, choice.shape[1]
+        full = (len(choice) - 1) * levels
+        found = []
         for c, left in enumerate(self.left):
-            moved = chosen[self.batch[c] :, c]
-            if moved.any():
-                _spread(pushed, left, moved)
-        return pushed
+            n, j = np.nonzero(choice[self.batch[c] :] == c)  # n counts from b + 1
+            mass = left.arrived[n, j][:, :, None] * left.slack[n, j][:, None, :]
+            row, i, level = np.nonzero(mass > SMALLEST)
+            after = (n[row] + i) * levels + level
+            from_ = (n[row] + self.batch[c]) * levels + j[row]
+            found.append((mass[row, i, level], from_, np.minimum(after, full)))
+        data, rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
+        return csr_array((data, (rows, columns)), shape=(states, states))
 
 
 def part_of_queue(setting: Setting) -> PartOfQueue:
@@ -163,15 +191,3 @@ def _arrived(setting: Setting, ahead: Ahead, c: int, batch: int, offset: Floats)
     found: Floats = np.matmul(offset[batch:].transpose(0, 2, 1), by_missing[:enough].T)
     found[..., -1] += np.maximum(1 - found.sum(axis=2), 0.0)
     return found
-
-
-def _spread(pushed: Floats, left: Left, moved: Floats) -> None:
-    """Add what follows the mass ``moved`` [n - b - 1, j] to the mass of the next states."""
-    count, _, arrivals = left.arrived.shape
-    by_arrivals = (left.arrived * moved[:, :, None]).transpose(0, 2, 1)
-    landed = np.matmul(by_arrivals, left.slack)  # [n - b - 1, i, j']
-    after = np.zeros((max(count + arrivals, len(pushed)), pushed.shape[1]))
-    for i in range(arrivals):
-        after[i : i + count] += landed[:, i]
-    pushed[:-1] += after[: len(pushed) - 1]
-    pushed[-1, 0] += after[len(pushed) - 1 :].sum()
