@@ -1,0 +1,139 @@
+"""What planning costs: CPU milliseconds of a solve, child processes included, by demand.
+
+    python -m benchmarks.allocation [--data ../shared/data/loki] [--json]
+
+Loki's problems as its code plans them (18 devices) and its full trees (20), over demands from 200
+queries/s to as much as they serve, in steps of 100, with both solvers; then the same with HiGHS'
+presolve and heuristics as they come, which is the yardstick for the options that we set; then the
+look-up of a plan solved ahead. What the authors' code takes with a commercial solver was measured
+elsewhere (147 / 115 / 429 ms mean, median and largest on traffic, 54 / 45 / 105 ms on social).
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchmarks.papers.loki import write
+from control import mip
+from control.allocation import allocate
+from control.plan_table import PlanTable
+from control.problem import Problem
+from headrace.config import read_pipeline_file
+from headrace.planning import Asked, problem, spent
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "loki"
+CASES = (  # file, devices, largest demand
+    ("traffic-as-coded", 18, 2000),
+    ("social-as-coded", 18, 2000),
+    ("traffic", 20, 2000),
+    ("social", 20, 1000),
+)
+STEP = 100
+REPEATS = 3
+LOOKUPS = 2000
+OURS: Mapping[str, Any] = mip.HIGHS
+AS_IT_COMES = {"output_flag": False, "threads": 1}
+
+
+def problems(folder: Path, name: str, devices: int, largest: int) -> list[Problem]:
+    """The problem at every demand in accuracy mode."""
+    file = read_pipeline_file(folder / f"{name}.yaml")
+    asked = Asked(demands_qps=(), devices=devices, comm_s=0.0, policy="loki-paper")
+    first = problem(file, asked)
+    found = [replace(first, demand_qps=float(d)) for d in range(200, largest + 1, STEP)]
+    return [each for each in found if allocate(each).mode == "accuracy"]
+
+
+def solves_ms(each: list[Problem], solver: str) -> dict[str, float]:
+    """CPU ms of the solves (at each demand the median of the repeats), and with all around them."""
+    alone, whole = [], []
+    for one in each:
+        asked = replace(one, policy=replace(one.policy, solver=solver))
+        times = [_timed_ms(asked) for _ in range(REPEATS)]
+        alone.append(statistics.median(solve for solve, _ in times))
+        whole.append(statistics.median(total for _, total in times))
+    return {
+        "demands": len(each),
+        "mean_ms": statistics.mean(alone),
+        "median_ms": statistics.median(alone),
+        "max_ms": max(alone),
+        "with_building_median_ms": statistics.median(whole),
+    }
+
+
+def _timed_ms(asked: Problem) -> tuple[float, float]:
+    began, _ = spent()
+    plan = allocate(asked, spent)
+    ended, _ = spent()
+    assert plan.solved is not None
+    return plan.solved.cpu_s * 1e3, (ended - began) * 1e3
+
+
+def lookup_ms(each: list[Problem]) -> float:
+    """The look-up of a plan solved ahead."""
+    table = PlanTable.empty(each[0], step_qps=5.0, top_qps=2000.0)
+    plan = allocate(each[0])
+    for demand in table.grid_qps:
+        table = table.filled(demand, plan)
+    asked = [replace(each[0], demand_qps=at * 0.9) for at in range(LOOKUPS)]
+    began = perf_counter()
+    for one in asked:
+        table.plan(one)
+    return (perf_counter() - began) / LOOKUPS * 1e3
+
+
+def figures(data: Path) -> dict[str, Any]:
+    """Every case with both solvers, and the look-up."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        write(data, Path(folder))
+        for name, devices, largest in CASES:
+            each = problems(Path(folder), name, devices, largest)
+            rows = {solver: solves_ms(each, solver) for solver in ("highs", "cbc")}
+            try:
+                mip.HIGHS = AS_IT_COMES
+                rows["highs as it comes"] = solves_ms(each, "highs")
+            finally:
+                mip.HIGHS = OURS
+            ours, plain = rows["highs"]["median_ms"], rows["highs as it comes"]["median_ms"]
+            found[name] = {"devices": devices, "solvers": rows, "ratio": ours / plain}
+            found.setdefault("lookup_ms", lookup_ms(each))
+    return found
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """The same as a table."""
+    lines = [f"{'':18} {'solver':18} {'mean':>7} {'median':>7} {'max':>7}  CPU ms"]
+    for name, case in found.items():
+        if name == "lookup_ms":
+            continue
+        for solver, row in case["solvers"].items():
+            lines.append(
+                f"{name:18} {solver:18} {row['mean_ms']:7.1f} {row['median_ms']:7.1f} "
+                f"{row['max_ms']:7.1f}  ({row['with_building_median_ms']:.1f} with building; "
+                f"{row['demands']} demands)"
+            )
+    return "\n".join([*lines, f"a plan from the table: {found['lookup_ms'] * 1e3:.1f} us"])
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA, metavar="DATA_DIR")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if not options.data.is_dir():
+        sys.exit(f"Loki's data is not in {options.data}; name its folder with --data")
+    found = figures(options.data)
+    print(json.dumps(found) if options.json else told(found))
+
+
+if __name__ == "__main__":
+    main()
