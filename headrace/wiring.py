@@ -142,7 +142,8 @@ def emulated_hands(
 
     def make(key: str) -> Emulated:
         variant = variant_of(pipeline, key)
-        return Emulated(profile, variant, pipeline.task(variant.task).children, rng)
+        children, one_of = pipeline.task(variant.task).children, pipeline.branches == "untied"
+        return Emulated(profile, variant, children, rng, one_of=one_of)
 
     def load_s(key: str) -> float:
         task, _, variant = key.partition("/")

@@ -46,6 +46,7 @@ class Emulated:
         self._variant = variant
         self._chance = None if rng is None else partial(next, _uniforms(rng))
         self._dilate = dilate
+        self._one_of = one_of and len(children) > 1
         self._device = device
         self._quantile = latency or ("p50" if rng is None else "")
         self._entry = table.entry(variant.task, variant.name, device)
@@ -106,6 +107,8 @@ class _Draw:
         shares = [fan_out.counts[count] for count in self._counts]
         self._bounds = np.cumsum(shares)[:-1].tolist()
         self._likeliest = max(self._counts, key=lambda count: fan_out.counts[count])
+        self._shares = fan_out.counts
+        self.odds = sum(share for count, share in fan_out.counts.items() if count > 0)
 
     def count(self, chance: Callable[[], float] | None) -> int:
         if chance is None:

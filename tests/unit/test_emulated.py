@@ -134,3 +134,22 @@ def test_knots_grow_whatever_the_mean_is(p50_s: float, skew: float, batch: int) 
     knots = latency_knots(ProfileTable("p", (entry,)), entry, batch)
     assert knots == sorted(knots)
     assert knots[0] >= knots[1] / 2 > 0
+
+
+HALVES = {"read": FanOut(1.0, {0: 0.5, 1: 0.5}), "sort": FanOut(1.0, {0: 0.5, 2: 0.4, 3: 0.1})}
+FORK = ProfileTable("p", (an_entry(NET, HALVES), an_entry(READ, {})))
+
+
+def test_untied_every_item_goes_to_one_child_as_often_as_profiled(
+    rng: np.random.Generator,
+) -> None:
+    outputs = Emulated(FORK, NET, ("read", "sort"), rng, one_of=True).predict([b""] * 4000)
+    made = [(len(each["read"]), len(each["sort"])) for each in outputs]
+    assert set(made) == {(1, 0), (0, 2), (0, 3)}
+    assert made.count((1, 0)) / 4000 == pytest.approx(0.5, abs=0.04)
+    assert made.count((0, 2)) / 4000 == pytest.approx(0.4, abs=0.04)
+
+
+def test_untied_without_chance_the_first_of_the_likeliest_children_is_taken() -> None:
+    fork = Emulated(FORK, NET, ("read", "sort"), None, one_of=True)
+    assert fork.predict([b""] * 2) == [{"read": [0], "sort": []}] * 2
