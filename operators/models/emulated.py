@@ -7,7 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ class Emulated:
 
     Without ``rng`` nothing is left to chance: the median latency, the likeliest fan-out, and
     an answer that is right if most are. With ``latency``, a quantile of the profile, every run
-    takes that long, whatever else is drawn. ``dilate`` stretches every latency.
+    takes that long, whatever else is drawn. ``dilate`` stretches every latency. ``one_of``: an
+    item goes to one child only (untied branches), each as often as its fan-out makes any items.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Emulated:
         *,
         device: str = EMULATED,
         latency: str = "",
+        one_of: bool = False,
     ) -> None:
         """Raises ``ProfileError`` where the table has no profile of the variant on the device, or
         none of its fan-out to one of the children."""
@@ -80,10 +82,24 @@ class Emulated:
             if chance is None:
                 return [accuracy >= 0.5] * len(values)
             return [chance() < accuracy for _ in values]
+        if self._one_of:
+            return [self._to_one(chance) for _ in values]
         return [
             {child: [None] * draw.count(chance) for child, draw in self._fan_outs.items()}
             for _ in values
         ]
+
+    def _to_one(self, chance: Callable[[], float] | None) -> dict[str, list[None]]:
+        """Items for one child, which has some, and none for the others."""
+        odds = [draw.odds for draw in self._fan_outs.values()]
+        if chance is None:
+            at = odds.index(max(odds))
+        else:
+            at = min(bisect_right(list(accumulate(odds)), chance() * sum(odds)), len(odds) - 1)
+        return {
+            child: [None] * (draw.some(chance) if other == at else 0)
+            for other, (child, draw) in enumerate(self._fan_outs.items())
+        }
 
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:
@@ -107,13 +123,25 @@ class _Draw:
         shares = [fan_out.counts[count] for count in self._counts]
         self._bounds = np.cumsum(shares)[:-1].tolist()
         self._likeliest = max(self._counts, key=lambda count: fan_out.counts[count])
-        self._shares = fan_out.counts
-        self.odds = sum(share for count, share in fan_out.counts.items() if count > 0)
+        self._none = fan_out.counts.get(0, 0.0)
+        self.odds = 1.0 - self._none  # of any items at all
+        self._likeliest_some = max(
+            (count for count in self._counts if count > 0),
+            key=lambda count: fan_out.counts[count],
+            default=0,
+        )
 
     def count(self, chance: Callable[[], float] | None) -> int:
         if chance is None:
             return self._likeliest
         return self._counts[bisect_right(self._bounds, chance())]
+
+    def some(self, chance: Callable[[], float] | None) -> int:
+        """How many items, given that there are any."""
+        if chance is None or not self.odds:
+            return self._likeliest_some
+        # What is left of the distribution above the probability of none.
+        return self._counts[bisect_right(self._bounds, self._none + chance() * self.odds)]
 
 
 def latency_knots(table: ProfileTable, entry: Entry, batch: int) -> list[float]:
