@@ -132,6 +132,8 @@ def _cbc(model: Any, bounds: Bounds) -> tuple[str, float | None]:
             gapRel=bounds.gap,
             maxNodes=bounds.nodes,
             logPath=str(log),
+            # Its default asks the next solution to be better by 1e-5, which hides optima.
+            options=["increment 1e-9"],
         )
         solver.tmpDir = folder
         model.solve(solver)

@@ -278,6 +278,7 @@ class _World:
         return Emulated(
             self.profile, variant, self.pipeline.task(variant.task).children, self._rngs[node],
             device=self.devices[node], latency=self.run.latency,
+            one_of=self.pipeline.branches == "untied",
         )  # fmt: skip
 
     def _delays(self) -> Delays:
