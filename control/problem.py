@@ -39,7 +39,8 @@ class Problem:
 class Replicas:
     """How many workers run a variant, in batches of at most ``batch``.
 
-    ``device`` is the kind of device where the cluster has several; "": any.
+    Where the cluster has several kinds of devices, ``device`` is the kind's name and ``on`` are
+    the devices that are of it; "" and nothing: any.
     """
 
     task: str
@@ -47,11 +48,16 @@ class Replicas:
     batch: int
     count: int
     device: str = ""
+    on: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """The variant's name in plans and reports: "task/variant"."""
         return f"{self.task}/{self.variant}"
+
+    def may_run_on(self, device: str) -> bool:
+        """Whether a device is of the kind."""
+        return not self.on or device in self.on
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ BUILT_IN: Mapping[str, Policy] = {
         kind="loki",
         estimator="trend",
         routing="balanced",
-        utilisation=0.9,
+        utilisation=0.8,  # docs/pipeline-file.md says what it costs and brings
         dropping="reroute",
     ),
     "loki-paper": Policy(

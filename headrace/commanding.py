@@ -5,6 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from control.problem import BUILT_IN
 from headrace.cli_options import reached
 from headrace.clients import Commander, plans
 from headrace.config import PipelineFile
@@ -51,10 +52,12 @@ def give_and_tell(
 
 
 def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> None:
-    """Print the file's policies and which is in force."""
+    """Print the policies there are, the file's first, and which is in force."""
     history = plans(reached(bootstrap), file.pipeline.name)
     in_force = history[-1].settings.policy if history else None
-    policies = file.pipeline.policies
+    named = {policy.name for policy in file.pipeline.policies}
+    built_in = [policy for name, policy in BUILT_IN.items() if name not in named]
+    policies = (*file.pipeline.policies, *built_in)
     if as_json:
         print_json([{**asdict(p), "in_force": p.name == in_force} for p in policies])
         return

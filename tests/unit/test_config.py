@@ -470,11 +470,11 @@ def test_what_a_policy_does_while_it_runs_is_that_of_its_kind_or_what_the_file_s
 ) -> None:
     text = GOOD.replace(
         "policies:",
-        "policies:\n  ours: {kind: loki, dropping: per-task, utilisation: 0.8, interval: 5s}",
+        "policies:\n  ours: {kind: loki, dropping: per-task, utilisation: 0.7, interval: 5s}",
     )
     pipeline = read_pipeline_file(written(tmp_path, text)).pipeline
     assert policy_named(pipeline, "ours") == replace(
-        BUILT_IN["loki"], name="ours", dropping="per-task", utilisation=0.8, interval_s=5.0
+        BUILT_IN["loki"], name="ours", dropping="per-task", utilisation=0.7, interval_s=5.0
     )
     assert policy_named(pipeline, "fast") == Policy(
         name="fast", replicas={"read/forest": 3, "locate/net": 1}, batch={"read/forest": 64}
