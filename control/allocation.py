@@ -99,6 +99,7 @@ def _stand_in(every: Choices, problem: Problem) -> Allocation:
                 batch=unit.configs[0].batch,
                 count=counts[name],
                 device=unit.device if len(every.devices) > 1 else "",
+                on=every.names[unit.device] if len(every.devices) > 1 else (),
             )
             for name, unit in runs.items()
         ),

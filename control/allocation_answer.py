@@ -103,6 +103,7 @@ def _replicas(
             count=max(1, ceil(items[unit.key_on_device] / configs[unit.key_on_device].rate
                               - ROUNDING)),
             device=unit.device if several else "",
+            on=model.choices.names[unit.device] if several else (),
         )
         for unit in model.choices.all_units
         if unit.key_on_device in items

@@ -66,6 +66,7 @@ class Choices:
     tasks: tuple[Task, ...]
     tied: bool
     devices: Mapping[str, int]  # kind -> how many
+    names: Mapping[str, tuple[str, ...]]  # kind -> the different devices of it
     units: Mapping[str, tuple[Unit, ...]]
     budget_s: Mapping[str, float]  # leaf task -> compute budget of the path to it
     weight: Mapping[str, float]  # leaf task -> weight of its accuracy; they sum to 1
@@ -101,6 +102,7 @@ def choices(problem: Problem) -> Choices:
         tasks=pipeline.tasks,
         tied=pipeline.branches == "tied",
         devices={kind: len(names) for kind, names in kinds.items()},
+        names={kind: tuple(dict.fromkeys(names)) for kind, names in kinds.items()},
         units={task.name: _units(problem, task, kinds) for task in pipeline.tasks},
         budget_s=budgets_s(problem),
         weight={task.name: task.weight / total for task in leaves},

@@ -57,10 +57,10 @@ class _Judge:
 
     def entry(self, host: Host) -> Entry:
         """What was measured of the variant on the kind; raises ``ProfileError``."""
-        (task, _, variant), kind = host[0].partition("/"), host[1]
-        names = [d for d in self.problem.devices if not kind or _is_kind(d, kind)]
+        task, _, variant = host[0].partition("/")
+        names = [d for d in self.problem.devices if self.hosts[host].may_run_on(d)]
         if self.problem.profile is None or not names:
-            raise ProfileError(f"there is no device {kind!r} or no profile")
+            raise ProfileError(f"there is no device for {host[0]}, or no profile")
         return self.problem.profile.entry(task, variant, names[0])
 
     def seconds(self, host: Host, batch: int, quantile: str) -> float:
@@ -116,19 +116,15 @@ def _task(host: Host) -> str:
     return host[0].partition("/")[0]
 
 
-def _is_kind(device: str, kind: str) -> bool:
-    return device == kind or device.partition(":")[0] == kind
-
-
 def _devices(judge: _Judge) -> Iterator[str]:
     there = len(judge.problem.devices)
     if judge.plan.devices_used > there:
         yield f"the plan uses {judge.plan.devices_used} devices and there are {there}"
-    for kind in dict.fromkeys(r.device for r in judge.plan.replicas if r.device):
-        used = sum(r.count for r in judge.plan.replicas if r.device == kind)
-        own = sum(_is_kind(device, kind) for device in judge.problem.devices)
+    for kind in {r.on: r for r in judge.plan.replicas if r.on}.values():
+        used = sum(r.count for r in judge.plan.replicas if r.on == kind.on)
+        own = sum(kind.may_run_on(device) for device in judge.problem.devices)
         if used > own:
-            yield f"the plan uses {used} devices of kind {kind!r} and there are {own}"
+            yield f"the plan uses {used} devices of kind {kind.device!r} and there are {own}"
 
 
 def _slots(judge: _Judge) -> Iterator[str]:
@@ -146,7 +142,7 @@ def _memory(judge: _Judge) -> Iterator[str]:
             continue
         for device in judge.problem.devices:
             room = judge.problem.memory.get(device, entry.memory_bytes)
-            if entry.memory_bytes > room and (not host[1] or _is_kind(device, host[1])):
+            if entry.memory_bytes > room and replicas.may_run_on(device):
                 yield (
                     f"{replicas.key} takes {entry.memory_bytes / 1e6:.0f} MB and a worker of "
                     f"{device} has {room / 1e6:.0f} MB"

@@ -62,7 +62,7 @@ def _devices(plan: Allocation, problem: Problem) -> list[str]:
 
 
 def _batch_s(problem: Problem, each: Replicas) -> float:
-    device = next((d for d in problem.devices if not each.device or d.startswith(each.device)), "")
+    device = next((d for d in problem.devices if each.may_run_on(d)), "")
     assert problem.profile is not None
     return problem.profile.latency_s(
         each.task, each.variant, device, each.batch, problem.policy.latency
