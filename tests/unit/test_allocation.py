@@ -221,3 +221,18 @@ def test_the_judge_sees_load_latency_memory_slots_and_untied_branches() -> None:
     assert "takes 1000 MB and a worker of cpu has 1 MB" in broken_promises(
         GOOD, replace(big, memory={"cpu": 10**6})
     )[0]  # fmt: skip
+
+
+def test_devices_alike_but_for_their_names_are_one_kind_and_the_plan_names_them() -> None:
+    entries = [
+        an_entry("read", "v", {1: 10.0}, device="cuda:0"),
+        an_entry("read", "v", {1: 40.0}, device="cpu"),
+    ]
+    problem = a_problem(
+        entries, {"read": ()}, demand=210.0, devices=("cpu", "cuda:0", "cuda:1", "cpu")
+    )
+    plan = allocate(problem)
+    assert {(r.device, r.on, r.count) for r in plan.replicas} == {
+        ("cuda", ("cuda:0", "cuda:1"), 2), ("cpu", ("cpu",), 1),
+    }  # fmt: skip
+    assert broken_promises(plan, problem) == ()
