@@ -32,7 +32,8 @@ from schemas.records import Lease, Plan, Route
 
 # Routes and forecasts that differ by no more than this say the same: demand is never quite still.
 SAME_SHARE = 0.02
-SAME_PART = 0.1  # of spare capacity, of capacity
+SAME_PART = 0.1  # of capacity
+SAME_SPARE = 0.25  # of spare capacity, which only late items ask for
 SAME_ACCURACY = 0.001
 
 
@@ -108,7 +109,7 @@ def _alike(one: Sequence[Route], other: Sequence[Route]) -> bool:
     return len(one) == len(other) and all(
         (a.task, a.slot, a.source, a.latency_s) == (b.task, b.slot, b.source, b.latency_s)
         and abs(a.share - b.share) <= SAME_SHARE
-        and _close(a.spare_qps, b.spare_qps, SAME_PART, 1.0)
+        and _close(a.spare_qps, b.spare_qps, SAME_SPARE, 1.0)
         for a, b in zip(one, other, strict=True)
     )
 

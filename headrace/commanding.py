@@ -96,6 +96,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
         "expected_accuracy": plan.expected_accuracy,
         "feasible": plan.feasible,
         "binding": plan.binding,
+        "mode": plan.mode,
     }
 
 
