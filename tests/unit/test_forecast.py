@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from control.assembly import assemble, same
+from control.assembly import Expected, assemble, same
 from control.placement import Member
 from profiles.table import ProfileTable
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Route, Settings
-from tests.control_world import a_lease, a_pipeline, a_profile
+from tests.control_world import a_lease, a_pipeline, a_profile, an_entry
 
 LEASES = (
     a_lease("a", "locate", "net", [0], 0),
@@ -104,3 +104,66 @@ def test_plans_are_the_same_but_for_when_and_why() -> None:
     later = replace(BASE, epoch=9, issued_s=9.0, reason="later", demand_qps=9.0)
     assert same(BASE, later)
     assert not same(BASE, replace(later, capacity_qps=1.0))
+
+
+# ---------------------------------------------------------------------- policies that scale
+
+SCALED = replace(BASE, settings=Settings(policy="loki-paper", slo_s=0.3))
+
+
+def scaled(demand_qps: float, **multiplicity: float) -> Plan:
+    """The plan of ``LEASES`` for a demand, as the paper fills workers."""
+    observed = {("locate/net", child): mean for child, mean in multiplicity.items()}
+    return assemble(SCALED, LEASES, a_pipeline(), a_profile(), CREW, Expected(demand_qps, observed))
+
+
+def test_a_policy_that_scales_fills_the_most_accurate_first_and_tells_what_is_left() -> None:
+    # vit does 200 items/s, forest 1000; each batch of 4 takes 20 and 4 ms.
+    assert scaled(60.0).routes == (
+        Route("locate", 0, 1.0, "", 40.0, 0.04),
+        Route("read", 1, pytest.approx(2 / 3), "", 0.0, 0.02),
+        Route("read", 0, pytest.approx(1 / 3), "", pytest.approx(900.0), 0.004),
+    )
+    assert scaled(60.0).expected_accuracy == pytest.approx(0.9 * (2 / 3 * 0.95 + 1 / 3 * 0.8))
+    assert scaled(20.0).expected_accuracy == pytest.approx(0.9 * 0.95)
+
+
+def test_fan_out_as_observed_moves_shares_and_capacity() -> None:
+    assert scaled(60.0, read=10.0).routes[1].share == pytest.approx(1 / 3)
+    assert scaled(60.0, read=20.0).capacity_qps == pytest.approx(1200 / 20)
+    assert scaled(60.0).capacity_qps == pytest.approx(100.0)
+
+
+def test_without_a_profile_of_all_of_it_traffic_is_shared_by_throughput() -> None:
+    partly = ProfileTable("postcode", a_profile().entries[1:])
+    plan = assemble(SCALED, LEASES, a_pipeline(), partly, CREW, Expected(60.0))
+    assert [route.share for route in plan.routes] == [1.0, 0.5, 0.5]
+    no_fan_out = ProfileTable(
+        "postcode", tuple(replace(entry, children={}) for entry in a_profile().entries)
+    )
+    plan = assemble(SCALED, LEASES, a_pipeline(), no_fan_out, CREW, Expected(60.0))
+    assert [route.share for route in plan.routes] == [
+        1.0, pytest.approx(1000 / 1200), pytest.approx(200 / 1200),
+    ]  # fmt: skip
+
+
+def test_accuracy_follows_the_paths_where_senders_part() -> None:
+    leases = (*LEASES, a_lease("d", "locate", "weak", [1], 1))
+    profile = a_profile().merge(
+        ProfileTable("postcode", (an_entry("locate", "weak", 100.0, 0.5, fan_out=5.0),))
+    )
+    pipeline = a_pipeline(locate={"net": 1, "weak": 1})
+    crew = (*CREW, Member(name="d", device="cpu", serves="locate"))
+    plan = assemble(SCALED, leases, pipeline, profile, crew, Expected(125.0))
+    # 100 queries/s by net, 500 items of which vit takes 200; 25 by weak, all of it to forest.
+    by_net = 0.9 * (0.4 * 0.95 + 0.6 * 0.8)
+    assert plan.expected_accuracy == pytest.approx(0.8 * by_net + 0.2 * 0.5 * 0.8)
+    assert {route.source for route in plan.routes} == {"", "locate/net", "locate/weak"}
+
+
+def test_plans_that_hardly_differ_say_the_same() -> None:
+    plan = scaled(60.0)
+    assert same(plan, scaled(60.5))
+    assert not same(plan, scaled(70.0))
+    assert not same(plan, replace(plan, capacity_qps=None))
+    assert not same(plan, replace(plan, routes=plan.routes[1:]))
