@@ -65,7 +65,7 @@ def _best_effort(every: Choices, problem: Problem, search: Search, run: SolverRu
         found = find(every, problem.demand_qps, accurate, search, served=share, bounded=True)
         run = _and(run, found)
         plan = allocation(found if found.solved else largest, problem.demand_qps, BEST_EFFORT)
-        if served >= WHOLE and found.solved:  # the step before ran out of nodes
+        if served >= WHOLE:  # the step before ran out of nodes
             return replace(plan, mode=ACCURACY, solved=run)
     close = nearest(every, problem, plan.served_share, search)
     return replace(
