@@ -25,7 +25,10 @@ BLOCK = 4096  # draws made at a time
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
     """Seconds from a write until readers have the record (``hop``; ``report`` for reports), until
-    a new reader of a slot gets its first one, and until what is done is committed."""
+    a new reader of a slot gets its first one, and until what is done is committed.
+
+    Records that a node sends in one turn share a hop: the client sends them together.
+    """
 
     hop: Delay
     report: Delay

@@ -121,6 +121,8 @@ class Simulated:
         # (time, rank, count, what to call, its two arguments)
         self._heap: list[tuple[float, float, int, Callable[[Any, Any], None], Any, Any]] = []
         self._count = 0
+        self._batch: list[Log] | None = None  # slots whose records leave in this turn
+        self._batch_s = 0.0  # when they land
         for name, node in nodes.items():
             self.start(name, node)
 
@@ -228,11 +230,11 @@ class Simulated:
         effects = running.handle(event, now)
         for saw in self._observers:
             saw(running.name, event, effects, now)
+        self._batch = None
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)  # type: ignore[union-attr,arg-type]
-                self._write((effect.topic, slot), effect.record)  # type: ignore[union-attr]
+                self._send(effect)  # type: ignore[arg-type]
             elif kind is Wake:
                 self._later(effect.at_s, running, _WOKE)  # type: ignore[union-attr]
             else:
@@ -275,24 +277,47 @@ class Simulated:
         slots = self._slots[physical(self._pipeline, topic)]
         if not 0 <= slot < slots:
             raise ValueError(f"topic {topic!r} has slots 0 to {slots - 1}; found {slot}")
-        delay = self._delays.report if topic == REPORTS else self._delays.hop
-        keeps = self._keep is None or topic in self._keep
         log = self._logs[place] = Log(
-            place, delay, keeps, topic not in _UNCOMMITTED, topic in _UNREAD
+            place,
+            keeps=self._keep is None or topic in self._keep,
+            commits=topic not in _UNCOMMITTED,
+            unread=topic in _UNREAD,
+            reports=topic == REPORTS,
         )
         return log
 
+    def _send(self, effect: Send) -> None:
+        """Write a record that leaves with the others of the same turn, as it does live."""
+        slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)
+        place = (effect.topic, slot)
+        log = self._logs.get(place) or self._log(place)
+        if log.reports or log.unread:
+            self._write(place, effect.record)
+            return
+        log.records.append((effect.record, self.now))
+        if self._batch is None:
+            self._batch = []
+            self._batch_s = self.now + self._delays.hop()
+            self._push(self._batch_s, _LANDING, self._land_all, self._batch, None)
+        if log.last_s <= self._batch_s:
+            log.last_s = self._batch_s
+            self._batch.append(log)
+        else:  # a slot keeps its order: no record overtakes the one before it
+            self._push(log.last_s, _LANDING, self._land, log, None)
+
     def _write(self, place: Place, record: Record) -> None:
         log = self._logs.get(place) or self._log(place)
-        if log.unread and not log.keeps:
-            return
-        log.records.append((record, self.now))
+        if log.keeps or not log.unread:
+            log.records.append((record, self.now))
         if log.unread:
             return
-        # A slot keeps its order: no record overtakes the one before it.
-        lands_s = self.now + log.delay()
-        log.last_s = lands_s = lands_s if lands_s > log.last_s else log.last_s
-        self._push(lands_s, _LANDING, self._land, log, None)
+        lands_s = self.now + (self._delays.report if log.reports else self._delays.hop)()
+        log.last_s = max(lands_s, log.last_s)
+        self._push(log.last_s, _LANDING, self._land, log, None)
+
+    def _land_all(self, logs: list[Log], _: None) -> None:
+        for log in logs:
+            self._land(log, None)
 
     def _land(self, log: Log, _: None) -> None:
         if self.now < self._away_until_s:

@@ -4,7 +4,6 @@ Records are written, land after a hop, and are read in order. What nobody can re
 let go, so that a long run needs no more memory than a short one.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,10 +30,10 @@ class Log:
     """One slot. Invariant: records from offset ``first`` on are there, in order of offsets."""
 
     place: Place
-    delay: Callable[[], float]
     keeps: bool  # every record, for whoever looks at it afterwards
     commits: bool  # readers begin at the committed offset
     unread: bool  # by any node, ever
+    reports: bool  # they travel apart, with a delay of their own
     records: list[tuple[Record, float]] = field(default_factory=list)
     first: int = 0
     landed: int = 0  # the offset behind the newest record that readers can have
