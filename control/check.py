@@ -74,6 +74,8 @@ def _routes(plan: Plan) -> Iterator[str]:
             yield f"a route leads to slot {route.slot} of task {route.task!r}, which is not open"
         if not 0 <= route.share <= 1 + 1e-9:
             yield f"a share of task {route.task!r} is {route.share:g}; it must be in 0..1"
+        if route.spare_qps < 0 or route.latency_s < 0:
+            yield f"a route of task {route.task!r} tells a spare capacity or latency below 0"
     for (task, source), total in sums.items():
         if not isclose(total, 1.0, abs_tol=1e-6):
             sender = f" from {source!r}" if source else ""

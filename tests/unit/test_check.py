@@ -58,6 +58,10 @@ def test_a_good_plan_breaks_nothing() -> None:
             replace(GOOD, routes=(GOOD.routes[0], Route("read", 0, -0.5), Route("read", 1, 1.5))),
             "a share of task 'read' is -0.5",
         ),
+        (
+            replace(GOOD, routes=(replace(GOOD.routes[0], spare_qps=-1.0), *GOOD.routes[1:])),
+            "a route of task 'locate' tells a spare capacity or latency below 0",
+        ),
     ],
 )
 def test_a_broken_promise_is_named(plan: Plan, sentence: str) -> None:
