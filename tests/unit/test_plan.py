@@ -1,6 +1,9 @@
 """`headrace plan`: its lines, its text, and an answer to every odd question."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -241,3 +244,18 @@ def test_devices_of_several_kinds_are_told_in_the_file(
     text = YAML.replace("{emulated: 4}", '{cpu: 2, "cuda:0": 2}')
     told = sentence(capsys, a_file(tmp_path, text=text), "--demand", "5", "--devices", "8", code=2)
     assert "does not say of which kind" in told
+
+
+def test_another_process_with_another_hash_seed_prints_the_same_plan(tmp_path: Path) -> None:
+    file = a_file(tmp_path)
+    found = []
+    for seed in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", "plan", file, "--policy", "loki-paper",
+             "--demand", "40,130,150", "--json"],
+            capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        )  # fmt: skip
+        plans = [json.loads(line) for line in done.stdout.splitlines()]
+        found.append([{k: v for k, v in plan.items() if k != "solver"} for plan in plans])
+    assert found[0] == found[1]
+    assert [plan["mode"] for plan in found[0]] == ["hardware", "accuracy", "accuracy"]
