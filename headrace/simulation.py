@@ -58,7 +58,7 @@ from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then, ready or not
 SETTLE_S = 1.0  # between readiness and the first arrival
-INPUT_S = 1.0  # between two looks of the control app at the input topic, as live
+INPUT_S = 0.25  # between two looks of the control app at the input topic, as live
 SLICE_S = 0.25  # arrivals are put in so much at a time
 PATIENCE_S = 1.0  # for answers behind the last query's deadline and grace
 # What a solve takes in virtual time. Not what it took: that differs from machine to machine.

@@ -51,7 +51,7 @@ log = logging.getLogger("headrace.control")
 
 SESSION_TIMEOUT_S = 6.0  # an app that dies is replaced after it; brokers allow no less by default
 HEARTBEAT_S = 1.5
-INPUT_S = 1.0  # between two looks at the input topic
+INPUT_S = 0.25  # between two looks at the input topic: a jump of demand should not wait for one
 BLIND_S = 30.0  # and after one that failed: ingress tells, too, how many queries come
 STALL_S = 3.0  # after it another app may have been in charge in the meantime
 NODE = "control"  # as observers know the controller
