@@ -235,8 +235,11 @@ class Simulated:
             kind = type(effect)
             if kind is Send:
                 self._send(effect)  # type: ignore[arg-type]
-            elif kind is Wake:
-                self._later(effect.at_s, running, _WOKE)  # type: ignore[union-attr]
+            elif kind is Wake:  # inlined from ``_later``: half of all effects
+                self._count += 1
+                at_s: float = effect.at_s  # type: ignore[union-attr]
+                soon_s = at_s if at_s > now else now
+                heappush(self._heap, (soon_s, at_s, self._count, self._handle, running, _WOKE))
             else:
                 self._perform(running, effect)
 
