@@ -14,8 +14,8 @@ from typing import Any
 import pulp
 
 from control.allocation_model import FlowModel, require, total
-from control.allocation_search import Search, find
-from control.choices import MOST_SUMS, Choices, budgets_s, paths
+from control.allocation_search import Search, find, most
+from control.choices import MOST_SUMS, Choices, budgets_s, most_accurate, paths
 from control.problem import Nearest, Problem
 
 MANY = 100_000  # devices; no plan needs more
@@ -24,11 +24,30 @@ STEP_S = 1e-4  # to which sums of latencies are rounded up where they are too ma
 
 def nearest(every: Choices, problem: Problem, served: float, search: Search) -> Nearest:
     """For a problem of which only the share ``served`` can be served."""
+    largest = max([served, *_served_freely(every, problem, search)])
+    enough = [_devices(some, bounded, problem, search) for some, bounded in _modes(every)]
     return Nearest(
-        demand_qps=_rounded_down(served * problem.demand_qps) or None,
+        demand_qps=_rounded_down(largest * problem.demand_qps) or None,
         slo_s=_slo_s(every, problem, search),
-        devices=_devices(every, problem, search),
+        devices=min((count for count in enough if count is not None), default=None),
     )
+
+
+def _modes(every: Choices) -> list[tuple[Choices, bool]]:
+    """What may be chosen from, and whether the tasks' bounds on shares hold there: they do where
+    accuracy is scaled, and not for the most accurate variants alone (``allocation.py``)."""
+    free = any(task.share != (0.0, 1.0) for task in every.tasks)
+    return [(every, True), *([(most_accurate(every), False)] if free else [])]
+
+
+def _served_freely(every: Choices, problem: Problem, search: Search) -> list[float]:
+    """The shares that can be served where no bounds hold."""
+    found = [
+        find(some, problem.demand_qps, most, search, served=None, bounded=False)
+        for some, bounded in _modes(every)
+        if not bounded
+    ]
+    return [each.model.served.varValue for each in found if each.solved]
 
 
 def binding(every: Choices, problem: Problem, close: Nearest) -> str:
@@ -70,7 +89,7 @@ def _slo_for(problem: Problem, leaf: str, depth: int, seconds: float) -> float:
     return seconds / pipeline.compute_share + (depth + 1) * pipeline.comm_s
 
 
-def _devices(every: Choices, problem: Problem, search: Search) -> int | None:
+def _devices(every: Choices, bounded: bool, problem: Problem, search: Search) -> int | None:
     there = every.devices
     many = replace(every, devices=dict.fromkeys(there, MANY))
 
@@ -83,7 +102,7 @@ def _devices(every: Choices, problem: Problem, search: Search) -> int | None:
             more.append(extra)
         return pulp.LpMinimize, total(more)
 
-    found = find(many, problem.demand_qps, added, search, served=1.0, bounded=True)
+    found = find(many, problem.demand_qps, added, search, served=1.0, bounded=bounded)
     if not found.solved:
         return None
     return int(sum(there.values()) + round(pulp.value(found.model.problem.objective)))
@@ -110,7 +129,10 @@ def _feasible(every: Choices, problem: Problem, search: Search) -> bool:
         return pulp.LpMinimize, total([model.served])
 
     wider = replace(every, budget_s=budgets_s(problem))
-    return find(wider, problem.demand_qps, anything, search, served=1.0, bounded=True).solved
+    return any(
+        find(some, problem.demand_qps, anything, search, served=1.0, bounded=bounded).solved
+        for some, bounded in _modes(wider)
+    )
 
 
 def _candidates_s(every: Choices, problem: Problem) -> list[float]:

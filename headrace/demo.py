@@ -32,9 +32,10 @@ from headrace.kafka_options import KAFKA_CONFIG, kafka_config
 from headrace.keeper import kept
 from headrace.loading import made
 from headrace.open_loop import OpenLoop, run_to_end
-from headrace.profiling import cores, cpu_model
+from headrace.profiling import cpu_model
 from headrace.run_state import Process
 from headrace.running import Run, Told
+from headrace.sharing import cores
 from headrace.terminal import Unfeasible, progress, say, waiting
 from headrace.workload import poisson
 from schemas.pipeline import Pipeline
