@@ -71,7 +71,7 @@ Solver = Callable[[Solve], tuple[Solved | Failed, float]]
 class _Running:
     """A node while it lives; what was under way for it dies with it."""
 
-    __slots__ = ("alive", "handle", "models", "name", "read", "uncommitted")
+    __slots__ = ("alive", "handle", "models", "name", "read")
 
     def __init__(self, name: str, node: Node) -> None:
         self.name = name
@@ -79,7 +79,6 @@ class _Running:
         self.alive = True
         self.models: dict[str, Model] = {}
         self.read: dict[Place, Log] = {}
-        self.uncommitted: dict[Place, Done] = {}
 
 
 def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
@@ -141,6 +140,7 @@ class Simulated:
             return
         running.alive = False
         for log in running.read.values():
+            log.settle(self.now)
             del log.readers[name]
 
     def slow(self, name: str, factor: float) -> None:
@@ -204,10 +204,10 @@ class Simulated:
 
     def committed(self, topic: str) -> dict[int, tuple[int, str]]:
         """The committed offset of each slot of a topic, with its note."""
-        logs = sorted(self._logs.items())
-        return {
-            s: (log.committed, log.note) for (t, s), log in logs if t == topic and log.committed
-        }
+        logs = [log for _, log in sorted(self._logs.items()) if log.place[0] == topic]
+        for log in logs:
+            log.settle(self.now)
+        return {log.place[1]: (log.committed, log.note) for log in logs if log.committed}
 
     # ------------------------------------------------------------------ time
 
@@ -330,7 +330,7 @@ class Simulated:
         for reader in tuple(log.readers.values()):
             self._read(log, reader)
         if log.landed >= log.trims:
-            log.trim()
+            log.trim(self.now)
 
     def _read(self, log: Log, reader: Reader) -> None:
         """Hand a reader what has landed, as long as it wants it."""
@@ -363,13 +363,13 @@ class Simulated:
     def _lease(self, running: _Running, topic: str, slots: tuple[int, ...]) -> None:
         for place, log in list(running.read.items()):
             if place[0] == topic and place[1] not in slots:
-                self._commit(running, place)
+                log.settle(float("inf"), running.name)
                 del log.readers[running.name]
                 del running.read[place]
         for place in sorted((topic, slot) for slot in slots):
             if place not in running.read:
                 log = running.read[place] = self._logs.get(place) or self._log(place)
-                reader = Reader(running.name, running, log.start(), self.now)
+                reader = Reader(running.name, running, log.start(self.now), self.now)
                 log.readers[running.name] = reader
                 self._catch_up(log, reader)
 
@@ -383,17 +383,13 @@ class Simulated:
                     self._catch_up(log, reader)
 
     def _done(self, running: _Running, place: Place, done: Done) -> None:
-        waiting = place in running.uncommitted
-        running.uncommitted[place] = done
-        if not waiting:
-            at_s = max(self.now + self._delays.commit(), self._away_until_s)
-            self._push(at_s, at_s, self._commit, running, place)
-
-    def _commit(self, running: _Running, place: Place) -> None:
-        ready = running.uncommitted.pop(place, None)
-        if running.alive and ready is not None:
-            log = self._logs[place]
-            log.committed, log.note = ready.offset, ready.note
+        log = running.read[place]
+        reader = log.readers[running.name]
+        if reader.done is not None and reader.due_s <= self.now:
+            log.settle(self.now)
+        if reader.done is None:
+            reader.due_s = max(self.now + self._delays.commit(), self._away_until_s)
+        reader.done = done
 
 
 _WOKE = Woke()

@@ -7,6 +7,7 @@ let go, so that a long run needs no more memory than a short one.
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.effects import Done
 from schemas.records import Record
 
 Place = tuple[str, int]  # logical topic, slot
@@ -16,13 +17,18 @@ TRIM = 256  # records let go at a time
 
 @dataclass(slots=True, eq=False)
 class Reader:
-    """A node's place in a slot. ``since_s``: no record reaches a new reader before this time."""
+    """A node's place in a slot. ``since_s``: no record reaches a new reader before this time.
+
+    ``done`` waits to be committed at ``due_s``; nobody looks before somebody must know.
+    """
 
     name: str
     node: Any  # what the driver knows of the node
     position: int
     since_s: float
     paused: bool = False
+    done: Done | None = None
+    due_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -43,12 +49,21 @@ class Log:
     committed: int = 0
     note: str = ""
 
-    def start(self) -> int:
+    def settle(self, now: float, name: str = "") -> None:
+        """Commit what is due by now, of one reader or of all."""
+        for reader in self.readers.values():
+            if reader.done is not None and reader.due_s <= now and name in ("", reader.name):
+                self.committed, self.note = reader.done.offset, reader.done.note
+                reader.done = None
+
+    def start(self, now: float) -> int:
         """Where a new reader begins."""
+        self.settle(now)
         return max(self.committed, self.first) if self.commits else self.first
 
-    def trim(self) -> None:
+    def trim(self, now: float) -> None:
         """Let go of what nobody will read again."""
+        self.settle(now)
         self.trims = self.landed + TRIM
         if self.keeps:
             return
