@@ -34,6 +34,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import (
+    ANSWERED,
     DROPPED,
     Command,
     End,
@@ -83,6 +84,7 @@ class Worker:
     ) -> None:
         self._name = name
         self._pipeline = pipeline
+        self._tasks = {task.name: task for task in pipeline.tasks}
         self._latency = latency
         self._plans = PlanFollower(pipeline.name)
         self._lease: Lease | None = None
@@ -220,7 +222,7 @@ class Worker:
         if len(event.outputs) != len(batch):
             found = f"{variant} returned {len(event.outputs)} outputs for {len(batch)} inputs"
             return self._fail(found, now)
-        task = self._pipeline.task(variant.partition("/")[0])
+        task = self._tasks[variant.partition("/")[0]]
         onward: list[Onward] = []
         work: Work | None = None
         path: tuple[Hop, ...] = ()
@@ -246,11 +248,17 @@ class Worker:
         count(f"finished/{variant}", len(self._running))
         count(f"batches/{variant}")
         count(f"busy_s/{variant}", busy_s)
+        sent: dict[str, int] = {}
+        failures = 0
         for _, task, item in onward:
             if task:
-                count(f"children/{variant}/{task}")
-            elif item.end is not None and item.end.outcome != "answered":
-                count(f"failed/{variant}")
+                sent[task] = sent.get(task, 0) + 1
+            elif item.end is not None and item.end.outcome != ANSWERED:
+                failures += 1
+        for task, items in sent.items():
+            count(f"children/{variant}/{task}", items)
+        if failures:
+            count(f"failed/{variant}", failures)
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
         if event.job == self._job and self._running:
