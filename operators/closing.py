@@ -68,8 +68,7 @@ def answer(
     """
     items = [query.branches[branch] for branch in sorted(query.branches)]
     bad = _worst(items, query.credit >= FULL_CREDIT, query, pipeline)
-    good = any(i.end is not None and i.end.outcome == ANSWERED for i in items)
-    if bad is not None and (not good or pipeline.incomplete == DROPPED):
+    if bad is not None and (pipeline.incomplete == DROPPED or not _any_good(items)):
         return _ended(query, bad, items, now)
     inner = {task.name for task in pipeline.tasks if task.children}
     leaves = [i for i in items if _is_leaf(i, inner)]
@@ -85,7 +84,8 @@ def answer(
         task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
         result=result, created_s=query.created_s, deadline_s=query.deadline_s, answered_s=now,
         epoch=query.epoch, expected_accuracy=_expected(leaves, accuracies),
-        paths=tuple(i.path for i in items), ends=tuple(i.end for i in items if i.end is not None),
+        paths=tuple([i.path for i in items]),
+        ends=tuple([i.end for i in items if i.end is not None]),
     )  # fmt: skip
 
 
@@ -117,17 +117,19 @@ def _ended(query: OpenQuery, bad: End, items: list[Item], now: float) -> Answer:
     )  # fmt: skip
 
 
+def _any_good(items: list[Item]) -> bool:
+    return any(i.end is not None and i.end.outcome == ANSWERED for i in items)
+
+
 def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeline) -> End | None:
     """How the first failed branch ended, else the first dropped one, else what is missing."""
     first: dict[str, End] = {}
     for item in items:
         if item.end is not None and item.end.outcome != ANSWERED:
             first.setdefault(item.end.outcome, item.end)
-    for outcome in (FAILED, DROPPED):
-        if outcome in first:
-            return first[outcome]
-    if complete:
-        return None
+    worst = first.get(FAILED) or first.get(DROPPED)
+    if worst is not None or complete:
+        return worst
     waited_s = query.deadline_s + pipeline.grace_s - query.created_s
     return End(DROPPED, "", unfinished(waited_s))
 
