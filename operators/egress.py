@@ -247,3 +247,10 @@ def upto_of(note: str) -> dict[int, int]:
     """The reverse of ``note_of``; an empty note is an empty mapping."""
     pairs = (pair.split(":") for pair in note.split(",") if pair)
     return {int(partition): int(offset) for partition, offset in pairs}
+
+
+def made_s(record: object) -> list[float]:
+    """When the queries were made of which a record to egress speaks."""
+    if isinstance(record, Notice):
+        return [query.created_s for query in record.queries]
+    return [record.created_s] if isinstance(record, Work) else []

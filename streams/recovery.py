@@ -2,14 +2,17 @@
 
 Its committed offsets stand behind closed queries, with a note of how far each input partition
 was closed. Queries above that may have their answer already: the answers written since the
-oldest record that will be read again tell which.
+oldest of the queries that will be read of again was made tell which. (Not since the oldest record:
+a query may be answered before a restarted ingress notices it, and committed up to that notice.)
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
+from operators.egress import made_s
+from schemas.codec import CodecError, decode
 from streams.kafka import (
     BrokerError,
     KafkaConfig,
@@ -23,20 +26,21 @@ WAIT_S = 30.0
 # Answers carry the clock of egress, the records behind them those of ingress and workers: an answer
 # may bear an earlier time than the record that it answers, by milliseconds even on one machine.
 CLOCK_SKEW_S = 5.0
-_ANSWERS_AT_ONCE = 1000
+_RECORDS_AT_ONCE = 1000
 
 OriginsOf = Callable[[bytes], list[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Where reading goes on in one slot, and what was noted there. ``at_s`` is the time stamp of
-    the first record to be read again, None when there is none."""
+    """Where reading goes on in one slot, and what was noted there. ``since_s``: when the oldest of
+    what will be read again was written, or the oldest query that it speaks of made; None: there
+    is nothing to be read again."""
 
     slot: int
     offset: int
     note: str
-    at_s: float | None
+    since_s: float | None
 
 
 def committed_notes(
@@ -53,26 +57,24 @@ def committed_notes(
 
 def _committed(reader: Consumer, place: TopicPartition) -> Committed:
     low, high = watermarks(reader, place, WAIT_S)
-    offset = max(place.offset, low)
-    at_s = None
-    if offset < high:
-        reader.assign([TopicPartition(place.topic, place.partition, offset)])
-        at_s = _stamp_s(reader, place.topic)
-        reader.unassign()
-    return Committed(place.partition, offset, place.metadata or "", at_s)
+    start = TopicPartition(place.topic, place.partition, max(place.offset, low))
+    since_s = min(
+        (s for message in _read(reader, start, high) for s in _times_s(message)), default=None
+    )
+    return Committed(place.partition, start.offset, place.metadata or "", since_s)
 
 
-def _stamp_s(reader: Consumer, topic: str) -> float:
-    for _ in range(int(WAIT_S)):
-        message = reader.poll(1.0)
-        if message is not None and message.error() is None:
-            return float(message.timestamp()[1]) / 1e3
-    raise BrokerError(f"topic {topic!r} could not be read within {WAIT_S:g} s")
+def _times_s(message: Message) -> list[float]:
+    written_s = message.timestamp()[1] / 1e3
+    try:
+        return [written_s, *made_s(decode(message.value() or b""))]
+    except CodecError:
+        return [written_s]
 
 
 def answers_from_s(places: Iterable[Committed]) -> float | None:
     """Since when answers may belong to records that will be read again; None: to none of them."""
-    since = [place.at_s for place in places if place.at_s is not None]
+    since = [place.since_s for place in places if place.since_s is not None]
     return max(0.0, min(since) - CLOCK_SKEW_S) if since else None
 
 
@@ -102,10 +104,18 @@ def answered_since(
 
 def _values(reader: Consumer, start: TopicPartition) -> Iterator[bytes]:
     _, high = watermarks(reader, start, WAIT_S)
+    return (message.value() or b"" for message in _read(reader, start, high))
+
+
+def _read(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message]:
+    """The records from ``start`` up to the offset ``high``."""
+    if start.offset >= high:
+        return
     reader.assign([start])
     at = start.offset
     while at < high:
-        for message in reader.consume(_ANSWERS_AT_ONCE, timeout=0.1):
+        for message in reader.consume(_RECORDS_AT_ONCE, timeout=0.1):
             if message.error() is None:
-                yield message.value() or b""
+                yield message
                 at = message.offset() + 1
+    reader.unassign()

@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition
 
 from schemas.codec import decode, encode
 from schemas.effects import OUTPUTS, RESULTS
-from schemas.records import Answer
+from schemas.records import Answer, Notice, Noticed
 from streams.kafka import KafkaConfig, consumer, ensure_topics, producer
 from streams.recovery import (
     CLOCK_SKEW_S,
@@ -83,6 +83,19 @@ def test_an_answer_that_bears_an_earlier_time_than_its_record_is_found(
     places = committed_notes(kafka, GROUP, outputs, (0, 1))
     found = answered_since(kafka, results, answers_from_s(places), origins)
     assert found == {(0, 2), (0, 3)}
+
+
+def test_an_answer_from_before_its_notice_is_found(broker: str, name: str) -> None:
+    outputs, results = physical(name, OUTPUTS), physical(name, RESULTS)
+    made_s, noticed_s = BASE_S - 30, BASE_S  # ingress was away for so long
+    noticed = Noticed(query_id="q1", offset=1, created_s=made_s, deadline_s=made_s + 1)
+    notice = Notice(partition=0, upto=2, queries=(noticed,))
+    write(broker, outputs, 0, encode(notice), noticed_s)
+    write(broker, results, 0, encode(an_answer(1)), made_s + 0.01)
+    kafka = KafkaConfig(broker)
+    places = committed_notes(kafka, GROUP, outputs, (0, 1))
+    assert places[0] == Committed(0, 0, "", made_s)
+    assert answered_since(kafka, results, answers_from_s(places), origins) == {(0, 1)}
 
 
 def test_nothing_to_read_again_needs_no_answers(broker: str, name: str) -> None:

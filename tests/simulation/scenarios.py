@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from operators.egress import Egress, upto_of
+from operators.egress import Egress, made_s, upto_of
 from operators.ingress import Ingress
 from operators.worker import Worker
 from schemas.effects import OUTPUTS, PLANS, QUERIES, RESULTS, Node
@@ -150,9 +150,9 @@ class World:
         committed = self.simulated.committed(OUTPUTS)
         written = self.simulated.written(OUTPUTS)
         again = [
-            log[offset][1]
+            min([at_s, *made_s(record)])
             for slot, log in written.items()
-            if (offset := committed.get(slot, (0, ""))[0]) < len(log)
+            for record, at_s in log[committed.get(slot, (0, ""))[0] :]
         ]
         since_s = min(again, default=float("inf"))
         return Egress(
