@@ -216,7 +216,10 @@ class _World:
         system.at(first_s + run.warm_up_s, lambda: self.account.begin(first_s + run.warm_up_s))
         self._feed(times, advance)
         longest_s = max(self.pipeline.slo_s, *self.pipeline.slo_classes.values(), 0.0)
-        system.run(system.now + longest_s + self.pipeline.grace_s + PATIENCE_S)
+        # Nobody gets an answer while the broker is away.
+        over = [first_s + f.at_s + f.for_s for f in faults if f.for_s < float("inf")]
+        ends_s = max([system.now, *over])
+        system.run(ends_s + longest_s + self.pipeline.grace_s + PATIENCE_S)
         return times
 
     def _start(self) -> None:

@@ -26,8 +26,13 @@ def arrived(pipeline: str, logical: str, fetched: Fetched) -> Arrived | None:
         if typed.get("pipeline", pipeline) not in ("", pipeline):
             return None
         name = typed.get("id")
-        record = Garbled(value, str(error), id=name if isinstance(name, str) else "")
+        record = Garbled(value, str(error), id=_sayable(name) if isinstance(name, str) else "")
     return Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
+
+
+def _sayable(name: str) -> str:
+    # JSON can spell what UTF-8 cannot; the answer has to leave all the same.
+    return name.encode("utf-8", "replace").decode()
 
 
 def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:

@@ -60,7 +60,7 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _gauge("items_queued", "Items held and not finished.", "task"),
         _counter("children_total", "Items made for a child task.", "task", "variant", "child"),
         _counter(
-            "batches_total", "Batches run, by why each began: full, idle.",
+            "batches_total", "Batches run, by why each began: full, idle, due.",
             "task", "variant", "released",
         ),
         _histogram(

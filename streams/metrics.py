@@ -23,6 +23,7 @@ from schemas.records import (
     CommandResult,
     DeadLetter,
     Hop,
+    Origin,
     Plan,
     Report,
     Work,
@@ -204,16 +205,19 @@ class Metrics:
 
 def _hops(node: str, event: Inferred, effects: Sequence[Effect]) -> Iterator[Hop]:
     """The hop of every item of a batch that has run, from what became of them."""
-    seen: set[int] = set()  # the children of one item share its path
+    seen: set[tuple[Origin, tuple[int, ...]]] = set()
     for effect in effects:
         if type(effect) is Send and type(effect.record) is Work:
-            for item in effect.record.items:
-                path = item.path
-                if path and id(path) not in seen:
-                    seen.add(id(path))
+            work = effect.record
+            for item in work.items:
+                # The children of one item tell of it each: by what they have in common.
+                key = (work.origin, item.branch[:-2] if work.task else item.branch)
+                if item.path and key not in seen:
+                    seen.add(key)
+                    hop = item.path[-1]
                     # Others were dropped, on their way to the next batch.
-                    if path[-1].worker == node and path[-1].started_s == event.started_s:
-                        yield path[-1]
+                    if hop.worker == node and hop.started_s == event.started_s:
+                        yield hop
 
 
 def _reported(reports: Sequence[Report]) -> Iterator[Sample]:

@@ -34,7 +34,12 @@ def test_a_plan_survives_the_wire() -> None:
 
 @pytest.mark.parametrize(
     ("value", "name"),
-    [(b'{"id": "x", "acton": "pause"}', "x"), (b"pause!", ""), (b"\xc3\x01rubbish", "")],
+    [
+        (b'{"id": "x", "acton": "pause"}', "x"),
+        (b"pause!", ""),
+        (b"\xc3\x01rubbish", ""),
+        (b'{"id": "\\ud800", "action": "replan"}', "?"),
+    ],
 )
 def test_a_garbled_command_keeps_the_id_that_can_be_made_out(value: bytes, name: str) -> None:
     event = arrived("p", COMMANDS, fetched(value))
