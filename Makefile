@@ -19,7 +19,7 @@ check: $(FILLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(PYTHON) -m pytest -q -m "not kafka and not models and not slow" tests
+	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not slow" tests
 
 # An example is written for kcat and tested with it. Only root may install it, and whoever is not
 # root is told how; without it that one test fails.
