@@ -11,7 +11,7 @@ from control.choices import choices
 from control.mip import Bounds, unmetered
 from control.problem import Problem
 from control.promises import broken_promises
-from tests.allocation_world import by_trying, problems
+from tests.allocation_world import a_problem, an_entry, by_trying, problems
 
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
@@ -39,9 +39,21 @@ def test_both_solvers_find_equally_good_plans(problem: Problem) -> None:
     assert cbc.mode == highs.mode
     if highs.mode == "hardware":
         assert cbc.devices_used == highs.devices_used
-    assert cbc.served_share == pytest.approx(highs.served_share, abs=2e-6)
+    # CBC 2.10 has been seen to call a served share of 0.977 optimal where 0.998 is (below).
+    assert cbc.served_share <= highs.served_share + 2e-6
     if highs.mode == "accuracy":
         assert cbc.accuracy == pytest.approx(highs.accuracy, abs=3e-6)
+
+
+def test_the_default_solver_finds_the_share_that_cbc_was_seen_to_miss() -> None:
+    entries = [
+        an_entry("a", "v0", {1: 8.0}, 0.5, {"b": 1.0}),
+        an_entry("a", "v1", {1: 31.0}, 0.75, {"b": 0.5}),
+        an_entry("b", "v0", {1: 13.0}, 0.5),
+        an_entry("b", "v1", {1: 13.0}, 0.75),
+    ]
+    problem = a_problem(entries, {"a": ["b"], "b": []}, demand=157.5, slo_ms=240.0, comm_s=0.0)
+    assert allocate(problem).served_share == pytest.approx(by_trying(problem).served, abs=2e-6)
 
 
 @settings(max_examples=40, **SLOW)
