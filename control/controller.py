@@ -150,7 +150,9 @@ class Controller:
             self._reasons.append(f"worker {name} {news}")
 
     def _command(self, command: Command, event: Arrived, now: float) -> None:
-        ours = command.pipeline in ("", self._pipeline.name)
+        # What names nobody is for those who were up: it must not find who comes up later.
+        nameless = not command.pipeline and self._started_s is not None
+        ours = nameless or command.pipeline == self._pipeline.name
         if ours and now - event.at_s <= COMMAND_AGE_S:
             self._desk.accept(replace(command, id=command.id or _name(event)))
 

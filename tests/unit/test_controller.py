@@ -374,6 +374,16 @@ def test_commands_and_workers_of_other_pipelines_are_theirs() -> None:
     assert (len(world.plans), world.results) == (1, [])
 
 
+def test_a_command_that_names_nobody_is_not_for_who_comes_up_later() -> None:
+    world = a_world()
+    world.arrive(Command(id="c8", pipeline="", action="pause"), COMMANDS)
+    world.arrive(Command(id="c9", pipeline="postcode", action="replan"), COMMANDS)
+    world.start("w0", "w1", "w2")
+    world.run(1.0)
+    assert [result.id for result in world.results] == ["c9"]
+    assert not world.plan.settings.paused
+
+
 def test_a_command_of_yesterday_is_not_carried_out() -> None:
     world = a_world().start("w0", "w1", "w2")
     command = Command(id="c1", pipeline="postcode", action="pause")
