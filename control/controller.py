@@ -151,7 +151,8 @@ class Controller:
 
     def _command(self, command: Command, event: Arrived, now: float) -> None:
         # What names nobody is for those who were up: it must not find who comes up later.
-        nameless = not command.pipeline and self._started_s is not None
+        began_s = float("inf") if self._started_s is None else self._started_s
+        nameless = not command.pipeline and event.at_s >= began_s
         ours = nameless or command.pipeline == self._pipeline.name
         if ours and now - event.at_s <= COMMAND_AGE_S:
             self._desk.accept(replace(command, id=command.id or _name(event)))

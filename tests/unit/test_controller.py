@@ -378,7 +378,11 @@ def test_a_command_that_names_nobody_is_not_for_who_comes_up_later() -> None:
     world = a_world()
     world.arrive(Command(id="c8", pipeline="", action="pause"), COMMANDS)
     world.arrive(Command(id="c9", pipeline="postcode", action="replan"), COMMANDS)
+    before_s = world.now - 60.0
     world.start("w0", "w1", "w2")
+    # The app reads the topic from its beginning once more, after it has started.
+    nameless = Command(id="c8", pipeline="", action="pause")
+    world.tell(Arrived(nameless, COMMANDS, 0, 0, before_s))
     world.run(1.0)
     assert [result.id for result in world.results] == ["c9"]
     assert not world.plan.settings.paused
