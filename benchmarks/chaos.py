@@ -35,30 +35,10 @@ from benchmarks.chaos_account import Record, broken
 from benchmarks.chaos_faults import CONTROLS, Fault, Scene, drawn, perform
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends, in_time
+from benchmarks.squares import PIPELINE
 from headrace import broker as local
 from headrace.supervisor import Role
 
-OPERATORS = "benchmarks.squares"
-PIPELINE = {
-    "slo": "1s",
-    "input": "raw",
-    "results": "avro",
-    "combine": f"{OPERATORS}:total",
-    "grace": "500ms",
-    "egress_partitions": 2,
-    "tasks": {
-        "split": {
-            "slots": 4,
-            "children": ["square"],
-            "variants": {"plain": {"operator": f"{OPERATORS}:Split", "batch": 8, "replicas": 1}},
-        },
-        "square": {
-            "slots": 4,
-            "variants": {"plain": {"operator": f"{OPERATORS}:Square", "batch": 8, "replicas": 2}},
-        },
-    },
-    "cluster": {"devices": {"cpu": 3}, "ingress": 1, "egress": 1},
-}
 WHOLE_WITHIN_S = 60.0
 ENDED_WITHIN_S = 10.0
 ALL = "all"

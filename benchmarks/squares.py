@@ -12,6 +12,27 @@ BURN_MS = 2.0
 OVERSIZED = 9 * 1024 * 1024  # bytes; a record holds 8 MiB
 LONG = 500_000  # elements: 4 MB in Avro, three times as much in JSON
 _ROUNDS_PER_MS = 1200  # of PBKDF2 on the slowest machine seen; time on a CPU, not asleep
+# A pipeline file without a name: three workers, every query has items for both of the last two.
+PIPELINE = {
+    "slo": "1s",
+    "input": "raw",
+    "results": "avro",
+    "combine": f"{__name__}:total",
+    "grace": "500ms",
+    "egress_partitions": 2,
+    "tasks": {
+        "split": {
+            "slots": 4,
+            "children": ["square"],
+            "variants": {"plain": {"operator": f"{__name__}:Split", "batch": 8, "replicas": 1}},
+        },
+        "square": {
+            "slots": 4,
+            "variants": {"plain": {"operator": f"{__name__}:Square", "batch": 8, "replicas": 2}},
+        },
+    },
+    "cluster": {"devices": {"cpu": 3}, "ingress": 1, "egress": 1},
+}
 
 
 class Split:

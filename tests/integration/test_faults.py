@@ -11,38 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.rig import Rig, ends, in_time, recovered_s
+from benchmarks.squares import PIPELINE, right
 from headrace import broker as local
 from headrace.supervisor import Role
 from schemas.records import Answer
-from tests.integration.operators_for_tests import right
-from tests.integration.rig import Rig, ends, in_time, recovered_s
 
 pytestmark = pytest.mark.kafka
 
-OPERATORS = "tests.integration.operators_for_tests"
 RATE = 50.0
 TRIES = 3  # a machine that does other things as well may be late once
 UP_PAUSE_S = 0.5  # headrace/supervisor.py: pause before the first restart
-PIPELINE = {
-    "slo": "1s",
-    "input": "raw",
-    "results": "avro",
-    "combine": f"{OPERATORS}:total",
-    "grace": "500ms",
-    "egress_partitions": 2,
-    "tasks": {
-        "split": {
-            "slots": 4,
-            "children": ["square"],
-            "variants": {"plain": {"operator": f"{OPERATORS}:Split", "batch": 8, "replicas": 1}},
-        },
-        "square": {
-            "slots": 4,
-            "variants": {"plain": {"operator": f"{OPERATORS}:Square", "batch": 8, "replicas": 2}},
-        },
-    },
-    "cluster": {"devices": {"cpu": 3}, "ingress": 1, "egress": 1},
-}
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks.rig import Rig, ends
 from headrace.isolation import Isolated
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, FAILED
 from streams.live import OperatorFailed
-from tests.integration.rig import Rig, ends
 
 OPERATOR = "tests.integration.operators_for_tests:Brittle"
 TROUBLE = {

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.rig import Rig, ends, in_time
+from benchmarks.squares import right
 from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer, Origin
 from streams.topics import MAX_RECORD_BYTES
-from tests.integration.operators_for_tests import right
-from tests.integration.rig import Rig, ends, in_time
 
 pytestmark = pytest.mark.kafka
 
-OPERATORS = "tests.integration.operators_for_tests"
+OPERATORS = "benchmarks.squares"
 PIPELINE = {
     "slo": "4s",  # long: this is about answers, and the machine may be busy
     "input": "raw",

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.rig import Rig, ends, in_time
+from benchmarks.squares import PIPELINE, right
 from headrace.cli_options import WRITE_RELEASE
 from tests.integration.old_release import RELEASE
-from tests.integration.operators_for_tests import right
-from tests.integration.rig import Rig, ends, in_time
-from tests.integration.test_faults import PIPELINE, RATE
+from tests.integration.test_faults import RATE
 
 pytestmark = pytest.mark.kafka
 

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from benchmarks.squares import right
 from headrace.acls import acl_lines, principals
 from headrace.broker import _free_ports
 from headrace.cli import run
@@ -41,7 +42,6 @@ from streams.preparing import prepare
 from streams.rights import ROLES
 from streams.topics import physical
 from tests.integration.certificates import make_authority
-from tests.integration.operators_for_tests import right
 from tests.integration.secured_broker import Secured, secured_broker
 
 pytestmark = pytest.mark.kafka
@@ -55,16 +55,16 @@ DESCRIPTION: dict[str, Any] = {
     "name": NAME,
     "slo": "20s",
     "results": "json",
-    "combine": "tests.integration.operators_for_tests:total",
+    "combine": "benchmarks.squares:total",
     "tasks": {
         "split": {
             "slots": 2,
             "children": ["square"],
-            "variants": {"plain": {"operator": "tests.integration.operators_for_tests:Split"}},
+            "variants": {"plain": {"operator": "benchmarks.squares:Split"}},
         },
         "square": {
             "slots": 2,
-            "variants": {"plain": {"operator": "tests.integration.operators_for_tests:Square"}},
+            "variants": {"plain": {"operator": "benchmarks.squares:Square"}},
         },
     },
     "cluster": {"devices": {"cpu": 2}},

@@ -10,15 +10,15 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.rig import Rig
 from headrace import broker as local
 from schemas.records import ANSWERED
 from streams.metric_table import METRICS, PREFIX
 from streams.presence import REMIND_S
-from tests.integration.rig import Rig
 
 pytestmark = pytest.mark.kafka
 
-OPERATORS = "tests.integration.operators_for_tests"
+OPERATORS = "benchmarks.squares"
 PIPELINE = {
     "slo": "20s",
     "input": "raw",

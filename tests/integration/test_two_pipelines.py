@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.rig import WAIT_S, Rig, Stuck, ends
+from benchmarks.squares import right
 from headrace.run_state import Process, read_state
 from headrace.sharing import cores
 from headrace.supervisor import environment
@@ -23,13 +25,11 @@ from schemas.effects import COMMANDS
 from schemas.records import ANSWERED, REFUSED, Command
 from streams.kafka import producer
 from streams.topics import physical
-from tests.integration.operators_for_tests import right
-from tests.integration.rig import WAIT_S, Rig, Stuck, ends
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
-OPERATORS = "tests.integration.operators_for_tests"
+OPERATORS = "benchmarks.squares"
 RATE = 20.0
 PIPELINE = {
     "slo": "2s",
