@@ -15,12 +15,11 @@ import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaException, Message
 
 from headrace.clients import Asker, Tail, read_answer
+from headrace.closing import Closing
 from schemas.codec import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
@@ -135,7 +134,7 @@ def _usable(message: Message) -> bool:
     return error is None
 
 
-class Client:
+class Client(Closing):
     """Asks a running pipeline. For several threads and event loops at once.
 
     ``pipeline`` is the name in the pipeline file, ``input`` the form that the file names: raw
@@ -273,17 +272,6 @@ class Client:
             name, reason = self._asker.refused.popitem()
             self._open.fail(name, BrokerError(f"the broker did not take {name}: {reason}"))
         self._open.expire(time.time())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _patience(deadline: float | None, timeout: float | None) -> float:

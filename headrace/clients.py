@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
+from headrace.closing import Closing
 from headrace.terminal import Unsuccessful
 from schemas.codec import CodecError, decode, encode
 from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
@@ -38,7 +39,7 @@ WAIT_S = 10.0  # for the broker's word on offsets and topics
 ACKNOWLEDGED_WITHIN_S = 30.0  # a person waits less than a role for a broker that is away
 
 
-class Tail:
+class Tail(Closing):
     """Follows a topic from its end, or from ``since_s`` (epoch seconds; 0: its beginning) on.
 
     Raises ``BrokerError`` where the broker or the topic is not there.
@@ -92,17 +93,6 @@ class Tail:
     def close(self) -> None:
         """Let the topic go."""
         self._consumer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class Asker:
@@ -199,7 +189,7 @@ def _avro(query: Query) -> tuple[bytes, Headers]:
 ENVELOPES = {"raw": _raw, "avro": _avro}
 
 
-class Commander:
+class Commander(Closing):
     """Writes commands and follows their results."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: str) -> None:
@@ -243,17 +233,6 @@ class Commander:
         self._producer.flush(WAIT_S)
         self._producer.close()
         self._results.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def ask_once(kafka: KafkaConfig, pipeline: Pipeline, query: Query, wait_s: float) -> Answer | None:

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from headrace.backlog import Backlog
 from headrace.clients import Tail, decoded
+from headrace.closing import Closing
 from headrace.config import PipelineFile
 from headrace.overview import Boards
 from headrace.status import WINDOW_S, Snapshot, board_of
@@ -23,7 +23,7 @@ WAIT_S = 10.0
 ALL = ""  # the control topics serve every pipeline
 
 
-class _Feed:
+class _Feed(Closing):
     """Takes plans and reports from the broker. Begins with every plan and with the reports of the
     last seconds, so that the first look has rates."""
 
@@ -51,17 +51,6 @@ class _Feed:
         """Let the topics go."""
         self._plans.close()
         self._reports.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class Watch(_Feed):
