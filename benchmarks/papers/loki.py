@@ -10,15 +10,16 @@ simulates with, so every quantile is that one. ``*-arrivals.txt.gz`` are the arr
 baselines were measured with, ``*.csv`` the rates that they were drawn from.
 """
 
-import argparse
-import csv
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
+from benchmarks.papers.sources import table, unreadable, write_from
 from profiles.table import EMULATED, Entry, FanOut, Latency, ProfileTable
+
+PAPER = "Loki"
 
 # Emulated devices never call it; it is there so that the pipeline is whole.
 OPERATOR = "operators.models.python:Python"
@@ -38,10 +39,6 @@ TRACES = {
     "traffic-288s": "standin_traffic_maf_288s",
     "social-291s": "standin_social_twitter_291s",
 }
-
-
-class DataError(ValueError):
-    """The data directory is not what was expected; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +76,7 @@ def _traffic(data: Path) -> tuple[Written, Written]:
             # 5000-frame means rounded up: what the measured baselines drew (the data's README).
             {ceil(float(row[SHARES[child]])): 1.0},
         )
-        for row in _rows(data / "branching_traffic.csv")
+        for row in table(data / "branching_traffic.csv", PAPER)
         for child in PER_QUERY
     }
     full = Written(
@@ -146,7 +143,7 @@ def _entries(
 def _latencies(data: Path) -> dict[tuple[str, str], tuple[Latency, ...]]:
     """The rows of the profile that the authors' code uses."""
     found: dict[tuple[str, str], tuple[Latency, ...]] = {}
-    for row in _rows(data / "latency_simulator.csv"):
+    for row in table(data / "latency_simulator.csv", PAPER):
         batch, key = int(row["batch_size"]), (row["task"], row["variant"])
         if batch in BATCHES and row["variant"] not in LEFT_OUT:
             s = float(row["latency_p50_ms"]) / 1e3
@@ -158,7 +155,7 @@ def _latencies(data: Path) -> dict[tuple[str, str], tuple[Latency, ...]]:
 def _accuracies(data: Path) -> dict[tuple[str, str], float]:
     return {
         (row["task"], row["variant"]): float(row["accuracy_pct_normalised"]) / 100
-        for row in _rows(data / "accuracy_variants.csv")
+        for row in table(data / "accuracy_variants.csv", PAPER)
     }
 
 
@@ -191,43 +188,17 @@ def _yaml(pipeline: Written, entries: Sequence[Entry], profile: str) -> str:
 def _traces(data: Path, out: Path) -> list[Path]:
     written = []
     for name, source in TRACES.items():
-        rates = _rows(data / "demand" / f"{source}.csv")
+        rates = table(data / "demand" / f"{source}.csv", PAPER)
         lines = "".join(f"{row['second']},{row['target_rate_qps']}\n" for row in rates)
         (out / f"{name}.csv").write_text("second,qps\n" + lines, encoding="utf-8")
         arrivals = data / "demand" / f"{source}_arrivals_ms.txt.gz"
         try:
             shutil.copyfile(arrivals, out / f"{name}-arrivals.txt.gz")
         except OSError as error:
-            raise _unreadable(arrivals, error) from error
+            raise unreadable(arrivals, error, PAPER) from error
         written += [out / f"{name}.csv", out / f"{name}-arrivals.txt.gz"]
     return written
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            return list(csv.DictReader(lines))
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(
-        f"{path} cannot be read ({error.strerror}); DATA_DIR is the folder of the Loki data"
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("data", type=Path, metavar="DATA_DIR")
-    parser.add_argument("out", type=Path, metavar="OUT_DIR")
-    options = parser.parse_args()
-    try:
-        for path in write(options.data, options.out):
-            print(path)
-    except DataError as error:
-        parser.exit(2, f"{error}\n")
-
-
 if __name__ == "__main__":
-    main()
+    write_from(__doc__, write)

@@ -8,13 +8,14 @@ with, so every quantile is that one. Writes ``twitter.csv``, the trace as it was
 and ``twitter-300s.csv``, as the artifact runs it: 261 s, begun anew for the 39 s that are left.
 """
 
-import argparse
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.papers.sources import DataError, table, write_from
 from profiles.table import EMULATED, Entry, Latency, ProfileTable
+
+PAPER = "RAMSIS"
 
 # Emulated devices never call it; it is there so that the pipeline is whole.
 OPERATOR = "operators.models.python:Python"
@@ -35,10 +36,6 @@ class Family:
 FAMILIES = (Family("image", 150, 60), Family("text", 100, 20))
 
 
-class DataError(ValueError):
-    """The data directory is not what was expected; the message says what is missing."""
-
-
 def write(data: Path, out: Path) -> list[Path]:
     """Write all files; raises ``DataError`` where a file of the data is missing or lacks a row."""
     out.mkdir(parents=True, exist_ok=True)
@@ -48,8 +45,8 @@ def write(data: Path, out: Path) -> list[Path]:
 
 def entries(data: Path, family: str) -> tuple[Entry, ...]:
     """The profile of the models that the paper's scripts use, in the order of the accuracy file."""
-    accuracies = _rows(data / f"{family}_accuracy.csv")
-    latencies = _rows(data / f"{family}_latency.csv")
+    accuracies = table(data / f"{family}_accuracy.csv", PAPER)
+    latencies = table(data / f"{family}_latency.csv", PAPER)
     return tuple(
         Entry(
             task="classify",
@@ -112,7 +109,7 @@ def _yaml(family: Family, measured: Sequence[Entry], profile: str) -> str:
 
 
 def _trace(data: Path, out: Path) -> list[Path]:
-    recorded = [row["qps"] for row in _rows(data / "twitter_trace.csv")]
+    recorded = [row["qps"] for row in table(data / "twitter_trace.csv", PAPER)]
     if len(recorded) < LOOPED_S:
         raise DataError(f"twitter_trace.csv has {len(recorded)} s; {LOOPED_S} are wanted")
     looped = [recorded[second % LOOPED_S] for second in range(RUN_S)]
@@ -124,27 +121,5 @@ def _trace(data: Path, out: Path) -> list[Path]:
     return written
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            return list(csv.DictReader(lines))
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be read ({error.strerror}); DATA_DIR is the folder of the RAMSIS data"
-        ) from error
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("data", type=Path, metavar="DATA_DIR")
-    parser.add_argument("out", type=Path, metavar="OUT_DIR")
-    options = parser.parse_args()
-    try:
-        for path in write(options.data, options.out):
-            print(path)
-    except DataError as error:
-        parser.exit(2, f"{error}\n")
-
-
 if __name__ == "__main__":
-    main()
+    write_from(__doc__, write)
