@@ -30,16 +30,13 @@ NEARLY = 1 - 1e-7  # of the largest served share must be served in the step afte
 
 def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
     """The plan for a problem; raises ``PlanError`` where nothing that is profiled can serve it."""
-    if not problem.demand_qps >= 0:
-        raise PlanError(f"demand is {problem.demand_qps:g} queries/s; it must be 0 or more")
+    check_demand(problem)
     if not problem.devices:
-        nobody = "devices: no worker can be used; start one"
-        return Allocation((), False, nobody, mode=BEST_EFFORT, served_share=0.0)
+        return nobody()
     every = choices(problem)
-    policy = problem.policy
-    search = Search(policy.solver, Bounds(policy.gap, policy.nodes), meter)
-    run = SolverRun(policy.solver, None)
-    found = _step(most_accurate(every), problem, fewest, search, bounded=False)
+    search = search_for(problem, meter)
+    run = SolverRun(search.solver, None)
+    found = hardware(every, problem, search)
     if found.solved:
         return allocation(found, problem.demand_qps, HARDWARE)
     run = _and(run, found)
@@ -47,14 +44,38 @@ def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
     run = _and(run, found)
     if found.solved:
         return replace(allocation(found, problem.demand_qps, ACCURACY), solved=run)
-    return _best_effort(every, problem, search, run)
+    return best_effort(every, problem, search, run)
+
+
+def check_demand(problem: Problem) -> None:
+    """Raise ``PlanError`` for a demand that is none."""
+    if not problem.demand_qps >= 0:
+        raise PlanError(f"demand is {problem.demand_qps:g} queries/s; it must be 0 or more")
+
+
+def nobody() -> Allocation:
+    """The plan where no worker can be used."""
+    binding = "devices: no worker can be used; start one"
+    return Allocation((), False, binding, mode=BEST_EFFORT, served_share=0.0)
+
+
+def search_for(problem: Problem, meter: Meter) -> Search:
+    """How the policy wants its models solved."""
+    policy = problem.policy
+    return Search(policy.solver, Bounds(policy.gap, policy.nodes), meter)
+
+
+def hardware(every: Choices, problem: Problem, search: Search) -> Found:
+    """The first step: the most accurate variants on the fewest devices."""
+    return _step(most_accurate(every), problem, fewest, search, bounded=False)
 
 
 def _step(every: Choices, problem: Problem, aim: Aim, search: Search, *, bounded: bool) -> Found:
     return find(every, problem.demand_qps, aim, search, served=1.0, bounded=bounded)
 
 
-def _best_effort(every: Choices, problem: Problem, search: Search, run: SolverRun) -> Allocation:
+def best_effort(every: Choices, problem: Problem, search: Search, run: SolverRun) -> Allocation:
+    """The last step: the largest served share, then accuracy; ``run`` is what solving took."""
     largest = find(every, problem.demand_qps, most, search, served=None, bounded=True)
     run = _and(run, largest)
     served = largest.model.served.varValue if largest.solved else 0.0

@@ -311,6 +311,7 @@ class Controller:
             devices=tuple(member.device for member in members if member.usable),
             profile=self._profile,
             multiplicity=self._outlook.multiplicity,
+            arriving=self._outlook.arriving(self._policy(settings), now),
         )
 
     # ------------------------------------------------------------------ what comes of it

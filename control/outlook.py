@@ -7,6 +7,7 @@ from control.demand import Demand
 from control.estimators import ESTIMATORS, Horizon, fell, jumped
 from control.factors import Edge, Factors
 from control.problem import Problem
+from control.task_demand import TaskDemand
 from profiles.table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
@@ -15,12 +16,13 @@ from schemas.records import Factor, Plan, Report, Settings
 class Outlook:
     """What the reports so far lead to expect of a pipeline."""
 
-    __slots__ = ("_demand", "_factors", "_pipeline", "_profile")
+    __slots__ = ("_at_tasks", "_demand", "_factors", "_pipeline", "_profile")
 
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
         self._pipeline = pipeline
         self._profile = profile
         self._demand = Demand()
+        self._at_tasks = TaskDemand()
         self._factors = Factors(
             tuple(
                 (v.key, child) for t in pipeline.tasks for v in t.variants for child in t.children
@@ -30,6 +32,7 @@ class Outlook:
     def hear(self, report: Report) -> None:
         """Take in a report of any role."""
         self._demand = self._demand.observe(report)
+        self._at_tasks = self._at_tasks.observe(report)
         self._factors = self._factors.observe(report)
 
     def recall(self, plan: Plan) -> None:
@@ -50,8 +53,12 @@ class Outlook:
         """What comes in now, whatever will come."""
         return self._demand.rate_qps(now)
 
+    def arriving(self, policy: Policy, now: float) -> dict[str, float]:
+        """Items per second at each task, for a policy that plans each alone."""
+        return self._at_tasks.arriving(now) if policy.kind == "proteus" else {}
+
     def demand_qps(self, policy: Policy, settings: Settings, now: float) -> float:
-        """What to plan for: what a command has set, else the policy's estimate."""
+        """What to plan for: what a command has set, else the policy's estimate with headroom."""
         if settings.demand_qps is not None:
             return settings.demand_qps
         horizon = Horizon(
@@ -59,7 +66,7 @@ class Outlook:
             slo_s=settings.slo_s,
             queue_share=1 - self._pipeline.compute_share,
         )
-        return ESTIMATORS[policy.estimator](self._demand, now, horizon)
+        return policy.headroom * ESTIMATORS[policy.estimator](self._demand, now, horizon)
 
     def expected(self, policy: Policy, settings: Settings, now: float) -> Expected:
         """What to make routes for: what comes in now, not what a plan must be ready for."""

@@ -29,6 +29,8 @@ class Problem:
     multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
     # "task/variant" from the root to a leaf -> accuracy, where whole paths were measured
     path_accuracy: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    # task -> items per second that arrive there, for planners that look at each task alone
+    arriving: Mapping[str, float] = field(default_factory=dict)
 
     def batch(self, variant: Variant) -> int:
         """The largest batch of a variant under the policy."""
@@ -138,6 +140,24 @@ BUILT_IN: Mapping[str, Policy] = {
         estimator="ewma",
         routing="most-accurate-first",
         dropping="reroute-paper",
+    ),
+    # The baselines of Loki's evaluation (section 6.1), both with per-task dropping.
+    "inferline": Policy(
+        name="inferline",
+        kind="inferline",
+        latency="p50",
+        rate="p50",
+        estimator="ewma",
+        routing="balanced",
+        dropping="per-task",
+    ),
+    "proteus": Policy(
+        name="proteus",
+        kind="proteus",
+        latency="p50",
+        rate="p50",
+        estimator="ewma",
+        dropping="per-task",
     ),
 }
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 
-from control import allocation, static
+from control import allocation, inferline, proteus, static
 from control.problem import Allocation, Problem
 
 SOLVERS: Mapping[str, Callable[[Problem], Allocation]] = {
     "static": static.allocate,
     "loki": allocation.allocate,
     "loki-paper": allocation.allocate,
+    "inferline": inferline.allocate,
+    "proteus": proteus.allocate,
 }
 
 

@@ -257,6 +257,7 @@ def _policy(name: str, section: PolicySection) -> Policy:
         nodes=section.nodes,
         interval_s=section.interval,
         estimator=section.estimator or usual.estimator,
+        headroom=section.headroom,
         routing=section.routing or usual.routing,
         utilisation=section.utilisation or usual.utilisation,
         dropping=section.dropping or usual.dropping,

@@ -170,6 +170,7 @@ class PolicySection(Section):
     nodes: Count = 20_000
     interval: Duration = 10.0
     estimator: Literal["recent", "ewma", "trend"] | None = None
+    headroom: Positive = 1.0
     routing: Literal["throughput", "most-accurate-first", "balanced"] | None = None
     utilisation: DeviceShare | None = None
     dropping: (

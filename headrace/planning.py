@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from control import inferline
 from control.allocation import allocate
 from control.problem import (
     BUILT_IN,
@@ -28,7 +29,7 @@ from headrace.terminal import Unfeasible
 # Slots are partitions made up front; what if there were enough?
 ENOUGH_SLOTS = 1_000_000
 
-PLANNERS = {"loki": allocate, "loki-paper": allocate}
+PLANNERS = {"loki": allocate, "loki-paper": allocate, "inferline": inferline.allocate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,10 +50,10 @@ class Policy:
 
     For planners that solve a MILP: the quantile of the profile that a batch is taken to need, the
     one that gives a device's rate, and what bounds the work. While it runs: how often to plan
-    anew, how demand is estimated (``control/estimators.py``), how traffic is shared among workers
-    (``control/routing_tables.py``) and up to which part of their capacity, which items are
-    dropped and what a task's latency budget is (``control/dropping.py``), whether a batch waits to
-    be full (``control/batching.py``).
+    anew, how demand is estimated (``control/estimators.py``) and how many times the estimate is
+    planned for, how traffic is shared among workers (``control/routing_tables.py``) and up to
+    which part of their capacity, which items are dropped and what a task's latency budget is
+    (``control/dropping.py``), whether a batch waits to be full (``control/batching.py``).
     """
 
     name: str
@@ -67,6 +67,7 @@ class Policy:
     nodes: int = 20_000  # of branch and bound
     interval_s: float = 10.0
     estimator: str = "recent"
+    headroom: float = 1.0
     routing: str = "throughput"
     utilisation: float = 1.0
     dropping: str = "deadline"
