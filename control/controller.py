@@ -7,6 +7,7 @@ led to is its target; on the way there, when workers have loaded or drained, pla
 a solve, and so do routes as demand moves. Slots of a lost worker are handed on at once.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from control.arrangement import Ground
@@ -21,6 +22,7 @@ from control.leases import without
 from control.membership import GRACE_S, REPORT_AGE_S, Membership
 from control.outlook import Outlook
 from control.problem import Problem, policy_named
+from control.promises import over_memory
 from profiles.table import ProfileTable
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -47,6 +49,7 @@ FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 MERGE_S = 0.25
 CONTEST_S = 1.0  # so long somebody else's plan may stay in force
 NEIGHBOUR_S = 3.0  # a pipeline of which no node was heard for so long is not up
+ANY_MEMORY: Mapping[str, int] = {}
 COMMAND_AGE_S = 12 * 3600.0  # results are kept for a day: within it no command counts twice
 
 
@@ -62,13 +65,21 @@ class _Flight:
 
 
 class Controller:
-    """The node. Invariants: epochs of its plans grow; no plan goes out that ``check`` refuses."""
+    """The node. ``memory`` is what one worker may use, in bytes, by device.
+
+    Invariants: epochs of its plans grow; no plan goes out that ``check`` refuses.
+    """
 
     def __init__(
-        self, pipeline: Pipeline, profile: ProfileTable | None, expected_workers: int
+        self,
+        pipeline: Pipeline,
+        profile: ProfileTable | None,
+        expected_workers: int,
+        memory: Mapping[str, int] = ANY_MEMORY,
     ) -> None:
         self._pipeline = pipeline
         self._profile = profile
+        self._memory = memory
         self._expected = expected_workers
         self._settings = Settings(policy=pipeline.policy, slo_s=pipeline.slo_s)
         self._plan: Plan | None = None  # in force
@@ -90,8 +101,7 @@ class Controller:
         self._contested = False
         self._started_s: float | None = None
         self._settled = False
-        self._replan_s = 0.0
-        self._wake_s = 0.0
+        self._replan_s = self._wake_s = 0.0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if self._started_s is not None:
@@ -310,8 +320,10 @@ class Controller:
             demand_qps=self._demand_qps(settings, now),
             devices=tuple(member.device for member in members if member.usable),
             profile=self._profile,
+            memory=self._memory,
             multiplicity=self._outlook.multiplicity,
             arriving=self._outlook.arriving(self._policy(settings), now),
+            path_accuracy=self._profile.path_accuracy if self._profile else {},
         )
 
     # ------------------------------------------------------------------ what comes of it
@@ -323,7 +335,7 @@ class Controller:
         target = self._course.choose(event.plan, flight.problem, flight.settings, now)
         ground = self._ground(flight.settings, now)
         plan = self._course.first(target, ground, self._reason(flight), now)
-        broken = check(plan, self._pipeline)
+        broken = (*check(plan, self._pipeline), *over_memory(target.allocation, flight.problem))
         if broken:
             return self._give_up(f"the plan would break promises: {'; '.join(broken)}", now)
         self._course.take(target, now)

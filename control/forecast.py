@@ -6,13 +6,14 @@ for child c that one item of v makes, and u(w) the throughput of worker w at its
     routes       share(w) = u(w) / sum of u over the task's open slots
     items        n(root) = 1;  n(c) = n(t) x sum over v of s(v) f(v, c),  c a child of t
     capacity     min over tasks t of  (sum of u over the open slots of t) / n(t)
-    accuracy     mean over leaves of  product over the tasks on the path of  sum of s(v) a(v)
+    accuracy     mean over leaves of  sum over the paths to it of  share(path) A(path)
 
-Where senders have routes of their own (``routing_tables.py``), accuracy follows the paths: with
-s(v, w) the share of what v sends that goes to w, A(w) = a(w) x sum of s(v) s(v, w) A(v) / s(w).
+where share(path) is the product of the shares that lead along it, those of each sender where
+senders have routes of their own (``routing_tables.py``), and A(path) the accuracy measured for
+it, else the product of its variants'.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 from profiles.table import ProfileError, ProfileTable
@@ -129,20 +130,14 @@ def capacity_qps(
 
 def expected_accuracy(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> float | None:
     """Accuracy of an answer, 0..1; None where a task has no open slot or a variant no profile."""
-    so_far: dict[str, float] = {pipeline.root.name: 1.0}
-    leaves: list[float] = []
-    for task in pipeline.tasks:
-        if task.name not in mix:
-            return None
-        try:
-            own = sum(s * profile.accuracy(task.name, v) for v, s in mix[task.name].items())
-        except ProfileError:
-            return None
-        path = so_far[task.name] * own
-        so_far.update(dict.fromkeys(task.children, path))
-        if not task.children:
-            leaves.append(path)
-    return sum(leaves) / len(leaves)
+
+    def sent(task: str, _sender: str) -> Mapping[str, float]:
+        return {f"{task}/{variant}": share for variant, share in mix.get(task, {}).items()}
+
+    try:
+        return _accuracy(pipeline, profile, sent)
+    except ProfileError:
+        return None
 
 
 def accuracy_by_path(
@@ -151,25 +146,37 @@ def accuracy_by_path(
     leases: Sequence[Lease],
     routes: Sequence[Route],
 ) -> float | None:
-    """Accuracy of an answer where senders have routes of their own; None as above."""
+    """Accuracy of an answer where senders have routes of their own; None where a task has no open
+    slot. Raises ``ProfileError`` for a variant without a profile."""
     variants = {(each.task, each.open_slot): each.variant for each in leases}
-    share: dict[str, dict[str, float]] = {}  # of a task's traffic, by task and "task/variant"
-    right: dict[str, dict[str, float]] = {}  # the same times the accuracy so far
+    return _accuracy(pipeline, profile, lambda task, way: _sent(routes, task, way, variants))
+
+
+def _accuracy(
+    pipeline: Pipeline, profile: ProfileTable, sent: Callable[[str, str], Mapping[str, float]]
+) -> float | None:
+    """Mean over leaf tasks of what the paths to each make of its traffic.
+
+    ``sent`` says how what a sender ("task/variant", "" for ingress) makes for a task is shared.
+    """
     above = {child: task.name for task in pipeline.tasks for child in task.children}
+    ways: dict[str, dict[tuple[str, ...], float]] = {"": {(): 1.0}}  # task -> path -> its share
     leaves: list[tuple[float, float]] = []
     for task in pipeline.tasks:
-        senders = share[above[task.name]] if task.name in above else {"": 1.0}
-        so_far = right[above[task.name]] if task.name in above else {"": 1.0}
-        came, kept = share.setdefault(task.name, {}), right.setdefault(task.name, {})
-        for sender, part in senders.items():
-            for key, sent in _sent(routes, task.name, sender, variants).items():
-                own = profile.accuracy(task.name, key.partition("/")[2])
-                came[key] = came.get(key, 0.0) + sent * part
-                kept[key] = kept.get(key, 0.0) + sent * so_far[sender] * own
-        if not came:
+        own: dict[tuple[str, ...], float] = {}
+        shares: dict[str, Mapping[str, float]] = {}
+        for way, part in ways[above.get(task.name, "")].items():
+            sender = way[-1] if way else ""
+            if sender not in shares:
+                shares[sender] = sent(task.name, sender)
+            for key, share in shares[sender].items():
+                own[*way, key] = own.get((*way, key), 0.0) + part * share
+        if not own:
             return None
+        ways[task.name] = own
         if not task.children:
-            leaves.append((task.weight, sum(kept.values())))
+            right = sum(share * profile.along(way) for way, share in own.items())
+            leaves.append((task.weight, right))
     return sum(weight * each for weight, each in leaves) / sum(weight for weight, _ in leaves)
 
 

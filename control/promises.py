@@ -20,7 +20,7 @@ Host = tuple[str, str]  # "task/variant", kind of device
 def broken_promises(plan: Allocation, problem: Problem) -> tuple[str, ...]:
     """The promises that an allocation breaks, one sentence each; empty for a good one."""
     judge = _Judge(plan, problem)
-    broken = [*_devices(judge), *_slots(judge), *_memory(judge)]
+    broken = [*_devices(judge), *_slots(judge), *over_memory(plan, problem)]
     unknown = [*_unknown(judge), *_astray(judge)]
     if broken or unknown:  # nothing more can be told of variants that nobody knows
         return (*broken, *unknown)
@@ -134,7 +134,9 @@ def _slots(judge: _Judge) -> Iterator[str]:
             yield f"task {task.name!r} has {count} replicas for {task.slots} slots"
 
 
-def _memory(judge: _Judge) -> Iterator[str]:
+def over_memory(plan: Allocation, problem: Problem) -> Iterator[str]:
+    """Variants that a worker they may be placed on has not the memory for, one sentence each."""
+    judge = _Judge(plan, problem)
     for host, replicas in judge.hosts.items():
         try:
             entry = judge.entry(host)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from control.forecast import items_per_query
 from control.problem import Allocation, PlanError, Problem, Replicas
+from control.promises import over_memory
 from profiles.table import ProfileError, ProfileTable
 from schemas.pipeline import Task, Variant
 
@@ -24,11 +25,13 @@ def allocate(problem: Problem) -> Allocation:
 
     With fewer workers than asked for every task keeps one where possible, the rest is shared in
     proportion, and the allocation is infeasible. Raises ``PlanError`` for a variant that does
-    not exist and for more replicas than a task has slots.
+    not exist, for more replicas than a task has slots, and for a variant that a worker has not
+    the memory for: any worker may get it.
     """
     named = _named(problem)
     wanted = {**named, **_by_load(problem, named)}
     _fits_slots(problem, wanted)
+    _fits_memory(problem, wanted)
     there, total = len(problem.devices), sum(wanted.values())
     if total <= there:
         return Allocation(_replicas(problem, wanted))
@@ -74,7 +77,7 @@ def _by_load(problem: Problem, named: Counts) -> Counts:
     silent = [task for task in problem.pipeline.tasks if task.name not in served]
     if not silent:
         return {}
-    best = {task.name: _most_accurate(task, problem.profile) for task in silent}
+    best = {task.name: _most_accurate(task, problem) for task in silent}
     loads = _loads(problem, named, best)
     left_over = max(len(problem.devices) - sum(named.values()), len(silent))
     slots = {task.name: task.slots for task in silent}
@@ -82,14 +85,18 @@ def _by_load(problem: Problem, named: Counts) -> Counts:
     return {best[task].key: count for task, count in shares.items()}
 
 
-def _most_accurate(task: Task, profile: ProfileTable | None) -> Variant:
-    """The variant of highest profiled accuracy, the first one in a tie or without a profile."""
+def _most_accurate(task: Task, problem: Problem) -> Variant:
+    """The variant of highest profiled accuracy that fits every worker's memory, the first one in a
+    tie or without a profile; where none fits, as if all did."""
+    profile = problem.profile
 
-    def accuracy(variant: Variant) -> float:
+    def accuracy(variant: Variant) -> tuple[bool, float]:
+        alone = _replicas(problem, {variant.key: 1})
+        fits = not any(over_memory(Allocation(alone), problem))
         try:
-            return profile.accuracy(task.name, variant.name) if profile else 0.0
+            return fits, profile.accuracy(task.name, variant.name) if profile else 0.0
         except ProfileError:
-            return -1.0
+            return fits, -1.0
 
     return max(task.variants, key=accuracy)
 
@@ -128,6 +135,14 @@ def _fits_slots(problem: Problem, wanted: Counts) -> None:
                 f"policy {problem.policy.name!r} asks for {replicas} replicas of task "
                 f"{task.name!r}, which has {task.slots} slots; raise `slots` or lower the replicas"
             )
+
+
+def _fits_memory(problem: Problem, wanted: Counts) -> None:
+    for sentence in over_memory(Allocation(_replicas(problem, wanted)), problem):
+        raise PlanError(
+            f"policy {problem.policy.name!r}: {sentence}; name a smaller variant or raise "
+            "cluster.memory"
+        )
 
 
 def _fewer(problem: Problem, wanted: Counts) -> Counts:

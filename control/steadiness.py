@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from control.choices import device_kinds
 from control.forecast import accuracy_by_path, factor
 from control.problem import Allocation, Problem, Replicas
+from control.promises import over_memory
 from control.routing_tables import BALANCED, Receiver, most_accurate_first
 from profiles.table import ProfileError, ProfileTable
 from schemas.records import Lease
@@ -58,12 +59,13 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s:
 
 
 def _possible(kept: Allocation, problem: Problem) -> bool:
-    """Whether there still are the devices, of each kind, that an allocation uses."""
+    """Whether there still are the devices, of each kind, that an allocation uses, and memory."""
     kinds = {kind: len(names) for kind, names in device_kinds(problem).items()}
-    return kept.devices_used <= len(problem.devices) and all(
+    there = kept.devices_used <= len(problem.devices) and all(
         sum(each.count for each in kept.replicas if each.device == kind) <= kinds.get(kind, 0)
         for kind in {each.device for each in kept.replicas if each.device}
     )
+    return there and not any(over_memory(kept, problem))
 
 
 def worth(replicas: tuple[Replicas, ...], problem: Problem) -> Worth | None:

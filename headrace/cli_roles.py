@@ -127,13 +127,12 @@ def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
     Example:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
-    from headrace.config import planning_profile
     from headrace.observing import observed
+    from headrace.wiring import controller_maker
     from streams.control_app import run
 
     read = read_file(file)
-    table = planning_profile(read)
-    workers = sum(count for _, count in read.cluster.devices)
+    fresh = controller_maker(read)
     kafka = _kafka(bootstrap)
     with observed("control", read.pipeline, telling) as observers:
-        run(read.pipeline, table if table.entries else None, kafka, workers, observers)
+        run(read.pipeline, fresh, kafka, observers)

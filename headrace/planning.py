@@ -96,6 +96,7 @@ def problem(file: PipelineFile, asked: Asked) -> Problem:
         devices=_devices(file, asked.devices),
         profile=table if table.entries else None,
         memory=dict(file.cluster.memory),
+        path_accuracy=table.path_accuracy,
     )
 
 

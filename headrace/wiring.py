@@ -5,10 +5,12 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
 
+from control.controller import Controller
 from headrace.collecting import collect_seldom
 from headrace.config import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.isolation import Isolated
@@ -135,6 +137,15 @@ def _give_hands(
             live.give_hands(each, ModelHands(make, device, live.post(each)))
 
 
+def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
+    """Makes controllers that plan with the file's cluster and profiles, whose errors are raised
+    now."""
+    table = planning_profile(file)
+    workers = sum(count for _, count in file.cluster.devices)
+    memory = dict(file.cluster.memory)
+    return partial(Controller, file.pipeline, table if table.entries else None, workers, memory)
+
+
 def emulated_hands(
     live: Live, node: str, pipeline: Pipeline, profile: ProfileTable, rng: np.random.Generator
 ) -> EmulatedHands:
@@ -193,8 +204,9 @@ def latency_of(profile: ProfileTable, device: str) -> LatencyOf:
 
 
 def accuracies(profile: ProfileTable) -> dict[str, float]:
-    """Profiled accuracy by "task/variant"."""
-    return {f"{e.task}/{e.variant}": e.accuracy for e in profile.entries}
+    """Profiled accuracy by "task/variant", and by path where whole paths were measured."""
+    variants = {f"{e.task}/{e.variant}": e.accuracy for e in profile.entries}
+    return variants | {" > ".join(each.path): each.accuracy for each in profile.paths}
 
 
 def _drive(

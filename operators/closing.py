@@ -26,7 +26,8 @@ from schemas.records import (
 )
 
 Combine = Callable[[list[Value]], Value]
-Accuracies = Mapping[str, float]  # by "task/variant"
+# By "task/variant", and where whole paths were measured by "task/variant > task/variant"...
+Accuracies = Mapping[str, float]
 
 FEW = 1000  # so many plain values fit any record
 _ALWAYS_FIT = frozenset((type(None), bool, float))
@@ -146,22 +147,34 @@ def _is_leaf(item: Item, inner: Collection[str]) -> bool:
 
 
 def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
-    """Mean over the answered leaves of the product of profiled accuracies along the path."""
-    known: dict[tuple[str, str], float | None] = {}
+    """Mean over the answered leaves of the accuracy of their paths, as far as it is known."""
+    known: dict[tuple[str, ...], float | None] = {}
     total, count = 0.0, 0
     for leaf in leaves:
         if leaf.end is None or leaf.end.outcome != ANSWERED:
             continue
-        product: float | None = 1.0
-        for hop in leaf.path:
-            key = (hop.task, hop.variant)
-            if key not in known:
-                known[key] = accuracies.get(f"{hop.task}/{hop.variant}")
-            accuracy = known[key]
-            product = None if accuracy is None or product is None else product * accuracy
-        if product is not None:
-            total, count = total + product, count + 1
+        path = tuple(f"{hop.task}/{hop.variant}" for hop in leaf.path)
+        if path not in known:
+            known[path] = along(path, accuracies)
+        accuracy = known[path]
+        if accuracy is not None:
+            total, count = total + accuracy, count + 1
     return total / count if count else None
+
+
+def along(path: tuple[str, ...], accuracies: Accuracies) -> float | None:
+    """The accuracy of a path ("task/variant"): as measured, else the product of its variants';
+    None where one of them is not known."""
+    measured = accuracies.get(" > ".join(path))
+    if measured is not None:
+        return measured
+    product = 1.0
+    for key in path:
+        own = accuracies.get(key)
+        if own is None:
+            return None
+        product *= own
+    return product
 
 
 def as_list(outputs: list[Value]) -> Any:

@@ -110,16 +110,36 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class PathAccuracy:
+    """How right a whole path of variants was, root to leaf, over so many queries."""
+
+    path: tuple[str, ...]  # "task/variant"
+    accuracy: float  # 0..1
+    queries: int
+
+    def __post_init__(self) -> None:
+        """Raise ``ProfileError``, naming the path, for what cannot have been measured."""
+        if not self.path or self.queries < 1 or not 0 <= self.accuracy <= 1:
+            raise ProfileError(
+                f"the path {' > '.join(self.path) or '(empty)'} has accuracy {self.accuracy} over "
+                f"{self.queries} queries; it must be in 0..1 over 1 or more"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileTable:
     """All that was measured of a pipeline, with look-ups by (task, variant, device).
 
     A device without an entry of its own is looked up as its kind: ``cuda:1`` finds what was
-    measured on another GPU, ``emulated`` the first entry of any device.
+    measured on another GPU, ``emulated`` the first entry of any device. ``paths`` were measured
+    with the weights of the entries; they hold on any device.
     """
 
     pipeline: str
     entries: tuple[Entry, ...]
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    paths: tuple[PathAccuracy, ...] = ()
+    path_accuracy: Mapping[tuple[str, ...], float] = field(init=False, repr=False, compare=False)
     _entries: dict[tuple[str, str, str], Entry] = field(init=False, repr=False, compare=False)
     # (task, variant, device, quantile) -> seconds by batch; filled at the first question,
     # because workers ask for every batch they form.
@@ -128,7 +148,7 @@ class ProfileTable:
     )
 
     def __post_init__(self) -> None:
-        """Raise ``ProfileError`` where two entries measure the same."""
+        """Raise ``ProfileError`` where two entries, or two paths, measure the same."""
         known: dict[tuple[str, str, str], Entry] = {}
         for entry in self.entries:
             key = (entry.task, entry.variant, entry.device)
@@ -136,6 +156,13 @@ class ProfileTable:
                 raise ProfileError(f"{entry.name} is profiled twice; remove one of the two")
             known[key] = entry
         object.__setattr__(self, "_entries", known)
+        found: dict[tuple[str, ...], float] = {}
+        for each in self.paths:
+            if each.path in found:
+                name = " > ".join(each.path)
+                raise ProfileError(f"the path {name} is profiled twice; remove one of the two")
+            found[each.path] = each.accuracy
+        object.__setattr__(self, "path_accuracy", found)
 
     @classmethod
     def from_json(cls, text: str) -> "ProfileTable":
@@ -144,29 +171,39 @@ class ProfileTable:
             document = json.loads(text)
         except ValueError as error:
             raise ProfileError(f"this is no JSON: {error}; run `headrace profile`") from error
+        _is(document, dict, "the profile")
+        paths = _list(document.pop("paths", []), "paths")  # measured apart
         _exactly(document, ("pipeline", "entries", "provenance"), "the profile")
         entries = _list(document["entries"], "entries")
         return cls(
             str(document["pipeline"]),
             tuple(_entry(row, f"entries[{at}]") for at, row in enumerate(entries)),
             document["provenance"],
+            tuple(_path(row, f"paths[{at}]") for at, row in enumerate(paths)),
         )
 
     def to_json(self) -> str:
         """The table as text, keys in the order of the fields."""
-        document = {
+        document: dict[str, Any] = {
             "pipeline": self.pipeline,
             "provenance": dict(self.provenance),
             "entries": [asdict(entry) for entry in self.entries],
         }
+        if self.paths:
+            document["paths"] = [asdict(each) for each in self.paths]
         return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
     def merge(self, other: "ProfileTable") -> "ProfileTable":
-        """Both tables' entries as one; raises ``ProfileError`` where both measured the same."""
+        """Both tables' entries as one; raises ``ProfileError`` where both measured the same.
+
+        A path that both measured, each on its devices, counts as this one has it.
+        """
+        more = tuple(each for each in other.paths if each.path not in self.path_accuracy)
         return ProfileTable(
             self.pipeline,
             self.entries + other.entries,
             {"merged": [*_sources(self), *_sources(other)]},
+            self.paths + more,
         )
 
     def at_share(self, share: float) -> "ProfileTable":
@@ -183,7 +220,7 @@ class ProfileTable:
             replace(entry, latency=tuple(_slowed(row, 1 / share) for row in entry.latency))
             for entry in self.entries
         )
-        return ProfileTable(self.pipeline, slowed, {**self.provenance, "share": share})
+        return ProfileTable(self.pipeline, slowed, {**self.provenance, "share": share}, self.paths)
 
     def entry(self, task: str, variant: str, device: str) -> Entry:
         """What was measured of the variant on the device or its kind; raises ``ProfileError``."""
@@ -226,6 +263,15 @@ class ProfileTable:
     def accuracy(self, task: str, variant: str) -> float:
         """The variant's measured accuracy, 0..1, from its first entry."""
         return self._of(task, variant)[0].accuracy
+
+    def product(self, path: Iterable[str]) -> float:
+        """The accuracies of a path's variants ("task/variant") multiplied."""
+        return math.prod(self.accuracy(*key.split("/", 1)) for key in path)
+
+    def along(self, path: tuple[str, ...]) -> float:
+        """The accuracy of a path from the root to a leaf: as measured, else the product."""
+        measured = self.path_accuracy.get(path)
+        return self.product(path) if measured is None else measured
 
     def children_mean(self, task: str, variant: str, child: str) -> float:
         """Mean number of items for a child that one item of the variant makes."""
@@ -298,6 +344,11 @@ def _entry(row: Any, where: str) -> Entry:
         },
         where,
     )
+
+
+def _path(row: Any, where: str) -> PathAccuracy:
+    _exactly(row, [f.name for f in fields(PathAccuracy)], where)
+    return _born(PathAccuracy, {**row, "path": tuple(_list(row["path"], f"{where}.path"))}, where)
 
 
 def _latency(row: Any, where: str) -> Latency:

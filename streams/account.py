@@ -8,8 +8,8 @@ The meanings are fixed:
     bad items   items dropped, failed, refused or lost anywhere, once each, a refused query once;
                 and late leaves
     late leaf   one that ended behind the deadline, and the last one of a late query
-    accuracy    mean over the leaves in time of the product of the profiled accuracies on their
-                path; ``accuracy_leaf_mean`` by leaf task first, then the mean of those
+    accuracy    mean over the leaves in time of the accuracy of their path: as measured, else the
+                product of its variants'; ``accuracy_leaf_mean`` by leaf task first, then their mean
 
 Of a query that egress gave up, what comes later is counted as it comes; where nothing comes, one
 lost item stands for it.
@@ -17,6 +17,7 @@ lost item stands for it.
 
 from collections.abc import Mapping, Sequence
 
+from operators.closing import along
 from schemas.effects import (
     OUTPUTS,
     PLANS,
@@ -52,7 +53,8 @@ class Account:
         self.bad_items = 0
         self._leaf_tasks = {task.name for task in pipeline.tasks if not task.children}
         self._tasks = set(pipeline.task_names)
-        self._accuracies = {tuple(key.split("/", 1)): each for key, each in accuracies.items()}
+        self._accuracies = accuracies
+        self._along: dict[tuple[tuple[str, str], ...], float] = {}  # by path, once it was taken
         self._leaves = {name: 0 for name in sorted(self._leaf_tasks)}  # in time
         self._rights = dict.fromkeys(self._leaves, 0.0)  # their accuracy in total
         self._given_up: dict[Origin, list[float]] = {}  # when, and how much came later
@@ -167,9 +169,11 @@ class Account:
             self.dropped += 1
 
     def _leaf(self, path: tuple[Hop, ...]) -> None:
-        accuracy = 1.0
-        for hop in path:
-            accuracy *= self._accuracies[hop.task, hop.variant]
+        way = tuple((hop.task, hop.variant) for hop in path)
+        accuracy = self._along.get(way)
+        if accuracy is None:
+            accuracy = along(tuple(map("/".join, way)), self._accuracies) or 0.0
+            self._along[way] = accuracy
         task = path[-1].task
         self._leaves[task] += 1
         self._rights[task] += accuracy

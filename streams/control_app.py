@@ -20,7 +20,6 @@ import faust
 
 from control.controller import TICK_S, Controller
 from control.demand import input_report
-from profiles.table import ProfileTable
 from schemas.codec import encode
 from schemas.effects import (
     COMMANDS,
@@ -73,17 +72,15 @@ class Steward:
     def __init__(
         self,
         pipeline: Pipeline,
-        profile: ProfileTable | None,
+        fresh: Callable[[], Controller],
         kafka: KafkaConfig,
-        workers: int,
         observers: Sequence[Observer] = (),
     ) -> None:
         self._pipeline = pipeline
+        self._fresh = fresh
         self._observers = observers
         self._presence = Presence(kafka)
-        self._profile = profile
         self._kafka = kafka
-        self._expected = workers
         self._controller: Controller | None = None  # None: another app is in charge
         self._planners = Planners()
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
@@ -184,7 +181,7 @@ class Steward:
     async def _begin(self) -> None:
         loop = asyncio.get_running_loop()
         past = await loop.run_in_executor(None, history, self._kafka, self._pipeline)
-        self._controller = Controller(self._pipeline, self._profile, self._expected)
+        self._controller = self._fresh()
         # Of the past only the plan in force is news to whoever watches this process.
         plans = [event for event in past if self._is_plan(event)]
         for event in past:
@@ -290,17 +287,17 @@ def make_app(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folder: s
 
 def run(
     pipeline: Pipeline,
-    profile: ProfileTable | None,
+    fresh: Callable[[], Controller],
     kafka: KafkaConfig,
-    expected_workers: int,
     observers: Sequence[Observer] = (),
 ) -> None:
-    """Control a pipeline until SIGTERM or SIGINT.
+    """Control a pipeline until SIGTERM or SIGINT, with a fresh controller whenever this app comes
+    to be in charge.
 
     Raises ``BrokerError`` where the broker cannot be used.
     """
     prepare(kafka, pipeline, "control")
-    steward = Steward(pipeline, profile, kafka, expected_workers, observers)
+    steward = Steward(pipeline, fresh, kafka, observers)
     for handler in logging.getLogger().handlers:
         handler.addFilter(steward.hushed())
     with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:

@@ -150,9 +150,10 @@ class World:
     solves: list[Solve] = field(default_factory=list)  # under way
     commands: int = 0
     ingress: bool = True  # one reports
+    memory: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.controller = Controller(self.pipeline, self.profile, self.expected)
+        self.controller = Controller(self.pipeline, self.profile, self.expected, self.memory)
 
     def start(self, *workers: str) -> "World":
         for name in workers:
@@ -163,7 +164,7 @@ class World:
 
     def restart_controller(self) -> None:
         """A new controller that reads back what the old one wrote."""
-        self.controller = Controller(self.pipeline, self.profile, self.expected)
+        self.controller = Controller(self.pipeline, self.profile, self.expected, self.memory)
         self.solves.clear()
         for record in (*self.topic, *self.results):
             self.arrive(record, PLANS)

@@ -6,7 +6,7 @@ import pytest
 
 from control.assembly import Expected, assemble, same
 from control.placement import Member
-from profiles.table import ProfileTable
+from profiles.table import PathAccuracy, ProfileTable
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Route, Settings
 from tests.control_world import a_lease, a_pipeline, a_profile, an_entry
@@ -54,6 +54,18 @@ def test_with_a_profile_shares_follow_throughput() -> None:
     assert plan.routes[1:] == (Route("read", 0, 1000 / 1200), Route("read", 1, 200 / 1200))
     assert plan.capacity_qps == pytest.approx(100.0)
     assert plan.expected_accuracy == pytest.approx(0.9 * (0.8 * 1000 + 0.95 * 200) / 1200)
+
+
+def test_a_path_that_was_measured_counts_instead_of_the_product() -> None:
+    measured = replace(
+        a_profile(), paths=(PathAccuracy(("locate/net", "read/forest"), 0.77, queries=1000),)
+    )
+    plan = a_plan(profile=measured)
+    assert plan.expected_accuracy == pytest.approx((0.77 * 1000 + 0.9 * 0.95 * 200) / 1200)
+    mixed = replace(BASE, settings=replace(BASE.settings, policy="loki"))
+    by_tables = a_plan(profile=measured, base=mixed)
+    assert [route.source for route in by_tables.routes] == ["", "", ""]
+    assert by_tables.expected_accuracy == pytest.approx(0.9 * 0.95)  # all to vit
 
 
 def test_the_tightest_task_bounds_the_capacity() -> None:

@@ -3,13 +3,22 @@
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiles.table import QUANTILES, Entry, FanOut, Latency, ProfileError, ProfileTable
+from profiles.table import (
+    QUANTILES,
+    Entry,
+    FanOut,
+    Latency,
+    PathAccuracy,
+    ProfileError,
+    ProfileTable,
+)
 
 
 def a_row(batch: int, base_s: float = 0.010) -> Latency:
@@ -265,6 +274,53 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
 def test_what_is_measured_twice_is_refused() -> None:
     with pytest.raises(ProfileError, match=r"locate/net on cpu is profiled twice; remove one"):
         a_table().merge(a_table())
+
+
+PATH = ("locate/net", "read/vit")
+
+
+def a_table_with_a_path() -> ProfileTable:
+    table = a_table(an_entry(), an_entry(task="read", variant="vit", accuracy=0.8, children={}))
+    return replace(table, paths=(PathAccuracy(PATH, 0.75, 1000),))
+
+
+def test_a_path_counts_as_measured_and_others_as_the_product() -> None:
+    table = a_table_with_a_path()
+    assert table.product(PATH) == pytest.approx(0.72)
+    assert table.along(PATH) == 0.75
+    assert replace(table, paths=()).along(PATH) == pytest.approx(0.72)
+    with pytest.raises(ProfileError, match="no profile of read/cnn"):
+        table.along(("locate/net", "read/cnn"))
+
+
+def test_paths_stay_through_json_shares_and_merging() -> None:
+    table = a_table_with_a_path()
+    assert ProfileTable.from_json(table.to_json()) == table
+    assert table.at_share(0.5).paths == table.paths
+    other = replace(
+        a_table(an_entry(device="cuda:0")),
+        paths=(PathAccuracy(PATH, 0.7, 10), PathAccuracy(("locate/net", "read/cnn"), 0.6, 10)),
+    )
+    assert table.merge(other).paths == (*table.paths, other.paths[1])
+
+
+def test_a_profile_without_paths_says_nothing_of_them() -> None:
+    assert "paths" not in json.loads(a_table().to_json())
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
+        ([{"path": list(PATH), "accuracy": 1.2, "queries": 5}], r"paths\[0\].*must be in 0..1"),
+        ([{"path": [], "accuracy": 1.0, "queries": 5}], "empty"),
+        ([{"path": list(PATH), "accuracy": 1.0}], r"paths\[0\] lacks 'queries'"),
+        ([{"path": list(PATH), "accuracy": 1.0, "queries": 5}] * 2, "profiled twice"),
+    ],
+)
+def test_a_garbled_path_is_refused(paths: list[Any], words: str) -> None:
+    document = json.loads(a_table().to_json()) | {"paths": paths}
+    with pytest.raises(ProfileError, match=words):
+        ProfileTable.from_json(json.dumps(document))
 
 
 def test_a_table_travels_to_another_process() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from control.check import check
 from control.demand import input_report
+from profiles.table import PathAccuracy, ProfileTable
 from schemas.effects import PLANS, REPORTS, Effect, Send
 from schemas.pipeline import Policy
 from schemas.records import Factor, Plan
@@ -50,6 +51,50 @@ def test_a_steady_demand_is_served_by_the_fewest_of_the_most_accurate() -> None:
     assert (world.plan.mode, world.plan.feasible) == ("hardware", True)
     assert world.plan.demand_qps == pytest.approx(60.0, abs=2.0)
     assert world.plan.expected_accuracy == pytest.approx(0.9 * 0.95)
+
+
+def with_a_large_vit() -> ProfileTable:
+    entries = tuple(
+        replace(entry, memory_bytes=10**9 if entry.variant == "vit" else 10**6)
+        for entry in a_profile().entries
+    )
+    return replace(a_profile(), entries=entries)
+
+
+def test_a_live_plan_obeys_the_memory_of_workers() -> None:
+    pipeline = replace(a_pipeline(), policy="loki")
+    world = Busy(pipeline, with_a_large_vit(), 6, memory={"cpu": 10**8})
+    world.start(*WORKERS)
+    world.flow(5.0, 50.0)
+    assert running(world.plan) == {"locate/net": 1, "read/forest": 1}
+
+
+def test_a_fixed_plan_that_a_worker_has_no_memory_for_is_refused_with_a_sentence() -> None:
+    vits = Policy(name="vits", replicas={"locate/net": 1, "read/vit": 2})
+    world = World(a_pipeline(policies=(vits,)), with_a_large_vit(), memory={"cpu": 10**8})
+    world.start("w0", "w1", "w2")
+    assert world.plan.feasible
+    result = world.command("apply-policy", policy="vits")
+    assert result is not None
+    assert not result.ok
+    assert "1000 MB and a worker of cpu has 100 MB; name a smaller variant" in result.message
+
+
+def test_a_live_plan_prefers_the_path_that_was_measured_better() -> None:
+    # A fast reader and the slow one, whose product is higher: end to end it reads worse.
+    measured = replace(
+        a_profile(),
+        paths=(
+            PathAccuracy(("locate/net", "read/forest"), 0.88, 1000),
+            PathAccuracy(("locate/net", "read/vit"), 0.85, 1000),
+        ),
+    )
+    world = Busy(replace(a_pipeline(), policy="loki"), measured, expected=6)
+    world.start(*WORKERS)
+    world.flow(12.0, 180.0)  # more than readers of the most accurate kind can carry
+    assert world.plan.mode == "accuracy"
+    assert running(world.plan).keys() == {"locate/net", "read/forest"}
+    assert world.plan.expected_accuracy == pytest.approx(0.88)
 
 
 def test_a_jump_of_demand_does_not_wait_for_the_interval() -> None:

@@ -107,6 +107,20 @@ def test_more_replicas_than_slots_are_refused() -> None:
         allocate(a_problem(9, pipeline))
 
 
+def test_a_variant_that_a_worker_has_no_memory_for_is_refused_where_it_is_named() -> None:
+    profile = a_profile()
+    entries = tuple(
+        replace(entry, memory_bytes=10**9 if entry.variant == "vit" else 10**6)
+        for entry in profile.entries
+    )
+    tight = {"profile": replace(profile, entries=entries), "memory": {"cpu": 10**8}}
+    named = Policy(name="static", replicas={"locate/net": 1, "read/vit": 1})
+    with pytest.raises(PlanError, match="read/vit takes 1000 MB and a worker of cpu has 100 MB"):
+        allocate(a_problem(3, policy=named, **tight))
+    silent = a_problem(3, a_pipeline(**SAID_NOTHING), **tight)
+    assert counts(allocate(silent)).keys() == {"locate/net", "read/forest"}
+
+
 def test_replicas_of_an_unknown_variant_are_refused() -> None:
     policy = Policy(name="p", replicas={"read/vti": 1})
     with pytest.raises(PlanError, match="names 'read/vti', but the pipeline has only locate/net"):
