@@ -82,7 +82,6 @@ class Run:
     warm_up_s: float = 0.0
     latency: str = ""  # a quantile of the profile; "": drawn
     solve_s: float | None = None
-    dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +143,15 @@ def simulated(run: Run, advance: Advance, observers: Sequence[Observer] = ()) ->
 class _Solver:
     """Solves at once, says how long it takes in virtual time, and keeps the real account."""
 
-    def __init__(self, seconds: float | None, dilate: float) -> None:
+    def __init__(self, seconds: float | None) -> None:
         self.cpu_s = 0.0
         self._seconds = seconds
-        self._dilate = dilate
 
     def __call__(self, effect: Solve) -> tuple[Solved | Failed, float]:
         began = _cpu_s()
         seconds = self._seconds
         if seconds is None:
-            seconds = SOLVE_S.get(effect.solver, SOLVE_OTHERS_S) / self._dilate
+            seconds = SOLVE_S.get(effect.solver, SOLVE_OTHERS_S)
         try:
             return Solved(effect.job, solve(effect.solver, effect.problem)), seconds
         except PlanError as error:
@@ -183,7 +181,7 @@ class _World:
             run.file, self.pipeline, {(e.task, e.variant) for e in self.profile.entries}
         )
         self.devices = devices(run.file)
-        self.solver = _Solver(run.solve_s, run.dilate)
+        self.solver = _Solver(run.solve_s)
         self.account = Account(self.pipeline, accuracies(load_profile(run.file)))
         self.first_s = 0.0
         self._rngs = {
@@ -288,7 +286,7 @@ class _World:
         )  # fmt: skip
 
     def _delays(self) -> Delays:
-        return drawn(np.random.default_rng([self.run.seed, 1]), dilate=self.run.dilate)
+        return drawn(np.random.default_rng([self.run.seed, 1]))
 
     # ------------------------------------------------------------------ what goes wrong
 
