@@ -127,6 +127,7 @@ def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
     Example:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
+    from headrace.dilating import dilation
     from headrace.observing import observed
     from headrace.wiring import controller_maker
     from streams.control_app import run
@@ -135,4 +136,4 @@ def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
     fresh = controller_maker(read)
     kafka = _kafka(bootstrap)
     with observed("control", read.pipeline, telling) as observers:
-        run(read.pipeline, fresh, kafka, observers)
+        run(read.pipeline, fresh, kafka, observers, dilation())

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -13,6 +13,7 @@ import numpy as np
 from control.controller import Controller
 from headrace.collecting import collect_seldom
 from headrace.config import PipelineFile, load_combine, load_profile, planning_profile
+from headrace.dilating import dilation
 from headrace.isolation import Isolated
 from headrace.observing import observed
 from headrace.telling import SILENT, Telling
@@ -27,7 +28,7 @@ from profiles.table import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
 from streams.kafka import KafkaConfig, partitions_of
-from streams.live import EmulatedHands, Live, ModelHands, Operator
+from streams.live import EmulatedHands, Live, ModelHands, Observer, Operator
 from streams.preparing import prepare
 from streams.recovery import answered_since, answers_from_s, committed_notes
 from streams.topics import physical
@@ -61,7 +62,7 @@ def run_ingress(
     prepare(kafka, pipeline, "ingress")
     count = partitions_of(kafka, physical(pipeline.name, QUERIES))
     name = f"ingress-{share.index}"
-    node = Ingress(name, pipeline, share.mine(count), incarnation=time.time(), share=1.0 / share.of)
+    node = Ingress(name, pipeline, share.mine(count), incarnation=_now(), share=1.0 / share.of)
     _drive(pipeline, {name: node}, kafka, f"{pipeline.name}.ingress", telling)
 
 
@@ -80,7 +81,7 @@ def run_egress(
         name,
         pipeline,
         mine,
-        incarnation=time.time(),
+        incarnation=_now(),
         combine=load_combine(pipeline) or as_list,
         accuracies=accuracies(load_profile(file)),
         upto={p: offset for note in notes for p, offset in upto_of(note.note).items()},
@@ -109,15 +110,15 @@ def run_worker(
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
     nodes: dict[str, Node] = {
         each: Worker(
-            each, pipeline, device, incarnation=time.time(), latency=latency_of(profile, device)
+            each, pipeline, device, incarnation=_now(), latency=latency_of(profile, device)
         )
         for each in names
     }
     transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
     with observed(name, pipeline, telling, transport) as observers:
-        live = Live(pipeline, nodes, transport, observers=observers)
+        live = _live(pipeline, nodes, transport, observers)
         _give_hands(live, file, profile, names, device, seed)
-        _until_told(live, lambda: live.leave(LEAVE_S))
+        _until_told(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
 
 def _give_hands(
@@ -160,7 +161,7 @@ def emulated_hands(
         task, _, variant = key.partition("/")
         return profile.entry(task, variant, "emulated").load_s
 
-    return EmulatedHands(make, load_s, live.post_at(node))
+    return EmulatedHands(make, load_s, live.post_at(node), dilation().clock(time.time))
 
 
 def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
@@ -214,8 +215,29 @@ def _drive(
 ) -> None:
     transport = KafkaTransport(kafka, group)
     with observed(", ".join(nodes), pipeline, telling, transport) as observers:
-        live = Live(pipeline, nodes, transport, observers=observers)
+        live = _live(pipeline, nodes, transport, observers)
         _until_told(live, live.stop)
+
+
+def _live(
+    pipeline: Pipeline,
+    nodes: Mapping[str, Node],
+    transport: KafkaTransport,
+    observers: Sequence[Observer],
+) -> Live:
+    how = dilation()
+    return Live(
+        pipeline,
+        nodes,
+        how.transport(transport),
+        clock=how.clock(time.time),
+        inbox=how.inbox(),
+        observers=observers,
+    )
+
+
+def _now() -> float:
+    return dilation().inner(time.time())
 
 
 def _until_told(live: Live, end: Callable[[], None]) -> None:

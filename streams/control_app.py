@@ -36,6 +36,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.control_records import arrived, history
 from streams.credentials import to_faust
+from streams.dilation import REAL, Dilation
 from streams.input_topic import InputTopic
 from streams.journal import tell
 from streams.kafka import BrokerError, KafkaConfig
@@ -75,8 +76,11 @@ class Steward:
         fresh: Callable[[], Controller],
         kafka: KafkaConfig,
         observers: Sequence[Observer] = (),
+        dilation: Dilation = REAL,
     ) -> None:
         self._pipeline = pipeline
+        self._dilation = dilation
+        self.tick_s = TICK_S * dilation.factor
         self._fresh = fresh
         self._observers = observers
         self._presence = Presence(kafka)
@@ -99,8 +103,8 @@ class Steward:
         if (message.timestamp or 0.0) > self._presence.since_s:
             self._presence.heard(time.time())
         fetched = Fetched(
-            message.topic, message.partition, message.offset, message.timestamp or 0.0,
-            message.key, message.value, None,
+            message.topic, message.partition, message.offset,
+            self._dilation.inner(message.timestamp or 0.0), message.key, message.value, None,
         )  # fmt: skip
         event = arrived(self._pipeline.name, logical, fetched)
         if event is not None:
@@ -150,7 +154,7 @@ class Steward:
         # Ticks come also while the controller waits for the broker: without them for so long,
         # the process itself stood still.
         now = time.monotonic()
-        self._stalled = self._stalled or now - self._awake_s > STALL_S
+        self._stalled = self._stalled or now - self._awake_s > STALL_S * self._dilation.factor
         self._awake_s = now
 
     async def _look_at_the_input(self) -> None:
@@ -160,7 +164,7 @@ class Steward:
         try:
             if self._controller is not None:
                 ends = await loop.run_in_executor(None, self._input.ends)
-                now = time.time()
+                now = self._now()
                 done = await loop.run_in_executor(None, self._input.done)
                 event = Arrived(input_report(name, now, ends, done), REPORTS, 0, -1, now)
                 self._inbox.put_nowait(partial(self._tell, event))
@@ -168,7 +172,7 @@ class Steward:
             wait_s = BLIND_S
             self._say("control.blind", f"{error}; demand is what ingress tells until then")
         finally:
-            self._look_s = time.monotonic() + wait_s
+            self._look_s = time.monotonic() + wait_s * self._dilation.factor
             self._looking = None
 
     async def _catch_up(self) -> None:
@@ -207,12 +211,15 @@ class Steward:
     async def _tell(self, event: Event, *, watched: bool = True) -> None:
         if self._controller is None:
             return
-        now = time.time()
+        now = self._now()
         effects = self._controller.handle(event, now)
         for observer in self._observers if watched else ():
             observer.saw(NODE, event, effects, now)
         for effect in effects:
             await self._perform(effect)
+
+    def _now(self) -> float:
+        return self._dilation.inner(time.time())
 
     def _say(self, event: str, text: str, **fields: Any) -> None:
         tell(log, LEVELS[event], event, text, pipeline=self._pipeline.name, **fields)
@@ -280,7 +287,7 @@ def make_app(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folder: s
     async def assigned(_app: faust.App, partitions: Iterable[Any], **_: Any) -> None:
         steward.assigned(partition.topic for partition in partitions)
 
-    app.timer(TICK_S)(tick)
+    app.timer(steward.tick_s)(tick)
     app.on_partitions_assigned.connect(assigned)
     return app
 
@@ -290,6 +297,7 @@ def run(
     fresh: Callable[[], Controller],
     kafka: KafkaConfig,
     observers: Sequence[Observer] = (),
+    dilation: Dilation = REAL,
 ) -> None:
     """Control a pipeline until SIGTERM or SIGINT, with a fresh controller whenever this app comes
     to be in charge.
@@ -297,7 +305,7 @@ def run(
     Raises ``BrokerError`` where the broker cannot be used.
     """
     prepare(kafka, pipeline, "control")
-    steward = Steward(pipeline, fresh, kafka, observers)
+    steward = Steward(pipeline, fresh, kafka, observers, dilation)
     for handler in logging.getLogger().handlers:
         handler.addFilter(steward.hushed())
     with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:

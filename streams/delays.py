@@ -42,12 +42,18 @@ def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
     return Delays(hop=hop, report=hop, fetch=hop, commit=partial(_same, commit_s))
 
 
-def drawn(rng: np.random.Generator, hop: Sequence[tuple[float, float]] = LOCAL_BROKER) -> Delays:
-    """Hops and reports drawn from quantiles, fetches and commits as on the local broker."""
-    each = partial(next, _draws(rng, hop))
-    return Delays(
-        hop=each, report=each, fetch=partial(_same, FETCH_S), commit=partial(_same, COMMIT_S)
-    )
+def drawn(
+    rng: np.random.Generator,
+    hop: Sequence[tuple[float, float]] = LOCAL_BROKER,
+    dilate: float = 1.0,
+) -> Delays:
+    """Hops and reports drawn from quantiles, fetches and commits as on the local broker.
+
+    Where time goes ``dilate`` times slower (streams/dilation.py), they are that much shorter.
+    """
+    each = partial(next, _draws(rng, [(share, seconds / dilate) for share, seconds in hop]))
+    fetch, commit = (partial(_same, seconds / dilate) for seconds in (FETCH_S, COMMIT_S))
+    return Delays(hop=each, report=each, fetch=fetch, commit=commit)
 
 
 def _same(seconds: float) -> float:
