@@ -82,6 +82,7 @@ class Run:
     warm_up_s: float = 0.0
     latency: str = ""  # a quantile of the profile; "": drawn
     solve_s: float | None = None
+    dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +144,16 @@ def simulated(run: Run, advance: Advance, observers: Sequence[Observer] = ()) ->
 class _Solver:
     """Solves at once, says how long it takes in virtual time, and keeps the real account."""
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, dilate: float) -> None:
         self.cpu_s = 0.0
         self._seconds = seconds
+        self._dilate = dilate
 
     def __call__(self, effect: Solve) -> tuple[Solved | Failed, float]:
         began = _cpu_s()
         seconds = self._seconds
         if seconds is None:
-            seconds = SOLVE_S.get(effect.solver, SOLVE_OTHERS_S)
+            seconds = SOLVE_S.get(effect.solver, SOLVE_OTHERS_S) / self._dilate
         try:
             return Solved(effect.job, solve(effect.solver, effect.problem)), seconds
         except PlanError as error:
@@ -181,7 +183,7 @@ class _World:
             run.file, self.pipeline, {(e.task, e.variant) for e in self.profile.entries}
         )
         self.devices = devices(run.file)
-        self.solver = _Solver(run.solve_s)
+        self.solver = _Solver(run.solve_s, run.dilate)
         self.account = Account(self.pipeline, accuracies(load_profile(run.file)))
         self.first_s = 0.0
         self._rngs = {
@@ -286,7 +288,7 @@ class _World:
         )  # fmt: skip
 
     def _delays(self) -> Delays:
-        return drawn(np.random.default_rng([self.run.seed, 1]))
+        return drawn(np.random.default_rng([self.run.seed, 1]), dilate=self.run.dilate)
 
     # ------------------------------------------------------------------ what goes wrong
 
