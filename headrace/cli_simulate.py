@@ -11,7 +11,7 @@ from headrace.cli_send import DurationType
 from headrace.terminal import print_json, print_text
 
 # Options that may be followed by several values, and what such a value looks like.
-SEVERAL = {"--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*", "--seed": r"\d+"}
+SEVERAL = {"--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*", "--seed": r"\d+"}
 
 
 class Spread(click.Command):

@@ -2,27 +2,28 @@
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import numpy as np
 
-from control.problem import BUILT_IN, policy_named
 from headrace.collecting import collect_seldom
-from headrace.config import PipelineError, PipelineFile
+from headrace.config import PipelineFile
 from headrace.faults import read_faults
+from headrace.policies import with_policies
+from headrace.simulation import Advance as Told
 from headrace.simulation import Run, devices, simulated
 from headrace.terminal import Advance, progress
 from headrace.tracing import ChromeTrace
 from headrace.workload import Arrivals, Bursts, Recorded, Renewal, read_workload
-from streams.simulated import Observer
 
 LOOK_S = 0.2  # how often progress of other processes is looked at
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
@@ -32,8 +33,7 @@ def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
     """
     policies = _distinct("policy", asked["policy"] or (file.pipeline.policy,))
     seeds = _distinct("seed", asked["seed"] or (0,))
-    for name in policies:
-        _check_policy(file, name)
+    file = with_policies(file, policies)
     workload = arrivals(file, asked)
     names = tuple(devices(file))
     faults = read_faults(asked["faults"], names) if asked["faults"] else ()
@@ -75,15 +75,27 @@ def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
 
 def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
     """Run them all; the accounts, in order."""
-    if trace is not None and len(asked) != 1:
+    if trace is None:
+        return on_all_cores(_row, asked, "simulating")
+    if len(asked) != 1:
         raise click.UsageError("--trace-out shows one run; name one policy and one seed")
     collect_seldom()
-    with progress("simulating", sum(map(_expected, asked))) as advance:
-        if trace is not None:
-            return [_traced(asked[0], trace, advance)]
+    with progress("simulating", _expected(asked[0])) as advance:
+        return [_traced(asked[0], trace, advance)]
+
+
+def on_all_cores(play: Callable[[Run, Told], T], asked: Sequence[Run], what: str) -> list[T]:
+    """What ``play`` makes of each run, in order, side by side; it is told how far it is.
+
+    ``play`` is a function of a module, since other processes must find it.
+    """
+    collect_seldom()
+    with progress(what, sum(map(_expected, asked))) as advance:
         if len(asked) == 1:
-            return [_row(asked[0], advance)]
-        return _side_by_side(asked, advance)
+            run = asked[0]
+            note = f"{run.policy}, seed {run.seed}"
+            return [play(run, lambda sent: advance(sent, note))]
+        return _side_by_side(play, asked, advance)
 
 
 def _expected(run: Run) -> int:
@@ -91,14 +103,14 @@ def _expected(run: Run) -> int:
     return len(run.arrivals.drawn(np.random.default_rng(0)))
 
 
-def _row(run: Run, advance: Advance, observers: Sequence[Observer] = ()) -> Row:
-    note = f"{run.policy}, seed {run.seed}"
-    return simulated(run, lambda sent: advance(sent, note), observers).as_json(run)
+def _row(run: Run, told: Told) -> Row:
+    return simulated(run, told).as_json(run)
 
 
 def _traced(run: Run, path: Path, advance: Advance) -> Row:
+    note = f"{run.policy}, seed {run.seed}"
     with ChromeTrace(path) as trace:
-        return _row(run, advance, (trace,))
+        return simulated(run, lambda sent: advance(sent, note), (trace,)).as_json(run)
 
 
 # ---------------------------------------------------------------------- on every core
@@ -106,13 +118,15 @@ def _traced(run: Run, path: Path, advance: Advance) -> Row:
 _SENT: Any = None  # in a process of the pool: how far each run is
 
 
-def _side_by_side(asked: Sequence[Run], advance: Advance) -> list[Row]:
+def _side_by_side(
+    play: Callable[[Run, Told], T], asked: Sequence[Run], advance: Advance
+) -> list[T]:
     # Spawned: what the parent has imported and opened is none of theirs.
     context = multiprocessing.get_context("spawn")
     sent = context.Array("q", len(asked), lock=False)
     most = min(len(asked), os.cpu_count() or 1)
     with ProcessPoolExecutor(most, context, _share_progress, (sent,)) as pool:
-        futures = [pool.submit(_one_of_many, number, run) for number, run in enumerate(asked)]
+        futures = [pool.submit(_one_of_many, play, at, run) for at, run in enumerate(asked)]
         left = set(futures)
         try:
             while left:
@@ -132,11 +146,11 @@ def _share_progress(sent: Any) -> None:
     collect_seldom()
 
 
-def _one_of_many(number: int, run: Run) -> Row:
-    def advance(sent: int) -> None:
+def _one_of_many(play: Callable[[Run, Told], T], number: int, run: Run) -> T:
+    def told(sent: int) -> None:
         _SENT[number] = sent
 
-    return simulated(run, advance).as_json(run)
+    return play(run, told)
 
 
 # ---------------------------------------------------------------------- what is wrong, what is told
@@ -147,12 +161,6 @@ def _distinct(what: str, values: Sequence[Any]) -> Sequence[Any]:
         if value in values[:at]:
             raise click.UsageError(f"{what} {value} is given twice; name each once")
     return values
-
-
-def _check_policy(file: PipelineFile, name: str) -> None:
-    if policy_named(file.pipeline, name) is None:
-        known = dict.fromkeys([p.name for p in file.pipeline.policies] + list(BUILT_IN))
-        raise PipelineError(f"there is no policy {name!r}; known are {', '.join(known)}")
 
 
 _COLUMNS = (

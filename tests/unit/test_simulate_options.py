@@ -12,6 +12,7 @@ from headrace.cli_simulate import spread
         ("f.yaml --seed 1,2 --json", "f.yaml --seed 1 --seed 2 --json"),
         ("--policy a b f.yaml", "--policy a --policy b f.yaml"),
         ("--policy=a,b f.yaml", "--policy a --policy b f.yaml"),
+        ("--policy a:b=c:d=1.5 e --json", "--policy a:b=c:d=1.5 --policy e --json"),
         ("f.yaml --policy a b --json", "f.yaml --policy a --policy b --json"),
         ("--seed f.yaml", "--seed f.yaml"),
         ("f.yaml --seed", "f.yaml --seed"),
