@@ -42,6 +42,7 @@ class Steering:
         self._variant = f"{lease.task}/{lease.variant}" if lease else ""
         self._spreads = spreads(plan.routes, self._variant)
         self._stage = Stage(0.0, 0.0, last=True)
+        self._hops_s = self._behind_s = 0.0
         self._way = WAYS.get(self._rule.reroutes)
         self._junctions: dict[str, Junction] = {}
         if lease is None:
@@ -50,9 +51,10 @@ class Steering:
         rest_s, hops = least_behind(plan.routes, pipeline, lease.task)
         last = not pipeline.task(lease.task).children
         hops_s = pipeline.comm_s * (2 if lease.task == pipeline.root.name else 1)
+        self._hops_s, self._behind_s = hops_s, rest_s + hops * pipeline.comm_s
         self._stage = Stage(
             BUDGETS[policy.budget](latency_s, pipeline.compute_share, hops_s),
-            0.0 if last else rest_s + hops * pipeline.comm_s,
+            0.0 if last else self._behind_s,
             last,
         )
         if self._way is not None:
@@ -64,6 +66,12 @@ class Steering:
         """Seconds by which an item's batch, which ends then, would end too late; else 0 or less."""
         entered_s = item.path[-1].finished_s if item.path else work.created_s
         return ends_s - self._rule.must_end(self._stage, entered_s, work.deadline_s)
+
+    def slack_s(self, work: Work, item: Item, budget_s: float, now: float) -> float:
+        """Seconds until an item's batch must have ended, where the task has a budget of its own:
+        within that, and in time for what is behind the task."""
+        entered_s = item.path[-1].finished_s if item.path else work.created_s
+        return min(work.deadline_s - self._behind_s, entered_s + self._hops_s + budget_s) - now
 
     def begin_s(
         self, queued: int, largest: int, head: tuple[Work, Item], latency_s: float

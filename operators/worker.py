@@ -1,15 +1,17 @@
 """A worker: queue, drop, batch, infer, forward.
 
-A worker is bound to one device and serves one variant of one task, as the plan's lease says. It
-reads the lease's slots in order of arrival. A slot that it loses is another worker's from the
-committed offset on; what it still has of that slot is forgotten or, when running, counted once
-by egress.
+A worker is bound to one device and serves one task, as the plan's lease says: with the lease's
+variant, or where the policy has tables for the task, with what they say for each batch. It reads
+the lease's slots in order of arrival. A slot that it loses is another worker's from the committed
+offset on; what it still has of that slot is forgotten or, when running, counted once by egress.
 """
 
 from collections import deque
 from collections.abc import Iterable
 
 from control.batching import IDLE, batch_size, released
+from control.selection_follow import Following, faults
+from control.selection_load import OwnLoad
 from operators.dead_letters import dead_letter
 from operators.device import Device
 from operators.fanout import failed, outcome
@@ -43,6 +45,7 @@ from schemas.records import (
     Item,
     Lease,
     Plan,
+    Selection,
     SlotState,
     Work,
 )
@@ -92,6 +95,9 @@ class Worker:
         self._topic = ""  # the lease's
         self._steering = Steering(UNSTEERED, pipeline, None, latency, 0.0)
         self._device = Device()
+        self._selections: dict[tuple[str, str], Following] = {}  # by policy and task
+        self._following: Following | None = None  # those of the policy in force
+        self._load = OwnLoad(0.0)
         self._queue: deque[_Ticket] = deque()
         self._running: list[_Ticket] = []
         self._running_variant = ""
@@ -126,6 +132,8 @@ class Worker:
             return self._enqueue(event, record, now)
         if type(record) is Plan:
             return self._plan(record, now)
+        if type(record) is Selection:
+            return self._selection(record, now)
         if type(record) is Garbled:
             return self._garbled(event, record, now)
         if type(record) is Command:
@@ -140,6 +148,8 @@ class Worker:
             _Ticket(item, work, event.slot, event.offset, progress, now) for item in work.items
         )
         self._reporter.count(f"arrived/{self._wanted}", len(work.items))
+        if self._following is not None:
+            self._load.arrived(len(work.items), now)
         return [*self._soon(now), *self._backpressure()]
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
@@ -176,9 +186,12 @@ class Worker:
         lease, queue, variant = self._lease, self._queue, self._device.serving
         if self._running or lease is None or not variant or not queue:
             return []
-        if self._steering.batching != IDLE and self._holds(lease, now):
+        if self._following is not None:
+            variant, size = self._selected(self._following, now)
+        elif self._steering.batching != IDLE and self._holds(lease, now):
             return [Wake(self._hold_s)]
-        size = batch_size(len(queue), lease.batch)
+        else:
+            size = batch_size(len(queue), lease.batch)
         latency = self._latency(variant, size)
         batch: list[_Ticket] = []
         late: list[_Ticket] = []
@@ -187,13 +200,21 @@ class Worker:
             ticket = queue.popleft()
             missed = overrun_s(ticket.work, ticket.item, ends_s) > 0
             (late if missed else batch).append(ticket)
-        effects = self._drop(late, ends_s, now) if late else []
+        effects = self._drop(late, variant, ends_s, now) if late else []
         if batch:
             self._running, self._running_variant = batch, variant
             self._released = released(len(batch), lease.batch, self._steering.batching)
             self._job += 1
             effects.append(Infer(self._job, variant, tuple(t.item.value for t in batch)))
         return [*effects, *self._backpressure()]
+
+    def _selected(self, following: Following, now: float) -> tuple[str, int]:
+        """What the tables say for the queue as it is; a variant that is not here yet is stood in
+        for by the lease's."""
+        head = self._queue[0]
+        slack_s = self._steering.slack_s(head.work, head.item, following.selection.slo_s, now)
+        variant, size = following.choose(len(self._queue), slack_s, self._load.qps(now))
+        return variant if variant in self._device.held else self._device.serving, size
 
     def _holds(self, lease: Lease, now: float) -> bool:
         """Whether the next batch may wait for more, and until when."""
@@ -203,8 +224,7 @@ class Worker:
         )
         return self._hold_s > now
 
-    def _drop(self, late: list[_Ticket], ends_s: float, now: float) -> list[Effect]:
-        variant = self._device.serving
+    def _drop(self, late: list[_Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
         task = variant.partition("/")[0]
         self._reporter.count(f"dropped/{variant}", len(late))
         gone: list[Onward] = []
@@ -265,6 +285,7 @@ class Worker:
             return self._fail(event.error, now)
         if isinstance(event.job, str) and self._device.gave_up(event.job):
             self._reporter.state = f"failed: {event.error}"
+            return self._device.more()
         return []
 
     def _fail(self, reason: str, now: float) -> list[Effect]:
@@ -276,8 +297,8 @@ class Worker:
         return [*self._forward(gone, now), *self._finish(batch), *self._next(now)]
 
     def _next(self, now: float) -> list[Effect]:
-        self._swap()
-        return self._start(now)
+        effects = self._swap()
+        return [*effects, *self._start(now)] if effects else self._start(now)
 
     def _forward(self, onward: list[Onward], now: float) -> list[Effect]:
         effects, counts = self._steering.onward(onward, now)
@@ -307,10 +328,31 @@ class Worker:
             return []
         lease = next((each for each in plan.leases if each.worker == self._name), None)
         effects = self._change(lease)
-        effects += self._device.want(self._wanted)
+        effects += self._follow(now)
         self._steering = Steering(plan, self._pipeline, lease, self._latency, now)
         self._show_state()
         return [*effects, *self._soon(now), *self._backpressure()]
+
+    def _selection(self, selection: Selection, now: float) -> list[Effect]:
+        """Tables of some task; those of earlier ones that they replace are forgotten."""
+        task = self._tasks.get(selection.task)
+        if selection.pipeline != self._pipeline.name or task is None:
+            return []
+        if faults(selection, [variant.name for variant in task.variants]):
+            return []
+        self._selections[selection.policy, selection.task] = Following(selection)
+        effects = self._follow(now)
+        self._show_state()
+        return effects
+
+    def _follow(self, now: float) -> list[Effect]:
+        """Take the tables of the policy in force for the task, where there are any."""
+        plan, before = self._plans.plan, self._following
+        at = (plan.settings.policy, self._wanted.partition("/")[0]) if plan else ("", "")
+        self._following = following = self._selections.get(at)
+        if following is not None and before is None:
+            self._load = OwnLoad(now)
+        return self._device.want(self._wanted, following.variants if following else ())
 
     def _change(self, lease: Lease | None) -> list[Effect]:
         before, topic = self._lease, self._topic
@@ -336,13 +378,15 @@ class Worker:
     def _on_device(self, event: Loaded, now: float) -> list[Effect]:
         self._device.loaded(event.variant)
         self._reporter.count(f"load_s/{event.variant}", event.seconds)
-        if not self._running:
-            self._swap()
-        return self._soon(now)
+        effects = self._device.more() if self._running else self._swap() or self._device.more()
+        return [*effects, *self._soon(now)]
 
-    def _swap(self) -> None:
-        if self._device.swap():
-            self._show_state()
+    def _swap(self) -> list[Effect]:
+        """Between two batches: take the variant that waits for it, if any."""
+        if not self._device.swap():
+            return []
+        self._show_state()
+        return self._device.more()
 
     def _leave(self, now: float) -> list[Effect]:
         """Its process is to end: the control app drains whoever says that it is leaving."""

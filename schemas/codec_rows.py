@@ -23,6 +23,8 @@ from schemas.records import (
     Record,
     Report,
     Route,
+    Selection,
+    SelectionTable,
     Settings,
     SlotState,
     Work,
@@ -277,6 +279,42 @@ def _lease(row: Row) -> Lease:
     return Lease(**row)
 
 
+def _selection_row(selection: Selection) -> Row:
+    return {
+        "pipeline": selection.pipeline,
+        "task": selection.task,
+        "policy": selection.policy,
+        "issued_s": selection.issued_s,
+        "slo_s": selection.slo_s,
+        "workers": selection.workers,
+        "variants": selection.variants,
+        "levels_s": selection.levels_s,
+        "tables": [_selection_table_row(table) for table in selection.tables],
+        "complete": selection.complete,
+    }
+
+
+def _selection_table_row(table: SelectionTable) -> Row:
+    return {
+        "qps": table.qps,
+        "rows": table.rows,
+        "expected_accuracy": table.expected_accuracy,
+        "expected_violation": table.expected_violation,
+    }
+
+
+def _selection(row: Row) -> Selection:
+    row["variants"] = tuple(row["variants"])
+    row["levels_s"] = tuple(row["levels_s"])
+    row["tables"] = tuple([_selection_table(table) for table in row["tables"]])
+    return Selection(**row)
+
+
+def _selection_table(row: Row) -> SelectionTable:
+    row["rows"] = tuple([tuple(each) for each in row["rows"]])
+    return SelectionTable(**row)
+
+
 def _command_row(command: Command) -> Row:
     return {
         "id": command.id,
@@ -311,6 +349,7 @@ TO_ROW: dict[type, Callable[[Any], Row]] = {
     DeadLetter: _dead_letter_row,
     Report: _report_row,
     Plan: _plan_row,
+    Selection: _selection_row,
     Command: _command_row,
     CommandResult: _command_result_row,
 }
@@ -323,6 +362,7 @@ FROM_ROW: dict[str, Callable[[Row], Record]] = {
     "DeadLetter": _dead_letter,
     "Report": _report,
     "Plan": _plan,
+    "Selection": _selection,
     "Command": lambda row: Command(**row),
     "CommandResult": lambda row: CommandResult(**row),
 }

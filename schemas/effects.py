@@ -104,9 +104,10 @@ class Infer:
 @dataclass(frozen=True, slots=True)
 class Load:
     """Bring a variant ("task/variant") to the device. What is there stays until the new one
-    is first used, so that a swap leaves no gap."""
+    is first used, so that a swap leaves no gap; ``beside`` it stays for good."""
 
     variant: str
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from schemas.records import (
     Origin,
     Record,
     Route,
+    SelectionTable,
     Settings,
     SlotState,
 )
@@ -43,7 +44,9 @@ __all__ = [
 
 # --- records ------------------------------------------------------------------------------------
 
-_NESTED = (End, Factor, Hop, Item, Lease, Noticed, Origin, Route, Settings, SlotState)
+_NESTED = (
+    End, Factor, Hop, Item, Lease, Noticed, Origin, Route, SelectionTable, Settings, SlotState,
+)  # fmt: skip
 _FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in (*TO_ROW, *_NESTED)}
 
 

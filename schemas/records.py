@@ -293,6 +293,43 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionTable:
+    """What workers run at one load, by queue length and slack.
+
+    ``rows[n - 1]`` is for n items queued, the last row for any more. A row holds (level, variant,
+    batch) again and again, by growing level from 0: from that level of slack on, so many items
+    with that variant, both by their numbers in ``Selection``. A batch of as many as there are rows
+    stands for the whole queue.
+    """
+
+    qps: float
+    rows: tuple[tuple[int, ...], ...]
+    expected_accuracy: float = 0.0
+    expected_violation: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which variant and batch for this queue and slack? A task's tables, solved ahead, by load.
+
+    A worker of the task follows the newest of its policy while that one is in force: it holds all
+    ``variants`` and chooses anew for each batch. Loads are those of all ``workers`` together; one
+    worker's load is its part of that.
+    """
+
+    pipeline: str
+    task: str
+    policy: str
+    issued_s: float
+    slo_s: float
+    workers: int
+    variants: tuple[str, ...]
+    levels_s: tuple[float, ...]
+    tables: tuple[SelectionTable, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A person's wish: ``action`` with its ``arguments``, all strings.
 
@@ -320,5 +357,15 @@ class CommandResult:
 
 
 Record = (
-    Query | Work | Notice | Answer | DeadLetter | Report | Plan | Command | CommandResult | Garbled
+    Query
+    | Work
+    | Notice
+    | Answer
+    | DeadLetter
+    | Report
+    | Plan
+    | Selection
+    | Command
+    | CommandResult
+    | Garbled
 )

@@ -74,8 +74,8 @@ class Account:
             if type(effect) is Send:
                 if effect.topic == RESULTS:
                     self.take(effect.record, kind is Woke, now)  # type: ignore[arg-type]
-                elif effect.topic == PLANS:
-                    self._planned(effect.record, now)  # type: ignore[arg-type]
+                elif effect.topic == PLANS and type(effect.record) is Plan:
+                    self._planned(effect.record, now)
 
     def begin(self, now: float) -> None:
         """Count from now on; what was before was warm-up."""

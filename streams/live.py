@@ -350,8 +350,9 @@ class ModelHands:
         self._post = post
         self._clock = clock
         self._operators: dict[str, Operator] = {}
-        self._serving = ""
-        self._used: Operator | None = None
+        self._beside: set[str] = set()
+        # What goes with the first use of a variant: what was there when it was loaded.
+        self._leaving: dict[str, dict[str, Operator]] = {}
         self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
         self._running: tuple[str, float] | None = None  # variant, since when
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
@@ -361,7 +362,11 @@ class ModelHands:
         self._jobs.put(effect)
 
     def load(self, effect: Load) -> None:
-        threading.Thread(target=self._load, args=(effect.variant,), daemon=True).start()
+        if effect.variant in self._beside and not effect.beside:
+            self._alone(effect.variant)  # it is there; the others may go
+            self._post(Loaded(effect.variant, 0.0))
+        else:
+            threading.Thread(target=self._load, args=(effect,), daemon=True).start()
 
     def look(self, now: float) -> None:
         """Raises ``OperatorStuck`` when a batch has been running for ``STUCK_S``."""
@@ -375,8 +380,8 @@ class ModelHands:
     def close(self) -> None:
         self._jobs.put(None)
 
-    def _load(self, variant: str) -> None:
-        began = self._clock()
+    def _load(self, effect: Load) -> None:
+        began, variant = self._clock(), effect.variant
         try:
             operator = self._make(variant)
             operator.load(self._device)
@@ -384,18 +389,28 @@ class ModelHands:
             self._post(Failed(variant, f"{variant} cannot be loaded: {error}"))
             return
         self._operators[variant] = operator
+        if effect.beside:
+            self._beside.add(variant)
+        else:
+            self._alone(variant)
         self._post(Loaded(variant, self._clock() - began))
+
+    def _alone(self, variant: str) -> None:
+        self._leaving[variant] = {k: o for k, o in list(self._operators.items()) if k != variant}
+
+    def _let_go(self, leaving: Mapping[str, Operator]) -> None:
+        """A swap is over: what was there before leaves the device, unless it was loaded anew."""
+        for variant, operator in leaving.items():
+            if self._operators.get(variant) is operator:
+                del self._operators[variant]
+                self._leaving.pop(variant, None)
+                self._beside.discard(variant)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             operator = self._operators[job.variant]
-            if job.variant != self._serving:
-                # The swap is over: what served before may leave the device, unless the same
-                # variant has been loaded anew meanwhile.
-                if self._operators.get(self._serving) is self._used:
-                    self._operators.pop(self._serving, None)
-                self._serving = job.variant
-            self._used = operator
+            if job.variant in self._leaving:
+                self._let_go(self._leaving.pop(job.variant))
             self._post(self._run(operator, job))
 
     def _run(self, operator: Operator, job: Infer) -> Event:

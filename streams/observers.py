@@ -44,6 +44,7 @@ from schemas.records import (
     Plan,
     Query,
     Report,
+    Selection,
     Work,
 )
 
@@ -57,7 +58,9 @@ _SPELLED: dict[str, type[Any]] = {
         Wake, Woke,
     )
 }  # fmt: skip
-_RECORDS = (Answer, Command, CommandResult, DeadLetter, Notice, Plan, Query, Report, Work)
+_RECORDS = (
+    Answer, Command, CommandResult, DeadLetter, Notice, Plan, Query, Report, Selection, Work,
+)  # fmt: skip
 
 
 class TapeError(ValueError):

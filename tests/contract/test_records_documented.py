@@ -27,6 +27,8 @@ from schemas.records import (
     Query,
     Report,
     Route,
+    Selection,
+    SelectionTable,
     Settings,
     SlotState,
     Work,
@@ -89,6 +91,16 @@ EXAMPLES = [
         ),
         routes=(Route("read", 2, 1.0),), demand_qps=40.0, capacity_qps=120.0,
         expected_accuracy=0.96,
+    ),
+    Selection(
+        pipeline="postcode", task="read", policy="ramsis", issued_s=TIME - 5, slo_s=0.1, workers=3,
+        variants=("forest", "cnn"), levels_s=(0.0, 0.05, 0.1),
+        tables=(
+            SelectionTable(
+                qps=200.0, rows=((0, 0, 1, 1, 1, 1), (0, 0, 2, 2, 1, 2), (0, 0, 3)),
+                expected_accuracy=0.97, expected_violation=0.001,
+            ),
+        ),
     ),
     Command(
         id="c-1", pipeline="postcode", action="apply-policy", arguments={"policy": "fast"},

@@ -200,6 +200,28 @@ def test_a_variant_loaded_anew_while_another_served_can_be_used(
     infers(3, "read/a")
 
 
+def test_variants_loaded_beside_stay_until_one_is_wanted_alone(
+    hands: ModelHands, posted: SimpleQueue[Event]
+) -> None:
+    def loads(effect: Load) -> None:
+        hands.load(effect)
+        assert posted.get(timeout=10) == Loaded(effect.variant, 0.0)
+
+    def infers(job: int, variant: str) -> None:
+        hands.infer(Infer(job, variant, (1,)))
+        assert posted.get(timeout=10) == Inferred(job, (variant,), 0.0, 0.0)
+
+    loads(Load("read/a"))
+    loads(Load("read/b", beside=True))
+    loads(Load("read/c", beside=True))
+    for job, variant in enumerate(("read/b", "read/a", "read/c", "read/a")):
+        infers(job, variant)
+    loads(Load("read/b"))  # it is there: nothing is made anew
+    infers(5, "read/a")
+    infers(6, "read/b")
+    assert list(hands._operators) == ["read/b"]
+
+
 class Waiting(Named):
     """It waits until it is let go."""
 

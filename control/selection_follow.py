@@ -1,0 +1,83 @@
+"""What does a worker that follows tables run now? The decision of the table in force.
+
+Tables come by growing load. The one in force is the first whose load is not below the estimate,
+else the last: beyond what was planned for, the fastest that there is. It is looked up anew for
+every batch, so that a change of load needs no message.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
+
+from schemas.records import Selection
+
+ROUNDING_S = 1e-9  # times are sums of floats
+STEP = 3  # numbers of a row that belong together: level, variant, batch
+
+# A queue length's decisions: from which slack on (seconds, growing), and what: (variant, batch).
+Row = tuple[list[float], list[tuple[str, int]]]
+
+
+class Following:
+    """A selection ready to be asked; variants are named "task/variant" as on a device."""
+
+    __slots__ = ("_loads", "_ready", "selection", "variants")
+
+    def __init__(self, selection: Selection) -> None:
+        """``selection`` is one in which ``faults`` found nothing."""
+        self.selection = selection
+        self.variants = tuple(f"{selection.task}/{name}" for name in selection.variants)
+        self._loads = [table.qps for table in selection.tables]
+        self._ready: list[list[Row] | None] = [None] * len(self._loads)
+
+    def choose(self, queue: int, slack_s: float, own_qps: float) -> tuple[str, int]:
+        """What to run for a queue (from 1) and its head's slack: the variant and the batch.
+
+        ``own_qps`` is the worker's own load, infinite where it is not known yet.
+        """
+        at = bisect_left(self._loads, own_qps * self.selection.workers * (1 - ROUNDING_S))
+        at = min(at, len(self._loads) - 1)
+        rows = self._ready[at] or self._made(at)
+        levels_s, choices = rows[min(queue, len(rows)) - 1]
+        variant, batch = choices[max(bisect_right(levels_s, slack_s + ROUNDING_S) - 1, 0)]
+        return variant, queue if batch >= len(rows) else min(batch, queue)
+
+    def _made(self, at: int) -> list[Row]:
+        # When it is first in force: of fifty tables a worker may ever need five.
+        levels_s = self.selection.levels_s
+        rows: list[Row] = [
+            (
+                [levels_s[level] for level in row[::STEP]],
+                [(self.variants[v], b) for v, b in zip(row[1::STEP], row[2::STEP], strict=True)],
+            )
+            for row in self.selection.tables[at].rows
+        ]
+        self._ready[at] = rows
+        return rows
+
+
+def faults(selection: Selection, known: Collection[str]) -> str:
+    """What makes a selection unfit to be followed, "" where nothing does.
+
+    ``known`` are the task's variants; a pipeline file may have changed since the tables were made.
+    """
+    unknown = [name for name in selection.variants if name not in known]
+    if unknown:
+        return f"the tables of {selection.task} choose {unknown[0]!r}, which is no variant of it"
+    loads = [table.qps for table in selection.tables]
+    if not loads or loads != sorted(loads) or selection.workers < 1:
+        return f"the tables of {selection.task} are not in the order of their loads"
+    levels, variants = len(selection.levels_s), len(selection.variants)
+    rows = [row for table in selection.tables for row in table.rows or ((),)]
+    sound = all(_is_sound(row, levels, variants) for row in rows)
+    return "" if sound else f"a table of {selection.task} has a row that says nothing"
+
+
+def _is_sound(row: Sequence[int], levels: int, variants: int) -> bool:
+    return (
+        len(row) >= STEP
+        and len(row) % STEP == 0
+        and row[0] == 0
+        and all(0 <= level < levels for level in row[::STEP])
+        and all(0 <= variant < variants for variant in row[1::STEP])
+        and all(batch >= 1 for batch in row[2::STEP])
+    )

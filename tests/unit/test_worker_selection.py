@@ -1,0 +1,155 @@
+"""The worker under tables: it holds their variants and asks them for every batch."""
+
+from dataclasses import replace
+from typing import Any
+
+from operators.worker import Worker
+from schemas.effects import PLANS, Arrived, Effect, Failed, Infer, Load, Woke
+from schemas.pipeline import Policy
+from schemas.records import DROPPED, Plan, Selection, SelectionTable, Settings
+from tests.builders import (
+    a_lease,
+    a_pipeline,
+    a_plan,
+    a_work,
+    arrived,
+    inferred,
+    inferring,
+    loaded,
+    quiet,
+    reports,
+    sent,
+    told,
+)
+
+# A single item with 100 ms of slack left is worth w; more of them, or less slack, go by v.
+CALM = SelectionTable(qps=100.0, rows=((0, 0, 1, 1, 1, 1), (0, 0, 2), (0, 0, 3)))
+BUSY = SelectionTable(qps=200.0, rows=((0, 0, 1), (0, 0, 1)))
+MADE = Selection(
+    pipeline="p", task="read", policy="ramsis", issued_s=0.0, slo_s=0.2, workers=4,
+    variants=("v", "w"), levels_s=(0.0, 0.1, 0.2), tables=(CALM, BUSY),
+)  # fmt: skip
+
+
+def a_worker(dropping: str = "none", **changes: Any) -> Worker:
+    policies = (Policy(name="static"), Policy(name="ramsis", kind="ramsis", dropping=dropping))
+    pipeline = a_pipeline(policies=policies, comm_s=0.0)
+    return Worker("w", pipeline, "cpu", incarnation=0.0, **changes)
+
+
+def a_ramsis_plan(epoch: int = 1, policy: str = "ramsis", **lease: Any) -> Plan:
+    return a_plan([a_lease(**lease)], epoch, settings=Settings(policy=policy, slo_s=0.2))
+
+
+def tables(selection: Selection = MADE) -> Arrived:
+    return Arrived(selection, PLANS, 0, 1, 0.0)
+
+
+def following(worker: Worker | None = None) -> Worker:
+    """A worker that holds v and w, has tables, and has been up for a while."""
+    worker = worker or a_worker()
+    events = [Woke(), arrived(a_ramsis_plan()), loaded("read/v"), tables(), loaded("read/w")]
+    told(worker, *[(event, 0.0) for event in events])
+    return worker
+
+
+def run(worker: Worker, *offsets: int, now: float, created_s: float) -> list[Infer]:
+    for offset in offsets:
+        work = a_work(offset, created_s=created_s, deadline_s=created_s + 0.2)
+        worker.handle(arrived(work, offset), now)
+    return inferring(worker.handle(Woke(), now))
+
+
+def test_the_leases_variant_comes_first_then_the_others_one_by_one() -> None:
+    worker = a_worker()
+    assert told(worker, (Woke(), 0.0), (tables(), 0.0)) == []
+    assert Load("read/v") in told(worker, (arrived(a_ramsis_plan()), 0.0))
+    assert told(worker, (loaded("read/v"), 0.1)) == [Load("read/w", beside=True)]
+    assert told(worker, (loaded("read/w"), 0.2)) == []
+
+
+def test_it_chooses_by_slack_and_queue() -> None:
+    worker = following()
+    assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/w", (b"x",))]
+    worker.handle(inferred(1, "out"), 2.1)
+    assert run(worker, 1, now=2.15, created_s=2.0) == [Infer(2, "read/v", (b"x",))]
+    worker.handle(inferred(2, "out"), 2.2)
+    assert run(worker, 2, 3, now=3.0, created_s=3.0) == [Infer(3, "read/v", (b"x",) * 2)]
+
+
+def test_until_a_window_of_load_was_seen_the_table_of_the_highest_counts() -> None:
+    worker = following()
+    assert run(worker, 0, now=0.3, created_s=0.3) == [Infer(1, "read/v", (b"x",))]
+
+
+def test_a_load_above_a_tables_own_takes_the_next() -> None:
+    worker = following()
+    for offset in range(40):
+        run(worker, offset, now=1.0 + offset / 40, created_s=1.0 + offset / 40)
+        worker.handle(inferred(offset + 1, "out"), 1.0 + offset / 40)
+    assert run(worker, 40, now=2.0, created_s=2.0) == [Infer(41, "read/v", (b"x",))]
+
+
+def test_a_variant_that_is_not_here_yet_is_stood_in_for() -> None:
+    worker = a_worker()
+    events = [Woke(), arrived(a_ramsis_plan()), loaded("read/v"), tables()]
+    told(worker, *[(event, 0.0) for event in events])
+    assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",))]
+
+
+def test_a_variant_that_cannot_be_held_is_told_and_not_tried_again_at_once() -> None:
+    worker = a_worker()
+    events = [Woke(), arrived(a_ramsis_plan()), loaded("read/v"), tables()]
+    told(worker, *[(event, 0.0) for event in events])
+    assert told(worker, (Failed("read/w", "no memory left"), 0.1)) == []
+    (report,) = reports(worker.handle(Woke(), 0.3))
+    assert report.state == "failed: no memory left"
+    assert told(worker, (tables(replace(MADE, issued_s=1.0)), 0.4)) == []
+    assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",))]
+
+
+def test_another_policy_ends_it_and_lets_the_others_go() -> None:
+    worker = following()
+    plan = a_ramsis_plan(2, "static")
+    assert Load("read/v") in told(worker, (arrived(plan), 1.0))
+    worker.handle(loaded("read/v", 0.0), 1.0)
+    assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",))]
+    worker.handle(inferred(1, "out"), 2.1)
+    back = told(worker, (arrived(a_ramsis_plan(3)), 2.2))
+    assert Load("read/w", beside=True) in back
+
+
+def test_newer_tables_are_in_force_from_the_next_batch_on() -> None:
+    worker = following()
+    assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/w", (b"x",))]
+    told(worker, (tables(replace(MADE, tables=(BUSY,))), 2.0))
+    worker.handle(inferred(1, "out"), 2.1)
+    assert run(worker, 1, now=3.0, created_s=3.0) == [Infer(2, "read/v", (b"x",))]
+
+
+def test_a_lease_of_another_variant_takes_what_is_held() -> None:
+    worker = following()
+    effects = told(worker, (arrived(a_ramsis_plan(2, variant="w")), 1.0))
+    assert [e for e in effects if isinstance(e, Load)] == []
+    assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/w", (b"x",))]
+
+
+def test_other_pipelines_tables_and_those_that_cannot_be_followed_change_nothing() -> None:
+    worker = following()
+    for wrong in (
+        replace(MADE, pipeline="other", tables=(BUSY,)),
+        replace(MADE, task="none", tables=(BUSY,)),
+        replace(MADE, variants=("v", "gone")),
+        replace(MADE, policy="static", tables=(BUSY,)),
+    ):
+        assert quiet(worker.handle(tables(wrong), 1.0)) == []
+    assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/w", (b"x",))]
+
+
+def test_what_no_chosen_batch_can_save_is_dropped_where_the_policy_drops() -> None:
+    worker = following(a_worker("deadline", latency=lambda variant, batch: 0.15))
+    worker.handle(arrived(a_work(0, created_s=1.9, deadline_s=2.1)), 2.0)
+    effects: list[Effect] = worker.handle(Woke(), 2.0)
+    assert inferring(effects) == []
+    (work,) = sent(effects, "outputs")
+    assert [item.end.outcome for item in work.items] == [DROPPED]  # type: ignore[union-attr]
