@@ -26,7 +26,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from benchmarks.emulated_cluster import a_cluster
+from benchmarks.small_cluster import a_cluster
 from headrace.collecting import collect_seldom
 from headrace.config import read_pipeline_file
 from headrace.simulation import Ended, Run, simulated

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.emulated_cluster import a_cluster
+from benchmarks.small_cluster import a_cluster
 from headrace.cli import run
 from headrace.clients import new_id
 from streams.kafka import KafkaConfig, ensure_topics

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.emulated_cluster import a_cluster
+from benchmarks.small_cluster import a_cluster
 from control.check import check
 from headrace.config import read_pipeline_file
 from headrace.simulation import Ended, Run, simulated
@@ -111,7 +111,7 @@ def played(file: Path, policy: str, seed: int, faults: int, cv: float) -> Ended:
         error.add_note(
             f"repeat it: headrace simulate {file} --policy {policy} --seed {seed} --rate {RATE} "
             f"--seconds {SECONDS} --cv {cv} --random-faults {faults}, the file from "
-            "benchmarks.emulated_cluster.a_cluster"
+            "benchmarks.small_cluster.a_cluster"
         )
         raise
     return ended

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.emulated_cluster import a_cluster, some_arrivals
+from benchmarks.small_cluster import a_cluster, some_arrivals
 from headrace.cli import run
 from headrace.config import read_pipeline_file
 from headrace.simulation import Run, simulated

@@ -1,4 +1,4 @@
-"""Pipeline files with a profile: emulated devices, latencies and fan-outs as asked."""
+"""A small pipeline of emulated devices as files: latencies and fan-outs as asked."""
 
 import json
 from collections.abc import Mapping, Sequence
