@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.emulated_cluster import a_cluster
+from benchmarks.small_cluster import a_cluster
 from control.problem import BUILT_IN, policy_named
 from headrace.config import PipelineError, PipelineFile, read_pipeline_file
 from headrace.config_models import PolicySection
