@@ -21,8 +21,9 @@ from typing import Any
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
-from headrace.clients import decoded, new_id, read_answer
+from headrace.clients import decoded, new_id
 from headrace.config import read_pipeline_file
+from headrace.forms import read_answer
 from headrace.supervisor import Role, end_session, environment, last_word, roles
 from schemas.codec import encode
 from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER

@@ -1,16 +1,15 @@
 """Which answer did a query get? The results topic, searched from its newest record back."""
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.clients import read_answer
+from headrace.forms import Read, reader_of
 from headrace.newest import newest_first
 from headrace.terminal import Unsuccessful, waiting
 from schemas.codec import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Record
+from schemas.records import Answer
 from streams.kafka import KafkaConfig
 from streams.topics import physical
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _PLACE = re.compile(r"(\d+)-(\d+)")
-
-Read = Callable[[bytes], Record]
 
 
 def find_answer(kafka: KafkaConfig, pipeline: Pipeline, name: str) -> Answer:
@@ -54,18 +51,6 @@ def answer_of(message: "Message", name: str, read: Read) -> Answer | None:
         record = read(message.value() or b"")
     except CodecError:
         return None  # somebody else's record
-    if not isinstance(record, Answer):
-        return None
     origin = (str(record.origin.partition), str(record.origin.offset))
     matches = record.id == name or (place is not None and origin == place.groups())
     return record if matches else None
-
-
-def reader_of(pipeline: Pipeline) -> Read:
-    """How the pipeline's answers are read: JSON or Avro by the first byte, or by its registry."""
-    if pipeline.results != "confluent":
-        return read_answer
-    # The registry's client is an extra.
-    from streams.registry import registry_codec
-
-    return registry_codec(pipeline.schema_registry, physical(pipeline.name, RESULTS)).decode

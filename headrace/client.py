@@ -18,8 +18,9 @@ from concurrent.futures import Future
 
 from confluent_kafka import KafkaException, Message
 
-from headrace.clients import Asker, Tail, read_answer
+from headrace.clients import Asker, Tail
 from headrace.closing import Closing
+from headrace.forms import WRITERS, Read, reader_of
 from schemas.codec import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
@@ -50,7 +51,8 @@ class Open:
     Every future given out is ended once: by its answer, its time, or an error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read: Read) -> None:
+        self._read = read
         self._lock = threading.Lock()
         self._waiting: dict[str, tuple[Future[Answer], float, float]] = {}
         self._ended: Exception | None = None
@@ -75,8 +77,8 @@ class Open:
         if future is None or not future.set_running_or_notify_cancel():
             return
         try:
-            future.set_result(read_answer(value))
-        except CodecError as error:
+            future.set_result(self._read(value))
+        except (CodecError, BrokerError) as error:  # the latter of a schema registry
             future.set_exception(error)
 
     def fail(self, name: str, error: Exception) -> None:
@@ -138,8 +140,9 @@ class Client(Closing):
     """Asks a running pipeline. For several threads and event loops at once.
 
     ``pipeline`` is the name in the pipeline file, ``input`` the form that the file names: raw
-    (payloads are bytes) or avro (any ``schemas.records.Value``). ``properties`` are librdkafka's,
-    for security. Answers may be JSON or Avro.
+    (payloads are bytes), avro or confluent (any ``schemas.records.Value``). ``properties`` are
+    librdkafka's, for security. Answers may be JSON or Avro, and with ``schema_registry``, a URL,
+    Avro in Confluent's framing.
 
     Raises ``BrokerError`` where the broker or the pipeline's topics are not there.
     """
@@ -151,10 +154,10 @@ class Client(Closing):
         *,
         input: str = "raw",
         properties: Mapping[str, str] | None = None,
+        schema_registry: str = "",
     ) -> None:
         kafka = KafkaConfig(bootstrap, dict(properties or {}))
-        # Of the pipeline a client needs the name and the form of its input.
-        asked = Pipeline(name=pipeline, slo_s=0, tasks=(), policies=(), policy="", input=input)
+        asked = _asked(pipeline, input, schema_registry)
         self._raw = input == "raw"
         reach(kafka, OPENS_WITHIN_S)  # whether anybody is there, told soon
         self._results = _Results(kafka, physical(pipeline, RESULTS))
@@ -166,7 +169,7 @@ class Client(Closing):
         except BaseException:
             self._results.close()
             raise
-        self._open = Open()
+        self._open = Open(reader_of(asked))
         self._closing = threading.Event()
         self._prefix = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)  # for several threads
@@ -272,6 +275,18 @@ class Client(Closing):
             name, reason = self._asker.refused.popitem()
             self._open.fail(name, BrokerError(f"the broker did not take {name}: {reason}"))
         self._open.expire(time.time())
+
+
+def _asked(name: str, form: str, schema_registry: str) -> Pipeline:
+    """What a client needs to know of its pipeline: the name and the forms of its topics."""
+    if form not in WRITERS:
+        raise ValueError(f"input is {form!r}; a pipeline takes {', '.join(WRITERS)}")
+    if form == "confluent" and not schema_registry:
+        raise ValueError('input is "confluent", which needs schema_registry="http://..." as well')
+    return Pipeline(
+        name=name, slo_s=0, tasks=(), policies=(), policy="", input=form,
+        schema_registry=schema_registry,
+    )  # fmt: skip
 
 
 def _patience(deadline: float | None, timeout: float | None) -> float:

@@ -2,28 +2,27 @@
 
     with Asker(kafka, pipeline) as asker, Tail(kafka, results) as tail:
         asker.ask(b"...", "my-id")
-        answers = [read_answer(value) for value in tail.take(1.0)]
+        answers = answers_in(tail.take(1.0), reader_of(pipeline))
 
 Whoever waits for answers opens the ``Tail`` first: it begins at the end of the topic as it is
 when it is made, so that no answer is missed.
 """
 
-import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from headrace.closing import Closing
+from headrace.forms import answers_in, reader_of, writer_of
 from headrace.terminal import Unsuccessful
 from schemas.codec import CodecError, decode, encode
-from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Command, CommandResult, End, Hop, Origin, Plan, Query
+from schemas.records import Answer, Command, CommandResult, Plan, Query
 from streams.kafka import (
     BrokerError,
     KafkaConfig,
@@ -103,14 +102,9 @@ class Asker:
     """
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
-        if pipeline.input not in ENVELOPES:
-            raise Unsuccessful(
-                f"queries in the form {pipeline.input!r} come from your own producers only; "
-                f"this command writes {' and '.join(ENVELOPES)}"
-            )
         self._kafka = kafka
         self._topic = physical(pipeline.name, QUERIES)
-        self._envelope = ENVELOPES[pipeline.input]
+        self._written = writer_of(pipeline)
         self._producer = producer(
             kafka,
             **{
@@ -126,7 +120,7 @@ class Asker:
 
     def ask(self, query: Query) -> None:
         """Send a query at once; raises ``Unsuccessful`` for one over the size limit."""
-        value, headers = self._envelope(query)
+        value, headers = self._written(query)
         if len(value) > MAX_RECORD_BYTES - 64 * 1024:
             raise Unsuccessful(
                 f"the input has {len(value)} bytes, but a record holds {MAX_RECORD_BYTES} at most; "
@@ -167,26 +161,6 @@ class Asker:
         """Wait until the broker has spoken on every query, and let it go."""
         self.flush()
         self._producer.close()
-
-
-Headers = list[tuple[str, bytes]]
-
-
-def _raw(query: Query) -> tuple[bytes, Headers]:
-    assert isinstance(query.payload, bytes)
-    headers = [(ID_HEADER, query.id.encode())]
-    if query.deadline_s is not None:
-        headers.append((DEADLINE_HEADER, f"{query.deadline_s * 1e3:.3f}".encode()))
-    if query.slo_class:
-        headers.append((SLO_CLASS_HEADER, query.slo_class.encode()))
-    return query.payload, headers
-
-
-def _avro(query: Query) -> tuple[bytes, Headers]:
-    return encode(query), []
-
-
-ENVELOPES = {"raw": _raw, "avro": _avro}
 
 
 class Commander(Closing):
@@ -237,13 +211,14 @@ class Commander(Closing):
 
 def ask_once(kafka: KafkaConfig, pipeline: Pipeline, query: Query, wait_s: float) -> Answer | None:
     """Send one query and wait for its answer; None if none came within ``wait_s``."""
+    read = reader_of(pipeline)
     with Tail(kafka, physical(pipeline.name, RESULTS)) as tail, Asker(kafka, pipeline) as asker:
         asker.ask(query)
         until = time.monotonic() + wait_s
         while time.monotonic() < until:
             asker.poll()
             _taken(asker.refused)
-            for answer in answers_in(tail.take(0.1)):
+            for answer in answers_in(tail.take(0.1), read):
                 if answer.id == query.id:
                     return answer
     return None
@@ -252,38 +227,6 @@ def ask_once(kafka: KafkaConfig, pipeline: Pipeline, query: Query, wait_s: float
 def _taken(refused: Mapping[str, str]) -> None:
     for reason in refused.values():
         raise BrokerError(f"the broker did not take the query: {reason}")
-
-
-def answers_in(values: Iterable[bytes]) -> list[Answer]:
-    """The answers among the records of a results topic; other records are passed over."""
-    found = []
-    for value in values:
-        try:
-            found.append(read_answer(value))
-        except CodecError:
-            continue  # somebody else's record answers none of our queries
-    return found
-
-
-def read_answer(value: bytes) -> Answer:
-    """An answer as JSON or Avro, told apart by the first byte; raises ``CodecError``."""
-    if value[:1] == b"{":
-        return _json_answer(value)
-    record = decode(value)
-    if not isinstance(record, Answer):
-        raise CodecError(f"a {type(record).__name__} record where an Answer was expected")
-    return record
-
-
-def _json_answer(value: bytes) -> Answer:
-    try:
-        row = json.loads(value)
-        row["origin"] = Origin(**row["origin"])
-        row["paths"] = tuple(tuple(Hop(**hop) for hop in path) for path in row["paths"])
-        row["ends"] = tuple(End(**end) for end in row["ends"])
-        return Answer(**row)
-    except (ValueError, KeyError, TypeError) as error:
-        raise CodecError(f"the record is no answer in JSON: {error}") from error
 
 
 def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from headrace.clients import Asker, Tail, answers_in
+from headrace.clients import Asker, Tail
+from headrace.forms import answers_in, reader_of
 from headrace.outcomes import Sent
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
@@ -38,6 +39,7 @@ class OpenLoop:
         self._slo_class = slo_class
         self._tail = Tail(kafka, physical(pipeline.name, RESULTS))
         self._asker = Asker(kafka, pipeline)
+        self._read = reader_of(pipeline)
         self._truths: dict[str, Any] = {}
         self._times_s: Sequence[float] = ()
         self._inputs: Inputs = iter(())
@@ -73,7 +75,8 @@ class OpenLoop:
         self._asker.poll()
         for reason in self._asker.refused.values():
             raise BrokerError(f"the broker did not take a query: {reason}")
-        for answer in answers_in(self._tail.take(max(0.0, min(STEP_S, self._due_in_s())))):
+        values = self._tail.take(max(0.0, min(STEP_S, self._due_in_s())))
+        for answer in answers_in(values, self._read):
             # The first counts; a second one for the same id would be egress's mistake, not a gain.
             if answer.id in self._truths:
                 self.answers.setdefault(answer.id, answer)

@@ -29,8 +29,9 @@ from benchmarks.squares import right
 from headrace.acls import acl_lines, principals
 from headrace.broker import _free_ports
 from headrace.cli import run
-from headrace.clients import Asker, Commander, Tail, answers_in, plans
+from headrace.clients import Asker, Commander, Tail, plans
 from headrace.config import PipelineFile, read_pipeline_file
+from headrace.forms import answers_in, read_answer
 from headrace.kafka_options import BOOTSTRAP, KAFKA_CONFIG, read_kafka_properties
 from headrace.supervisor import end_session, environment, last_word
 from headrace.terminal import BAD_INPUT, NO_BROKER
@@ -206,7 +207,7 @@ def test_every_role_serves_with_its_own_user_and_the_printed_rights(guarded: Gua
             assert not ended, story(guarded, answers)
             number += 1
             asker.ask(Query(payload=b"7", id=f"q{number}"))
-            answers |= {answer.id: answer for answer in answers_in(tail.take(1.0))}
+            answers |= {answer.id: answer for answer in answers_in(tail.take(1.0), read_answer)}
         found = next(a for a in answers.values() if a.outcome == "answered")
         assert (found.result, found.incomplete) == (right(7), False)
         assert asker.refused == {}

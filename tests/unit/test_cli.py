@@ -10,7 +10,7 @@ import pytest
 
 from headrace import cli, cli_options
 from headrace.cli import run
-from headrace.clients import read_answer
+from headrace.forms import read_answer
 from headrace.outcomes import latency_ms
 from headrace.sending import answer_json, answer_text
 from headrace.supervisor import environment

@@ -1,5 +1,6 @@
 """Each answer to whoever asked: the book of open queries behind ``headrace.Client``."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace.client import ClientClosed, NoAnswer, Open
+from headrace.forms import read_answer
 from schemas.codec import CodecError, encode
 from schemas.json_form import answer_to_json
 from schemas.records import ANSWERED, Answer, Origin
@@ -25,7 +27,7 @@ def an_answer(name: str) -> Answer:
 
 @pytest.mark.parametrize("form", [encode, answer_to_json])
 def test_an_answer_ends_the_query_of_its_id_and_no_other(form: object) -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     futures = {name: waiting.add(name, now=0.0, within_s=1.0) for name in "abc"}
     for name in ("b", "somebody-elses"):
         waiting.answer(name, form(an_answer(name)))  # type: ignore[operator]
@@ -34,7 +36,7 @@ def test_an_answer_ends_the_query_of_its_id_and_no_other(form: object) -> None:
 
 
 def test_a_second_answer_for_an_id_changes_nothing() -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     future = waiting.add("a", 0.0, 1.0)
     waiting.answer("a", encode(an_answer("a")))
     waiting.answer("a", b"garbage")
@@ -42,7 +44,7 @@ def test_a_second_answer_for_an_id_changes_nothing() -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_told_to_whoever_waits() -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     future = waiting.add("a", 0.0, 1.0)
     waiting.answer("a", b"garbage")
     with pytest.raises(CodecError, match="check the format"):
@@ -50,7 +52,7 @@ def test_an_answer_that_cannot_be_read_is_told_to_whoever_waits() -> None:
 
 
 def test_a_query_ends_when_its_time_is_over_and_not_before() -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     early, late = waiting.add("early", 10.0, 0.5), waiting.add("late", 10.0, 2.0)
     waiting.expire(10.5)
     assert not early.done()
@@ -62,7 +64,7 @@ def test_a_query_ends_when_its_time_is_over_and_not_before() -> None:
 
 
 def test_the_end_is_told_to_everybody_now_and_later() -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     future = waiting.add("a", 0.0, 1.0)
     waiting.end(BrokerError("the broker is gone"))
     waiting.end(ClientClosed("closed"))
@@ -73,14 +75,14 @@ def test_the_end_is_told_to_everybody_now_and_later() -> None:
 
 
 def test_an_id_in_flight_is_not_given_twice() -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     waiting.add("a", 0.0, 1.0)
     with pytest.raises(ValueError, match="'a' is in flight already"):
         waiting.add("a", 0.0, 1.0)
 
 
 def test_whoever_cancels_is_not_answered_and_harms_nobody() -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     gone, stays = waiting.add("gone", 0.0, 1.0), waiting.add("stays", 0.0, 1.0)
     assert gone.cancel()
     waiting.answer("gone", encode(an_answer("gone")))
@@ -90,7 +92,7 @@ def test_whoever_cancels_is_not_answered_and_harms_nobody() -> None:
 
 @given(st.lists(st.sampled_from("aet"), max_size=40))
 def test_every_query_ends_exactly_once_whatever_happens(events: list[str]) -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     futures = [waiting.add(str(n), 0.0, 1.0) for n in range(10)]
     ends = [0] * 10
     for number, future in enumerate(futures):
@@ -107,7 +109,7 @@ def test_every_query_ends_exactly_once_whatever_happens(events: list[str]) -> No
 
 
 def test_threads_may_add_while_answers_come() -> None:
-    waiting = Open()
+    waiting = Open(read_answer)
     futures = {}
 
     def asks(thread: int) -> None:
@@ -138,3 +140,17 @@ def test_the_package_offers_the_client_without_loading_it_first() -> None:
 def test_what_the_package_does_not_have_is_said_as_usual() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Klient'"):
         _ = headrace.Klient
+
+
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        ("cooked", "input is 'cooked'; a pipeline takes raw, avro, confluent"),
+        ("confluent", 'input is "confluent", which needs schema_registry="http://..." as well'),
+    ],
+)
+def test_a_form_that_cannot_be_written_is_refused_before_a_broker_is_asked(
+    form: str, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        headrace.Client("127.0.0.1:1", "words", input=form)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.answers import answer_of
-from headrace.clients import read_answer
 from headrace.explain import KAFKA, QUEUE, RUN, Fate, Stage, Step, explained
 from headrace.explain_view import view
+from headrace.forms import read_answer
 from schemas.codec import encode
 from schemas.json_form import answer_to_json
 from schemas.records import ANSWERED, DROPPED, REFUSED, Answer, End, Hop, Origin

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.clients import read_answer
+from headrace.forms import read_answer
 from schemas.codec import encode
 from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline, Policy, Task, Variant
