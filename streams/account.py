@@ -44,23 +44,12 @@ class Account:
     def __init__(
         self, pipeline: Pipeline, accuracies: Mapping[str, float], since_s: float = 0.0
     ) -> None:
-        self.since_s = since_s
-        self.counts = dict.fromkeys(OUTCOMES, 0)
-        self.drops: dict[tuple[str, str], int] = {}  # by outcome and task
-        self.latency = Quantiles()  # seconds; of answered, late and incomplete queries
-        self.finished = 0  # items that ran at a task
-        self.dropped = 0  # items that were dropped at one
-        self.bad_items = 0
         self._leaf_tasks = {task.name for task in pipeline.tasks if not task.children}
         self._tasks = set(pipeline.task_names)
         self._accuracies = accuracies
         self._along: dict[tuple[tuple[str, str], ...], float] = {}  # by path, once it was taken
-        self._leaves = {name: 0 for name in sorted(self._leaf_tasks)}  # in time
-        self._rights = dict.fromkeys(self._leaves, 0.0)  # their accuracy in total
-        self._given_up: dict[Origin, list[float]] = {}  # when, and how much came later
         self._devices = 0
-        self._device_s = 0.0  # until
-        self._planned_s = since_s
+        self.begin(since_s)
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         kind = type(event)
@@ -80,8 +69,16 @@ class Account:
     def begin(self, now: float) -> None:
         """Count from now on; what was before was warm-up."""
         self.since_s = self._planned_s = now
-        self.finished = self.dropped = 0
-        self._device_s = 0.0
+        self.counts = dict.fromkeys(OUTCOMES, 0)
+        self.drops: dict[tuple[str, str], int] = {}  # by outcome and task
+        self.latency = Quantiles()  # seconds; of answered, late and incomplete queries
+        self.finished = 0  # items that ran at a task
+        self.dropped = 0  # items that were dropped at one
+        self.bad_items = 0
+        self._leaves = {name: 0 for name in sorted(self._leaf_tasks)}  # in time
+        self._rights = dict.fromkeys(self._leaves, 0.0)  # their accuracy in total
+        self._given_up: dict[Origin, list[float]] = {}  # when, and how much came later
+        self._device_s = 0.0  # until ``_planned_s``
 
     def take(self, answer: Answer, given_up: bool, now: float) -> None:
         """An answer; ``given_up``: egress waited no longer for the rest of it."""

@@ -152,6 +152,8 @@ def test_devices_are_averaged_over_time() -> None:
 
 def test_queries_of_the_warm_up_are_not_counted() -> None:
     account = counted()
+    early = an_answer(7, created_s=1.0, answered_s=2.0)
+    account.saw("egress", Woke(), [Send(RESULTS, early)], 2.0)
     account.begin(5.0)
     for offset, created_s in enumerate((4.9, 5.0)):
         answer = an_answer(offset, created_s=created_s, answered_s=6.0)
