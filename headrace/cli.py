@@ -18,6 +18,7 @@ from headrace.cli_dead_letters import dead_letters
 from headrace.cli_demo import demo
 from headrace.cli_doctor import doctor
 from headrace.cli_explain import explain
+from headrace.cli_fidelity import fidelity
 from headrace.cli_init import init
 from headrace.cli_plan import plan
 from headrace.cli_profile import profile
@@ -30,8 +31,8 @@ from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
     acls, broker, command, completion, control, dead_letters, demo, doctor, down, drain,
-    egress, explain, ingress, init, load, pause, plan, policy, profile, replan, restore, resume,
-    send, simulate, status, up, validate, worker,
+    egress, explain, fidelity, ingress, init, load, pause, plan, policy, profile, replan,
+    restore, resume, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

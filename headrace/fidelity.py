@@ -27,7 +27,8 @@ class CertificateError(ValueError):
 class Figures:
     """What one run came to. Fractions are 0..1; None where nothing was there to measure.
 
-    ``drops`` is the share of queries that ended badly, by the class of the reason.
+    ``drops`` is the share of queries that ended badly, by the class of the reason. ``steps_ms`` is
+    the mean time of what the answered queries waited for, along the branch that ended last.
     """
 
     queries: int
@@ -39,6 +40,7 @@ class Figures:
     accuracy: float | None
     devices_mean: float | None
     drops: Mapping[str, float] = field(default_factory=dict)
+    steps_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +173,9 @@ def _metrics(live: Figures, simulated: Figures) -> Iterator[Metric]:
     for reason in sorted({*live.drops, *simulated.drops}):
         one, other = live.drops.get(reason, 0.0), simulated.drops.get(reason, 0.0)
         yield metric(f"drops/{reason}", "fraction", ABSOLUTE, one, other)
+    for step in dict.fromkeys((*live.steps_ms, *simulated.steps_ms)):
+        one, other = live.steps_ms.get(step, 0.0), simulated.steps_ms.get(step, 0.0)
+        yield metric(f"step/{step}", "ms", RELATIVE, one, other)
 
 
 def metric(

@@ -1,0 +1,119 @@
+"""What did a run come to, by its answers and plans? Told alike of a live and a simulated one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from headrace.demo_report import steps
+from headrace.fidelity import Figures
+from operators.reasons import LATE, classed
+from schemas.effects import PLANS, QUERIES, RESULTS, Arrived, Effect, Event, Send, Woke
+from schemas.pipeline import Pipeline
+from schemas.records import ANSWERED, Answer, Plan, Query
+from streams.account import LOST, Account, outcome_of
+
+NEVER_S = float("inf")
+
+
+class Ledger:
+    """Counts queries made from ``begin`` on, and devices from then on.
+
+    As an observer of a simulation it begins by itself, ``warm_up_s`` behind the start of the
+    arrivals, of which the first comes ``first_s`` after that start.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        accuracies: Mapping[str, float],
+        *,
+        first_s: float = 0.0,
+        warm_up_s: float = 0.0,
+    ) -> None:
+        self.account = Account(pipeline, accuracies, NEVER_S)
+        self.reasons: dict[str, int] = {}  # queries that ended badly, by the class of the reason
+        self.steps_s: dict[str, float] = {}  # over all answered ones, by what they waited for
+        self.start_s = NEVER_S  # of the arrivals
+        self._ahead_s = first_s
+        self._warm_up_s = warm_up_s
+        self._begun = False
+
+    def begin(self, now: float) -> None:
+        """Count from now on."""
+        self._begun = True
+        self.account.begin(now)
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        """What a node of a simulation was told and asked for."""
+        if not self._begun:
+            self._await(event, now)
+        for effect in effects:
+            if type(effect) is Send:
+                if effect.topic == RESULTS:
+                    self.answer(effect.record, now)  # type: ignore[arg-type]
+                elif effect.topic == PLANS and type(effect.record) is Plan:
+                    self.plan(effect.record)
+
+    def _await(self, event: Event, now: float) -> None:
+        if type(event) is Arrived and event.topic == QUERIES and type(event.record) is Query:
+            self.start_s = min(self.start_s, event.at_s - self._ahead_s)
+        if now >= self.start_s + self._warm_up_s:
+            self.begin(self.start_s + self._warm_up_s)
+
+    def answer(self, answer: Answer, now: float) -> None:
+        """A query has ended."""
+        why = reason_of(answer)
+        self.account.take(answer, why == "unfinished", now)
+        if answer.created_s < self.account.since_s:
+            return
+        if why:
+            self.reasons[why] = self.reasons.get(why, 0) + 1
+            return
+        for step, seconds in steps(answer):
+            self.steps_s[step] = self.steps_s.get(step, 0.0) + seconds
+
+    def plan(self, plan: Plan) -> None:
+        """A plan is in force."""
+        self.account.saw("", Woke(), (Send(PLANS, plan, 0),), plan.issued_s)
+
+    def plans(self, plans: Iterable[Plan], since_s: float) -> None:
+        """All plans of a run that is over; it begins to count at ``since_s``."""
+        ordered = sorted(plans, key=lambda plan: plan.epoch)
+        for plan in ordered:
+            if plan.issued_s < since_s:
+                self.plan(plan)
+        self.begin(since_s)
+        for plan in ordered:
+            if plan.issued_s >= since_s:
+                self.plan(plan)
+
+    def figures(self, queries: int, until_s: float) -> Figures:
+        """What the run came to; ``queries`` were made, the last one at ``until_s``."""
+        account = self.account
+        account.close()
+        answered, lost = account.counts[ANSWERED], queries - sum(account.counts.values())
+        account.bad_items += lost
+        ended = {**self.reasons, **({LOST: lost} if lost else {})}
+        at = account.latency.at
+        return Figures(
+            queries=queries,
+            p50_ms=_ms(at(0.5)),
+            p95_ms=_ms(at(0.95)),
+            p99_ms=_ms(at(0.99)),
+            branch_violation=account.branch_violation,
+            violation=1 - answered / queries if queries else None,
+            accuracy=account.accuracy,
+            devices_mean=account.devices_mean(until_s),
+            drops={why: count / queries for why, count in sorted(ended.items()) if queries},
+            steps_ms={step: s / answered * 1e3 for step, s in self.steps_s.items()},
+        )
+
+
+def reason_of(answer: Answer) -> str:
+    """Why a query was not answered in time and whole, as a class; "" for one that was."""
+    outcome = outcome_of(answer)
+    if outcome == ANSWERED:
+        return ""
+    return LATE if outcome == LATE else classed(outcome, answer.task, answer.reason)
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1e3, 3)

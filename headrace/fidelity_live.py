@@ -1,0 +1,218 @@
+"""A live run of given arrivals: a broker of its own, every role, and all that came of it.
+
+Roles are those of ``headrace up``. With a dilation above 1 they live in slower time
+(streams/dilation.py), and all times that are told here are theirs.
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from headrace.broker import borrow
+from headrace.clients import Asker, Commander, Tail, decoded, new_id
+from headrace.config import PipelineFile, load_workload
+from headrace.dilating import dilated
+from headrace.kafka_options import KAFKA_CONFIG
+from headrace.keeper import kept
+from headrace.loading import made
+from headrace.running import Run, Told
+from headrace.terminal import Unsuccessful, say, waiting
+from headrace.workload import Times
+from profiles.table import EMULATED
+from schemas.effects import PLANS, RESULTS
+from schemas.records import Plan, Query
+from streams.dilation import Dilation
+from streams.kafka import BrokerError, KafkaConfig, read_to_end
+from streams.topics import physical
+
+SETTLE_S = 1.0  # inner, between readiness and the first arrival, as in simulations
+STEP_S = 0.02  # wall, between two looks at what is due
+PATIENCE_S = 3.0  # wall, for answers behind the last deadline and grace
+TEND_S = 0.5  # wall
+POLICY_WITHIN_S = 30.0
+DISTINCT = 300  # inputs made ahead
+PLACEHOLDER: tuple[bytes, Any] = (b"0", None)  # an emulated device never looks at it
+
+Each = Callable[["Stage", int], None]  # told how many queries were sent, at every step
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """A pipeline that is up, and what is known of its run so far."""
+
+    file: PipelineFile
+    kafka: KafkaConfig
+    dilation: Dilation
+    run: Run
+    began_s: float = 0.0  # inner: the start of the arrivals
+    sent_s: dict[str, Any] = field(default_factory=dict)  # by query id: the truth, if known
+    answers: list[bytes] = field(default_factory=list)  # as they stood on the results topic
+    plans: list[Plan] = field(default_factory=list)
+    taken: int = 0  # queries that the broker took
+    behind_s: float = 0.0  # inner: how late a query left at worst
+    host_cpu_share: float | None = None
+
+    @property
+    def now_s(self) -> float:
+        """Inner time."""
+        return self.dilation.inner(time.time())
+
+
+@contextlib.contextmanager
+def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[Stage]:
+    """The pipeline, up on a broker of its own under a policy; gone after the block.
+
+    Raises what bringing a pipeline up raises, and ``Unsuccessful`` for real devices in slow time.
+    """
+    _check_emulated(file, dilate)
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-fidelity-") as folder,
+        _broker(Path(folder) / "broker") as kafka,
+        dilated(dilate, time.time()) as dilation,
+    ):
+        run = Run(file, kafka, Path(folder) / "run")
+        try:
+            run.start()
+            run.await_ready(Told())
+            stage = Stage(file=file, kafka=kafka, dilation=dilation, run=run)
+            if policy != file.pipeline.policy:
+                _apply(stage, policy)
+            yield stage
+        finally:
+            run.kill()
+
+
+def _check_emulated(file: PipelineFile, dilate: float) -> None:
+    real = [device for device, _ in file.cluster.devices if device != EMULATED]
+    if real and dilate != 1.0:
+        raise Unsuccessful(
+            f"{file.path.name} has workers on {', '.join(real)}, and only emulated devices can be "
+            "dilated; leave --dilate out, or set cluster.devices to {emulated: N}"
+        )
+
+
+@contextlib.contextmanager
+def _broker(home: Path) -> Iterator[KafkaConfig]:
+    os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(kept(home))
+        with waiting("starting a broker for this run"):
+            running = stack.enter_context(borrow(home))
+        yield KafkaConfig(running.bootstrap)
+
+
+def _apply(stage: Stage, policy: str) -> None:
+    with Commander(stage.kafka, stage.file.pipeline.name) as commander:
+        command = commander.give("apply-policy", {"policy": policy})
+        result = commander.result(command, POLICY_WITHIN_S)
+    if not result.ok:
+        raise Unsuccessful(f"policy {policy} was not applied: {result.message}")
+
+
+def play(stage: Stage, times_s: Times, each: Each, seed: int = 0) -> None:
+    """Send queries at ``times_s`` (inner seconds from the start) and gather what comes of them."""
+    pipeline = stage.file.pipeline
+    inputs = _inputs(stage.file, len(times_s), seed)
+    with Tail(stage.kafka, physical(pipeline.name, RESULTS)) as tail:
+        asker = Asker(stage.kafka, pipeline)
+        try:
+            _send(stage, times_s, inputs, asker, tail, each)
+            asker.flush()
+            stage.taken = len(asker.acknowledged)
+            _await_answers(stage, tail)
+        finally:
+            asker.close()
+    stage.plans = plans(stage)
+
+
+def _inputs(file: PipelineFile, count: int, seed: int) -> Iterator[tuple[bytes, Any]]:
+    if all(device == EMULATED for device, _ in file.cluster.devices):
+        return cycle([PLACEHOLDER])
+    workload = load_workload(file)
+    if workload is None:
+        raise Unsuccessful(
+            f"{file.path.name} runs real models and names no workload to ask them; add "
+            "`workload: module:Class`, or emulated devices"
+        )
+    return cycle(made(workload.queries(np.random.default_rng(seed)), min(DISTINCT, count)))
+
+
+def _send(
+    stage: Stage,
+    times_s: Times,
+    inputs: Iterator[tuple[bytes, Any]],
+    asker: Asker,
+    tail: Tail,
+    each: Each,
+) -> None:
+    began_s = stage.began_s = stage.now_s + SETTLE_S
+    due_s = stage.dilation.wall(began_s) + times_s * stage.dilation.factor
+    prefix, sent, tended_s = new_id("fidelity"), 0, 0.0
+    busy = _Busy()
+    while sent < len(due_s):
+        now = time.time()
+        ahead = int(np.searchsorted(due_s, now, "right"))
+        if ahead > sent:
+            stage.behind_s = max(stage.behind_s, (now - due_s[sent]) / stage.dilation.factor)
+        for number in range(sent, ahead):
+            payload, truth = next(inputs)
+            name = f"{prefix}-{number}"
+            stage.sent_s[name] = truth
+            asker.ask(Query(payload=payload, id=name))
+        sent = ahead
+        _look(stage, asker, tail)
+        if now - tended_s > TEND_S:
+            tended_s = now
+            stage.run.tend()
+        each(stage, sent)
+        if sent < len(due_s):
+            time.sleep(max(0.0, min(STEP_S, due_s[sent] - time.time())))
+    stage.host_cpu_share = busy.share()
+
+
+def _look(stage: Stage, asker: Asker, tail: Tail) -> None:
+    asker.poll()
+    for reason in asker.refused.values():
+        raise BrokerError(f"the broker did not take a query: {reason}")
+    stage.answers += tail.take(0)
+
+
+def _await_answers(stage: Stage, tail: Tail) -> None:
+    pipeline = stage.file.pipeline
+    longest_s = max(pipeline.slo_s, *pipeline.slo_classes.values(), 0.0) + pipeline.grace_s
+    until_s = time.time() + longest_s * stage.dilation.factor + PATIENCE_S
+    while len(stage.answers) < stage.taken and time.time() < until_s:
+        stage.answers += tail.take(0.1)
+    if len(stage.answers) < stage.taken:
+        say(f"{stage.taken - len(stage.answers)} queries have no answer")
+
+
+def plans(stage: Stage) -> list[Plan]:
+    """Every plan so far."""
+    name = stage.file.pipeline.name
+    found = [decoded(m.value() or b"") for m in read_to_end(stage.kafka, physical(name, PLANS))]
+    return [plan for plan in found if isinstance(plan, Plan) and plan.pipeline == name]
+
+
+class _Busy:
+    """The busy share of all cores since it was made."""
+
+    def __init__(self) -> None:
+        self._before = psutil.cpu_times()
+
+    def share(self) -> float | None:
+        now, before = psutil.cpu_times(), self._before
+        spent = {name: getattr(now, name) - getattr(before, name) for name in now._fields}
+        # Guests are counted as users, too.
+        total = sum(s for name, s in spent.items() if not name.startswith("guest"))
+        idle = spent["idle"] + spent.get("iowait", 0.0)
+        return round(1 - idle / total, 4) if total > 0 else None

@@ -1,0 +1,194 @@
+"""``headrace fidelity``: the same arrivals live and simulated, and the certificate."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from control.problem import policy_named
+from headrace.broker_lock import ROOTS
+from headrace.config import PipelineError, PipelineFile, load_profile
+from headrace.demo import machine
+from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
+from headrace.fidelity_ledger import Ledger
+from headrace.fidelity_live import Stage, play, staged
+from headrace.forms import answers_in, reader_of
+from headrace.simulation import Run, simulated
+from headrace.terminal import progress
+from headrace.wiring import accuracies
+from headrace.workload import Recorded, Times, read_arrivals
+
+SUFFIX = ".fidelity.json"
+LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to certify. ``until_s`` cuts the arrivals; the first ``warm_up_s`` are not counted."""
+
+    file: PipelineFile
+    arrivals: Path
+    policy: str
+    seed: int = 0
+    dilate: float = 1.0
+    warm_up_s: float = 0.0
+    until_s: float | None = None
+
+
+def asked(
+    file: PipelineFile,
+    arrivals: Path,
+    *,
+    policy: str | None = None,
+    seed: int = 0,
+    dilate: float = 1.0,
+    warm_up_s: float = 0.0,
+    until_s: float | None = None,
+) -> Asked:
+    """What the options ask for; raises ``PipelineError`` for a policy that is none."""
+    name = policy or file.pipeline.policy
+    if policy_named(file.pipeline, name) is None:
+        raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
+    return Asked(
+        file=file, arrivals=arrivals, policy=name, seed=seed, dilate=dilate, warm_up_s=warm_up_s,
+        until_s=until_s,
+    )  # fmt: skip
+
+
+def certify(wish: Asked) -> Certificate:
+    """Run it live, simulate it, compare. Raises what bringing a pipeline up raises."""
+    times = drawn(wish)
+    simulation = foretold(wish, times)  # first: what it cannot simulate need not be run live
+    with (
+        staged(wish.file, wish.policy, wish.dilate) as stage,
+        progress("live", len(times)) as advance,
+    ):
+        play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
+    return certified(conditions(wish, times, stage), seen(wish, times, stage), simulation)
+
+
+def drawn(wish: Asked) -> Times:
+    """The arrivals, as seconds from the start; raises ``ArrivalsError`` and ``PipelineError``."""
+    times = read_arrivals(wish.arrivals, np.random.default_rng(wish.seed))
+    if wish.until_s is not None:
+        times = times[times < wish.until_s]
+    if not (times >= wish.warm_up_s).any():
+        raise PipelineError(
+            f"{wish.arrivals} has no arrival behind the warm-up of {wish.warm_up_s:g} s; shorten "
+            "--warm-up or give longer arrivals"
+        )
+    return times
+
+
+def foretold(wish: Asked, times: Times) -> Figures:
+    """What the simulation says."""
+    run = Run(
+        file=wish.file,
+        policy=wish.policy,
+        seed=wish.seed,
+        arrivals=Recorded(times),
+        warm_up_s=wish.warm_up_s,
+        dilate=wish.dilate,
+    )
+    ledger = _ledger(wish, times)
+    with progress("simulated", len(times)) as advance:
+        simulated(run, lambda sent: advance(sent, ""), (ledger,))
+    return ledger.figures(_counted(wish, times), ledger.start_s + float(times[-1]))
+
+
+def seen(wish: Asked, times: Times, stage: Stage) -> Figures:
+    """What the live run came to."""
+    ledger = _ledger(wish, times)
+    ledger.plans(stage.plans, stage.began_s + wish.warm_up_s)
+    for answer in answers_in(stage.answers, reader_of(wish.file.pipeline)):
+        ledger.answer(answer, answer.answered_s)
+    return ledger.figures(_counted(wish, times), stage.began_s + float(times[-1]))
+
+
+def _ledger(wish: Asked, times: Times) -> Ledger:
+    return Ledger(
+        wish.file.pipeline,
+        accuracies(load_profile(wish.file)),
+        first_s=float(times[0]),
+        warm_up_s=wish.warm_up_s,
+    )
+
+
+def _counted(wish: Asked, times: Times) -> int:
+    return int(len(times) - np.searchsorted(times, wish.warm_up_s))
+
+
+def conditions(wish: Asked, times: Times, stage: Stage) -> Conditions:
+    """What was run, and under which load."""
+    file = wish.file
+    return Conditions(
+        pipeline=file.pipeline.name,
+        file=file.path.name,
+        file_sha256=sha256(file.path),
+        profiles_sha256={path.name: sha256(path) for path in file.profiles},
+        arrivals=wish.arrivals.name,
+        arrivals_sha256=sha256(wish.arrivals),
+        queries=_counted(wish, times),
+        seconds=round(float(times[-1]), 3),
+        warm_up_s=wish.warm_up_s,
+        policy=wish.policy,
+        seed=wish.seed,
+        dilate=wish.dilate,
+        devices=dict(file.cluster.devices),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        machine=machine(),
+        versions={**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)},
+        host_cpu_share=stage.host_cpu_share,
+        behind_ms=round(stage.behind_s * 1e3, 3),
+    )
+
+
+def sha256(path: Path) -> str:
+    """Of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def place(file: Path) -> Path:
+    """Where the certificate of a pipeline file lies."""
+    return file.with_name(file.stem + SUFFIX)
+
+
+def store(certificate: Certificate, path: Path) -> None:
+    """Write it whole or not at all."""
+    draft = path.with_name(path.name + ".new")
+    draft.write_text(json.dumps(certificate.as_json(), indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def stored(file: Path) -> Certificate | None:
+    """The certificate that lies beside a pipeline file, None where there is none; raises
+    ``CertificateError``."""
+    path = place(file)
+    try:
+        return Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(
+            f"the certificate {path} cannot be read; run `headrace fidelity` again"
+        ) from error
+
+
+def stale(certificate: Certificate, file: PipelineFile) -> tuple[str, ...]:
+    """The files that have changed since, so that the certificate no longer speaks for them."""
+    known = {
+        certificate.conditions.file: certificate.conditions.file_sha256,
+        **certificate.conditions.profiles_sha256,
+    }
+    return tuple(each.name for each in _files(file) if known.get(each.name) != sha256(each))
+
+
+def _files(file: PipelineFile) -> Iterable[Path]:
+    return (file.path, *file.profiles)

@@ -1,0 +1,67 @@
+"""A certificate for a person."""
+
+from headrace.fidelity import ABSOLUTE, RELATIVE, Certificate, Metric
+
+VERDICTS = {"aim": "within the aim", "must": "within bounds", "missed": "MISSED", "": ""}
+_HEAD = ("metric", "live", "simulated", "error", "bound", "aim", "")
+
+
+def text(certificate: Certificate) -> str:
+    """Metrics as a table, and under which conditions they hold."""
+    lines = [_HEAD, *(_row(metric) for metric in certificate.metrics)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = ["  ".join(_cells(line, widths)).rstrip() for line in lines]
+    return "\n".join([*table, "", *_conditions(certificate)])
+
+
+def _cells(line: tuple[str, ...], widths: list[int]) -> list[str]:
+    last = len(line) - 1
+    return [
+        cell.ljust(width) if at in (0, last) else cell.rjust(width)
+        for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+    ]
+
+
+def _row(metric: Metric) -> tuple[str, ...]:
+    return (
+        metric.name.removesuffix("_ms").replace("_", " ") + (" ms" if metric.unit == "ms" else ""),
+        _value(metric.live, metric.unit),
+        _value(metric.simulated, metric.unit),
+        _error(metric.error, metric, signed=True),
+        _error(metric.must, metric),
+        _error(metric.aim, metric),
+        VERDICTS[metric.verdict],
+    )
+
+
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    if unit == "fraction":
+        return f"{value:.2%}"
+    return f"{value:.0f}" if unit == "queries" else f"{value:.1f}"
+
+
+def _error(value: float | None, metric: Metric, *, signed: bool = False) -> str:
+    if value is None:
+        return "-" if signed else ""
+    sign = "+" if signed else ""
+    if metric.kind == RELATIVE:
+        return f"{value:{sign}.1%}"
+    points = value * 100 if metric.unit == "fraction" else value
+    return f"{points:{sign}.2f} pt" if metric.kind == ABSOLUTE else f"{points:{sign}g}"
+
+
+def _conditions(certificate: Certificate) -> list[str]:
+    it = certificate.conditions
+    load = "unknown" if it.host_cpu_share is None else f"{it.host_cpu_share:.0%}"
+    slower = f", time {it.dilate:g} times slower" if it.dilate != 1 else ""
+    devices = ", ".join(f"{count} {device}" for device, count in it.devices.items())
+    lines = [
+        f"{it.queries} queries of {it.arrivals} over {it.seconds:g} s"
+        f"{slower}; policy {it.policy}, seed {it.seed}, {devices}",
+        f"{it.machine}; host {load} busy; a query left {it.behind_ms:.1f} ms late at worst",
+    ]
+    if it.warm_up_s:
+        lines.append(f"the first {it.warm_up_s:g} s are not counted")
+    return lines + ([certificate.warning] if certificate.warning else [])
