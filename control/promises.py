@@ -255,23 +255,24 @@ def _capacity(judge: _Judge) -> Iterator[str]:
 
 
 def _accuracy(judge: _Judge) -> Iterator[str]:
-    told, found = judge.plan.accuracy, _found_accuracy(judge)
+    told, found = judge.plan.accuracy, accuracy_of(judge.plan, judge.problem)
     if told is not None and abs(told - found) > TOLERANCE:
         yield f"the plan tells an accuracy of {told:g} and its shares give {found:g}"
 
 
-def _found_accuracy(judge: _Judge) -> float:
-    """Of what is served (design section 8)."""
-    pipeline = judge.problem.pipeline
+def accuracy_of(plan: Allocation, problem: Problem) -> float:
+    """What an allocation's shares make of the accuracies of paths and variants, of what is served
+    (design section 8). Raises ``ProfileError`` for a variant that was not measured."""
+    judge, pipeline = _Judge(plan, problem), problem.pipeline
     weights = {leaf: pipeline.task(leaf).weight for leaf in judge.ways}
     tied = pipeline.branches == "tied"
     sum_found = 0.0
-    for share in judge.plan.shares:
+    for share in plan.shares:
         hosts = judge.hosts_of(share)
         product = 1.0
         for host in hosts:
             product *= judge.entry(host).accuracy
-        accuracy = judge.problem.path_accuracy.get(share.path, product)
+        accuracy = problem.path_accuracy.get(share.path, product)
         weight = weights[_task(hosts[-1])] / sum(weights.values()) if tied else 1.0
         sum_found += share.share * accuracy * weight
-    return sum_found / judge.plan.served_share if judge.plan.served_share else 0.0
+    return sum_found / plan.served_share if plan.served_share else 0.0

@@ -33,17 +33,36 @@ class _Batches(click.ParamType):
 @click.option("--busy", type=click.IntRange(0), help="Further processes that keep devices busy.")
 @click.option("--samples", default=1000, show_default=True, help="Inputs for accuracy and fan-out.")
 @click.option("--seed", default=0, show_default=True, help="Of the inputs.")
+@click.option("--paths", is_flag=True, help="Add the accuracy of whole paths of variants, no more.")
 @json_option
 def profile(as_json: bool, **asked: Any) -> None:
     """Measure every variant: latency, load, memory, accuracy, fan-out.
 
+    With --paths it measures instead how right every path of variants is from the query to the
+    answer, and adds that to the profile that is there; plans then count with it in place of the
+    product of accuracies.
+
     \b
     Example:
       headrace profile examples/postcode/pipeline.yaml --device cpu
+      headrace profile examples/postcode/pipeline.yaml --paths
     """
-    from headrace.cli_profiling import profiled, table_text, written_text
+    from headrace.cli_profiling import (
+        paths_json,
+        paths_text,
+        profiled,
+        profiled_paths,
+        table_text,
+        written_text,
+    )
 
     file = read_file(asked["file"])
+    if asked["paths"]:
+        out, table = profiled_paths(file, asked)
+        print_json(paths_json(table, out)) if as_json else print_text(
+            f"{paths_text(table)}\n{written_text(file, out)}"
+        )
+        return
     out, table = profiled(file, asked)
     print_json({"out": str(out), "entries": len(table.entries)}) if as_json else print_text(
         f"{table_text(table)}\n{written_text(file, out)}"

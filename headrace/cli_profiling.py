@@ -9,6 +9,7 @@ from typing import Any
 from headrace.config import PipelineFile
 from headrace.profiling import Settings, default_out, shown
 from headrace.profiling import profile as measure
+from profiles.paths import gap_text, path_gap
 from profiles.table import ProfileTable
 
 
@@ -24,6 +25,44 @@ def profiled(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Path, Profil
     out = asked["out"] or default_out(file, devices)
     with shown(sys.stderr) as step:
         return out, measure(file, devices, out, settings, step)
+
+
+def profiled_paths(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Path, ProfileTable]:
+    """Measure whole paths as the options ask; where they were added, and the table."""
+    from headrace.profiling_paths import profile_paths
+
+    settings = Settings(samples=asked["samples"], seed=asked["seed"])
+    devices = asked["devices"]
+    out = asked["out"] or default_out(file, devices)
+    with shown(sys.stderr) as step:
+        return out, profile_paths(file, devices, out, settings, step)
+
+
+def paths_json(table: ProfileTable, out: Path) -> dict[str, Any]:
+    """Every path with its measured accuracy and the product of its variants'."""
+    rows = [
+        {
+            "path": list(each.path),
+            "accuracy": each.accuracy,
+            "product": round(table.product(each.path), 6),
+            "queries": each.queries,
+        }
+        for each in table.paths
+    ]
+    return {"out": str(out), "paths": rows}
+
+
+def paths_text(table: ProfileTable) -> str:
+    """A line per path, the most accurate first, and how far they are from the products."""
+    lines = []
+    for each in sorted(table.paths, key=lambda each: -each.accuracy):
+        product = table.product(each.path)
+        lines.append(
+            f"{' > '.join(each.path)}: accuracy {each.accuracy:.3f}, product {product:.3f} "
+            f"({100 * (each.accuracy - product):+.1f} points)"
+        )
+    gap = path_gap(table)
+    return "\n".join([*lines, *([gap_text(gap)] if gap else [])])
 
 
 def table_text(table: ProfileTable) -> str:

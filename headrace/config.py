@@ -31,6 +31,7 @@ __all__ = [
     "Cluster",
     "PipelineError",
     "PipelineFile",
+    "check_measured",
     "load_combine",
     "load_profile",
     "load_workload",
@@ -138,13 +139,19 @@ def load_profile(file: PipelineFile) -> ProfileTable:
             ) from error
         except (ProfileError, OSError, UnicodeDecodeError) as error:
             raise PipelineError(f"{path}: {error}") from error
+    check_measured(file, table)
+    return table
+
+
+def check_measured(file: PipelineFile, table: ProfileTable) -> None:
+    """Raise ``PipelineError`` for an entry with another operator or other weights than the file."""
+    mend = f"run `headrace profile {file.path.name}`"
     variants = {(v.task, v.name): v for task in file.pipeline.tasks for v in task.variants}
     hashes = {key: weights_sha256(variant) for key, variant in variants.items()}
     for entry in table.entries:
         key = (entry.task, entry.variant)
         if key in variants:
             _check_measured(entry, variants[key], hashes[key], mend)
-    return table
 
 
 def planning_profile(file: PipelineFile) -> ProfileTable:

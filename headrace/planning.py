@@ -22,7 +22,7 @@ from control.problem import (
     Replicas,
     policy_named,
 )
-from control.promises import broken_promises
+from control.promises import accuracy_of, broken_promises
 from headrace.config import PipelineFile, planning_profile
 from headrace.terminal import Unfeasible
 
@@ -141,9 +141,21 @@ def as_json(planned: Planned) -> dict[str, Any]:
             "wall_seconds": round(plan.solved.wall_s, 6),
             "gap": plan.solved.gap,
         }
+    product = by_product(planned)
+    if product is not None:
+        line["accuracy_product"] = product
     if not plan.feasible:
         line |= {"nearest": _nearest(plan), "binding": plan.binding}
     return line
+
+
+def by_product(planned: Planned) -> float | None:
+    """The plan's accuracy if every path's were the product of its variants'; None where no path
+    was measured, so that it is, and where nothing is served."""
+    plan, problem = planned.allocation, planned.problem
+    if not problem.path_accuracy or plan.accuracy is None:
+        return None
+    return accuracy_of(plan, replace(problem, path_accuracy={}))
 
 
 def _variant(each: Replicas, several: bool) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from control.allocation import allocate
 from control.choices import budgets_s
 from control.problem import Allocation, PathShare, Problem, Replicas
 from control.promises import items_per_s, rate
-from headrace.planning import Planned
+from headrace.planning import Planned, by_product
+from profiles.paths import gap_text, path_gap
 
 SHOWN = 12  # paths
 
@@ -18,6 +19,7 @@ def described(planned: Planned) -> str:
     return "\n".join(
         [
             *_head(plan, problem),
+            *_measured(planned),
             "",
             *_devices(plan, problem),
             "",
@@ -39,6 +41,18 @@ def _head(plan: Allocation, problem: Problem) -> list[str]:
     if plan.served_share < 1:
         lines.append(f"  serves {_percent(plan.served_share)} of the queries")
     return lines
+
+
+def _measured(planned: Planned) -> list[str]:
+    """How far the measured accuracy of paths is from the product of their variants'."""
+    product, profile = by_product(planned), planned.problem.profile
+    gap = path_gap(profile) if profile else None
+    if product is None or gap is None:
+        return []
+    return [
+        f"  by paths measured end to end; by products it would be {_percent(product)}",
+        f"  ({gap_text(gap)})",
+    ]
 
 
 def _devices(plan: Allocation, problem: Problem) -> list[str]:

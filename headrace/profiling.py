@@ -105,10 +105,15 @@ def profile(
     origin["load_average"] = {"before": load_before, "after": load_average()}
     table = ProfileTable(file.pipeline.name, tuple(entries), origin)
     progress(Step(total, total, "done"))
+    written(table, out)
+    return table
+
+
+def written(table: ProfileTable, out: Path) -> None:
+    """Put a profile in its place, whole or not at all."""
     partial = out.with_name(f".{out.name}.partial")
     partial.write_text(table.to_json(), encoding="utf-8")
     partial.replace(out)
-    return table
 
 
 def real_devices(cluster: Cluster, named: Sequence[str]) -> tuple[str, ...]:
@@ -173,11 +178,7 @@ def default_out(file: PipelineFile, devices: Sequence[str]) -> Path:
 def provenance(file: PipelineFile, devices: Sequence[str], settings: Settings) -> dict[str, Any]:
     """Where, when and how the profile was measured."""
     return {
-        "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cpu": cpu_model(),
-        "cores": cores(),
-        "python": platform.python_version(),
-        "versions": versions(),
+        **machine_facts(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "repeats": asdict(settings.repeats),
         "busy_devices": {
@@ -187,6 +188,17 @@ def provenance(file: PipelineFile, devices: Sequence[str], settings: Settings) -
         "samples": settings.samples,
         "seed": settings.seed,
         "note": NOTE,
+    }
+
+
+def machine_facts() -> dict[str, Any]:
+    """The machine and what runs models on it."""
+    return {
+        "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "python": platform.python_version(),
+        "versions": versions(),
     }
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -56,7 +57,7 @@ class Job:
         return f"{self.variant.key} on {self.device}"
 
 
-# What the measuring processes tell. An Entry is the end.
+# What the measuring processes tell. Anything else is what was wanted, and the end.
 @dataclass(frozen=True, slots=True)
 class _Ready:
     pass
@@ -76,15 +77,34 @@ def measured(job: Job, beside: Sequence[str], doing: Callable[[str], None]) -> E
     """Measure one job in a process of its own, with companions on the devices ``beside``."""
     context = get_context("spawn")
     pace = context.Value("i", 0, lock=False)  # the batch size that companions run, 0 for a rest
+    path = job.file.path
+
+    def name(device: str) -> str:
+        return f"{job.variant.key} on {device}"
+
     with contextlib.ExitStack() as stack:
         started = [
-            stack.enter_context(_child(context, _accompany, job, pace, device)) for device in beside
+            stack.enter_context(_child(context, _accompany, name(device), path, job, pace, device))
+            for device in beside
         ]
         for companion in started:
             _until(companion, doing)
-        child = stack.enter_context(_child(context, _measure, job, pace, job.device))
+        child = stack.enter_context(_child(context, _measure, job.name, path, job, pace))
         entry: Entry = _until(child, doing)
         return entry
+
+
+def in_a_process(
+    target: Callable[..., None],
+    args: tuple[Any, ...],
+    path: Path,
+    name: str,
+    doing: Callable[[str], None],
+) -> Any:
+    """What ``target(*args, mouth)`` says in a process of its own, where the modules beside the
+    pipeline file ``path`` can be imported; errors call it ``name``."""
+    with _child(get_context("spawn"), target, name, path, *args) as child:
+        return _until(child, doing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +116,14 @@ class _Child:
 
 @contextlib.contextmanager
 def _child(
-    context: SpawnContext, target: Callable[..., None], job: Job, pace: Any, device: str
+    context: SpawnContext, target: Callable[..., None], name: str, path: Path, *args: Any
 ) -> Iterator[_Child]:
     ears, mouth = context.Pipe(duplex=False)
-    process = context.Process(target=_guarded, args=(target, job, pace, device, mouth), daemon=True)
+    process = context.Process(target=_guarded, args=(target, path, args, mouth), daemon=True)
     process.start()
     mouth.close()  # so that the end of the process is the end of the pipe
     try:
-        yield _Child(process, ears, f"{job.variant.key} on {device}")
+        yield _Child(process, ears, name)
     finally:
         process.kill()
         process.join()
@@ -129,23 +149,38 @@ def _until(child: _Child, doing: Callable[[str], None]) -> Any:
 
 
 def _guarded(
-    target: Callable[..., None], job: Job, pace: Any, device: str, mouth: Connection
+    target: Callable[..., None], path: Path, args: tuple[Any, ...], pipe: Connection
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
-    make_importable(job.file.path)
+    make_importable(path)
     try:
-        target(job, pace, device, mouth)
+        target(*args, Mouth(pipe))
     except (ModelError, PipelineError, ProfileError) as error:
-        mouth.send(_Trouble(str(error)))
+        pipe.send(_Trouble(str(error)))
 
 
-def _accompany(job: Job, pace: Any, device: str, mouth: Connection) -> None:
+@dataclass(frozen=True, slots=True)
+class Mouth:
+    """How a measuring process tells what it does, and in the end what it has found."""
+
+    pipe: Connection
+
+    def doing(self, what: str) -> None:
+        """Tell what comes next."""
+        self.pipe.send(_Doing(what))
+
+    def say(self, found: Any) -> None:
+        """Tell what was wanted."""
+        self.pipe.send(found)
+
+
+def _accompany(job: Job, pace: Any, device: str, mouth: Mouth) -> None:
     """Run the variant at the pace told until this process is ended."""
     operator = loaded(job.variant, device)
     inputs, _ = sample(job, 2 * max(job.batches))
     run = runner(operator, inputs)
     run(1)
-    mouth.send(_Ready())
+    mouth.say(_Ready())
     parent = os.getppid()
     while os.getppid() == parent:
         if pace.value:
@@ -154,9 +189,10 @@ def _accompany(job: Job, pace: Any, device: str, mouth: Connection) -> None:
             time.sleep(0.001)
 
 
-def _measure(job: Job, pace: Any, device: str, mouth: Connection) -> None:
+def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
     """Measure the variant and send its entry."""
-    mouth.send(_Doing(f"{job.name}, load and accuracy"))
+    device = job.device
+    mouth.doing(f"{job.name}, load and accuracy")
     operator, load_bytes = grown(lambda: loaded(job.variant, device))
     inputs, truths = sample(job, job.samples)
     _, batch_bytes = grown(lambda: runner(operator, inputs)(max(job.batches)))
@@ -167,7 +203,7 @@ def _measure(job: Job, pace: Any, device: str, mouth: Connection) -> None:
 
     def started(batch: int) -> None:
         pace.value = batch
-        mouth.send(_Doing(f"{job.name}, batch {batch}"))
+        mouth.doing(f"{job.name}, batch {batch}")
 
     run = runner(operator, inputs)
     entry = Entry(
@@ -182,7 +218,7 @@ def _measure(job: Job, pace: Any, device: str, mouth: Connection) -> None:
         children=fan_outs(outputs, job.task.children),
         latency=latency_rows(run, time.perf_counter, job.batches, job.repeats, started),
     )
-    mouth.send(entry)
+    mouth.say(entry)
 
 
 def grown(act: Callable[[], T]) -> tuple[T, int]:

@@ -88,13 +88,18 @@ def latency_row(batch: int, seconds: Sequence[float]) -> Latency:
 
 
 def items_by_child(output: Any, children: Sequence[str]) -> dict[str, int]:
-    """How many items for each child an operator's output holds.
+    """How many items for each child an operator's output holds; raises as ``items_for``."""
+    return {child: len(items) for child, items in items_for(output, children).items()}
+
+
+def items_for(output: Any, children: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """The items for each child that an operator's output holds.
 
     An only child's items may stand in a plain list; else a mapping names the children.
     Raises ``ProfileError`` for an output of another form or for a child that is none.
     """
     if isinstance(output, (list, tuple, np.ndarray)) and len(children) == 1:
-        return {children[0]: len(output)}
+        return {children[0]: list(output)}
     if not isinstance(output, Mapping):
         raise ProfileError(
             f"the operator returned {type(output).__name__}; a task with the children "
@@ -103,7 +108,7 @@ def items_by_child(output: Any, children: Sequence[str]) -> dict[str, int]:
     for child in output:
         if child not in children:
             raise ProfileError(f"the operator made items for {child!r}, no child of this task")
-    return {child: len(output.get(child, ())) for child in children}
+    return {child: output.get(child, ()) for child in children}
 
 
 def fan_outs(outputs: Iterable[Any], children: Sequence[str]) -> dict[str, FanOut]:
