@@ -13,6 +13,7 @@ from click.exceptions import NoArgsIsHelpError
 from headrace.cli_acls import acls
 from headrace.cli_broker import broker
 from headrace.cli_command import command, drain, pause, policy, replan, restore, resume
+from headrace.cli_compare import compare
 from headrace.cli_completion import completion
 from headrace.cli_dead_letters import dead_letters
 from headrace.cli_demo import demo
@@ -30,7 +31,7 @@ from headrace.cli_status import status
 from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 
 COMMANDS = (
-    acls, broker, command, completion, control, dead_letters, demo, doctor, down, drain,
+    acls, broker, command, compare, completion, control, dead_letters, demo, doctor, down, drain,
     egress, explain, fidelity, ingress, init, load, pause, plan, policy, profile, replan,
     restore, resume, send, simulate, status, up, validate, worker,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli_options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli_options import F, bootstrap_option, json_option, pipeline_argument, read_file
 from headrace.cli_send import DurationType
 from headrace.terminal import print_json, print_text
 
@@ -48,32 +48,45 @@ def _each(option: str, values: str) -> list[str]:
     return [part for value in values.split(",") for part in (option, value)]
 
 
+# What is played, and how: the options of every command that simulates.
+RUN_OPTIONS = (
+    click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times."),
+    click.option("--from-topic", metavar="TOPIC", help="Arrivals as recorded in an input topic."),
+    click.option("--rate", type=click.FloatRange(0, min_open=True), help="Queries/s on average."),
+    click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long."),
+    click.option(
+        "--cv", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
+        help="With --rate: coefficient of variation of the gaps; 1 is a Poisson process.",
+    ),
+    click.option(
+        "--burst", type=click.FloatRange(1),
+        help="With --rate: so many times the rate in bursts of 2 s, 20 s apart on average.",
+    ),
+    click.option("--policy", multiple=True, metavar="NAME", help="Policies; without it the file's."),
+    click.option(
+        "--seed", multiple=True, type=click.IntRange(0), metavar="N", help="Seeds; without it 0."
+    ),
+    click.option("--faults", type=click.Path(path_type=Path), help="YAML: what goes wrong, and when."),
+    click.option("--random-faults", type=click.IntRange(0), default=0, help="So many by chance."),
+    click.option("--warm-up", type=DurationType(), help="Count from then on only, as in 10s."),
+    click.option(
+        "--latency", type=click.Choice(["mean", "p50", "p90", "p95", "p99"]), default=None,
+        help="Every batch takes this quantile of the profile; without it, draws.",
+    ),
+    click.option("--solve-time", type=DurationType(), help="Of a solve, in virtual time."),
+)  # fmt: skip
+
+
+def run_options(function: F) -> F:
+    """``RUN_OPTIONS``, in order."""
+    for option in reversed(RUN_OPTIONS):
+        function = option(function)
+    return function
+
+
 @click.command(cls=Spread)
 @pipeline_argument
-@click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times.")
-@click.option("--from-topic", metavar="TOPIC", help="Arrivals as recorded in an input topic.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Queries/s on average.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long.")
-@click.option(
-    "--cv", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
-    help="With --rate: coefficient of variation of the gaps; 1 is a Poisson process.",
-)  # fmt: skip
-@click.option(
-    "--burst", type=click.FloatRange(1),
-    help="With --rate: so many times the rate in bursts of 2 s, 20 s apart on average.",
-)  # fmt: skip
-@click.option("--policy", multiple=True, metavar="NAME", help="Policies; without it the file's.")
-@click.option(
-    "--seed", multiple=True, type=click.IntRange(0), metavar="N", help="Seeds; without it 0."
-)
-@click.option("--faults", type=click.Path(path_type=Path), help="YAML: what goes wrong, and when.")
-@click.option("--random-faults", type=click.IntRange(0), default=0, help="So many by chance.")
-@click.option("--warm-up", type=DurationType(), help="Count from then on only, as in 10s.")
-@click.option(
-    "--latency", type=click.Choice(["mean", "p50", "p90", "p95", "p99"]), default=None,
-    help="Every batch takes this quantile of the profile; without it, draws.",
-)  # fmt: skip
-@click.option("--solve-time", type=DurationType(), help="Of a solve, in virtual time.")
+@run_options
 @click.option("--trace-out", type=click.Path(path_type=Path), help="Write a Chrome trace.")
 @bootstrap_option
 @json_option
@@ -91,6 +104,6 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     """
     from headrace.simulating import rows, runs, table_text
 
-    found = rows(runs(read_file(file), {**asked, "latency": asked["latency"] or ""}), trace_out)
+    found = rows(runs(read_file(file), asked), trace_out)
     print_json(found) if as_json else print_text(table_text(found))
     return 0

@@ -31,8 +31,8 @@ def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
     """
-    policies = _distinct("policy", asked["policy"] or (file.pipeline.policy,))
-    seeds = _distinct("seed", asked["seed"] or (0,))
+    policies = distinct("policy", asked["policy"] or (file.pipeline.policy,))
+    seeds = distinct("seed", asked["seed"] or (0,))
     file = with_policies(file, policies)
     workload = arrivals(file, asked)
     names = tuple(devices(file))
@@ -46,7 +46,7 @@ def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
             faults=faults,
             random_faults=asked["random_faults"],
             warm_up_s=asked["warm_up"] or 0.0,
-            latency=asked["latency"],
+            latency=asked["latency"] or "",
             solve_s=asked["solve_time"],
         )
         for policy in policies
@@ -156,7 +156,8 @@ def _one_of_many(play: Callable[[Run, Told], T], number: int, run: Run) -> T:
 # ---------------------------------------------------------------------- what is wrong, what is told
 
 
-def _distinct(what: str, values: Sequence[Any]) -> Sequence[Any]:
+def distinct(what: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The values; raises ``click.UsageError`` where one is given twice."""
     for at, value in enumerate(values):
         if value in values[:at]:
             raise click.UsageError(f"{what} {value} is given twice; name each once")
@@ -179,10 +180,15 @@ def table_text(found: Sequence[Row]) -> str:
         ["-" if row[key] is None else form.format(row[key]) for key, _, form in _COLUMNS]
         for row in found
     ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = "\n".join(_aligned(line, widths) for line in lines)
+    text = columns(lines)
     warm_up = {row["warm_up_s"] for row in found if "warm_up_s" in row}
     return text + "".join(f"\nthe first {s:g} s are not counted" for s in warm_up)
+
+
+def columns(lines: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as text: the first column flush left, the others right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(_aligned(line, widths) for line in lines)
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -67,6 +67,7 @@ SOLVE_OTHERS_S = 0.2
 
 CONTROL = "control"
 Advance = Callable[[int], None]  # told how many queries have been sent
+Watch = Callable[[Account], Observer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,8 @@ class Ended:
     events: int
     cpu_s: float  # without solves
     solve_cpu_s: float
+    first_s: float  # virtual time at which the arrivals began
+    last_s: float  # and at which the last query arrived
 
     def as_json(self, run: Run) -> dict[str, Any]:
         """The account under the names of the command line."""
@@ -117,13 +120,15 @@ class Ended:
         return row
 
 
-def simulated(run: Run, advance: Advance, observers: Sequence[Observer] = ()) -> Ended:
-    """Play a run to its end.
+def simulated(
+    run: Run, advance: Advance, observers: Sequence[Observer] = (), watch: Watch | None = None
+) -> Ended:
+    """Play a run to its end; ``watch`` makes an observer that looks at the account as it grows.
 
     Raises ``PipelineError`` where a variant has no profile.
     """
     began = _cpu_s()
-    world = _World(run, observers)
+    world = _World(run, observers, watch)
     times = world.play(advance)
     counted = int(len(times) - np.searchsorted(times, run.warm_up_s))
     account = world.account
@@ -138,6 +143,8 @@ def simulated(run: Run, advance: Advance, observers: Sequence[Observer] = ()) ->
         world.system.events,
         _cpu_s() - began - world.solver.cpu_s,
         world.solver.cpu_s,
+        world.first_s,
+        last_s,
     )
 
 
@@ -175,7 +182,7 @@ class _Records:
 class _World:
     """A run under way."""
 
-    def __init__(self, run: Run, observers: Sequence[Observer]) -> None:
+    def __init__(self, run: Run, observers: Sequence[Observer], watch: Watch | None) -> None:
         self.run = run
         self.pipeline = replace(run.file.pipeline, policy=run.policy)
         self.profile = planning_profile(run.file)
@@ -193,6 +200,7 @@ class _World:
         names = (*self.devices, *self._shared("ingress"), *self._shared("egress"))
         self._readiness = Readiness(self.pipeline, names, 0.0, answered=True)
         self._records = _Records(self._readiness)
+        watchers = () if watch is None else (watch(self.account),)
         nodes = {name: self._node(name, 0.0) for name in (CONTROL, *names)}
         self.system = Simulated(
             self.pipeline,
@@ -200,7 +208,8 @@ class _World:
             self._make,
             self._delays(),
             solve=self.solver,
-            observers=(self.account, self._records, *observers),
+            # Who watches comes first: at the end of a second nothing of the next is counted.
+            observers=(*watchers, self.account, self._records, *observers),
             keep=(PLANS, COMMAND_RESULTS),
         )
 

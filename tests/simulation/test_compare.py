@@ -1,0 +1,105 @@
+"""``headrace compare``: what it prints, the search for a fixed choice, what is refused."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.small_cluster import a_cluster, some_arrivals
+from headrace.cli import run
+from headrace.comparing import FIGURES
+from headrace.config import read_pipeline_file
+from headrace.simulation import Run, simulated
+from headrace.static_best import search, yielded
+from headrace.workload import Renewal
+
+
+def compare(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    code = run(["compare", *map(str, arguments), "--json"])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    found: dict[str, Any] = json.loads(told.out)
+    return found
+
+
+def test_policies_meet_on_the_same_arrivals_with_means_and_paired_differences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 60.0, 5.0)
+    policies = ("static", "loki-paper:dropping=none")
+    made = compare(capsys, file, "--arrivals", arrivals, "--policy", *policies, "--seed", "1", "2")
+    assert (made["pipeline"], made["seeds"], made["against"]) == ("lines", [1, 2], "static")
+    assert [(r["policy"], r["seed"], r["queries"]) for r in made["runs"]] == [
+        (policy, seed, 300) for policy in policies for seed in (1, 2)
+    ]
+    assert [list(each) for each in made["policies"]] == [["policy", *FIGURES]] * 2
+    (apart,) = made["differences"]
+    means = {each["policy"]: each["violation"]["mean"] for each in made["policies"]}
+    runs = [row["violation"] for row in made["runs"]]
+    assert means["static"] == pytest.approx((runs[0] + runs[1]) / 2, abs=1e-6)
+    assert apart["policy"] == policies[1]
+    assert apart["violation"]["mean"] == pytest.approx(
+        means[policies[1]] - means["static"], abs=2e-6
+    )
+    assert apart["violation"]["low"] <= apart["violation"]["mean"] <= apart["violation"]["high"]
+
+
+def test_one_seed_has_means_without_intervals_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 60.0, 2.0)
+    made = compare(capsys, file, "--arrivals", arrivals)
+    assert made["differences"] == []
+    (static,) = made["policies"]
+    assert (static["accuracy"]["low"], static["accuracy"]["high"]) == (None, None)
+    assert run(["compare", str(file), "--arrivals", str(arrivals)]) == 0
+    assert "one seed (0): nothing is known of chance" in capsys.readouterr().out
+
+
+def test_the_best_fixed_choice_is_the_best_of_those_that_were_tried(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path, devices=6))
+    asked = Run(file=file, policy="static", seed=0, arrivals=Renewal(150.0, 3.0))
+
+    def rows(wanted: Sequence[Run]) -> list[dict[str, Any]]:
+        return [simulated(each, lambda sent: None).as_json(each) for each in wanted]
+
+    found = search(asked, rows)
+    yields = [each.yielded for each in found.tried]
+    best = found.tried[yields.index(max(yields))]
+    assert found.best == replace(best.policy, name="static-best")
+    assert yields[-1] == yielded(rows([asked])[0]) <= max(yields)
+    *demands, own = [each.demand_qps for each in found.tried]
+    assert (own, demands) == (None, sorted(q for q in demands if q is not None))
+    assert len({str(each.policy.replicas) for each in found.tried}) > 2
+
+
+def test_a_fixed_choice_is_named_in_what_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_cluster(tmp_path, devices=2)
+    made = compare(
+        capsys, file, "--rate", "5", "--seconds", "1", "--policy", "static-best", "--seed", "1"
+    )
+    assert made["static_best"]["replicas"] == {"detect/large": 1, "read/large": 1}
+    assert made["against"] == "static-best"
+
+
+def test_what_is_wrong_is_one_sentence_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path)
+    cases = [
+        (("--policy", "best"), "there is no policy 'best'; known are static, fast, loki"),
+        (("--policy", "static-best", "best"), "there is no policy 'best'; known are"),
+        (("--policy", "static-best", "static-best"), "policy static-best is given twice"),
+        (("--policy", "loki:dropping=all"), "dropping is 'all'; it can be 'none'"),
+        (("--seed", "3", "4", "3"), "seed 3 is given twice"),
+    ]
+    for arguments, sentence in cases:
+        assert run(["compare", str(file), "--arrivals", str(arrivals), *arguments]) == 2
+        told = capsys.readouterr()
+        assert (told.out, told.err.count("\n")) == ("", 1)
+        assert sentence in told.err
