@@ -23,6 +23,7 @@ from control.membership import GRACE_S, REPORT_AGE_S, Membership
 from control.outlook import Outlook
 from control.problem import Problem, policy_named
 from control.promises import over_memory
+from control.selecting import Selecting
 from profiles.table import ProfileTable
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -90,6 +91,7 @@ class Controller:
         self._flight: _Flight | None = None
         self._job = 0
         self._course = Course()
+        self._selecting = Selecting(pipeline, profile)
         self._asked: Problem | None = None  # what the last solve was for
         self._asked_s = 0.0  # and when it began
         self._reasons: list[str] = []
@@ -98,9 +100,8 @@ class Controller:
         self._trouble = ""  # why the last solve led to no plan
         self._quiet: frozenset[str] = frozenset()
         self._neighbours: dict[str, float] = {}  # other pipelines, when a node of theirs was heard
-        self._contested = False
+        self._contested = self._settled = False
         self._started_s: float | None = None
-        self._settled = False
         self._replan_s = self._wake_s = 0.0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -216,6 +217,7 @@ class Controller:
             effects += self._next_command(now)
             effects += self._solve(now)
             effects += self._advance(now)
+            effects += self._selecting.more()
         if now >= self._wake_s:
             self._wake_s = now + TICK_S
             effects.append(Wake(self._wake_s))
@@ -331,7 +333,7 @@ class Controller:
     def _solved(self, event: Solved, now: float) -> list[Effect]:
         flight = self._flight
         if flight is None or event.job != flight.job:
-            return []
+            return self._selecting.solved(event, now)
         target = self._course.choose(event.plan, flight.problem, flight.settings, now)
         ground = self._ground(flight.settings, now)
         plan = self._course.first(target, ground, self._reason(flight), now)
@@ -339,13 +341,15 @@ class Controller:
         if broken:
             return self._give_up(f"the plan would break promises: {'; '.join(broken)}", now)
         self._course.take(target, now)
+        plan = self._selecting.expecting(plan, self._outlook.arriving_qps(now))
         if self._plan is not None and same(plan, self._plan) and not self._contested:
-            return self._land(now)
+            tables = self._selecting.follow(self._plan, self._members.devices, now)
+            return [*tables, *self._land(now)]
         return [*self._publish(plan, now), *self._land(now)]
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
         if self._flight is None or event.job != self._flight.job:
-            return []
+            return self._selecting.failed(event, now)
         return self._give_up(event.error, now)
 
     def _reason(self, flight: _Flight) -> str:
@@ -363,6 +367,7 @@ class Controller:
             demand_qps=self._demand_qps(plan.settings, now),
             factors=self._outlook.factors,
         )
+        plan = self._selecting.expecting(plan, self._outlook.arriving_qps(now))
         broken = check(plan, self._pipeline)
         if broken:
             self._trouble = "; ".join(broken)
@@ -376,7 +381,8 @@ class Controller:
         self._history.add(plan)
         self._contested = False
         self._trouble = ""
-        return [Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}")]
+        out = Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}")
+        return [out, *self._selecting.follow(plan, self._members.devices, now)]
 
     def _land(self, now: float) -> list[Effect]:
         """A solve has led to the plan in force: answer the command that waited for it."""

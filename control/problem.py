@@ -141,6 +141,11 @@ BUILT_IN: Mapping[str, Policy] = {
         routing="most-accurate-first",
         dropping="reroute-paper",
     ),
+    # A model and a batch for every batch, from tables (control/selection.py). The paper drops
+    # nothing; a query that is late whatever runs now only makes others late.
+    "ramsis": Policy(name="ramsis", kind="ramsis", rate="p95"),
+    "ramsis-paper": Policy(name="ramsis-paper", kind="ramsis-paper", rate="p95", dropping="none"),
+    "ramsis-variable": Policy(name="ramsis-variable", kind="ramsis-variable", rate="p95"),
     # The baselines of Loki's evaluation (section 6.1), both with per-task dropping.
     "inferline": Policy(
         name="inferline",
@@ -160,6 +165,22 @@ BUILT_IN: Mapping[str, Policy] = {
         dropping="per-task",
     ),
 }
+
+
+# The kinds of policy that choose per batch, by tables that control/selection_tables.py makes.
+SELECTING = ("ramsis", "ramsis-paper", "ramsis-variable")
+
+
+def selections(pipeline: Pipeline, policy: Policy) -> dict[str, str]:
+    """Which kind of tables each task's workers follow under a policy; nothing for the others.
+
+    A task may ask for them beside a policy that decides replicas; ``static`` means what it says.
+    """
+    if policy.kind in SELECTING:
+        return {pipeline.root.name: policy.kind}
+    if policy.kind == "static":
+        return {}
+    return {task.name: task.selection for task in pipeline.tasks if task.selection}
 
 
 def policy_named(pipeline: Pipeline, name: str) -> Policy | None:

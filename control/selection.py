@@ -13,6 +13,7 @@ solve, and better near capacity. Whatever ends in ``_s`` is in seconds.
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from schemas.pipeline import Task
 STEPS = 100  # of slack: the paper's D
 PRICES = (0.25, 4096.0)  # of a late query, tried in the search for a violation budget
 HALVINGS = 12
+APART = 0.01  # in expected accuracy: neighbours in a grid are closer
 FINEST = 1 / 256  # of the highest load: neighbours in a grid are never closer
 
 
@@ -135,7 +137,7 @@ def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> Se
 
     Raises ``SelectionError`` where no query could be served in time, or for what cannot be.
     """
-    setting = _setting(options, ask)
+    setting = setting_for(options, ask)
     process = BATCHING[options.batching](setting)
     values = None if start is None or start.table.levels_s != setting.levels_s else start.values
     solution = SOLVERS[options.solver](process, options.objective, values)
@@ -163,16 +165,16 @@ def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan
     """
     if not 0 <= violation <= 1:
         raise SelectionError(f"a violation budget of {violation:g} is no fraction; give 0..1")
-    plan = solved(_priced(options, 0.0), ask)
+    plan = solved(priced(options, 0.0), ask)
     if plan.expected_violation <= violation:
         return plan
     low, high = PRICES
-    kept = solved(_priced(options, high), ask, plan)
+    kept = solved(priced(options, high), ask, plan)
     if kept.expected_violation > violation:
         return replace(kept, feasible=False)
     for _ in range(HALVINGS):
         middle = (low * high) ** 0.5
-        plan = solved(_priced(options, middle), ask, kept)
+        plan = solved(priced(options, middle), ask, kept)
         if plan.expected_violation <= violation:
             kept, high = plan, middle
         else:
@@ -181,30 +183,51 @@ def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan
 
 
 def grid(
-    options: Options, ask: Ask, loads: Iterable[float], apart: float = 0.01
+    options: Options, ask: Ask, loads: Iterable[float], apart: float = APART
 ) -> tuple[SelectionPlan, ...]:
     """Plans for the loads, and for loads between them until neighbours are close, by growing load.
 
-    Close is a difference in expected accuracy below ``apart``, or in load below 1/256 of the
-    highest. The load of ``ask`` itself counts for nothing.
+    The load of ``ask`` itself counts for nothing.
     """
     wanted = sorted(set(loads))
     if not wanted:
         raise SelectionError("a grid needs one load at least; name the highest to be expected")
+    plans: tuple[SelectionPlan, ...] = ()
+    while (qps := next_load(plans, wanted, apart)) is not None:
+        plans = joined(plans, solved(options, replace(ask, qps=qps), close_to(plans, qps)))
+    return plans
+
+
+def next_load(
+    plans: Sequence[SelectionPlan], wanted: Sequence[float], apart: float = APART
+) -> float | None:
+    """The load to solve for next on the way to a grid: one that is wanted and missing, in the order
+    of ``wanted``, then one between neighbours that are not close; None where all are.
+
+    Close is a difference in expected accuracy below ``apart``, or in load of at most 1/256 of the
+    highest.
+    """
+    known = {plan.table.qps for plan in plans}
+    missing = next((qps for qps in wanted if qps not in known), None)
+    if missing is not None:
+        return missing
     finest = max(wanted) * FINEST
-    plans: list[SelectionPlan] = []
-    for qps in wanted:
-        plans.append(solved(options, replace(ask, qps=qps), plans[-1] if plans else None))
-    at = 0
-    while at + 1 < len(plans):
-        below, above = plans[at], plans[at + 1]
+    for below, above in pairwise(plans):
         gap = above.table.qps - below.table.qps
-        if abs(above.expected_accuracy - below.expected_accuracy) < apart or gap <= finest:
-            at += 1
-            continue
-        middle = replace(ask, qps=below.table.qps + gap / 2)
-        plans.insert(at + 1, solved(options, middle, below))
-    return tuple(plans)
+        if abs(above.expected_accuracy - below.expected_accuracy) >= apart and gap > finest:
+            return below.table.qps + gap / 2
+    return None
+
+
+def joined(plans: Sequence[SelectionPlan], plan: SelectionPlan) -> tuple[SelectionPlan, ...]:
+    """The plans with one more, by growing load."""
+    return tuple(sorted((*plans, plan), key=lambda each: each.table.qps))
+
+
+def close_to(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan | None:
+    """Where a solve for a load may start: the plan of the next lower load, else of the lowest."""
+    below = [plan for plan in plans if plan.table.qps <= qps]
+    return below[-1] if below else next(iter(plans), None)
 
 
 def for_load(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan:
@@ -225,6 +248,20 @@ def models_of(
         )
         found.append(Model(variant.name, entry.accuracy, latency))
     return tuple(found)
+
+
+def setting_for(options: Options, ask: Ask) -> Setting:
+    """What a table is made for, of the models that no other makes pointless; raises
+    ``SelectionError`` where no query could be served in time."""
+    models = options.front([planned(model) for model in ask.models])
+    if options.discretisation == "fixed-length":
+        levels = fixed_levels(ask.slo_s, options.steps)
+    else:
+        levels = model_levels(ask.slo_s, models)
+    arrivals = Arrivals(ask.qps, ask.dispersion)
+    return Setting(
+        models=models, slo_s=ask.slo_s, workers=ask.workers, arrivals=arrivals, levels_s=levels
+    )
 
 
 def described(
@@ -249,18 +286,6 @@ def described(
     return {**shown, "decisions": plan.table.decisions()} if table else shown
 
 
-def _setting(options: Options, ask: Ask) -> Setting:
-    models = options.front([planned(model) for model in ask.models])
-    if options.discretisation == "fixed-length":
-        levels = fixed_levels(ask.slo_s, options.steps)
-    else:
-        levels = model_levels(ask.slo_s, models)
-    arrivals = Arrivals(ask.qps, ask.dispersion)
-    return Setting(
-        models=models, slo_s=ask.slo_s, workers=ask.workers, arrivals=arrivals, levels_s=levels
-    )
-
-
 def _table(setting: Setting, process: Process, solution: Solution) -> Table:
     served = np.take_along_axis(process.served, solution.choice, axis=1).astype(int)
     return Table(
@@ -272,5 +297,6 @@ def _table(setting: Setting, process: Process, solution: Solution) -> Table:
     )
 
 
-def _priced(options: Options, price: float) -> Options:
+def priced(options: Options, price: float) -> Options:
+    """The options with a late query at this price."""
     return replace(options, objective=replace(options.objective, price=price))

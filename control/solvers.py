@@ -1,9 +1,20 @@
 """Planners by name: what a driver runs for ``Solve``."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from control import allocation, inferline, proteus, static
-from control.problem import Allocation, Problem
+from control.problem import SELECTING, Allocation, Problem
+
+TABLE = "table"  # one of those that workers follow, for a ``TableProblem``
+
+
+def _selecting(problem: Problem) -> Allocation:
+    # Imported here, as below: SciPy takes a third of a second, and workers do without.
+    from control.selection_plan import allocate
+
+    return allocate(problem)
+
 
 SOLVERS: Mapping[str, Callable[[Problem], Allocation]] = {
     "static": static.allocate,
@@ -11,9 +22,15 @@ SOLVERS: Mapping[str, Callable[[Problem], Allocation]] = {
     "loki-paper": allocation.allocate,
     "inferline": inferline.allocate,
     "proteus": proteus.allocate,
+    **dict.fromkeys(SELECTING, _selecting),
 }
 
 
-def solve(solver: str, problem: Problem) -> Allocation:
-    """Run a planner; raises ``PlanError`` where it finds no plan, ``KeyError`` for its name."""
+def solve(solver: str, problem: Any) -> Any:
+    """Run a planner over its ``Problem``, or have a table made; raises ``PlanError`` where it finds
+    no plan, ``KeyError`` for its name."""
+    if solver == TABLE:
+        from control.selection_tables import make
+
+        return make(problem)
     return SOLVERS[solver](problem)

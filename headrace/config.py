@@ -270,6 +270,8 @@ def _policy(name: str, section: PolicySection) -> Policy:
         dropping=section.dropping or usual.dropping,
         budget=section.budget,
         batching=section.batching,
+        loads=tuple(section.loads),
+        price=section.price,
     )
 
 
@@ -293,4 +295,5 @@ def _task(name: str, section: TaskSection, folder: Path) -> Task:
         slots=section.slots,
         share=(section.share[0], section.share[1]),
         weight=section.weight,
+        selection=section.selection,
     )

@@ -155,6 +155,7 @@ class TaskSection(Section):
     slots: Count = 64
     share: Bounds = [0.0, 1.0]
     weight: Positive = 1.0
+    selection: Literal["", "ramsis", "ramsis-paper", "ramsis-variable"] = ""
 
 
 class PolicySection(Section):
@@ -178,6 +179,8 @@ class PolicySection(Section):
     ) = None
     budget: Literal["shared", "bare"] = "shared"
     batching: Literal["idle", "patient"] = "idle"
+    loads: list[Positive] = []
+    price: Annotated[float, Field(ge=0)] = 0.0
 
 
 class ClusterSection(Section):

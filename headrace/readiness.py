@@ -1,15 +1,17 @@
 """Is the pipeline ready to serve? Decided from plans, reports and the control app's word.
 
 Ready means: the control app answered, every node of the cluster reported since the start, follows
-the newest plan, and has loaded what that plan gives it; and the plan serves every task.
+the newest plan, and has loaded what that plan gives it; the plan serves every task; and where
+workers follow tables, these are complete and all that they choose from is loaded.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from control.problem import policy_named, selections
 from headrace.terminal import Unsuccessful
 from schemas.pipeline import Pipeline
-from schemas.records import Plan, Report
+from schemas.records import Plan, Report, Selection
 
 SETTLED = ("ready", "idle", "draining")
 
@@ -28,6 +30,7 @@ class Readiness:
     answered: bool = False  # the control app did
     _plan: Plan | None = None
     _reports: dict[str, Report] = field(default_factory=dict)
+    _tables: dict[tuple[str, str], Selection] = field(default_factory=dict)  # by policy and task
 
     def see(self, records: Iterable[object]) -> None:
         """Take plans and reports in; raises ``Unsuccessful`` for a worker that cannot load."""
@@ -37,6 +40,8 @@ class Readiness:
                     self._plan = record
             elif isinstance(record, Report):
                 self._report(record)
+            elif isinstance(record, Selection) and record.pipeline == self.pipeline.name:
+                self._tables[record.policy, record.task] = record
 
     def _report(self, report: Report) -> None:
         fresh = report.incarnation >= self.since_s and report.pipeline == self.pipeline.name
@@ -77,7 +82,24 @@ class Readiness:
         if loading:
             return f"loading: {', '.join(loading)}"
         unserved = self._unserved()
-        return f"the plan has no worker for {', '.join(unserved)}" if unserved else ""
+        if unserved:
+            return f"the plan has no worker for {', '.join(unserved)}"
+        return self._untabled(self._plan)
+
+    def _untabled(self, plan: Plan) -> str:
+        """Which tables, or which of their variants, are still to come."""
+        name = plan.settings.policy
+        policy = policy_named(self.pipeline, name)
+        for task in selections(self.pipeline, policy) if policy else ():
+            tables = self._tables.get((name, task))
+            if tables is None or not tables.complete:
+                return f"the tables of {task} are being made"
+            for lease in plan.leases:
+                report = self._reports.get(lease.worker)
+                for variant in tables.variants if report and lease.task == task else ():
+                    if f"load_s/{task}/{variant}" not in report.counts:  # type: ignore[union-attr]
+                        return f"loading: {lease.worker} ({task}/{variant})"
+        return ""
 
     @property
     def underserved(self) -> bool:

@@ -338,9 +338,13 @@ class Worker:
         task = self._tasks.get(selection.task)
         if selection.pipeline != self._pipeline.name or task is None:
             return []
-        if faults(selection, [variant.name for variant in task.variants]):
+        at = (selection.policy, selection.task)
+        if not selection.tables:  # none can be made any more
+            self._selections.pop(at, None)
+        elif faults(selection, [variant.name for variant in task.variants]):
             return []
-        self._selections[selection.policy, selection.task] = Following(selection)
+        else:
+            self._selections[at] = Following(selection)
         effects = self._follow(now)
         self._show_state()
         return effects

@@ -291,6 +291,7 @@ def _selection_row(selection: Selection) -> Row:
         "levels_s": selection.levels_s,
         "tables": [_selection_table_row(table) for table in selection.tables],
         "complete": selection.complete,
+        "reason": selection.reason,
     }
 
 

@@ -33,6 +33,8 @@ class Task:
 
     ``share`` bounds the share of the queries that go to the task, where branches are untied and
     accuracy is scaled. ``weight`` is that of a leaf task in the accuracy of an answer.
+    ``selection`` names the tables by which its workers choose a variant per batch; "": they run
+    what the plan says.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Task:
     slots: int = 64
     share: tuple[float, float] = (0.0, 1.0)
     weight: float = 1.0
+    selection: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,9 @@ class Policy:
     planned for, how traffic is shared among workers (``control/routing_tables.py``) and up to
     which part of their capacity, which items are dropped and what a task's latency budget is
     (``control/dropping.py``), whether a batch waits to be full (``control/batching.py``).
+
+    For policies that choose per batch: the loads, in queries/s, that tables are made for, where
+    they are not to be found by refinement, and the price of a late query in units of accuracy.
     """
 
     name: str
@@ -73,6 +79,8 @@ class Policy:
     dropping: str = "deadline"
     budget: str = "shared"
     batching: str = "idle"
+    loads: tuple[float, ...] = ()
+    price: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -327,6 +327,7 @@ class Selection:
     levels_s: tuple[float, ...]
     tables: tuple[SelectionTable, ...] = ()
     complete: bool = True
+    reason: str = ""  # where there are no tables: why none can be made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,8 @@
-"""Solves in a process of their own, so that the control app's loop never blocks."""
+"""Solves in a process of their own, so that the control app's loop never blocks.
+
+Tables of model selection are many small matrix products: with a thread for every core they take
+ten times the CPU, and the cores from the workers. One does, unless the environment says otherwise.
+"""
 
 import logging
 import multiprocessing
@@ -45,6 +49,7 @@ class Planners:
 
 
 def _pool() -> ProcessPoolExecutor:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the process has this environment
     # Spawned: a fork would inherit the clients' threads and sockets.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(1, mp_context=context, initializer=_follow_parent)

@@ -1,0 +1,108 @@
+"""The policies that choose a model per batch: what do their leases say?
+
+Every worker holds all variants of the one task and reads one slot, so that queries go round robin.
+Its lease names the variant that serves most in its best batch: that one is loaded first, runs
+until there are tables, and tells what ingress may admit.
+"""
+
+from control.problem import Allocation, PlanError, Problem, Replicas
+from control.selection import POLICIES, Ask, models_of, setting_for
+from control.selection_model import Setting
+from control.selection_profile import Model, SelectionError
+from profiles.table import ProfileTable
+from schemas.pipeline import Pipeline, Task
+
+HOPS = 3  # from producer to ingress to worker to egress
+DEFAULT = "ramsis"
+
+
+def allocate(problem: Problem) -> Allocation:
+    """All workers with the same lease. Raises ``PlanError`` for what these policies cannot plan."""
+    pipeline, profile, policy = problem.pipeline, problem.profile, problem.policy
+    if len(pipeline.tasks) > 1:
+        raise PlanError(
+            f"policy {policy.name!r} plans for one task, and the pipeline has "
+            f"{', '.join(pipeline.task_names)}; plan with loki, and write `selection: ramsis` "
+            "under a task"
+        )
+    if profile is None:
+        raise PlanError(
+            f"policy {policy.name!r} needs a profile of every variant; run `headrace profile`"
+        )
+    if not problem.devices:
+        return Allocation((), False, "there is no worker that can be used; start one")
+    task = pipeline.root
+    models = alike(profile, task, problem.devices, policy.latency)
+    ask = Ask(
+        models=models,
+        slo_s=whole_budget_s(pipeline, problem.slo_s),
+        workers=min(len(problem.devices), task.slots),
+        qps=0.0,
+    )
+    setting = setting_for(POLICIES.get(policy.kind, POLICIES[DEFAULT]), ask)
+    _fits(problem, profile, setting)
+    model, batch = most_throughput(setting)
+    replicas = Replicas(task=task.name, variant=model.name, batch=batch, count=ask.workers)
+    capacity = setting.capacity_qps()
+    if problem.demand_qps <= capacity:
+        return Allocation((replicas,))
+    binding = (
+        f"{problem.demand_qps:.4g} queries/s are more than the {capacity:.4g} that "
+        f"{ask.workers} workers serve in time; start more workers or lower the load"
+    )
+    return Allocation((replicas,), False, binding)
+
+
+def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:
+    """What is left of the SLO for the only task; raises ``SelectionError`` where nothing is."""
+    left_s = slo_s - HOPS * pipeline.comm_s
+    if left_s <= 0:
+        raise SelectionError(
+            f"the SLO of {slo_s * 1e3:g} ms leaves nothing beside {HOPS} hops of "
+            f"{pipeline.comm_s * 1e3:g} ms; raise the SLO or correct comm"
+        )
+    return left_s
+
+
+def alike(
+    profile: ProfileTable, task: Task, devices: tuple[str, ...], quantile: str
+) -> tuple[Model, ...]:
+    """A task's models on devices that are alike; raises ``SelectionError`` where they are not,
+    ``ProfileError`` for what was not measured."""
+    kinds = sorted(set(devices))
+    found = {models_of(profile, task, device, quantile) for device in kinds}
+    if len(found) > 1:
+        raise SelectionError(
+            f"one table is for workers that are alike, and those of task {task.name!r} stand on "
+            f"{', '.join(kinds)}; use workers of one kind"
+        )
+    return found.pop()
+
+
+def most_throughput(setting: Setting) -> tuple[Model, int]:
+    """The model and the batch that serve most per second and leave half of the SLO for the queue,
+    or if none does, all of it."""
+    for part in (0.5, 1.0):
+        fitting = [
+            (batch / seconds, model.accuracy, -batch, model)
+            for model in setting.models
+            for batch, seconds in enumerate(model.latency_s, start=1)
+            if seconds <= part * setting.slo_s
+        ]
+        if fitting:
+            _, _, batch, model = max(fitting, key=lambda each: each[:3])
+            return model, -batch
+    raise AssertionError("a setting has a model that serves one query within the SLO")
+
+
+def _fits(problem: Problem, profile: ProfileTable, setting: Setting) -> None:
+    task = problem.pipeline.root.name
+    for device in sorted(set(problem.devices)):
+        room = problem.memory.get(device)
+        needed = sum(profile.entry(task, m.name, device).memory_bytes for m in setting.models)
+        if room is not None and needed > room:
+            raise PlanError(
+                f"policy {problem.policy.name!r} has a worker on {device} hold "
+                f"{len(setting.models)} variants of {task!r}, which take {needed / 1e6:.0f} MB, "
+                f"and it may use {room / 1e6:.0f} MB; remove variants or raise cluster.memory"
+            )
