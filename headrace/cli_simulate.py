@@ -62,11 +62,15 @@ RUN_OPTIONS = (
         "--burst", type=click.FloatRange(1),
         help="With --rate: so many times the rate in bursts of 2 s, 20 s apart on average.",
     ),
-    click.option("--policy", multiple=True, metavar="NAME", help="Policies; without it the file's."),
+    click.option(
+        "--policy", multiple=True, metavar="NAME", help="Policies; without it the file's."
+    ),
     click.option(
         "--seed", multiple=True, type=click.IntRange(0), metavar="N", help="Seeds; without it 0."
     ),
-    click.option("--faults", type=click.Path(path_type=Path), help="YAML: what goes wrong, and when."),
+    click.option(
+        "--faults", type=click.Path(path_type=Path), help="YAML: what goes wrong, and when."
+    ),
     click.option("--random-faults", type=click.IntRange(0), default=0, help="So many by chance."),
     click.option("--warm-up", type=DurationType(), help="Count from then on only, as in 10s."),
     click.option(
