@@ -67,8 +67,8 @@ class Conditions:
     """What was run, on what, and how busy the machine was meanwhile.
 
     ``dilate``: time ran so many times slower in the live run. ``host_cpu_share`` is the busy part
-    of all cores while queries were sent, whoever used them. ``behind_ms``: how late a query left
-    at worst, in the time of the pipeline.
+    of all cores while queries were sent, whoever used them, ``own_cpu_share`` what the run itself
+    used. ``behind_ms``: how late a query left at worst, in the time of the pipeline.
     """
 
     pipeline: str
@@ -89,6 +89,7 @@ class Conditions:
     versions: Mapping[str, str]
     host_cpu_share: float | None
     behind_ms: float
+    own_cpu_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from headrace.broker import borrow
+from headrace.broker import Running, borrow
 from headrace.clients import Asker, Commander, Tail, decoded, new_id
 from headrace.config import PipelineFile, load_workload
 from headrace.dilating import dilated
+from headrace.forms import answers_in, reader_of
 from headrace.kafka_options import KAFKA_CONFIG
 from headrace.keeper import kept
 from headrace.loading import made
@@ -29,7 +30,7 @@ from headrace.terminal import Unsuccessful, say, waiting
 from headrace.workload import Times
 from profiles.table import EMULATED
 from schemas.effects import PLANS, RESULTS
-from schemas.records import Plan, Query
+from schemas.records import Answer, Plan, Query
 from streams.dilation import Dilation
 from streams.kafka import BrokerError, KafkaConfig, read_to_end
 from streams.topics import physical
@@ -59,7 +60,9 @@ class Stage:
     plans: list[Plan] = field(default_factory=list)
     taken: int = 0  # queries that the broker took
     behind_s: float = 0.0  # inner: how late a query left at worst
-    host_cpu_share: float | None = None
+    host_cpu_share: float | None = None  # busy part of all cores while queries were sent
+    own_cpu_share: float | None = None  # what the run itself used of them
+    broker_pid: int = 0
 
     @property
     def now_s(self) -> float:
@@ -76,14 +79,15 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[Stage]:
     _check_emulated(file, dilate)
     with (
         tempfile.TemporaryDirectory(prefix="headrace-fidelity-") as folder,
-        _broker(Path(folder) / "broker") as kafka,
+        _broker(Path(folder) / "broker") as broker,
         dilated(dilate, time.time()) as dilation,
     ):
+        kafka = KafkaConfig(broker.bootstrap)
         run = Run(file, kafka, Path(folder) / "run")
         try:
             run.start()
             run.await_ready(Told())
-            stage = Stage(file=file, kafka=kafka, dilation=dilation, run=run)
+            stage = Stage(file=file, kafka=kafka, dilation=dilation, run=run, broker_pid=broker.pid)
             if policy != file.pipeline.policy:
                 _apply(stage, policy)
             yield stage
@@ -101,13 +105,13 @@ def _check_emulated(file: PipelineFile, dilate: float) -> None:
 
 
 @contextlib.contextmanager
-def _broker(home: Path) -> Iterator[KafkaConfig]:
+def _broker(home: Path) -> Iterator[Running]:
     os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
     with contextlib.ExitStack() as stack:
         stack.enter_context(kept(home))
         with waiting("starting a broker for this run"):
             running = stack.enter_context(borrow(home))
-        yield KafkaConfig(running.bootstrap)
+        yield running
 
 
 def _apply(stage: Stage, policy: str) -> None:
@@ -157,7 +161,7 @@ def _send(
     began_s = stage.began_s = stage.now_s + SETTLE_S
     due_s = stage.dilation.wall(began_s) + times_s * stage.dilation.factor
     prefix, sent, tended_s = new_id("fidelity"), 0, 0.0
-    busy = _Busy()
+    busy = _Busy(stage)
     while sent < len(due_s):
         now = time.time()
         ahead = int(np.searchsorted(due_s, now, "right"))
@@ -176,7 +180,7 @@ def _send(
         each(stage, sent)
         if sent < len(due_s):
             time.sleep(max(0.0, min(STEP_S, due_s[sent] - time.time())))
-    stage.host_cpu_share = busy.share()
+    stage.host_cpu_share, stage.own_cpu_share = busy.shares()
 
 
 def _look(stage: Stage, asker: Asker, tail: Tail) -> None:
@@ -203,16 +207,42 @@ def plans(stage: Stage) -> list[Plan]:
     return [plan for plan in found if isinstance(plan, Plan) and plan.pipeline == name]
 
 
+def answers(stage: Stage) -> Iterator[Answer]:
+    """What came of the queries, in the order of the answers."""
+    read = reader_of(stage.file.pipeline)
+    for value in stage.answers:
+        yield from answers_in((value,), read)
+
+
 class _Busy:
-    """The busy share of all cores since it was made."""
+    """The busy part of all cores since it was made, and what the run itself used of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
         self._before = psutil.cpu_times()
+        self._own = self._own_s()
 
-    def share(self) -> float | None:
+    def shares(self) -> tuple[float | None, float | None]:
         now, before = psutil.cpu_times(), self._before
         spent = {name: getattr(now, name) - getattr(before, name) for name in now._fields}
         # Guests are counted as users, too.
         total = sum(s for name, s in spent.items() if not name.startswith("guest"))
+        if total <= 0:
+            return None, None
         idle = spent["idle"] + spent.get("iowait", 0.0)
-        return round(1 - idle / total, 4) if total > 0 else None
+        return round(1 - idle / total, 4), round((self._own_s() - self._own) / total, 4)
+
+    def _own_s(self) -> float:
+        """CPU seconds of the broker, the roles with what they started, and this process."""
+        found = 0.0
+        for pid in (os.getpid(), self._stage.broker_pid, *self._roles()):
+            with contextlib.suppress(psutil.Error):
+                used = psutil.Process(pid).cpu_times()
+                found += used.user + used.system
+        return found
+
+    def _roles(self) -> Iterator[int]:
+        for role in self._stage.run.supervisor.running:
+            yield role.pid
+            with contextlib.suppress(psutil.Error):
+                yield from (each.pid for each in psutil.Process(role.pid).children(True))

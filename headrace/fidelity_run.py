@@ -16,8 +16,7 @@ from headrace.config import PipelineError, PipelineFile, load_profile
 from headrace.demo import machine
 from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
 from headrace.fidelity_ledger import Ledger
-from headrace.fidelity_live import Stage, play, staged
-from headrace.forms import answers_in, reader_of
+from headrace.fidelity_live import Stage, answers, play, staged
 from headrace.simulation import Run, simulated
 from headrace.terminal import progress
 from headrace.wiring import accuracies
@@ -105,7 +104,7 @@ def seen(wish: Asked, times: Times, stage: Stage) -> Figures:
     """What the live run came to."""
     ledger = _ledger(wish, times)
     ledger.plans(stage.plans, stage.began_s + wish.warm_up_s)
-    for answer in answers_in(stage.answers, reader_of(wish.file.pipeline)):
+    for answer in answers(stage):
         ledger.answer(answer, answer.answered_s)
     return ledger.figures(_counted(wish, times), stage.began_s + float(times[-1]))
 
@@ -145,6 +144,7 @@ def conditions(wish: Asked, times: Times, stage: Stage) -> Conditions:
         versions={**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)},
         host_cpu_share=stage.host_cpu_share,
         behind_ms=round(stage.behind_s * 1e3, 3),
+        own_cpu_share=stage.own_cpu_share,
     )
 
 

@@ -55,12 +55,13 @@ def _error(value: float | None, metric: Metric, *, signed: bool = False) -> str:
 def _conditions(certificate: Certificate) -> list[str]:
     it = certificate.conditions
     load = "unknown" if it.host_cpu_share is None else f"{it.host_cpu_share:.0%}"
+    own = "" if it.own_cpu_share is None else f" ({it.own_cpu_share:.0%} by the run itself)"
     slower = f", time {it.dilate:g} times slower" if it.dilate != 1 else ""
     devices = ", ".join(f"{count} {device}" for device, count in it.devices.items())
     lines = [
         f"{it.queries} queries of {it.arrivals} over {it.seconds:g} s"
         f"{slower}; policy {it.policy}, seed {it.seed}, {devices}",
-        f"{it.machine}; host {load} busy; a query left {it.behind_ms:.1f} ms late at worst",
+        f"{it.machine}; host {load} busy{own}; a query left {it.behind_ms:.1f} ms late at worst",
     ]
     if it.warm_up_s:
         lines.append(f"the first {it.warm_up_s:g} s are not counted")

@@ -1,0 +1,372 @@
+"""A cluster of 20 emulated devices, live on a local broker: scaling, and the loss of a device.
+
+    python -m benchmarks.emulated_cluster [DATA_DIR] [--pipeline traffic|social] [--dilate X]
+        [--until S] [--policy NAME] [--kill-at S --back-at S] [--json]
+
+With Loki's data (DATA_DIR, by default ../shared/data/loki) it runs the paper's traffic pipeline
+on the stand-in trace of 288 s, or the authors' social pipeline on theirs; without it the shipped
+postcode pipeline, emulated by its CPU profile, on a day of the same shape. All roles live in
+``--dilate`` times slower time (docs/fidelity.md). 19 devices share a process; the last one has its
+own, which is killed (SIGKILL) and started again during the run.
+
+Printed: branch violation, query violation, accuracy, devices and mode of the plans over time, and
+how long after the kill the plan was changed, and that nothing was lost. All times are those of the
+pipeline unless they say wall.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from control.membership import DEAD_AFTER_S
+from headrace.config import PipelineFile, load_profile, read_pipeline_file
+from headrace.demo import machine, shipped_pipeline
+from headrace.fidelity import Figures
+from headrace.fidelity_ledger import Ledger
+from headrace.fidelity_live import Stage, answers, play, staged
+from headrace.supervisor import end_session, environment
+from headrace.terminal import progress
+from headrace.wiring import accuracies
+from headrace.workload import Times, read_arrivals
+from schemas.records import Plan
+
+DEVICES = 20
+APART = "apart"  # the worker that has a process of its own
+WINDOW_S = 12.0
+DATA = Path("../shared/data/loki")
+PAPER = {
+    "traffic": ("traffic.yaml", "traffic-288s-arrivals.txt.gz"),
+    "social": ("social-as-coded.yaml", "social-291s-arrivals.txt.gz"),
+}
+# Without the paper's data: queries/s at night and at noon of the shipped pipeline's day.
+NIGHT_QPS, NOON_QPS, DAY_S = 250.0, 2000.0, 288
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A stretch of the run: what came in, what came of it, and what was planned."""
+
+    from_s: float
+    demand_qps: float
+    mode: str  # of the plan in force at its end
+    devices: float
+    branch_violation: float | None
+    violation: float | None
+    accuracy: float | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Outage:
+    """The worker apart: killed at ``kill_s`` after the start of the arrivals, back at ``back_s``.
+
+    The times that are noted are inner ones, as plans carry them.
+    """
+
+    kill_s: float
+    back_s: float
+    process: "subprocess.Popen[bytes] | None" = None
+    killed_s: float = math.inf
+    started_s: float = math.inf
+
+    def start(self, stage: Stage) -> None:
+        """Let the worker live."""
+        command = [sys.executable, "-m", "headrace", "worker", str(stage.file.path), "--name"]
+        command += [APART, "--device", "emulated", "--bootstrap", stage.kafka.bootstrap]
+        self.started_s = stage.now_s
+        with (stage.run.directory / f"{APART}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, env=environment(os.environ, os.getpid()),
+            )  # fmt: skip
+
+    def look(self, stage: Stage) -> None:
+        """Kill it or start it again, if it is time."""
+        at_s = stage.now_s - stage.began_s
+        if self.killed_s == math.inf and at_s >= self.kill_s:
+            self.end()
+            self.killed_s = stage.now_s
+        elif self.process is None and at_s >= self.back_s:
+            self.start(stage)
+
+    def end(self) -> None:
+        """SIGKILL."""
+        if self.process is not None:
+            end_session(self.process.pid)
+            self.process.wait()
+            self.process = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What the plans did about the outage; seconds of the pipeline, None: never.
+
+    ``handed_on_s``: from the kill to the plan that gives its slots to others. Silence counts as
+    death after ``DEAD_AFTER_S``, so ``after_detection_s`` is that much less. ``solved_s``: to the
+    first plan of the solver without it; ``back_s``: from its new start to a plan that uses it.
+    """
+
+    handed_on_s: float | None
+    after_detection_s: float | None
+    after_detection_wall_s: float | None
+    solved_s: float | None
+    back_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A run."""
+
+    pipeline: str
+    policy: str
+    dilate: float
+    seconds: float
+    machine: str
+    host_cpu_share: float | None
+    own_cpu_share: float | None
+    behind_ms: float
+    lost: int
+    whole: Figures
+    windows: tuple[Window, ...]
+    recovery: Recovery | None
+    modes: tuple[str, ...]  # of the plans, in order, each once
+
+
+# ---------------------------------------------------------------------- what is run
+
+
+def prepared(data: Path, folder: Path, which: str) -> tuple[Path, Path]:
+    """The pipeline file and its arrivals."""
+    if not data.is_dir():
+        return _shipped(folder), _day(folder)
+    from benchmarks.papers.loki import write
+
+    write(data, folder)
+    name, trace = PAPER[which]
+    file = folder / name
+    described = yaml.safe_load(file.read_text())
+    described["cluster"] = {"devices": {"emulated": DEVICES - 1}}
+    file.write_text(yaml.safe_dump(described, sort_keys=False))
+    return file, folder / trace
+
+
+def _shipped(folder: Path) -> Path:
+    """The shipped pipeline on emulated devices, from another folder."""
+    shipped = shipped_pipeline()
+    described: dict[str, Any] = yaml.safe_load(shipped.read_text())
+    for name in ("combine", "workload", "policies"):
+        described.pop(name, None)  # an emulated device has placeholders for outputs
+    for task in described["tasks"].values():
+        for variant in task["variants"].values():
+            variant["arguments"] = _absolute(variant.get("arguments", {}), shipped.parent)
+    described["policy"] = "loki"
+    described["cluster"] = {"devices": {"emulated": DEVICES - 1}}
+    described["profiles"] = [str(shipped.parent / each) for each in described["profiles"]]
+    file = folder / "postcode.yaml"
+    file.write_text(yaml.safe_dump(described, sort_keys=False))
+    return file
+
+
+def _absolute(arguments: dict[str, Any], folder: Path) -> dict[str, Any]:
+    if "weights" not in arguments:
+        return arguments
+    return {**arguments, "weights": str(folder / arguments["weights"])}
+
+
+def _day(folder: Path) -> Path:
+    """Rates that rise to noon and fall again."""
+    wave = [(1 - math.cos(2 * math.pi * second / DAY_S)) / 2 for second in range(DAY_S)]
+    rates = [NIGHT_QPS + (NOON_QPS - NIGHT_QPS) * each for each in wave]
+    path = folder / "day.csv"
+    lines = "".join(f"{second},{rate:.1f}\n" for second, rate in enumerate(rates))
+    path.write_text("second,qps\n" + lines)
+    return path
+
+
+def shown(
+    file: PipelineFile, times: Times, policy: str, dilate: float, outage: Outage | None
+) -> Shown:
+    """Run it."""
+    with staged(file, policy, dilate) as stage, progress("live", len(times)) as advance:
+        try:
+            if outage is not None:
+                outage.start(stage)
+
+            def each(at: Stage, sent: int) -> None:
+                if outage is not None:
+                    outage.look(at)
+                advance(sent, f"{len(at.answers)} answers")
+
+            play(stage, times, each)
+        finally:
+            if outage is not None:
+                outage.end()
+        return told(stage, times, policy, outage, dilate)
+
+
+# ---------------------------------------------------------------------- what came of it
+
+
+def told(stage: Stage, times: Times, policy: str, outage: Outage | None, dilate: float) -> Shown:
+    """The account of a run that is over."""
+    known = accuracies(load_profile(stage.file))
+    edges = np.arange(0.0, float(times[-1]), WINDOW_S)
+    ledgers = [Ledger(stage.file.pipeline, known) for _ in (0.0, *edges)]
+    whole, *parts = ledgers
+    whole.plans(stage.plans, stage.began_s)
+    for start_s, part in zip(edges, parts, strict=True):
+        until_s = stage.began_s + start_s + WINDOW_S
+        part.plans((p for p in stage.plans if p.issued_s < until_s), stage.began_s + start_s)
+    for answer in answers(stage):
+        at = int((answer.created_s - stage.began_s) // WINDOW_S)
+        for ledger in (whole, parts[min(max(at, 0), len(parts) - 1)]):
+            ledger.answer(answer, answer.answered_s)
+    found = whole.figures(len(times), stage.began_s + float(times[-1]))
+    return Shown(
+        pipeline=stage.file.pipeline.name,
+        policy=policy,
+        dilate=dilate,
+        seconds=round(float(times[-1]), 1),
+        machine=machine(),
+        host_cpu_share=stage.host_cpu_share,
+        own_cpu_share=stage.own_cpu_share,
+        behind_ms=round(stage.behind_s * 1e3, 3),
+        lost=len(times) - len(stage.answers),
+        whole=found,
+        windows=tuple(_windows(stage, times, edges, parts)),
+        recovery=None if outage is None else recovery(stage.plans, outage, dilate),
+        modes=tuple(dict.fromkeys(plan.mode for plan in _in_order(stage.plans) if plan.mode)),
+    )
+
+
+def _windows(stage: Stage, times: Times, edges: Times, parts: Sequence[Ledger]) -> list[Window]:
+    found = []
+    for start_s, part in zip(edges.tolist(), parts, strict=True):
+        end_s = min(start_s + WINDOW_S, float(times[-1]))
+        came = int(np.searchsorted(times, start_s + WINDOW_S) - np.searchsorted(times, start_s))
+        figures = part.figures(came, stage.began_s + end_s)
+        plan = _in_force(stage.plans, stage.began_s + end_s)
+        found.append(
+            Window(
+                from_s=start_s,
+                demand_qps=round(came / max(end_s - start_s, 1e-9), 1),
+                mode=plan.mode if plan else "",
+                devices=round(figures.devices_mean or 0.0, 2),
+                branch_violation=figures.branch_violation,
+                violation=figures.violation,
+                accuracy=figures.accuracy,
+            )
+        )
+    return found
+
+
+def _in_order(plans: Sequence[Plan]) -> list[Plan]:
+    return sorted(plans, key=lambda plan: plan.epoch)
+
+
+def _in_force(plans: Sequence[Plan], at_s: float) -> Plan | None:
+    return next((p for p in reversed(_in_order(plans)) if p.issued_s <= at_s), None)
+
+
+def recovery(made: Sequence[Plan], outage: Outage, dilate: float) -> Recovery:
+    """What the plans did about the outage."""
+    plans = _in_order(made)
+    without = [p for p in plans if p.issued_s >= outage.killed_s and not _uses(p)]
+    handed = without[0].issued_s - outage.killed_s if without else None
+    solved = [p for p in without[1:] if f"lost {APART}" in p.reason]
+    back = [p for p in plans if p.issued_s >= outage.started_s > outage.killed_s and _uses(p)]
+    after = None if handed is None else handed - DEAD_AFTER_S
+    return Recovery(
+        handed_on_s=_rounded(handed),
+        after_detection_s=_rounded(after),
+        after_detection_wall_s=_rounded(None if after is None else after * dilate),
+        solved_s=_rounded(solved[0].issued_s - outage.killed_s if solved else None),
+        back_s=_rounded(back[0].issued_s - outage.started_s if back else None),
+    )
+
+
+def _uses(plan: Plan) -> bool:
+    return any(lease.worker == APART and lease.open_slot >= 0 for lease in plan.leases)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+# ---------------------------------------------------------------------- what is told
+
+
+def text(it: Shown) -> str:
+    """For a person."""
+    load = "unknown" if it.host_cpu_share is None else f"{it.host_cpu_share:.0%}"
+    own = "" if it.own_cpu_share is None else f" ({it.own_cpu_share:.0%} by the run itself)"
+    whole = it.whole
+    lines = [
+        f"{it.pipeline}, {it.policy}, {it.seconds:g} s, time {it.dilate:g} times slower; "
+        f"{it.machine}, {load} busy{own}; a query left {it.behind_ms:.1f} ms late at worst",
+        "   s  queries/s  devices  branch viol.  query viol.  accuracy  mode",
+    ]
+    lines += [
+        f"{w.from_s:4.0f}  {w.demand_qps:9.0f}  {w.devices:7.1f}  {_share(w.branch_violation)}"
+        f"  {_share(w.violation)[1:]}  {_share(w.accuracy)[4:]}  {w.mode}"
+        for w in it.windows
+    ]
+    lines += [
+        f"all: {whole.queries} queries, branch violation {_share(whole.branch_violation).strip()}, "
+        f"query violation {_share(whole.violation).strip()}, accuracy "
+        f"{_share(whole.accuracy).strip()}, devices {whole.devices_mean or 0:.1f}, "
+        f"p50 {whole.p50_ms} ms, p99 {whole.p99_ms} ms; lost {it.lost}",
+    ]
+    return "\n".join(lines + ([_recovery_text(it.recovery)] if it.recovery else []))
+
+
+def _share(value: float | None) -> str:
+    return f"{'-' if value is None else format(value, '.2%'):>12}"
+
+
+def _recovery_text(it: Recovery) -> str:
+    return (
+        f"a device was killed: its slots were handed on after {it.handed_on_s} s "
+        f"({it.after_detection_s} s after {DEAD_AFTER_S:g} s of silence, "
+        f"{it.after_detection_wall_s} s of the wall), the solver's plan came after {it.solved_s} s;"
+        f" started again it was used after {it.back_s} s"
+    )
+
+
+def main() -> None:
+    """Print the account."""
+    parser = argparse.ArgumentParser(description="A live cluster of emulated devices.")
+    parser.add_argument("data", nargs="?", type=Path, default=DATA, help="Loki's data")
+    parser.add_argument("--pipeline", choices=sorted(PAPER), default="traffic")
+    parser.add_argument("--policy", default="loki")
+    parser.add_argument("--dilate", type=float, default=8.0)
+    parser.add_argument("--until", type=float, help="cut the arrivals there, in seconds")
+    parser.add_argument("--kill-at", type=float, help="seconds from the first arrival")
+    parser.add_argument("--back-at", type=float)
+    parser.add_argument("--keep", type=Path, help="write the pipeline and its arrivals there")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headrace-cluster-") as temporary:
+        folder = asked.keep or Path(temporary)
+        path, trace = prepared(asked.data, folder, asked.pipeline)
+        times = read_arrivals(trace, np.random.default_rng(0))
+        times = times if asked.until is None else times[times < asked.until]
+        kill_s = asked.kill_at if asked.kill_at is not None else float(times[-1]) * 0.6
+        back_s = asked.back_at if asked.back_at is not None else float(times[-1]) * 0.75
+        outage = Outage(kill_s=kill_s, back_s=back_s)
+        found = shown(read_pipeline_file(path), times, asked.policy, asked.dilate, outage)
+    print(json.dumps(asdict(found)) if asked.json else text(found))
+
+
+if __name__ == "__main__":
+    main()
