@@ -31,10 +31,10 @@ import yaml
 
 from control.membership import DEAD_AFTER_S
 from headrace.config import PipelineFile, load_profile, read_pipeline_file
-from headrace.demo import machine, shipped_pipeline
 from headrace.fidelity import Figures
 from headrace.fidelity_ledger import Ledger
 from headrace.fidelity_live import Stage, answers, play, staged
+from headrace.fidelity_run import machine
 from headrace.supervisor import end_session, environment
 from headrace.terminal import progress
 from headrace.wiring import accuracies
@@ -45,6 +45,7 @@ DEVICES = 20
 APART = "apart"  # the worker that has a process of its own
 WINDOW_S = 12.0
 DATA = Path("../shared/data/loki")
+SHIPPED = Path(__file__).parents[1] / "examples" / "postcode" / "pipeline.yaml"
 PAPER = {
     "traffic": ("traffic.yaml", "traffic-288s-arrivals.txt.gz"),
     "social": ("social-as-coded.yaml", "social-291s-arrivals.txt.gz"),
@@ -162,7 +163,7 @@ def prepared(data: Path, folder: Path, which: str) -> tuple[Path, Path]:
 
 def _shipped(folder: Path) -> Path:
     """The shipped pipeline on emulated devices, from another folder."""
-    shipped = shipped_pipeline()
+    shipped = SHIPPED
     described: dict[str, Any] = yaml.safe_load(shipped.read_text())
     for name in ("combine", "workload", "policies"):
         described.pop(name, None)  # an emulated device has placeholders for outputs

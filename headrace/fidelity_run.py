@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,10 +14,11 @@ import numpy as np
 from control.problem import policy_named
 from headrace.broker_lock import ROOTS
 from headrace.config import PipelineError, PipelineFile, load_profile
-from headrace.demo import machine
 from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
 from headrace.fidelity_ledger import Ledger
 from headrace.fidelity_live import Stage, answers, play, staged
+from headrace.profiling import cpu_model
+from headrace.sharing import cores
 from headrace.simulation import Run, simulated
 from headrace.terminal import progress
 from headrace.wiring import accuracies
@@ -146,6 +148,11 @@ def conditions(wish: Asked, times: Times, stage: Stage) -> Conditions:
         behind_ms=round(stage.behind_s * 1e3, 3),
         own_cpu_share=stage.own_cpu_share,
     )
+
+
+def machine() -> str:
+    """The machine in a few words."""
+    return f"{cpu_model()}, {cores()} cores, Python {platform.python_version()}"
 
 
 def sha256(path: Path) -> str:
