@@ -112,15 +112,14 @@ class Outage:
 class Recovery:
     """What the plans did about the outage; seconds of the pipeline, None: never.
 
-    ``handed_on_s``: from the kill to the plan that gives its slots to others. Silence counts as
-    death after ``DEAD_AFTER_S``, so ``after_detection_s`` is that much less. ``solved_s``: to the
-    first plan of the solver without it; ``back_s``: from its new start to a plan that uses it.
+    ``detected_s``: from the kill to its death being known, which the plan that gives its slots to
+    others tells at once; silence counts as death after ``DEAD_AFTER_S``. ``solved_s``: from there
+    to the first plan of the solver without it. ``back_s``: from its new start to a plan with it.
     """
 
-    handed_on_s: float | None
-    after_detection_s: float | None
-    after_detection_wall_s: float | None
+    detected_s: float | None
     solved_s: float | None
+    solved_wall_s: float | None
     back_s: float | None
 
 
@@ -283,15 +282,13 @@ def recovery(made: Sequence[Plan], outage: Outage, dilate: float) -> Recovery:
     """What the plans did about the outage."""
     plans = _in_order(made)
     without = [p for p in plans if p.issued_s >= outage.killed_s and not _uses(p)]
-    handed = without[0].issued_s - outage.killed_s if without else None
     solved = [p for p in without[1:] if f"lost {APART}" in p.reason]
     back = [p for p in plans if p.issued_s >= outage.started_s > outage.killed_s and _uses(p)]
-    after = None if handed is None else handed - DEAD_AFTER_S
+    after = solved[0].issued_s - without[0].issued_s if solved else None
     return Recovery(
-        handed_on_s=_rounded(handed),
-        after_detection_s=_rounded(after),
-        after_detection_wall_s=_rounded(None if after is None else after * dilate),
-        solved_s=_rounded(solved[0].issued_s - outage.killed_s if solved else None),
+        detected_s=_rounded(without[0].issued_s - outage.killed_s if without else None),
+        solved_s=_rounded(after),
+        solved_wall_s=_rounded(None if after is None else after * dilate),
         back_s=_rounded(back[0].issued_s - outage.started_s if back else None),
     )
 
@@ -337,10 +334,9 @@ def _share(value: float | None) -> str:
 
 def _recovery_text(it: Recovery) -> str:
     return (
-        f"a device was killed: its slots were handed on after {it.handed_on_s} s "
-        f"({it.after_detection_s} s after {DEAD_AFTER_S:g} s of silence, "
-        f"{it.after_detection_wall_s} s of the wall), the solver's plan came after {it.solved_s} s;"
-        f" started again it was used after {it.back_s} s"
+        f"a device was killed: after {it.detected_s} s it was missed ({DEAD_AFTER_S:g} s of "
+        f"silence) and its slots were handed on; the solver's plan came {it.solved_s} s later "
+        f"({it.solved_wall_s} s of the wall); started again it was used after {it.back_s} s"
     )
 
 

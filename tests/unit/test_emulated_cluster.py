@@ -29,16 +29,14 @@ def test_an_outage_is_told_by_the_plans_around_it() -> None:
         plan_at(4, 131.5, WITH, reason=f"worker {APART} is new"),
     ]
     assert recovery(made[::-1], an_outage(), 4.0) == Recovery(
-        handed_on_s=0.9, after_detection_s=0.1, after_detection_wall_s=0.4, solved_s=1.0,
-        back_s=1.5,
+        detected_s=0.9, solved_s=0.1, solved_wall_s=0.4, back_s=1.5
     )  # fmt: skip
 
 
 def test_a_device_that_nobody_missed_is_told_as_such() -> None:
     made = [plan_at(1, 90.0, WITH), plan_at(2, 110.0, WITH)]
     assert recovery(made, an_outage(started_s=95.0), 4.0) == Recovery(
-        handed_on_s=None, after_detection_s=None, after_detection_wall_s=None, solved_s=None,
-        back_s=None,
+        detected_s=None, solved_s=None, solved_wall_s=None, back_s=None
     )  # fmt: skip
 
 
