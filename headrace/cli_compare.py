@@ -7,15 +7,18 @@ import click
 
 from headrace.cli_options import bootstrap_option, json_option, pipeline_argument, read_file
 from headrace.cli_simulate import Spread, run_options
-from headrace.terminal import print_json, print_text
+from headrace.terminal import print_json, print_text, say
 
 
 @click.command(cls=Spread)
 @pipeline_argument
 @run_options
+@click.option(
+    "--html", type=click.Path(path_type=Path), help="Write a page with charts, for any browser."
+)
 @bootstrap_option
 @json_option
-def compare(file: Path, as_json: bool, **asked: Any) -> int:
+def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     """Compare policies on the same arrivals, seed by seed.
 
     Every policy plays every seed, on all cores. The table has means with 95 % intervals and
@@ -25,12 +28,19 @@ def compare(file: Path, as_json: bool, **asked: Any) -> int:
     \b
     Example:
       headrace compare pipeline.yaml --arrivals trace.txt --policy loki static-best --seed 1 2 3
-      headrace compare pipeline.yaml --rate 80 --seconds 60 --policy loki static
+      headrace compare pipeline.yaml --rate 80 --seconds 60 --policy loki static --html page.html
     """
     from headrace.comparing import as_json as document
     from headrace.comparing import compare as compared
     from headrace.comparing_view import comparison_text
+    from headrace.page_comparison import comparison_page
+    from headrace.page_file import writable, write_page
 
+    if html is not None:
+        writable(html)
     made = compared(read_file(file), asked)
+    if html is not None:
+        write_page(html, comparison_page(made, asked))
+        say(f"wrote {html}")
     print_json(document(made)) if as_json else print_text(comparison_text(made))
     return 0

@@ -27,7 +27,7 @@ def comparison_text(made: Comparison) -> str:
     if len(made.runs) > 1:
         head = f"against {made.against}"
         parts += ["", _table(made, made.difference, head, True)]
-    return "\n".join([*parts, "", *_notes(made)])
+    return "\n".join([*parts, "", *notes(made)])
 
 
 def _table(
@@ -57,7 +57,8 @@ def figure_text(
     return text + unit
 
 
-def _notes(made: Comparison) -> list[str]:
+def notes(made: Comparison) -> list[str]:
+    """What has to be said of the figures."""
     count = len(made.seeds)
     if count == 1:
         notes = [f"one seed ({made.seeds[0]}): nothing is known of chance; name more with --seed"]

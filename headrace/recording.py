@@ -15,7 +15,7 @@ from schemas.records import ANSWERED, REFUSED, Answer, End, Plan
 from streams.account import Account
 
 WIDTHS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-MOST_STRETCHES = 300
+MOST_STRETCHES = 200
 # Shares of the queries with a result whose latencies are told.
 SHARES = (*(at / 200 for at in range(1, 200)), 0.997, 0.999, 1.0)
 

@@ -59,6 +59,22 @@ def test_one_seed_has_means_without_intervals_and_says_so(
     assert "one seed (0): nothing is known of chance" in capsys.readouterr().out
 
 
+def test_a_page_is_written_and_lies_there_only_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, page = a_cluster(tmp_path), tmp_path / "page.html"
+    made = compare(capsys, file, "--rate", "40", "--seconds", "2", "--html", page)
+    assert made["seeds"] == [0]
+    text = page.read_text()
+    assert text.endswith("</body></html>\n")
+    assert text.count("<svg") == 6
+    assert "40/s for 2 s" in text
+    gone = tmp_path / "none" / "page.html"
+    assert run(["compare", str(file), "--rate", "1", "--seconds", "1", "--html", str(gone)]) == 2
+    assert f"there is no folder {gone.parent}" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.part"))
+
+
 def test_the_best_fixed_choice_is_the_best_of_those_that_were_tried(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path, devices=6))
     asked = Run(file=file, policy="static", seed=0, arrivals=Renewal(150.0, 3.0))

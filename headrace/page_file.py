@@ -1,0 +1,32 @@
+"""A file that is there whole or not at all."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+
+def writable(path: Path) -> None:
+    """Raise ``click.UsageError`` where a page cannot be written, before there is one."""
+    if path.is_dir():
+        raise click.UsageError(f"--html {path} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"--html {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise click.UsageError(f"--html {path}: {path.parent} cannot be written to; name another")
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page under a name of its own, and give it its name once all of it is there.
+
+    Raises ``click.UsageError`` where that fails; then nothing is left.
+    """
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
