@@ -73,9 +73,15 @@ def compare(file: PipelineFile, asked: Mapping[str, Any]) -> Comparison:
     # A best fixed choice is not known before the search; all else is checked before anything runs.
     own = {policy.name for policy in file.pipeline.policies}
     given = [name for name in names if name != NAME or name in own]
-    wanted = runs(file, {**asked, "policy": given or ("static",)})
-    found = search(wanted[0], searched) if len(given) < len(names) else None
-    if found is not None:
+    return compared(runs(file, {**asked, "policy": given or ("static",)}), names)
+
+
+def compared(wanted: Sequence[Run], names: Sequence[str]) -> Comparison:
+    """Play runs, and those of ``static-best`` where it is among the names and not among the runs;
+    raises ``PipelineError`` or ``PlanError``."""
+    found = None
+    if NAME in names and all(run.policy != NAME for run in wanted):
+        found = search(wanted[0], searched)
         wanted = _with_best(wanted, names, found)
     played = on_all_cores(play, wanted, "comparing")
     by_policy: dict[str, tuple[Played, ...]] = {}

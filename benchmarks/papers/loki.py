@@ -1,22 +1,25 @@
 """Loki's two pipelines, as its simulator profiled them, in Headrace's formats.
 
-    python -m benchmarks.papers.loki DATA_DIR OUT_DIR
+    python -m benchmarks.papers.loki DATA_DIR OUT_DIR [--compare]
 
-Only writes files. ``traffic.yaml`` and ``social.yaml`` are the paper's full trees; the files
-``*-as-coded.yaml`` the reduced problem that the authors' code solves: traffic without the facial
-branch, social with untied branches and bounds on captioning's share, both without latency between
-tasks. Each has its profile: p50 at batches 1, 2, 4 .. 64, which is all that Loki plans and
-simulates with, so every quantile is that one. ``*-arrivals.txt.gz`` are the arrivals that the
-baselines were measured with, ``*.csv`` the rates that they were drawn from.
+Writes files; with ``--compare`` it then plays the paper's comparison on them
+(``loki_compare.py``, docs/loki.md). ``traffic.yaml`` and ``social.yaml`` are the paper's full
+trees; the files ``*-as-coded.yaml`` the reduced problem that the authors' code solves: traffic
+without the facial branch, social with untied branches and bounds on captioning's share, both
+without latency between tasks. Each has its profile: p50 at batches 1, 2, 4 .. 64, which is all that
+Loki plans and simulates with, so every quantile is that one. ``*-arrivals.txt.gz`` are the arrivals
+that the baselines were measured with, ``*.csv`` the rates that they were drawn from.
 """
 
+import argparse
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
-from benchmarks.papers.sources import table, unreadable, write_from
+from benchmarks.papers.loki_compare import SCENES, Stretch, compare
+from benchmarks.papers.sources import DataError, table, unreadable
 from profiles.table import EMULATED, Entry, FanOut, Latency, ProfileTable
 
 PAPER = "Loki"
@@ -200,5 +203,31 @@ def _traces(data: Path, out: Path) -> list[Path]:
     return written
 
 
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, metavar="DATA_DIR")
+    parser.add_argument("out", type=Path, metavar="OUT_DIR")
+    parser.add_argument("--compare", action="store_true", help="play the paper's comparison")
+    parser.add_argument("--scene", nargs="+", choices=tuple(SCENES), default=tuple(SCENES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=(1,))
+    parser.add_argument("--from", dest="since_s", type=float, default=0.0, metavar="SECOND")
+    parser.add_argument("--seconds", type=float, default=None, help="play so many only")
+    parser.add_argument("--warm-up", type=float, default=0.0, help="seconds that do not count")
+    options = parser.parse_args()
+    if len(set(options.seeds)) < len(options.seeds):
+        parser.error("a seed is given twice; name each once")
+    try:
+        for path in write(options.data, options.out):
+            print(path)
+    except DataError as error:
+        parser.exit(2, f"{error}\n")
+    if options.compare:
+        stretch = Stretch(
+            since_s=options.since_s, seconds=options.seconds, warm_up_s=options.warm_up
+        )
+        compare(options.out, options.scene, options.seeds, stretch)
+
+
 if __name__ == "__main__":
-    write_from(__doc__, write)
+    main()
