@@ -8,6 +8,7 @@ before the answer to the command that asked for it.
 """
 
 import asyncio
+import contextlib
 import logging
 import signal
 import tempfile
@@ -17,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import faust
+from aiokafka.errors import KafkaConnectionError
 
 from control.controller import TICK_S, Controller
 from control.demand import input_report
@@ -39,7 +41,7 @@ from streams.credentials import to_faust
 from streams.dilation import REAL, Dilation
 from streams.input_topic import InputTopic
 from streams.journal import tell
-from streams.kafka import BrokerError, KafkaConfig
+from streams.kafka import BrokerError, KafkaConfig, reach
 from streams.live import Observer
 from streams.planners import Planners
 from streams.preparing import prepare
@@ -54,6 +56,7 @@ HEARTBEAT_S = 1.5
 INPUT_S = 0.25  # between two looks at the input topic: a jump of demand should not wait for one
 BLIND_S = 30.0  # and after one that failed: ingress tells, too, how many queries come
 STALL_S = 3.0  # after it another app may have been in charge in the meantime
+AGAIN_S = 1.0  # between two tries to start while the broker is away
 NODE = "control"  # as observers know the controller
 LEVELS = {
     "control.began": logging.INFO,
@@ -316,9 +319,12 @@ async def _serve(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folde
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    app = make_app(pipeline, kafka, steward, folder)
+    make = partial(make_app, pipeline, kafka, steward, folder)
+    app = await started(make, partial(_reachable, kafka), told)
+    if app is None:
+        steward.close()
+        return
     try:
-        await app.start()
         producer = await app.maybe_start_producer()
         served = asyncio.create_task(steward.run(_writer(producer)))
         ends = [served, *map(asyncio.create_task, (told.wait(), app.wait_until_stopped()))]
@@ -332,6 +338,38 @@ async def _serve(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folde
     finally:
         await app.stop()
         steward.close()
+
+
+async def started(
+    make: Callable[[], faust.App], there: Callable[[], bool], told: asyncio.Event
+) -> faust.App | None:
+    """A Faust app that has started; None where the role is told to end before.
+
+    Faust's start does not wait for a broker that is away. Whether there is one at all was asked
+    before (``prepare``): one that has gone since comes back, and is waited for. An app that did
+    not start leaves an event loop behind: the next one is made only once the broker is ``there``.
+    """
+    while not told.is_set():
+        app = make()
+        try:
+            await app.start()
+        except KafkaConnectionError as error:
+            log.warning("the broker went away while the control app started; waiting: %s", error)
+            await app.stop()
+            while not told.is_set() and not await asyncio.to_thread(there):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(told.wait(), AGAIN_S)
+        else:
+            return app
+    return None
+
+
+def _reachable(kafka: KafkaConfig) -> bool:
+    try:
+        reach(kafka, AGAIN_S)
+    except BrokerError:
+        return False
+    return True
 
 
 def _writer(producer: Any) -> Write:

@@ -1,5 +1,6 @@
 """The control app on a real broker: plans, commands, history, restart."""
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -8,17 +9,21 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
+import faust
 import psutil
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
+from control.controller import Controller
 from schemas.codec import decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Plan, Record
-from streams.control_app import run
+from streams.control_app import Steward, make_app, run, started
 from streams.kafka import KafkaConfig, consumer, ensure_topics, producer, read_to_end
 from streams.topics import physical, topics
 from tests.control_world import FakeWorker, a_pipeline, a_profile
@@ -57,7 +62,8 @@ class Cluster:
 
     def start_app(self) -> BaseProcess:
         app = multiprocessing.get_context("spawn").Process(
-            target=run, args=(self.pipeline, a_profile(), self.kafka, 3)
+            target=run,
+            args=(self.pipeline, partial(Controller, self.pipeline, a_profile(), 3), self.kafka),
         )
         app.start()
         self.apps.append(app)
@@ -236,3 +242,37 @@ def test_demand_is_read_off_the_input_topic_and_a_jump_is_planned_for(cluster: C
     took = cluster.until(plan_for_the_load, "a plan for more")
     assert took < 10.0
     assert cluster.plans[-1].demand_qps > 20.0
+
+
+def test_an_app_that_finds_the_broker_gone_while_it_starts_waits_for_it(
+    broker: str, tmp_path: Path
+) -> None:
+    # In a process of its own: Faust leaves the event loops of an app that did not start open.
+    starting = multiprocessing.get_context("spawn").Process(
+        target=start_twice, args=(broker, str(tmp_path))
+    )
+    starting.start()
+    starting.join(WAIT_S)
+    assert starting.exitcode == 0
+
+
+def start_twice(broker: str, folder: str) -> None:
+    """Start apps until one does: the first one's broker is away, and back when looked for twice."""
+    pipeline, there = a_pipeline(policies=(ACCURATE,)), KafkaConfig(broker)
+    ensure_topics(there, topics(pipeline))
+    steward = Steward(pipeline, lambda: Controller(pipeline, None, 3), there)
+    configs, answers = iter((KafkaConfig("127.0.0.1:1"), there)), iter((False, True))
+    made: list[faust.App] = []
+
+    def make() -> faust.App:
+        made.append(make_app(pipeline, next(configs), steward, folder))
+        return made[-1]
+
+    async def whole() -> None:
+        app = await started(make, lambda: next(answers), asyncio.Event())
+        assert app is made[1]
+        assert next(answers, None) is None
+        await app.stop()
+
+    asyncio.run(whole())
+    steward.close()
