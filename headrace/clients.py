@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from headrace.closing import Closing
 from headrace.forms import answers_in, reader_of, writer_of
@@ -27,9 +27,11 @@ from streams.kafka import (
     BrokerError,
     KafkaConfig,
     consumer,
+    offset_since,
     producer,
     read_to_end,
     readable_partitions,
+    watermarks,
 )
 from streams.refusals import refusal
 from streams.topics import MAX_RECORD_BYTES, physical
@@ -51,35 +53,19 @@ class Tail(Closing):
         self._consumer = consumer(kafka, "headrace.reader")
         places = [TopicPartition(topic, p) for p in range(count)]
         try:
-            self._consumer.assign([self._found(place, since_s) for place in places])
+            self._consumer.assign([self._start(place, since_s) for place in places])
         except BrokerError:
             self._consumer.close()
             raise
 
-    def _found(self, place: TopicPartition, since_s: float | None) -> TopicPartition:
-        # A topic that was made just now has no leader for a moment.
-        until = time.monotonic() + WAIT_S
-        while True:
-            try:
-                return self._start(place, since_s)
-            except KafkaException as error:
-                if time.monotonic() > until:
-                    raise BrokerError(
-                        f"topic {place.topic!r} cannot be read: {error.args[0].str()}"
-                    ) from error
-                time.sleep(0.1)
-
     def _start(self, place: TopicPartition, since_s: float | None) -> TopicPartition:
         # An explicit offset: with OFFSET_END what is written before the client has resolved it
         # would be missed.
-        low, high = self._consumer.get_watermark_offsets(place, timeout=WAIT_S)
+        low, high = watermarks(self._consumer, place)
         start = high if since_s is None else low
         if since_s:
-            stamp = TopicPartition(place.topic, place.partition, int(since_s * 1e3))
-            found = self._consumer.offsets_for_times([stamp], timeout=WAIT_S)[0]
-            if found.error is not None:  # a broker that has just come back does not know yet
-                raise KafkaException(found.error)
-            start = found.offset if found.offset >= 0 else high
+            found = offset_since(self._consumer, place, since_s)
+            start = high if found is None else found
         return TopicPartition(place.topic, place.partition, start)
 
     def take(self, timeout_s: float) -> list[bytes]:

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
-from streams.kafka import BrokerError, KafkaConfig, consumer, readable_partitions
+from streams.kafka import BrokerError, KafkaConfig, consumer, readable_partitions, watermarks
 
 STRETCH = 2_000  # records of a partition that are read at once
 WAIT_S = 10.0
@@ -22,7 +22,7 @@ def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iter
         raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
     reader = consumer(kafka, "headrace.reader")
     try:
-        left = {p: _bounds(reader, topic, p) for p in range(count)}
+        left = {p: watermarks(reader, TopicPartition(topic, p)) for p in range(count)}
         while any(low < high for low, high in left.values()):
             found = []
             for partition, (low, high) in left.items():
@@ -41,22 +41,13 @@ def one_record(kafka: KafkaConfig, topic: str, partition: int, offset: int) -> M
         return None
     reader = consumer(kafka, "headrace.reader")
     try:
-        low, high = _bounds(reader, topic, partition)
+        low, high = watermarks(reader, TopicPartition(topic, partition))
         if not low <= offset < high:
             return None
         found = _between(reader, TopicPartition(topic, partition, offset), offset + 1)
         return found[0] if found else None
     finally:
         reader.close()
-
-
-def _bounds(reader: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    place = TopicPartition(topic, partition)
-    try:
-        low, high = reader.get_watermark_offsets(place, timeout=WAIT_S)
-    except KafkaException as error:
-        raise BrokerError(f"topic {topic!r} cannot be read: {error.args[0].str()}") from error
-    return low, high
 
 
 def _between(reader: Consumer, start: TopicPartition, end: int) -> list[Message]:

@@ -31,6 +31,7 @@ POLL_S = 0.02
 
 Client = TypeVar("Client")
 Key = TypeVar("Key")
+Found = TypeVar("Found")
 OnError = Callable[[KafkaError], None]
 
 
@@ -310,21 +311,51 @@ def _read_partition(reader: Consumer, topic: str, partition: int, timeout_s: flo
 def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0) -> tuple[int, int]:
     """The first offset of a partition and the one behind its last record.
 
+    Raises ``BrokerError`` after ``timeout_s``.
+    """
+
+    def ask() -> tuple[int, int]:
+        low, high = client.get_watermark_offsets(place, timeout=timeout_s)
+        return low, high
+
+    return _once_led(place.topic, ask, timeout_s)
+
+
+def offset_since(
+    client: Consumer, place: TopicPartition, since_s: float, timeout_s: float = 30.0
+) -> int | None:
+    """The offset of a partition's first record from ``since_s`` (epoch seconds) on, if any.
+
+    Raises ``BrokerError`` after ``timeout_s``.
+    """
+    stamp = TopicPartition(place.topic, place.partition, int(since_s * 1e3))
+
+    def ask() -> int | None:
+        found = client.offsets_for_times([stamp], timeout=timeout_s)[0]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return int(found.offset) if found.offset >= 0 else None
+
+    return _once_led(place.topic, ask, timeout_s)
+
+
+def _once_led(topic: str, ask: Callable[[], Found], timeout_s: float) -> Found:
+    """What a partition's leader says.
+
     A broker that has just come back, or a topic that was made just now, has no leader for a
-    moment, which the library does not wait for. Raises ``BrokerError`` after ``timeout_s``.
+    moment (seconds on a busy machine), which the library does not wait for.
     """
     until = time.monotonic() + timeout_s
     while True:
         try:
-            low, high = client.get_watermark_offsets(place, timeout=timeout_s)
+            return ask()
         except KafkaException as error:
             if time.monotonic() > until:
                 raise BrokerError(
-                    f"offsets of {place.topic!r} cannot be read: {error.args[0].str()}"
+                    f"offsets of {topic!r} cannot be read: {error.args[0].str()}; check that the "
+                    "broker is well, then try again"
                 ) from error
             time.sleep(POLL_S)
-        else:
-            return low, high
 
 
 def committed(client: Consumer, topic: str, slots: Iterable[int], timeout_s: float = 30.0) -> Any:

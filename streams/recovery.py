@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from operators.egress import made_s
 from schemas.codec import CodecError, decode
 from streams.kafka import (
-    BrokerError,
     KafkaConfig,
     committed,
     consumer,
+    offset_since,
     readable_partitions,
     watermarks,
 )
@@ -91,12 +91,9 @@ def answered_since(
     reader = consumer(config, "headrace.reader")
     try:
         count = readable_partitions(config, topic, WAIT_S)
-        stamps = [TopicPartition(topic, p, int(since_s * 1e3)) for p in range(count)]
-        starts = reader.offsets_for_times(stamps, timeout=WAIT_S)
-        for start in starts:
-            if start.error is not None:
-                raise BrokerError(f"answers of {topic!r} cannot be found: {start.error.str()}")
-        values = [v for start in starts if start.offset >= 0 for v in _values(reader, start)]
+        found = ((p, offset_since(reader, TopicPartition(topic, p), since_s)) for p in range(count))
+        starts = [TopicPartition(topic, p, at) for p, at in found if at is not None]
+        values = [value for start in starts for value in _values(reader, start)]
         return frozenset(origin for value in values for origin in origins(value))
     finally:
         reader.close()
