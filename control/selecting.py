@@ -1,10 +1,11 @@
 """Which tables do workers need under the plan in force, and which one is to be made next?
 
 A task's tables are wanted for a number of workers, a latency budget and the models. The first
-table is that of the highest load, which is safe for all; then come coarse steps down to light
-load; then loads between neighbours that expect to differ by 1 % of accuracy or more. Workers
-follow what there is. Tables are made one at a time: between two of them the planner's process
-serves whoever plans, and each starts from the values of a load close by.
+table is that of the highest load, which is safe for all; then come halves of it, down to a load so
+light that the best model serves nearly all; then loads between neighbours that expect to differ by
+1 % of accuracy or more. Workers follow what there is. Tables are made one at a time: between two
+of them the planner's process serves whoever plans, and each starts from the values of a load close
+by.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,13 +33,14 @@ from schemas.effects import PLANS, Effect, Failed, Send, Solve, Solved
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Selection
 
-STEPS = 10  # coarse ones, up to capacity
+HALVINGS = 24  # of the load, at the most
 SAME_BUDGET = 0.05  # relative; a budget that moves by less is the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Need:
-    """What a task's tables are made for. ``loads`` come first, in this order."""
+    """What a task's tables are made for. ``loads`` come first, in this order; ``best`` is what
+    the lightest load should reach."""
 
     policy: str
     task: str
@@ -47,13 +49,16 @@ class _Need:
     ask: Ask
     loads: tuple[float, ...]
     apart: float
+    best: float  # accuracy
 
     def serves(self, other: "_Need") -> bool:
         """Whether tables made for this one do for the other."""
-        near = isclose(self.ask.slo_s, other.ask.slo_s, rel_tol=SAME_BUDGET)
-        return near and replace(self, ask=other.ask, loads=other.loads) == other and (
-            replace(self.ask, slo_s=other.ask.slo_s) == other.ask
-        )  # fmt: skip
+        if not isclose(self.ask.slo_s, other.ask.slo_s, rel_tol=SAME_BUDGET):
+            return False
+        # Where the loads are found by halving, the highest follows from the rest.
+        loads = other.loads if self.apart < inf else self.loads
+        ask = replace(self.ask, slo_s=other.ask.slo_s)
+        return replace(self, ask=ask, loads=loads) == other
 
 
 @dataclass(slots=True)
@@ -67,17 +72,23 @@ class _Grid:
     before: tuple[SelectionPlan, ...] = ()
     plans: tuple[SelectionPlan, ...] = ()
     missing: float | None = None
+    loads: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        self.missing = self.need.loads[0]
+        self.loads = self.need.loads
+        self.missing = self.loads[0]
 
     def add(self, plan: SelectionPlan) -> bool:
         """One more table; whether what there is now should be followed: not each one is news."""
         self.plans = joined(self.plans, plan)
-        self.missing = next_load(self.plans, self.need.loads, self.need.apart)
-        if self.missing is None:
-            return True
-        return not self.before and len(self.plans) in (1, len(self.need.loads))
+        lightest, need = self.plans[0], self.need
+        heavy = lightest.expected_accuracy <= need.best - need.apart
+        coarse = len(self.plans) == len(self.loads)
+        if coarse and heavy and len(self.loads) <= HALVINGS:
+            self.loads = (*self.loads, lightest.table.qps / 2)
+            coarse = False
+        self.missing = next_load(self.plans, self.loads, need.apart)
+        return self.missing is None or (not self.before and (coarse or len(self.plans) == 1))
 
     def problem(self, qps: float) -> TableProblem:
         """The next table's."""
@@ -220,15 +231,15 @@ class Selecting:
         if alone and told_qps is not None:
             given = (told_qps,)
         setting = setting_for(POLICIES.get(kind, POLICIES[DEFAULT]), ask)
-        coarse = tuple(setting.capacity_qps() * at / STEPS for at in range(STEPS, 0, -1))
         return _Need(
             policy=policy.name,
             task=task.name,
             kind=kind,
             price=policy.price,
             ask=ask,
-            loads=tuple(sorted(given, reverse=True)) or coarse,
+            loads=tuple(sorted(given, reverse=True)) or (setting.capacity_qps(),),
             apart=inf if given else APART,
+            best=max(model.accuracy for model in setting.models),
         )
 
     def _budget_s(self, plan: Plan, policy: Policy, task: str, devices: Mapping[str, str]) -> float:

@@ -31,7 +31,7 @@ STEPS = 100  # of slack: the paper's D
 PRICES = (0.25, 4096.0)  # of a late query, tried in the search for a violation budget
 HALVINGS = 12
 APART = 0.01  # in expected accuracy: neighbours in a grid are closer
-FINEST = 1 / 256  # of the highest load: neighbours in a grid are never closer
+FINEST = 1 / 128  # of their load: neighbours in a grid are never closer
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,17 +204,16 @@ def next_load(
     """The load to solve for next on the way to a grid: one that is wanted and missing, in the order
     of ``wanted``, then one between neighbours that are not close; None where all are.
 
-    Close is a difference in expected accuracy below ``apart``, or in load of at most 1/256 of the
-    highest.
+    Close is a difference in expected accuracy below ``apart``, or in load of at most 1/128.
     """
     known = {plan.table.qps for plan in plans}
     missing = next((qps for qps in wanted if qps not in known), None)
     if missing is not None:
         return missing
-    finest = max(wanted) * FINEST
     for below, above in pairwise(plans):
         gap = above.table.qps - below.table.qps
-        if abs(above.expected_accuracy - below.expected_accuracy) >= apart and gap > finest:
+        differ = abs(above.expected_accuracy - below.expected_accuracy) >= apart
+        if differ and gap > FINEST * above.table.qps:
             return below.table.qps + gap / 2
     return None
 

@@ -272,6 +272,7 @@ def _policy(name: str, section: PolicySection) -> Policy:
         batching=section.batching,
         loads=tuple(section.loads),
         price=section.price,
+        capped=usual.capped if section.capped is None else section.capped,
     )
 
 

@@ -181,6 +181,7 @@ class PolicySection(Section):
     batching: Literal["idle", "patient"] = "idle"
     loads: list[Positive] = []
     price: Annotated[float, Field(ge=0)] = 0.0
+    capped: bool | None = None
 
 
 class ClusterSection(Section):

@@ -36,6 +36,7 @@ class Steering:
         policy = policy_named(pipeline, plan.settings.policy) or Policy(name="")
         self._rule = RULES[policy.dropping]
         self.batching = policy.batching
+        self.capped = policy.capped
         self._begin_s = BATCHERS[policy.batching]
         self._epoch = plan.epoch
         self._partitions = pipeline.egress_partitions

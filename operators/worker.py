@@ -187,7 +187,7 @@ class Worker:
         if self._running or lease is None or not variant or not queue:
             return []
         if self._following is not None:
-            variant, size = self._selected(self._following, now)
+            variant, size = self._selected(self._following, lease, now)
         elif self._steering.batching != IDLE and self._holds(lease, now):
             return [Wake(self._hold_s)]
         else:
@@ -208,12 +208,15 @@ class Worker:
             effects.append(Infer(self._job, variant, tuple(t.item.value for t in batch)))
         return [*effects, *self._backpressure()]
 
-    def _selected(self, following: Following, now: float) -> tuple[str, int]:
+    def _selected(self, following: Following, lease: Lease, now: float) -> tuple[str, int]:
         """What the tables say for the queue as it is; a variant that is not here yet is stood in
         for by the lease's."""
         head = self._queue[0]
         slack_s = self._steering.slack_s(head.work, head.item, following.selection.slo_s, now)
         variant, size = following.choose(len(self._queue), slack_s, self._load.qps(now))
+        if self._steering.capped and self._latency(variant, size) > slack_s:
+            # Late whatever runs: as many per second as can be, and nobody waits for all of them.
+            return self._device.serving, batch_size(len(self._queue), lease.batch)
         return variant if variant in self._device.held else self._device.serving, size
 
     def _holds(self, lease: Lease, now: float) -> bool:

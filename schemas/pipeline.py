@@ -59,7 +59,8 @@ class Policy:
     (``control/dropping.py``), whether a batch waits to be full (``control/batching.py``).
 
     For policies that choose per batch: the loads, in queries/s, that tables are made for, where
-    they are not to be found by refinement, and the price of a late query in units of accuracy.
+    they are not to be found by refinement, the price of a late query in units of accuracy, and
+    whether batches that are late anyway are ``capped`` at the lease's.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Policy:
     batching: str = "idle"
     loads: tuple[float, ...] = ()
     price: float = 0.0
+    capped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

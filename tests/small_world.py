@@ -10,7 +10,7 @@ from operators.ingress import Ingress
 from operators.worker import Worker
 from schemas.effects import PLANS, QUERIES, Node
 from schemas.pipeline import Pipeline
-from schemas.records import Query, Record, Settings
+from schemas.records import Query, Record, Selection, SelectionTable, Settings
 from streams.delays import steady
 from streams.live import EmulatedHands, Live, Observer
 from streams.simulated import Simulated
@@ -60,6 +60,17 @@ def small_inputs(seed: int, queries: int = 200) -> list[Input]:
     return [(0.0, PLANS, 0, plan), *asked]
 
 
+# Two variants by queue and slack, the better for a lone item in good time; two loads.
+TABLES = Selection(
+    pipeline="p", task="read", policy="static", issued_s=0.0, slo_s=0.03, workers=2,
+    variants=("v", "w"), levels_s=(0.0, 0.015, 0.02), tables=(
+        SelectionTable(qps=190.0, rows=((0, 0, 1, 2, 1, 1), (0, 0, 2, 1, 1, 1), (0, 0, 3))),
+        SelectionTable(qps=400.0, rows=((0, 0, 1), (0, 0, 2), (0, 0, 3), (0, 0, 4))),
+    ),
+)  # fmt: skip
+FOLLOWED: tuple[Input, ...] = ((0.1, PLANS, 0, TABLES),)
+
+
 def small_model(seed: int, node: str, variant: str) -> Toy:
     """The model of a variant at a node, with chance of its own."""
     rng = np.random.default_rng([seed, *node.encode(), *variant.encode()])
@@ -69,9 +80,13 @@ def small_model(seed: int, node: str, variant: str) -> Toy:
 
 
 def simulate(
-    pipeline: Pipeline, nodes: Mapping[str, Node], seed: int, observer: Observer
+    pipeline: Pipeline,
+    nodes: Mapping[str, Node],
+    seed: int,
+    observer: Observer,
+    besides: tuple[Input, ...] = (),
 ) -> Simulated:
-    """The small world in virtual time, to its end."""
+    """The small world in virtual time, to its end; ``besides`` is what else is written."""
     simulated = Simulated(
         pipeline,
         nodes,
@@ -79,14 +94,18 @@ def simulate(
         delays=steady(HOP_S),
         observers=[observer],
     )
-    for at_s, topic, slot, record in small_inputs(seed):
+    for at_s, topic, slot, record in (*small_inputs(seed), *besides):
         simulated.input(at_s, topic, slot, record)
     simulated.run(UNTIL_S)
     return simulated
 
 
 def run_live(
-    pipeline: Pipeline, nodes: Mapping[str, Node], seed: int, observer: Observer
+    pipeline: Pipeline,
+    nodes: Mapping[str, Node],
+    seed: int,
+    observer: Observer,
+    besides: tuple[Input, ...] = (),
 ) -> MemoryTransport:
     """The small world under the live driver's own loop, on a clock that jumps."""
     clock = VirtualClock()
@@ -96,7 +115,7 @@ def run_live(
     for name in nodes:
         if name.startswith("w"):
             live.give_hands(name, small_hands(live, name, seed, clock))
-    drive(pipeline, live, inbox, clock, small_inputs(seed), UNTIL_S)
+    drive(pipeline, live, inbox, clock, [*small_inputs(seed), *besides], UNTIL_S)
     return transport
 
 

@@ -10,7 +10,7 @@ import pytest
 from schemas.effects import RESULTS, Infer
 from schemas.records import Answer
 from streams.observers import Tape, Taped
-from tests.small_world import UNTIL_S, run_live, simulate, small_nodes, small_pipeline
+from tests.small_world import FOLLOWED, UNTIL_S, run_live, simulate, small_nodes, small_pipeline
 
 SEED = 7
 
@@ -28,6 +28,18 @@ def test_live_driver_and_simulator_ask_for_the_same_effects_one_by_one(seed: int
     run_live(pipeline, small_nodes(pipeline), seed, live)
     for number, (here, there) in enumerate(zip(early(simulated), early(live), strict=True)):
         assert here == there, f"event {number} differs with seed {seed}"
+
+
+@pytest.mark.parametrize("seed", [SEED, 8])
+def test_workers_that_follow_tables_ask_for_the_same_under_both_drivers(seed: int) -> None:
+    pipeline = small_pipeline()
+    simulated, live = Tape(), Tape()
+    simulate(pipeline, small_nodes(pipeline), seed, simulated, FOLLOWED)
+    run_live(pipeline, small_nodes(pipeline), seed, live, FOLLOWED)
+    for number, (here, there) in enumerate(zip(early(simulated), early(live), strict=True)):
+        assert here == there, f"event {number} differs with seed {seed}"
+    ran = {e.variant for t in simulated.entries for e in t.effects if isinstance(e, Infer)}
+    assert ran == {"locate/v", "read/v", "read/w"}
 
 
 def test_both_drivers_write_and_commit_the_same() -> None:

@@ -8,7 +8,7 @@ import pytest
 from operators.worker import Worker
 from schemas.effects import Effect, Event
 from streams.observers import Mismatch, Tape, replay
-from tests.small_world import run_live, small_nodes, small_pipeline
+from tests.small_world import FOLLOWED, run_live, small_nodes, small_pipeline
 
 SEED = 11
 
@@ -34,6 +34,13 @@ def test_a_tape_of_a_live_run_replays_to_the_same_effects_in_fresh_nodes(saved: 
     tape = Tape.load(saved)
     assert len(tape.entries) > 1000
     replay(tape, small_nodes(small_pipeline()))
+
+
+def test_a_tape_of_workers_that_follow_tables_replays(tmp_path: Path) -> None:
+    pipeline, tape, path = small_pipeline(), Tape(), tmp_path / "run.tape"
+    run_live(pipeline, small_nodes(pipeline), SEED, tape, FOLLOWED)
+    tape.save(path)
+    replay(Tape.load(path), small_nodes(pipeline))
 
 
 def test_a_changed_node_fails_with_the_story_up_to_the_first_difference(saved: Path) -> None:

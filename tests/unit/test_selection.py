@@ -204,7 +204,7 @@ def test_a_grid_is_refined_until_neighbours_are_close() -> None:
     assert (loads[0], loads[-1]) == (50.0, 400.0)
     for below, above in pairwise(plans):
         close = abs(below.expected_accuracy - above.expected_accuracy) < 0.02
-        assert close or above.table.qps - below.table.qps <= 400 / 256
+        assert close or above.table.qps - below.table.qps <= above.table.qps / 128
 
 
 def test_a_grid_of_no_loads_is_refused() -> None:

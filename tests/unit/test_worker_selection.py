@@ -31,8 +31,9 @@ MADE = Selection(
 )  # fmt: skip
 
 
-def a_worker(dropping: str = "none", **changes: Any) -> Worker:
-    policies = (Policy(name="static"), Policy(name="ramsis", kind="ramsis", dropping=dropping))
+def a_worker(dropping: str = "none", capped: bool = False, **changes: Any) -> Worker:
+    ramsis = Policy(name="ramsis", kind="ramsis", dropping=dropping, capped=capped)
+    policies = (Policy(name="static"), ramsis)
     pipeline = a_pipeline(policies=policies, comm_s=0.0)
     return Worker("w", pipeline, "cpu", incarnation=0.0, **changes)
 
@@ -144,6 +145,13 @@ def test_other_pipelines_tables_and_those_that_cannot_be_followed_change_nothing
     ):
         assert quiet(worker.handle(tables(wrong), 1.0)) == []
     assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/w", (b"x",))]
+
+
+def test_a_capped_policy_runs_what_is_late_anyway_in_the_leases_batches() -> None:
+    worker = following(a_worker(latency=lambda variant, batch: 0.1, capped=True))
+    for offset in range(6):
+        worker.handle(arrived(a_work(offset, created_s=1.9, deadline_s=1.95), offset), 2.0)
+    assert inferring(worker.handle(Woke(), 2.0)) == [Infer(1, "read/v", (b"x",) * 4)]
 
 
 def test_what_no_chosen_batch_can_save_is_dropped_where_the_policy_drops() -> None:

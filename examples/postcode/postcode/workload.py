@@ -43,6 +43,15 @@ class Postcodes:
         return _found(output, truth) / len(truth) if isinstance(output, list) else 0.0
 
 
+class Digits(Postcodes):
+    """Crops of single digits, for a pipeline that only reads."""
+
+    def queries(self, rng: np.random.Generator) -> Iterator[tuple[Any, str]]:
+        """Crops without end, as a locator makes them, and the digit on each."""
+        while True:
+            yield from zip(*_reading(DIGITS, rng), strict=True)
+
+
 def _locating(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:
     envelopes = [compose(held_out(), rng) for _ in range(n)]
     truths = [_digits(envelope, rng, jitter=0.0) for envelope in envelopes]
