@@ -55,6 +55,11 @@ class OpenLoop:
         self._began_s, self._next = time.time(), 0
 
     @property
+    def began_s(self) -> float:
+        """When the clock of the load began to run (epoch seconds)."""
+        return self._began_s
+
+    @property
     def elapsed_s(self) -> float:
         """Since ``start``."""
         return time.time() - self._began_s

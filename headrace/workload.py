@@ -101,6 +101,18 @@ def poisson(rate_qps: float, seconds: float, rng: np.random.Generator) -> Times:
     return np.sort(rng.uniform(0.0, seconds, count))
 
 
+def ramp(from_qps: float, to_qps: float, seconds: float, rng: np.random.Generator) -> Times:
+    """Arrival times in [0, ``seconds``) of a Poisson process whose rate goes in a line."""
+    count = rng.poisson((from_qps + to_qps) / 2 * seconds)
+    uniform = rng.uniform(0.0, 1.0, count)
+    if from_qps == to_qps:
+        return np.sort(uniform * seconds)
+    # The inverse of  integral of the rate up to x / integral of it up to 1.
+    slope = to_qps - from_qps
+    x = (np.sqrt(from_qps**2 + uniform * (to_qps**2 - from_qps**2)) - from_qps) / slope
+    return np.sort(np.minimum(x, np.nextafter(1.0, 0.0)) * seconds)
+
+
 def gamma(rate_qps: float, seconds: float, cv: float, rng: np.random.Generator) -> Times:
     """The same with gaps of a gamma distribution whose coefficient of variation is ``cv``.
 
