@@ -210,9 +210,10 @@ class Rig:
         asked = Asked(payload or b"")
 
         def delivered(error: Any, message: Message) -> None:
-            if error is not None and error.code() not in _PURGED:
+            if error is None:
+                asked.origin = Origin(message.partition(), message.offset())
+            elif error.code() not in _PURGED:
                 raise Stuck(f"the broker did not take a query: {error.str()}")
-            asked.origin = Origin(message.partition(), message.offset())
 
         self._producer.produce(
             physical(self.name, QUERIES), payload, headers=headers, on_delivery=delivered
