@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from control.membership import DEAD_AFTER_S
 from headrace.config import PipelineFile, load_profile, read_pipeline_file
 from headrace.fidelity import Figures
 from headrace.fidelity_ledger import Ledger
-from headrace.fidelity_live import Stage, answers, play, staged
+from headrace.fidelity_live import Stage, answers, number_of, play, staged
 from headrace.fidelity_run import machine
 from headrace.supervisor import end_session, environment
 from headrace.terminal import progress
@@ -228,9 +228,12 @@ def told(stage: Stage, times: Times, policy: str, outage: Outage | None, dilate:
         until_s = stage.began_s + start_s + WINDOW_S
         part.plans((p for p in stage.plans if p.issued_s < until_s), stage.began_s + start_s)
     for answer in answers(stage):
-        at = int((answer.created_s - stage.began_s) // WINDOW_S)
-        for ledger in (whole, parts[min(max(at, 0), len(parts) - 1)]):
-            ledger.answer(answer, answer.answered_s)
+        part = int(times[number_of(answer)] // WINDOW_S)
+        # Its CreateTime is cut to whole ms, so it may be just before the window.
+        from_s = stage.began_s + part * WINDOW_S
+        counted = replace(answer, created_s=max(answer.created_s, from_s))
+        for ledger in (whole, parts[part]):
+            ledger.answer(counted, answer.answered_s)
     found = whole.figures(len(times), stage.began_s + float(times[-1]))
     return Shown(
         pipeline=stage.file.pipeline.name,

@@ -68,7 +68,9 @@ class Conditions:
 
     ``dilate``: time ran so many times slower in the live run. ``host_cpu_share`` is the busy part
     of all cores while queries were sent, whoever used them, ``own_cpu_share`` what the run itself
-    used. ``behind_ms``: how late a query left at worst, in the time of the pipeline.
+    used. ``behind_ms``: how late a query left at worst, in the time of the pipeline. ``hop_ms`` are
+    quantiles of a hop over the broker (wall time) as measured during the warm-up, with which the
+    simulation ran; empty: it ran with the built-in ones.
     """
 
     pipeline: str
@@ -90,6 +92,7 @@ class Conditions:
     host_cpu_share: float | None
     behind_ms: float
     own_cpu_share: float | None = None
+    hop_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

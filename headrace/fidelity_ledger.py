@@ -1,6 +1,7 @@
 """What did a run come to, by its answers and plans? Told alike of a live and a simulated one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from headrace.demo_report import steps
 from headrace.fidelity import Figures
@@ -113,6 +114,20 @@ def reason_of(answer: Answer) -> str:
     if outcome == ANSWERED:
         return ""
     return LATE if outcome == LATE else classed(outcome, answer.task, answer.reason)
+
+
+def hops_s(answer: Answer) -> Iterator[float]:
+    """How long items of an answered query were on their way from one worker to the next; where it
+    has one task, to the answer."""
+    seen = set()
+    for path in answer.paths:
+        for before, after in pairwise(path):
+            way = (before.worker, before.finished_s, after.received_s)
+            if way not in seen:  # items that left together and came together are one record
+                seen.add(way)
+                yield after.received_s - before.finished_s
+    if answer.paths and max(map(len, answer.paths)) == 1:
+        yield answer.answered_s - max(path[-1].finished_s for path in answer.paths if path)
 
 
 def _ms(seconds: float | None) -> float | None:

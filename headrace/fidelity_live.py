@@ -214,6 +214,11 @@ def answers(stage: Stage) -> Iterator[Answer]:
         yield from answers_in((value,), read)
 
 
+def number_of(answer: Answer) -> int:
+    """Which query it answers, from 0 on in order of arrival."""
+    return int(answer.id.rpartition("-")[2])
+
+
 class _Busy:
     """The busy part of all cores since it was made, and what the run itself used of them."""
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,15 +15,17 @@ from control.problem import policy_named
 from headrace.broker_lock import ROOTS
 from headrace.config import PipelineError, PipelineFile, load_profile
 from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
-from headrace.fidelity_ledger import Ledger
-from headrace.fidelity_live import Stage, answers, play, staged
+from headrace.fidelity_ledger import Ledger, hops_s
+from headrace.fidelity_live import Stage, answers, number_of, play, staged
 from headrace.profiling import cpu_model
 from headrace.sharing import cores
 from headrace.simulation import Run, simulated
 from headrace.terminal import progress
 from headrace.wiring import accuracies
 from headrace.workload import Recorded, Times, read_arrivals
+from streams.delays import LOCAL_BROKER, Hops
 
+FEWEST_HOPS = 200
 SUFFIX = ".fidelity.json"
 LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
 
@@ -64,13 +66,21 @@ def asked(
 def certify(wish: Asked) -> Certificate:
     """Run it live, simulate it, compare. Raises what bringing a pipeline up raises."""
     times = drawn(wish)
-    simulation = foretold(wish, times)  # first: what it cannot simulate need not be run live
+    _rehearse(wish, times)
     with (
         staged(wish.file, wish.policy, wish.dilate) as stage,
         progress("live", len(times)) as advance,
     ):
         play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
-    return certified(conditions(wish, times, stage), seen(wish, times, stage), simulation)
+    hops = measured_hops(wish, times, stage)
+    simulation = foretold(wish, times, hops)
+    return certified(conditions(wish, times, stage, hops), seen(wish, times, stage), simulation)
+
+
+def _rehearse(wish: Asked, times: Times) -> None:
+    """Simulate the first query: what cannot be simulated need not be run live for minutes."""
+    run = Run(file=wish.file, policy=wish.policy, seed=wish.seed, arrivals=Recorded(times[:1]))
+    simulated(run, lambda sent: None)
 
 
 def drawn(wish: Asked) -> Times:
@@ -86,7 +96,21 @@ def drawn(wish: Asked) -> Times:
     return times
 
 
-def foretold(wish: Asked, times: Times) -> Figures:
+def measured_hops(wish: Asked, times: Times, stage: Stage) -> Hops:
+    """Quantiles of a hop in the warm-up, in wall seconds; the built-in ones after a short one.
+
+    What is compared comes later: it does not judge itself.
+    """
+    until_s = stage.began_s + min(wish.warm_up_s, float(times[-1]))
+    early = (each for each in answers(stage) if each.answered_s < until_s)
+    found = [s * wish.dilate for each in early for s in hops_s(each)]
+    if len(found) < FEWEST_HOPS:
+        return LOCAL_BROKER
+    shares = [share for share, _ in LOCAL_BROKER]
+    return tuple(zip(shares, np.quantile(found, shares).tolist(), strict=True))
+
+
+def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER) -> Figures:
     """What the simulation says."""
     run = Run(
         file=wish.file,
@@ -95,6 +119,8 @@ def foretold(wish: Asked, times: Times) -> Figures:
         arrivals=Recorded(times),
         warm_up_s=wish.warm_up_s,
         dilate=wish.dilate,
+        hops=hops,
+        cores=cores(),
     )
     ledger = _ledger(wish, times)
     with progress("simulated", len(times)) as advance:
@@ -105,9 +131,14 @@ def foretold(wish: Asked, times: Times) -> Figures:
 def seen(wish: Asked, times: Times, stage: Stage) -> Figures:
     """What the live run came to."""
     ledger = _ledger(wish, times)
-    ledger.plans(stage.plans, stage.began_s + wish.warm_up_s)
+    since_s = stage.began_s + wish.warm_up_s
+    ledger.plans(stage.plans, since_s)
+    first = len(times) - _counted(wish, times)
     for answer in answers(stage):
-        ledger.answer(answer, answer.answered_s)
+        if number_of(answer) >= first:
+            # Its CreateTime is cut to whole ms, so the first one's may be before it left.
+            counted = replace(answer, created_s=max(answer.created_s, since_s))
+            ledger.answer(counted, answer.answered_s)
     return ledger.figures(_counted(wish, times), stage.began_s + float(times[-1]))
 
 
@@ -124,7 +155,7 @@ def _counted(wish: Asked, times: Times) -> int:
     return int(len(times) - np.searchsorted(times, wish.warm_up_s))
 
 
-def conditions(wish: Asked, times: Times, stage: Stage) -> Conditions:
+def conditions(wish: Asked, times: Times, stage: Stage, hops: Hops) -> Conditions:
     """What was run, and under which load."""
     file = wish.file
     return Conditions(
@@ -147,7 +178,15 @@ def conditions(wish: Asked, times: Times, stage: Stage) -> Conditions:
         host_cpu_share=stage.host_cpu_share,
         behind_ms=round(stage.behind_s * 1e3, 3),
         own_cpu_share=stage.own_cpu_share,
+        hop_ms=_quantiles_ms(hops),
     )
+
+
+def _quantiles_ms(hops: Hops) -> dict[str, float]:
+    if hops is LOCAL_BROKER:
+        return {}
+    shown = {0.5: "p50", 0.9: "p90", 0.99: "p99", 1.0: "most"}
+    return {shown[share]: round(s * 1e3, 3) for share, s in hops if share in shown}
 
 
 def machine() -> str:

@@ -63,6 +63,9 @@ def _conditions(certificate: Certificate) -> list[str]:
         f"{slower}; policy {it.policy}, seed {it.seed}, {devices}",
         f"{it.machine}; host {load} busy{own}; a query left {it.behind_ms:.1f} ms late at worst",
     ]
+    if it.hop_ms:
+        told = ", ".join(f"{name} {value:g} ms" for name, value in it.hop_ms.items())
+        lines.append(f"a hop in the warm-up, as simulated: {told} of the wall")
     if it.warm_up_s:
         lines.append(f"the first {it.warm_up_s:g} s are not counted")
     return lines + ([certificate.warning] if certificate.warning else [])

@@ -19,6 +19,7 @@ from control.demand import input_report
 from control.problem import PlanError
 from control.solvers import TABLE, solve
 from headrace.config import PipelineError, PipelineFile, load_profile, planning_profile
+from headrace.contention import Contended, SharedCores, measured_with
 from headrace.faults import (
     BROKER_PAUSE,
     CONTROL_DOWN,
@@ -36,6 +37,7 @@ from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated
 from operators.worker import Worker
+from profiles.table import ProfileTable
 from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
@@ -52,13 +54,15 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Query
 from streams.account import LOST, Account
-from streams.delays import Delays, drawn
-from streams.simulated import Observer, Simulated
+from streams.delays import LOCAL_BROKER, STAMP_S, Delays, Hops, drawn
+from streams.simulated import Model, Observer, Simulated
 from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then, ready or not
 SETTLE_S = 1.0  # between readiness and the first arrival
-INPUT_S = 0.25  # between two looks of the control app at the input topic, as live
+# Between two looks of the control app at the input topic: live it waits for 0.25 s and then for
+# the next tick (streams/control_app.py).
+INPUT_S = 0.3
 SLICE_S = 0.25  # arrivals are put in so much at a time
 PATIENCE_S = 1.0  # for answers behind the last query's deadline and grace
 # What a solve takes in virtual time. Not what it took: that differs from machine to machine.
@@ -88,6 +92,8 @@ class Run:
     latency: str = ""  # a quantile of the profile; "": drawn
     solve_s: float | None = None
     dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
+    hops: Hops = LOCAL_BROKER  # wall seconds
+    cores: int | None = None  # which workers on ``cpu`` share, alone; None: as the profile has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +214,12 @@ class _World:
         )
         self.devices = devices(run.file)
         self.solver = _Solver(run.solve_s, run.dilate)
-        self.account = Account(self.pipeline, accuracies(load_profile(run.file)))
+        self._measured = load_profile(run.file)
+        self._cores = None
+        if run.cores is not None:
+            busy = measured_with(self._measured, "cpu", run.cores + 1)
+            self._cores = SharedCores(run.cores, busy, lambda: self.system.now)
+        self.account = Account(self.pipeline, accuracies(self._measured))
         self.first_s = 0.0
         self._rngs = {
             name: np.random.default_rng([run.seed, 2, number])
@@ -269,17 +280,29 @@ class _World:
     def _feed(self, times: Times, advance: Advance) -> None:
         system, first_s = self.system, self.first_s
         query, sent = Query(payload=None), 0
+        stamps = self._stamped(times)
         slots = {t.name: t.partitions for t in topics(self.pipeline)}
         partitions = slots[physical(self.pipeline.name, QUERIES)]
         while sent < len(times):
             # To the next slice that has an arrival: an empty night costs its events only.
             until_s = float(times[sent]) + SLICE_S
             ahead = int(np.searchsorted(times, until_s, "right"))
-            for number, at_s in enumerate(times[sent:ahead].tolist(), sent):
-                system.input(first_s + at_s, QUERIES, number % partitions, query)
+            due = zip(times[sent:ahead].tolist(), stamps[sent:ahead].tolist(), strict=True)
+            for number, (at_s, stamp_s) in enumerate(due, sent):
+                system.input(first_s + at_s, QUERIES, number % partitions, query, stamp_s)
             sent = ahead
             system.run(first_s + until_s)
             advance(sent)
+
+    def _stamped(self, times: Times) -> Times:
+        """The CreateTimes of arrivals, which are whole ms of the wall: a little early. None of a
+        query that counts is before the count begins."""
+        step_s, first_s = STAMP_S / self.run.dilate, self.first_s
+        # Where the clock stands within a ms when they begin is chance.
+        ahead_s = np.random.default_rng([self.run.seed, 5]).uniform(0.0, step_s)
+        early = first_s + np.floor((times + ahead_s) / step_s) * step_s - ahead_s
+        begins = np.where(times < self.run.warm_up_s, first_s, first_s + self.run.warm_up_s)
+        return np.maximum(early, begins)
 
     # ------------------------------------------------------------------ who is there
 
@@ -305,16 +328,22 @@ class _World:
         latency = latency_of(self.profile, device)
         return Worker(name, pipeline, device, incarnation=now, latency=latency)
 
-    def _make(self, node: str, key: str) -> Emulated:
+    def _make(self, node: str, key: str) -> Model:
+        if self._cores is None or self.devices[node] != "cpu":
+            return self._emulated(self.profile, node, key, self.run.latency)
+        drawn = self._emulated(self._measured, node, key, self.run.latency)
+        return Contended(self._cores, drawn, self._emulated(self._measured, node, key, "p50"))
+
+    def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
         variant = variant_of(self.pipeline, key)
         return Emulated(
-            self.profile, variant, self.pipeline.task(variant.task).children, self._rngs[node],
-            device=self.devices[node], latency=self.run.latency,
-            one_of=self.pipeline.branches == "untied",
+            table, variant, self.pipeline.task(variant.task).children, self._rngs[node],
+            device=self.devices[node], latency=latency, one_of=self.pipeline.branches == "untied",
         )  # fmt: skip
 
     def _delays(self) -> Delays:
-        return drawn(np.random.default_rng([self.run.seed, 1]), dilate=self.run.dilate)
+        rng = np.random.default_rng([self.run.seed, 1])
+        return drawn(rng, self.run.hops, self.run.dilate)
 
     # ------------------------------------------------------------------ what goes wrong
 

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 Delay = Callable[[], float]
+Hops = Sequence[tuple[float, float]]
 
 # (probability, seconds): straight lines between them are drawn from.
 LOCAL_BROKER = (
@@ -19,6 +20,7 @@ LOCAL_BROKER = (
 )  # fmt: skip
 FETCH_S = 0.05  # from a slot's assignment to its first record, on the local broker
 COMMIT_S = 0.02  # from the effects to the commit behind them
+STAMP_S = 0.001  # Kafka's time stamps are whole milliseconds
 BLOCK = 4096  # draws made at a time
 
 
@@ -44,7 +46,7 @@ def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
 
 def drawn(
     rng: np.random.Generator,
-    hop: Sequence[tuple[float, float]] = LOCAL_BROKER,
+    hop: Hops = LOCAL_BROKER,
     dilate: float = 1.0,
 ) -> Delays:
     """Hops and reports drawn from quantiles, fetches and commits as on the local broker.
@@ -60,7 +62,7 @@ def _same(seconds: float) -> float:
     return seconds
 
 
-def _draws(rng: np.random.Generator, knots: Sequence[tuple[float, float]]) -> Iterator[float]:
+def _draws(rng: np.random.Generator, knots: Hops) -> Iterator[float]:
     # A thousand draws cost numpy little more than one.
     probabilities, seconds = zip(*knots, strict=True)
     while True:

@@ -155,10 +155,13 @@ class Simulated:
         """Show an observer nothing more."""
         self._observers.remove(observer.saw)
 
-    def input(self, at_s: float, topic: str, slot: int, record: Record) -> None:
-        """A producer from outside writes a record at ``at_s``."""
+    def input(
+        self, at_s: float, topic: str, slot: int, record: Record, stamp_s: float | None = None
+    ) -> None:
+        """A producer from outside writes a record at ``at_s``, with that time stamp or another."""
         self._check_future(at_s)
-        self._push(at_s, _LANDING, self._write, (topic, slot), record)
+        stamped = (record, at_s if stamp_s is None else stamp_s)
+        self._push(at_s, _LANDING, self._produce, (topic, slot), stamped)
 
     def at(self, at_s: float, action: Callable[[], None]) -> None:
         """Do something at ``at_s``, before the other events of that instant that are asked for
@@ -308,10 +311,13 @@ class Simulated:
         else:  # a slot keeps its order: no record overtakes the one before it
             self._push(log.last_s, _LANDING, self._land, log, None)
 
-    def _write(self, place: Place, record: Record) -> None:
+    def _produce(self, place: Place, stamped: tuple[Record, float]) -> None:
+        self._write(place, *stamped)
+
+    def _write(self, place: Place, record: Record, at_s: float | None = None) -> None:
         log = self._logs.get(place) or self._log(place)
         if log.keeps or not log.unread:
-            log.records.append((record, self.now))
+            log.records.append((record, self.now if at_s is None else at_s))
         if log.unread:
             return
         lands_s = self.now + (self._delays.report if log.reports else self._delays.hop)()
