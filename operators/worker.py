@@ -88,6 +88,7 @@ class Worker:
         self._name = name
         self._pipeline = pipeline
         self._tasks = {task.name: task for task in pipeline.tasks}
+        self._largest = {v.key: v.batch for task in pipeline.tasks for v in task.variants}
         self._latency = latency
         self._plans = PlanFollower(pipeline.name)
         self._lease: Lease | None = None
@@ -217,7 +218,9 @@ class Worker:
         if self._steering.capped and self._latency(variant, size) > slack_s:
             # Late whatever runs: as many per second as can be, and nobody waits for all of them.
             return self._device.serving, batch_size(len(self._queue), lease.batch)
-        return variant if variant in self._device.held else self._device.serving, size
+        if variant not in self._device.held:
+            variant = self._device.serving
+        return variant, min(size, self._largest[variant])
 
     def _holds(self, lease: Lease, now: float) -> bool:
         """Whether the next batch may wait for more, and until when."""

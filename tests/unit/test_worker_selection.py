@@ -154,6 +154,11 @@ def test_a_capped_policy_runs_what_is_late_anyway_in_the_leases_batches() -> Non
     assert inferring(worker.handle(Woke(), 2.0)) == [Infer(1, "read/v", (b"x",) * 4)]
 
 
+def test_the_whole_of_a_long_queue_is_no_more_than_a_variant_can_take() -> None:
+    worker = following()
+    assert run(worker, *range(9), now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",) * 4)]
+
+
 def test_what_no_chosen_batch_can_save_is_dropped_where_the_policy_drops() -> None:
     worker = following(a_worker("deadline", latency=lambda variant, batch: 0.15))
     worker.handle(arrived(a_work(0, created_s=1.9, deadline_s=2.1)), 2.0)
