@@ -1,0 +1,202 @@
+"""Workers under tables of model selection, as bare arrays: no nodes, no topics, no hops.
+
+The second road to what ``headrace simulate`` plays with the nodes, and the artifact's own world:
+a batch takes its planning latency, and a query costs nothing on its way. By round robin query i
+goes to worker i mod K, and each serves its own queue; with a central queue an idle worker takes
+from the one there is. With ``least_s`` queries are dropped that a batch of so many seconds would
+not save; without, as in the artifact, late ones are served like others.
+
+    seen = round_robin(times_s, 60, decided(tables, models, always), slo_s=0.15)
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+
+from control.selection import Table
+from control.selection_profile import Model, extrapolated_s
+
+ROUNDING_S = 1e-9  # a deadline met to within this is met
+NEVER = float("-inf")  # too short for anything to be dropped
+
+# A batch, its seconds, and the accuracy of its model.
+Run = tuple[int, float, float]
+# A queue's length, the slack of its head and the time -> what runs.
+Decide = Callable[[int, float, float], Run]
+# The time -> which of several tables is in force.
+InForce = Callable[[float], int]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What became of the queries: counts, dropped ones being late, and the accuracy in total of
+    those in time."""
+
+    served: int = 0
+    late: int = 0
+    batches: int = 0
+    right: float = 0.0
+
+    @property
+    def violation(self) -> float:
+        """The fraction that was late; 1 where none was served."""
+        return self.late / self.served if self.served else 1.0
+
+    @property
+    def accuracy(self) -> float:
+        """Mean over the queries in time; 0 where there is none."""
+        in_time = self.served - self.late
+        return self.right / in_time if in_time else 0.0
+
+
+def round_robin(
+    times_s: Sequence[float],
+    workers: int,
+    decide: Decide,
+    slo_s: float,
+    least_s: float = NEVER,
+) -> Seen:
+    """Each worker with every K-th query."""
+    seen = Seen()
+    for worker in range(workers):
+        own = times_s[worker::workers]
+        free_s, at, end, count = 0.0, 0, 0, len(own)
+        while at < count:
+            now = own[at] if own[at] > free_s else free_s
+            end = bisect_right(own, now, max(at, end))
+            saved = bisect_left(own, now + least_s - slo_s - ROUNDING_S, at, end)
+            if saved > at:
+                at = _dropped(seen, at, saved)
+                continue
+            size, seconds, accuracy = decide(end - at, own[at] + slo_s - now, now)
+            free_s = now + seconds
+            _count(seen, own, at, size, free_s - slo_s, accuracy)
+            at += size
+    return seen
+
+
+def central(
+    times_s: Sequence[float],
+    workers: int,
+    decide: Decide,
+    slo_s: float,
+    least_s: float = NEVER,
+    most_late: float = float("inf"),
+) -> Seen:
+    """All workers with one queue, first come, first served; ends early once so many are late."""
+    seen = Seen()
+    free = [0.0] * workers
+    heapify(free)
+    at, end, count = 0, 0, len(times_s)
+    while at < count and seen.late <= most_late:
+        now = max(times_s[at], free[0])
+        end = bisect_right(times_s, now, max(at, end))
+        saved = bisect_left(times_s, now + least_s - slo_s - ROUNDING_S, at, end)
+        if saved > at:
+            at = _dropped(seen, at, saved)
+            continue
+        size, seconds, accuracy = decide(end - at, times_s[at] + slo_s - now, now)
+        done_s = now + seconds
+        heapreplace(free, done_s)
+        _count(seen, times_s, at, size, done_s - slo_s, accuracy)
+        at += size
+    return seen
+
+
+def _dropped(seen: Seen, at: int, saved: int) -> int:
+    """Count queries that end here; where the queue goes on."""
+    seen.served += saved - at
+    seen.late += saved - at
+    return saved
+
+
+def _count(
+    seen: Seen, times_s: Sequence[float], at: int, size: int, since_s: float, accuracy: float
+) -> None:
+    """Count a batch; queries that came before ``since_s`` are late."""
+    late = bisect_left(times_s, since_s - ROUNDING_S, at, at + size) - at
+    seen.served += size
+    seen.late += late
+    seen.batches += 1
+    seen.right += accuracy * (size - late)
+
+
+# ---------------------------------------------------------------------- decisions
+
+
+def decided(tables: Sequence[Table], models: Sequence[Model], in_force: InForce) -> Decide:
+    """Decisions by the table in force; the tables share their levels of slack.
+
+    A batch longer than was profiled takes what the straight line through the profile says.
+    """
+    levels = tables[0].levels_s
+    known = {model.name: model for model in models}
+    ready = [(_rows(table, known), _of_full(table, known)) for table in tables]
+
+    def decide(queue: int, slack_s: float, now: float) -> Run:
+        rows, of_full = ready[in_force(now)]
+        if queue > len(rows):
+            return of_full(queue)
+        return rows[queue - 1][bisect_right(levels, slack_s + ROUNDING_S) - 1]
+
+    return decide
+
+
+def always(now: float) -> int:
+    """The first table, whatever comes."""
+    return 0
+
+
+def by_recent_load(
+    times_s: Sequence[float], loads_qps: Sequence[float], before: int, window_s: float = 0.5
+) -> InForce:
+    """The table of the lowest load that is not below the arrivals of the last half second.
+
+    Else that of the highest. Until a whole window was seen it is number ``before``, or, where
+    that is negative, what has come counts as a whole window's, as in the authors' code.
+    """
+    last = len(loads_qps) - 1
+
+    def in_force(now: float) -> int:
+        if now < window_s and before >= 0:
+            return before
+        came = bisect_right(times_s, now) - bisect_right(times_s, now - window_s)
+        return min(bisect_left(loads_qps, came / window_s), last)
+
+    return in_force
+
+
+def _rows(table: Table, known: Mapping[str, Model]) -> list[list[Run]]:
+    """What runs by [n - 1][level] up to the full queue; index -1 is a deadline that has passed."""
+    rows = []
+    for numbers, batches in zip(table.model[:-1], table.batch[:-1], strict=True):
+        row = [
+            _run(known[table.models[number]], batch)
+            for number, batch in zip(numbers, batches, strict=True)
+        ]
+        rows.append([*row, row[0]])
+    return rows
+
+
+def _of_full(table: Table, known: Mapping[str, Model]) -> Callable[[int], Run]:
+    """What runs by the length of a queue that is full."""
+    model, batch = known[table.models[table.model[-1][0]]], table.batch[-1][0]
+    if batch < len(table.batch):
+        capped = _run(model, batch)
+        return lambda queue: capped
+    return lambda queue: _run(model, queue)
+
+
+def _run(model: Model, batch: int) -> Run:
+    return batch, seconds_of(model, batch), model.accuracy
+
+
+def seconds_of(model: Model, batch: int) -> float:
+    """Planning latency; beyond the profile that of the straight line through it."""
+    profiled = len(model.latency_s)
+    if batch <= profiled:
+        return model.latency_s[batch - 1]
+    mean = sum(model.latency_s) / profiled
+    slope = (extrapolated_s(model) - mean) * 2 / (profiled + 1)
+    return mean + slope * (batch - (profiled + 1) / 2)

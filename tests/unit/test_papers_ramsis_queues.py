@@ -1,0 +1,87 @@
+"""benchmarks/papers/ramsis_queues.py: bare queues, counted by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.papers.ramsis_queues import (
+    Seen,
+    always,
+    by_recent_load,
+    central,
+    decided,
+    round_robin,
+    seconds_of,
+)
+from control.selection import Table
+from control.selection_baselines import Fixed, held
+from control.selection_profile import Model
+
+ONE = Model("one", 0.5, (1.0, 1.5))
+SLO_S = 2.0
+SINGLES = decided([held(Fixed("one", 1), [ONE], SLO_S, 1.0)], [ONE], always)
+PAIRS = decided([held(Fixed("one", 2), [ONE], SLO_S, 1.0)], [ONE], always)
+
+
+def test_by_round_robin_a_worker_serves_its_own_queue() -> None:
+    # The first worker has 0, 0.2 and 0.4: done at 1, 2 and 3, of which the last is late.
+    seen = round_robin([0.0, 0.1, 0.2, 0.3, 0.4], 2, SINGLES, SLO_S)
+    assert seen == Seen(served=5, late=1, batches=5, right=2.0)
+
+
+def test_with_a_central_queue_a_free_worker_takes_what_is_next() -> None:
+    # Done at 1, 1.1, 2, 2.1 and 3.
+    seen = central([0.0, 0.1, 0.2, 0.3, 0.4], 2, SINGLES, SLO_S)
+    assert seen == Seen(served=5, late=1, batches=5, right=2.0)
+    # 0 alone until 1, then 0.1 and 0.2 until 2.5: the first of them is late.
+    assert central([0.0, 0.1, 0.6], 1, PAIRS, SLO_S) == Seen(3, 1, 2, 1.0)
+
+
+def test_what_no_batch_would_save_is_dropped() -> None:
+    times = [0.0, 0.1, 0.2, 0.3]
+    assert round_robin(times, 1, SINGLES, SLO_S) == Seen(4, 2, 4, 1.0)
+    assert round_robin(times, 1, SINGLES, SLO_S, 1.0) == Seen(4, 2, 2, 1.0)
+    assert central(times, 1, SINGLES, SLO_S, 1.0) == Seen(4, 2, 2, 1.0)
+
+
+def test_a_trial_ends_once_enough_are_late() -> None:
+    assert central([0.0, 0.1, 0.2, 0.3], 1, SINGLES, SLO_S, most_late=0).served == 3
+
+
+def test_a_table_is_asked_by_queue_and_slack() -> None:
+    quick = Model("quick", 0.1, (0.1, 0.2))
+    table = Table(
+        qps=1.0,
+        models=("quick", "one"),
+        levels_s=(0.0, 1.0, SLO_S),
+        model=((0, 1, 1), (0, 0, 1), (0, 0, 0)),
+        batch=((1, 1, 1), (2, 2, 1), (3, 3, 3)),
+    )
+    decide = decided([table], [quick, ONE], always)
+    assert decide(1, 0.9, 0.0) == (1, 0.1, 0.1)
+    assert decide(1, 1.0, 0.0) == (1, 1.0, 0.5)
+    assert decide(2, 2.0, 0.0) == (1, 1.0, 0.5)
+    assert decide(2, -1.0, 0.0) == (2, 0.2, 0.1)
+    # A full queue is served whole, by the line through the profile.
+    assert decide(5, 2.0, 0.0) == (5, pytest.approx(0.5), 0.1)
+
+
+def test_the_line_goes_through_the_profile() -> None:
+    assert [seconds_of(ONE, batch) for batch in (1, 2, 3, 4)] == pytest.approx([1, 1.5, 2, 2.5])
+
+
+def test_the_table_in_force_follows_what_came() -> None:
+    times = [0.1 * n for n in range(30)]  # 10 a second
+    assert by_recent_load(times, [5.0, 10.0, 20.0], before=2)(0.3) == 2
+    assert by_recent_load(times, [5.0, 10.0, 20.0], before=2)(2.05) == 1
+    assert by_recent_load(times, [5.0, 10.0, 20.0], before=-1)(0.05) == 0
+    assert by_recent_load(times, [5.0, 9.0], before=0)(2.05) == 1
+
+
+@given(st.lists(st.floats(0, 5), max_size=30).map(sorted), st.integers(1, 4), st.floats(0, 2))
+def test_every_query_ends_once(times: list[float], workers: int, least_s: float) -> None:
+    for discipline in (round_robin, central):
+        seen = discipline(times, workers, PAIRS, SLO_S, least_s)
+        assert seen.served == len(times)
+        assert 0 <= seen.late <= seen.served
+        assert seen.right == pytest.approx(0.5 * (seen.served - seen.late))
