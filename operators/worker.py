@@ -105,8 +105,7 @@ class Worker:
         self._released = ""  # why what runs was released
         self._job = 0
         self._progress: dict[int, Progress] = {}
-        self._paused = False
-        self._leaving = False
+        self._paused = self._leaving = False
         self._due = False  # asked to be woken for the next batch
         self._hold_s = float("inf")  # which waits until then
         self._reporter = Reporter(name, "worker", pipeline.name, incarnation, device)
