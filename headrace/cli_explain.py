@@ -13,30 +13,44 @@ from headrace.cli_options import (
 )
 from headrace.terminal import print_json, print_rich, rich_console
 
+ENDS = ("answered", "late", "dropped", "failed", "refused")
+
 
 @click.command()
 @pipeline_argument
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="[ID]", required=False)
 @bootstrap_option
+@click.option("--last", type=click.Choice(ENDS), help="Without an ID: the newest of this outcome.")
 @click.option("--all", "every", is_flag=True, help="Show every batch; fold none.")
 @json_option
-def explain(file: Path, name: str, bootstrap: str | None, every: bool, as_json: bool) -> None:
+def explain(
+    file: Path,
+    name: str | None,
+    bootstrap: str | None,
+    last: str | None,
+    every: bool,
+    as_json: bool,
+) -> None:
     """Show where one query's time went, step by step, and who ended it.
 
-    ID is the query's id, or PARTITION-OFFSET of its record on the input topic. Times are in ms
-    since the query was made; slack is what is left of its deadline at the end of each step.
+    ID is the query's id, or PARTITION-OFFSET of its record on the input topic; without one the
+    query with the newest answer is shown. Times are in ms since the query was made; slack is what
+    is left of its deadline at the end of each step.
 
     \b
     Example:
       headrace explain pipeline.yaml my-query
       headrace explain pipeline.yaml 2-1234 --json
+      headrace explain pipeline.yaml --last late
     """
-    from headrace.answers import find_answer
+    from headrace.answers import find_answer, last_answer
     from headrace.explain import SHOWN, explained
     from headrace.explain_view import view
 
-    pipeline = read_file(file).pipeline
-    answer = find_answer(reached(bootstrap), pipeline, name)
+    if name and last:
+        raise click.UsageError("--last is for when you have no ID; leave one of them out")
+    pipeline, kafka = read_file(file).pipeline, reached(bootstrap)
+    answer = find_answer(kafka, pipeline, name) if name else last_answer(kafka, pipeline, last)
     story = explained(answer, 10**6 if every else SHOWN)
     if as_json:
         print_json(story.as_json())

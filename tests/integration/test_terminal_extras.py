@@ -96,6 +96,15 @@ def test_the_newest_answer_of_an_id_is_the_one_explained(starter: Terminal) -> N
     assert told["answer"]["result"] == "good"  # type: ignore[index]
 
 
+def test_without_an_id_the_newest_answer_of_an_outcome_is_explained(starter: Terminal) -> None:
+    with Client(starter.broker, starter.name) as client:
+        client.ask(b"The food was great.", id="nearly-last", deadline=20.0)
+        client.ask(b"The food was great.", id="last", slo_class="gold")
+    for options, name in ((), "last"), (("--last", "answered"), "nearly-last"):
+        told = starter.json("explain", str(starter.file), *options)
+        assert told["answer"]["id"] == name  # type: ignore[index]
+
+
 def test_an_id_that_nobody_has_is_one_sentence(starter: Terminal) -> None:
     code, out, err = starter.run("explain", str(starter.file), "nobody")
     assert (code, out) == (1, "")

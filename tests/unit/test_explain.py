@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.answers import answer_of
+from headrace.answers import answer_of, answer_that_ended
 from headrace.explain import KAFKA, QUEUE, RUN, Fate, Stage, Step, explained
 from headrace.explain_view import view
 from headrace.forms import read_answer
@@ -237,7 +238,30 @@ def test_a_query_is_found_by_id_or_by_its_place_on_the_input(
 
 
 def test_what_is_no_answer_is_passed_over() -> None:
-    assert answer_of(Record(b"q", b"garbage"), "q", read_answer) is None  # type: ignore[arg-type]
+    garbage: Any = Record(b"q", b"garbage")
+    assert answer_of(garbage, "q", read_answer) is None
+    assert answer_that_ended(garbage, None, read_answer) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "end", "is_it"),
+    [
+        ({}, None, True),
+        ({}, "answered", True),
+        ({}, "late", False),
+        ({"late": True}, "late", True),
+        ({"late": True}, "answered", False),
+        ({"incomplete": True}, "dropped", True),
+        ({"outcome": "failed"}, "failed", True),
+        ({"outcome": "failed"}, None, True),
+    ],
+)
+def test_an_answer_is_found_by_how_it_ended(
+    change: dict[str, Any], end: str | None, is_it: bool
+) -> None:
+    answer = replace(CHAIN, **change)
+    record: Any = Record(b"q", encode(answer))
+    assert answer_that_ended(record, end, read_answer) == (answer if is_it else None)
 
 
 def test_a_step_knows_its_length() -> None:
