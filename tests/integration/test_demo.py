@@ -12,7 +12,7 @@ import pytest
 
 from headrace.supervisor import environment
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.alone, pytest.mark.timeout(300)]
 
 WORDS = Path(__file__).parents[1] / "pipelines" / "lines" / "pipeline.yaml"
 

@@ -17,7 +17,7 @@ from headrace import broker as local
 from headrace.supervisor import Role
 from schemas.records import Answer
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.alone]
 
 RATE = 50.0
 TRIES = 3  # a machine that does other things as well may be late once

@@ -11,7 +11,7 @@ from headrace.config import read_pipeline_file
 from headrace.fidelity import Certificate
 from headrace.fidelity_run import stale, stored
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.alone]
 
 FAST = {"fast": {"replicas": {"detect/small": 1, "read/small": 1}}}
 

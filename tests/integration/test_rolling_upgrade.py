@@ -10,7 +10,7 @@ from headrace.cli_options import WRITE_RELEASE
 from tests.integration.old_release import RELEASE
 from tests.integration.test_faults import RATE
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.alone]
 
 
 def roll(rig: Rig) -> None:
