@@ -23,6 +23,7 @@ from headrace.cli_fidelity import fidelity
 from headrace.cli_init import init
 from headrace.cli_plan import plan
 from headrace.cli_profile import profile
+from headrace.cli_report import report
 from headrace.cli_roles import control, egress, ingress, worker
 from headrace.cli_run import down, up, validate
 from headrace.cli_send import load, send
@@ -33,7 +34,7 @@ from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 COMMANDS = (
     acls, broker, command, compare, completion, control, dead_letters, demo, doctor, down, drain,
     egress, explain, fidelity, ingress, init, load, pause, plan, policy, profile, replan,
-    restore, resume, send, simulate, status, up, validate, worker,
+    report, restore, resume, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

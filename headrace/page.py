@@ -39,6 +39,7 @@ line.rule { stroke: var(--ink); stroke-dasharray: 5 4 }
 circle.small { fill: none; stroke: var(--c); stroke-width: 1.2 }
 .demand { --c: var(--ink) } .aside { --c: var(--soft) }
 .demand path { stroke-width: 1.2 }
+pre { font-size: .84rem; line-height: 1.35 }
 .legend { position: sticky; top: 0; background: var(--ground); padding: .5rem 0; display: flex;
  flex-wrap: wrap; gap: .2rem 1.2rem; border-bottom: 1px solid var(--faint); z-index: 1 }
 .legend label { cursor: pointer } .legend input { accent-color: var(--c) }

@@ -13,30 +13,30 @@ SECONDS = "seconds since the first arrival"
 BEYOND = 1.6  # times the largest latency shown, where it is not far behind the SLO
 
 
-def over_time(named: Named) -> Iterator[str]:
-    """Demand and capacity, devices, accuracy, violations."""
+def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
+    """Demand and capacity, devices, accuracy, violations; ``axis`` says from when on."""
     width = f"{named[0][1].width_s:g} s"
     yield section(
         "Demand and capacity",
         f"Queries that were made (the line in ink) and what the plan in force serves at most, "
         f"in stretches of {width}.",
-        _demand(named),
+        _demand(named, axis),
     )
     yield section(
         "Devices",
         "Devices that the plan in force uses.",
-        _chart(named, "devices", lambda each: each.devices, steps=True),
+        _chart(named, axis, "devices", lambda each: each.devices, steps=True),
     )
     yield section(
         "Accuracy",
         f"Mean over the leaves that ended in time, in stretches of {width}.",
-        _chart(named, "accuracy, %", lambda each: _percent(each.accuracy), zero=False),
+        _chart(named, axis, "accuracy, %", lambda each: _percent(each.accuracy), zero=False),
     )
     yield section(
         "Violations",
         f"Part of the queries that ended within a stretch of {width} and were not complete and in "
         "time: late, dropped in any part, failed or refused.",
-        _chart(named, "violations, % of queries", lambda each: _percent(each.violation)),
+        _chart(named, axis, "violations, % of queries", lambda each: _percent(each.violation)),
     )
 
 
@@ -83,25 +83,25 @@ def given_up(named: Named) -> str:
     )
 
 
-def _demand(named: Named) -> str:
+def _demand(named: Named, axis: str) -> str:
     first = named[0][1]
     demand = Line("demand", "demand", list(zip(first.ends_s, first.demand_qps, strict=True)))
     lines = [
         Line(f"capacity, {name}", css(at), _points(each, each.capacity_qps), steps=True)
         for at, (name, each) in enumerate(named)
     ]
-    labels = Labels(x=SECONDS, y="queries/s", about="Demand and capacity over time")
+    labels = Labels(x=axis, y="queries/s", about="Demand and capacity over time")
     return line_chart([*lines, demand], labels)
 
 
 def _chart(
-    named: Named, what: str, values: Values, *, steps: bool = False, zero: bool = True
+    named: Named, axis: str, what: str, values: Values, *, steps: bool = False, zero: bool = True
 ) -> str:
     lines = [
         Line(name, css(at), _points(each, values(each)), steps)
         for at, (name, each) in enumerate(named)
     ]
-    labels = Labels(x=SECONDS, y=what, about=f"{what} over time")
+    labels = Labels(x=axis, y=what, about=f"{what} over time")
     return line_chart(lines, labels, zero=zero)
 
 

@@ -33,6 +33,7 @@ class Unfeasible(Exception):
 # Named, not imported: `headrace --help` must not load the modules that raise them.
 EXIT_CODES = {
     "headrace.config_yaml.PipelineError": BAD_INPUT,
+    "headrace.fidelity.CertificateError": BAD_INPUT,
     "headrace.metrics_port.PortTaken": BAD_INPUT,
     "headrace.terminal.Unfeasible": INFEASIBLE,
     "headrace.terminal.Unsuccessful": UNSUCCESSFUL,
