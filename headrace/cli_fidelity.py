@@ -21,6 +21,8 @@ from headrace.terminal import print_json, print_text, say
 @click.option("--warm-up", type=DurationType(), default="5s", show_default=True,
               help="Of the arrivals; runs, but is not counted.")  # fmt: skip
 @click.option("--until", type=DurationType(), help="Cut the arrivals there, as in 60s.")
+@click.option("--simulations", type=click.IntRange(1), default=3, show_default=True,
+              help="So many, with seeds from --seed on; their mean is compared.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Where to store the certificate.")
 @json_option
 def fidelity(
@@ -31,6 +33,7 @@ def fidelity(
     seed: int,
     warm_up: float,
     until: float | None,
+    simulations: int,
     out: Path | None,
     as_json: bool,
 ) -> int:
@@ -50,8 +53,9 @@ def fidelity(
 
     read = read_file(file)
     wish = asked(
-        read, arrivals, policy=policy, seed=seed, dilate=dilate, warm_up_s=warm_up, until_s=until
-    )
+        read, arrivals, policy=policy, seed=seed, dilate=dilate, warm_up_s=warm_up, until_s=until,
+        simulations=simulations,
+    )  # fmt: skip
     found = certify(wish)
     path = out or place(read.path)
     store(found, path)

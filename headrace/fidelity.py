@@ -8,8 +8,9 @@ beyond it.
     print(certificate.verdict)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import fsum
 from typing import Any
 
 FORMAT = 1
@@ -47,6 +48,7 @@ class Figures:
 class Metric:
     """One line of a certificate: ``error`` is simulated - live, or that divided by live.
 
+    ``simulated`` is the mean of the simulations, ``low`` and ``high`` their range.
     ``must`` and ``aim`` bound its magnitude; None: no bound. ``verdict`` is the better of the two
     that is met, "missed", or "" where there is no bound.
     """
@@ -60,6 +62,8 @@ class Metric:
     must: float | None = None
     aim: float | None = None
     verdict: str = UNJUDGED
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,8 @@ class Conditions:
     of all cores while queries were sent, whoever used them, ``own_cpu_share`` what the run itself
     used. ``behind_ms``: how late a query left at worst, in the time of the pipeline. ``hop_ms`` are
     quantiles of a hop over the broker (wall time) as measured during the warm-up, with which the
-    simulation ran; empty: it ran with the built-in ones.
+    simulation ran; empty: it ran with the built-in ones. ``simulations``: how many ran, with seeds
+    from ``seed`` on.
     """
 
     pipeline: str
@@ -93,6 +98,7 @@ class Conditions:
     behind_ms: float
     own_cpu_share: float | None = None
     hop_ms: Mapping[str, float] = field(default_factory=dict)
+    simulations: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,22 +170,22 @@ _BOUNDS: tuple[tuple[str, str, str, float | None, float | None], ...] = (
 )
 
 
-def certified(conditions: Conditions, live: Figures, simulated: Figures) -> Certificate:
-    """The certificate of two runs of the same arrivals."""
+def certified(conditions: Conditions, live: Figures, *simulated: Figures) -> Certificate:
+    """The certificate of a live run and of simulations of the same arrivals, one at least."""
     return Certificate(conditions=conditions, metrics=tuple(_metrics(live, simulated)))
 
 
-def _metrics(live: Figures, simulated: Figures) -> Iterator[Metric]:
+def _metrics(live: Figures, simulated: Sequence[Figures]) -> Iterator[Metric]:
     for name, unit, kind, must, aim in _BOUNDS:
-        yield metric(
-            name, unit, kind, getattr(live, name), getattr(simulated, name), must=must, aim=aim
-        )
-    for reason in sorted({*live.drops, *simulated.drops}):
-        one, other = live.drops.get(reason, 0.0), simulated.drops.get(reason, 0.0)
-        yield metric(f"drops/{reason}", "fraction", ABSOLUTE, one, other)
-    for step in dict.fromkeys((*live.steps_ms, *simulated.steps_ms)):
-        one, other = live.steps_ms.get(step, 0.0), simulated.steps_ms.get(step, 0.0)
-        yield metric(f"step/{step}", "ms", RELATIVE, one, other)
+        values = [getattr(each, name) for each in simulated]
+        yield metric(name, unit, kind, getattr(live, name), values, must=must, aim=aim)
+    for reason in sorted({*live.drops, *(key for each in simulated for key in each.drops)}):
+        shares = [each.drops.get(reason, 0.0) for each in simulated]
+        yield metric(f"drops/{reason}", "fraction", ABSOLUTE, live.drops.get(reason, 0.0), shares)
+    steps = [*live.steps_ms, *(key for each in simulated for key in each.steps_ms)]
+    for step in dict.fromkeys(steps):
+        means = [each.steps_ms.get(step, 0.0) for each in simulated]
+        yield metric(f"step/{step}", "ms", RELATIVE, live.steps_ms.get(step, 0.0), means)
 
 
 def metric(
@@ -187,17 +193,21 @@ def metric(
     unit: str,
     kind: str,
     live: float | None,
-    simulated: float | None,
+    simulated: Sequence[float | None],
     *,
     must: float | None = None,
     aim: float | None = None,
 ) -> Metric:
-    """A line with its error and verdict."""
-    error = _error(kind, live, simulated)
-    same = live is None and simulated is None
+    """A line with its error and verdict; without a value where a simulation has none."""
+    known = [value for value in simulated if value is not None]
+    whole = len(known) == len(simulated) > 0
+    mean = fsum(known) / len(known) if whole else None
+    error = _error(kind, live, mean)
+    same = live is None and mean is None
     return Metric(
-        name=name, unit=unit, live=live, simulated=simulated, error=error, kind=kind, must=must,
+        name=name, unit=unit, live=live, simulated=mean, error=error, kind=kind, must=must,
         aim=aim, verdict=_verdict(0.0 if same else error, must, aim),
+        low=min(known) if whole else None, high=max(known) if whole else None,
     )  # fmt: skip
 
 

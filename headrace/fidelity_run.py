@@ -19,7 +19,7 @@ from headrace.fidelity_ledger import Ledger, hops_s
 from headrace.fidelity_live import Stage, answers, number_of, play, staged
 from headrace.profiling import cpu_model
 from headrace.sharing import cores
-from headrace.simulation import Run, simulated
+from headrace.simulation import SETTLE_S, Run, simulated
 from headrace.terminal import progress
 from headrace.wiring import accuracies
 from headrace.workload import Recorded, Times, read_arrivals
@@ -41,6 +41,7 @@ class Asked:
     dilate: float = 1.0
     warm_up_s: float = 0.0
     until_s: float | None = None
+    simulations: int = 1
 
 
 def asked(
@@ -52,6 +53,7 @@ def asked(
     dilate: float = 1.0,
     warm_up_s: float = 0.0,
     until_s: float | None = None,
+    simulations: int = 1,
 ) -> Asked:
     """What the options ask for; raises ``PipelineError`` for a policy that is none."""
     name = policy or file.pipeline.policy
@@ -59,7 +61,7 @@ def asked(
         raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
     return Asked(
         file=file, arrivals=arrivals, policy=name, seed=seed, dilate=dilate, warm_up_s=warm_up_s,
-        until_s=until_s,
+        until_s=until_s, simulations=simulations,
     )  # fmt: skip
 
 
@@ -73,8 +75,9 @@ def certify(wish: Asked) -> Certificate:
     ):
         play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
     hops = measured_hops(wish, times, stage)
-    simulation = foretold(wish, times, hops)
-    return certified(conditions(wish, times, stage, hops), seen(wish, times, stage), simulation)
+    seeds = range(wish.seed, wish.seed + wish.simulations)
+    simulations = [foretold(replace(wish, seed=seed), times, hops) for seed in seeds]
+    return certified(conditions(wish, times, stage, hops), seen(wish, times, stage), *simulations)
 
 
 def _rehearse(wish: Asked, times: Times) -> None:
@@ -111,7 +114,12 @@ def measured_hops(wish: Asked, times: Times, stage: Stage) -> Hops:
 
 
 def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER) -> Figures:
-    """What the simulation says."""
+    """What the simulation of that seed says.
+
+    Where the control app stands between two solves when the arrivals begin is chance, here too.
+    """
+    policy = policy_named(wish.file.pipeline, wish.policy)
+    rng = np.random.default_rng([wish.seed, 6])
     run = Run(
         file=wish.file,
         policy=wish.policy,
@@ -119,11 +127,12 @@ def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER) -> Figures:
         arrivals=Recorded(times),
         warm_up_s=wish.warm_up_s,
         dilate=wish.dilate,
+        settle_s=SETTLE_S + (rng.uniform(0.0, policy.interval_s) if policy else 0.0),
         hops=hops,
         cores=cores(),
     )
     ledger = _ledger(wish, times)
-    with progress("simulated", len(times)) as advance:
+    with progress(f"simulated with seed {wish.seed}", len(times)) as advance:
         simulated(run, lambda sent: advance(sent, ""), (ledger,))
     return ledger.figures(_counted(wish, times), ledger.start_s + float(times[-1]))
 
@@ -179,6 +188,7 @@ def conditions(wish: Asked, times: Times, stage: Stage, hops: Hops) -> Condition
         behind_ms=round(stage.behind_s * 1e3, 3),
         own_cpu_share=stage.own_cpu_share,
         hop_ms=_quantiles_ms(hops),
+        simulations=wish.simulations,
     )
 
 

@@ -3,7 +3,7 @@
 from headrace.fidelity import ABSOLUTE, RELATIVE, Certificate, Metric
 
 VERDICTS = {"aim": "within the aim", "must": "within bounds", "missed": "MISSED", "": ""}
-_HEAD = ("metric", "live", "simulated", "error", "bound", "aim", "")
+_HEAD = ("metric", "live", "simulated", "range", "error", "bound", "aim", "")
 
 
 def text(certificate: Certificate) -> str:
@@ -27,6 +27,7 @@ def _row(metric: Metric) -> tuple[str, ...]:
         metric.name.removesuffix("_ms").replace("_", " ") + (" ms" if metric.unit == "ms" else ""),
         _value(metric.live, metric.unit),
         _value(metric.simulated, metric.unit),
+        _range(metric),
         _error(metric.error, metric, signed=True),
         _error(metric.must, metric),
         _error(metric.aim, metric),
@@ -40,6 +41,12 @@ def _value(value: float | None, unit: str) -> str:
     if unit == "fraction":
         return f"{value:.2%}"
     return f"{value:.0f}" if unit == "queries" else f"{value:.1f}"
+
+
+def _range(metric: Metric) -> str:
+    if metric.low == metric.high:
+        return ""
+    return f"{_value(metric.low, metric.unit)} to {_value(metric.high, metric.unit)}"
 
 
 def _error(value: float | None, metric: Metric, *, signed: bool = False) -> str:
@@ -60,7 +67,7 @@ def _conditions(certificate: Certificate) -> list[str]:
     devices = ", ".join(f"{count} {device}" for device, count in it.devices.items())
     lines = [
         f"{it.queries} queries of {it.arrivals} over {it.seconds:g} s"
-        f"{slower}; policy {it.policy}, seed {it.seed}, {devices}",
+        f"{slower}; {it.policy}, {devices}; simulated {it.simulations} times, seed {it.seed}",
         f"{it.machine}; host {load} busy{own}; a query left {it.behind_ms:.1f} ms late at worst",
     ]
     if it.hop_ms:

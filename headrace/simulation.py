@@ -92,6 +92,7 @@ class Run:
     latency: str = ""  # a quantile of the profile; "": drawn
     solve_s: float | None = None
     dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
+    settle_s: float = SETTLE_S
     hops: Hops = LOCAL_BROKER  # wall seconds
     cores: int | None = None  # which workers on ``cpu`` share, alone; None: as the profile has it
 
@@ -267,7 +268,7 @@ class _World:
         while self._readiness.missing() and self.system.now < START_WITHIN_S:
             self.system.run(self.system.now + 0.1)
         self.system.forget(self._records)
-        self.system.run(self.system.now + SETTLE_S)
+        self.system.run(self.system.now + self.run.settle_s)
 
     def _look_at_the_input(self) -> None:
         """Tell the controller how far the input topic is, as the control app does."""

@@ -43,7 +43,7 @@ def test_a_simulation_that_agrees_meets_every_aim() -> None:
 def test_latency_is_judged_relative_to_live() -> None:
     assert the("p50_ms", a_certificate(p50_ms=109.0)) == Metric(
         name="p50_ms", unit="ms", live=100.0, simulated=109.0, error=0.09, kind="relative",
-        must=0.1, aim=0.05, verdict="must",
+        must=0.1, aim=0.05, verdict="must", low=109.0, high=109.0,
     )  # fmt: skip
     assert a_certificate(p95_ms=178.0).verdict == "missed"
 
@@ -104,3 +104,18 @@ def test_a_certificate_is_read_as_it_was_written() -> None:
 def test_what_is_no_certificate_is_refused_with_the_mend(value: object, said: str) -> None:
     with pytest.raises(CertificateError, match=f"{said}.*headrace fidelity"):
         Certificate.from_json(value)  # type: ignore[arg-type]
+
+
+def test_several_simulations_are_compared_by_their_mean_and_shown_by_their_range() -> None:
+    simulated = [replace(LIVE, p50_ms=90.0), replace(LIVE, p50_ms=114.0, drops={"refused": 0.5})]
+    certificate = certified(CONDITIONS, LIVE, *simulated)
+    metric = the("p50_ms", certificate)
+    assert (metric.simulated, metric.low, metric.high) == (102.0, 90.0, 114.0)
+    assert (metric.error, metric.verdict) == (0.02, "aim")
+    assert the("drops/refused", certificate).simulated == 0.25
+
+
+def test_a_metric_that_one_simulation_lacks_is_missed() -> None:
+    certificate = certified(CONDITIONS, LIVE, LIVE, replace(LIVE, accuracy=None))
+    metric = the("accuracy", certificate)
+    assert (metric.simulated, metric.low, metric.verdict) == (None, None, "missed")

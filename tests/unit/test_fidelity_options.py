@@ -69,5 +69,5 @@ def test_a_certificate_for_a_person() -> None:
     ]
     told = text(certified(busy, LIVE, simulated))
     assert "host 90% busy (40% by the run itself)" in told
-    assert "time 4 times slower; policy loki, seed 0, 20 emulated" in told
+    assert "loki, 20 emulated; simulated 1 times, seed 0" in told
     assert "bounds hold below 70%" in told
