@@ -20,11 +20,11 @@ from headrace.terminal import print_json, print_text, say
 @bootstrap_option
 @json_option
 def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as_json: bool) -> int:
-    """Tell what became of a live pipeline's queries, also after it has ended.
+    """Tell what became of a live pipeline's queries.
 
-    Read from the answers and plans on the broker: outcomes, latencies, accuracy, devices, and what
-    was given up where and why. Where a certificate of the simulation lies beside the file
-    (headrace fidelity), it is shown.
+    Read from the answers and plans on the broker, so that it works after the pipeline has ended,
+    too: outcomes, latencies, accuracy, devices, and what was given up where and why. Where a
+    certificate of the simulation lies beside the file (headrace fidelity), it is shown.
 
     \b
     Example:
