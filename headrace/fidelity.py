@@ -75,7 +75,7 @@ class Conditions:
     used. ``behind_ms``: how late a query left at worst, in the time of the pipeline. ``hop_ms`` are
     quantiles of a hop over the broker (wall time) as measured during the warm-up, with which the
     simulation ran; empty: it ran with the built-in ones. ``simulations``: how many ran, with seeds
-    from ``seed`` on.
+    from ``seed`` on. ``stretch``: likewise of real batches, by their profiled median.
     """
 
     pipeline: str
@@ -99,6 +99,7 @@ class Conditions:
     own_cpu_share: float | None = None
     hop_ms: Mapping[str, float] = field(default_factory=dict)
     simulations: int = 1
+    stretch: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -15,17 +15,19 @@ from control.problem import policy_named
 from headrace.broker_lock import ROOTS
 from headrace.config import PipelineError, PipelineFile, load_profile
 from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
-from headrace.fidelity_ledger import Ledger, hops_s
+from headrace.fidelity_ledger import Ledger, batches, hops_s
 from headrace.fidelity_live import Stage, answers, number_of, play, staged
 from headrace.profiling import cpu_model
 from headrace.sharing import cores
-from headrace.simulation import SETTLE_S, Run, simulated
+from headrace.simulation import SETTLE_S, Run, devices, simulated
 from headrace.terminal import progress
-from headrace.wiring import accuracies
+from headrace.wiring import accuracies, latency_of
 from headrace.workload import Recorded, Times, read_arrivals
+from profiles.table import EMULATED
+from schemas.records import Answer
 from streams.delays import LOCAL_BROKER, Hops
 
-FEWEST_HOPS = 200
+FEWEST = 100  # hops or batches that tell how long such things take
 SUFFIX = ".fidelity.json"
 LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
 
@@ -76,8 +78,10 @@ def certify(wish: Asked) -> Certificate:
         play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
     hops = measured_hops(wish, times, stage)
     seeds = range(wish.seed, wish.seed + wish.simulations)
-    simulations = [foretold(replace(wish, seed=seed), times, hops) for seed in seeds]
-    return certified(conditions(wish, times, stage, hops), seen(wish, times, stage), *simulations)
+    stretch = measured_stretch(wish, times, stage)
+    simulations = [foretold(replace(wish, seed=seed), times, hops, stretch) for seed in seeds]
+    said = conditions(wish, times, stage, hops, stretch)
+    return certified(said, seen(wish, times, stage), *simulations)
 
 
 def _rehearse(wish: Asked, times: Times) -> None:
@@ -104,16 +108,36 @@ def measured_hops(wish: Asked, times: Times, stage: Stage) -> Hops:
 
     What is compared comes later: it does not judge itself.
     """
-    until_s = stage.began_s + min(wish.warm_up_s, float(times[-1]))
-    early = (each for each in answers(stage) if each.answered_s < until_s)
+    early = _early(wish, times, stage)
     found = [s * wish.dilate for each in early for s in hops_s(each)]
-    if len(found) < FEWEST_HOPS:
-        return LOCAL_BROKER
+    return _knots(found) if len(found) >= FEWEST else LOCAL_BROKER
+
+
+def _early(wish: Asked, times: Times, stage: Stage) -> Iterator[Answer]:
+    """The answers of the warm-up."""
+    until_s = stage.began_s + min(wish.warm_up_s, float(times[-1]))
+    return (each for each in answers(stage) if each.answered_s < until_s)
+
+
+def _knots(found: Sequence[float]) -> Hops:
     shares = [share for share, _ in LOCAL_BROKER]
     return tuple(zip(shares, np.quantile(found, shares).tolist(), strict=True))
 
 
-def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER) -> Figures:
+def measured_stretch(wish: Asked, times: Times, stage: Stage) -> Hops:
+    """Quantiles of how long batches took on real devices in the warm-up, by their profiled median;
+    empty for emulated devices and after a short warm-up."""
+    file, profile = wish.file, load_profile(wish.file)
+    kinds = {name: each for name, each in devices(file).items() if each != EMULATED}
+    found = [
+        ran.seconds / latency_of(profile, kinds[ran.worker])(ran.variant, ran.size)
+        for ran in batches(_early(wish, times, stage))
+        if ran.worker in kinds
+    ]
+    return _knots(found) if len(found) >= FEWEST else ()
+
+
+def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER, stretch: Hops = ()) -> Figures:
     """What the simulation of that seed says.
 
     Where the control app stands between two solves when the arrivals begin is chance, here too.
@@ -129,7 +153,7 @@ def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER) -> Figures:
         dilate=wish.dilate,
         settle_s=SETTLE_S + (rng.uniform(0.0, policy.interval_s) if policy else 0.0),
         hops=hops,
-        cores=cores(),
+        stretch=stretch,
     )
     ledger = _ledger(wish, times)
     with progress(f"simulated with seed {wish.seed}", len(times)) as advance:
@@ -164,7 +188,7 @@ def _counted(wish: Asked, times: Times) -> int:
     return int(len(times) - np.searchsorted(times, wish.warm_up_s))
 
 
-def conditions(wish: Asked, times: Times, stage: Stage, hops: Hops) -> Conditions:
+def conditions(wish: Asked, times: Times, stage: Stage, hops: Hops, stretch: Hops) -> Conditions:
     """What was run, and under which load."""
     file = wish.file
     return Conditions(
@@ -187,16 +211,15 @@ def conditions(wish: Asked, times: Times, stage: Stage, hops: Hops) -> Condition
         host_cpu_share=stage.host_cpu_share,
         behind_ms=round(stage.behind_s * 1e3, 3),
         own_cpu_share=stage.own_cpu_share,
-        hop_ms=_quantiles_ms(hops),
+        hop_ms={} if hops is LOCAL_BROKER else _quantiles(hops, 1e3),
+        stretch=_quantiles(stretch, 1.0),
         simulations=wish.simulations,
     )
 
 
-def _quantiles_ms(hops: Hops) -> dict[str, float]:
-    if hops is LOCAL_BROKER:
-        return {}
+def _quantiles(knots: Hops, factor: float) -> dict[str, float]:
     shown = {0.5: "p50", 0.9: "p90", 0.99: "p99", 1.0: "most"}
-    return {shown[share]: round(s * 1e3, 3) for share, s in hops if share in shown}
+    return {shown[share]: round(value * factor, 3) for share, value in knots if share in shown}
 
 
 def machine() -> str:

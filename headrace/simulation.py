@@ -19,7 +19,6 @@ from control.demand import input_report
 from control.problem import PlanError
 from control.solvers import TABLE, solve
 from headrace.config import PipelineError, PipelineFile, load_profile, planning_profile
-from headrace.contention import Contended, SharedCores, measured_with
 from headrace.faults import (
     BROKER_PAUSE,
     CONTROL_DOWN,
@@ -35,9 +34,9 @@ from headrace.wiring import Share, accuracies, latency_of, variant_of
 from headrace.workload import Arrivals, Times
 from operators.egress import Egress
 from operators.ingress import Ingress
-from operators.models.emulated import Emulated
+from operators.models.emulated import Emulated, Stretched
 from operators.worker import Worker
-from profiles.table import ProfileTable
+from profiles.table import EMULATED, ProfileTable
 from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
@@ -54,7 +53,7 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Query
 from streams.account import LOST, Account
-from streams.delays import LOCAL_BROKER, STAMP_S, Delays, Hops, drawn
+from streams.delays import LOCAL_BROKER, STAMP_S, Delays, Hops, drawn, draws
 from streams.simulated import Model, Observer, Simulated
 from streams.topics import physical, topics
 
@@ -94,7 +93,9 @@ class Run:
     dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
     settle_s: float = SETTLE_S
     hops: Hops = LOCAL_BROKER  # wall seconds
-    cores: int | None = None  # which workers on ``cpu`` share, alone; None: as the profile has it
+    # Of real devices: quantiles of what a batch takes by its median in the profile; empty: as the
+    # profile has it, at the pipeline's share.
+    stretch: Hops = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +217,6 @@ class _World:
         self.devices = devices(run.file)
         self.solver = _Solver(run.solve_s, run.dilate)
         self._measured = load_profile(run.file)
-        self._cores = None
-        if run.cores is not None:
-            busy = measured_with(self._measured, "cpu", run.cores + 1)
-            self._cores = SharedCores(run.cores, busy, lambda: self.system.now)
         self.account = Account(self.pipeline, accuracies(self._measured))
         self.first_s = 0.0
         self._rngs = {
@@ -330,10 +327,10 @@ class _World:
         return Worker(name, pipeline, device, incarnation=now, latency=latency)
 
     def _make(self, node: str, key: str) -> Model:
-        if self._cores is None or self.devices[node] != "cpu":
+        if not self.run.stretch or self.devices[node] == EMULATED:
             return self._emulated(self.profile, node, key, self.run.latency)
-        drawn = self._emulated(self._measured, node, key, self.run.latency)
-        return Contended(self._cores, drawn, self._emulated(self._measured, node, key, "p50"))
+        stretch = partial(next, draws(self._rngs[node], self.run.stretch))
+        return Stretched(self._emulated(self._measured, node, key, "p50"), stretch)
 
     def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
         variant = variant_of(self.pipeline, key)

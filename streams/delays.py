@@ -53,7 +53,7 @@ def drawn(
 
     Where time goes ``dilate`` times slower (streams/dilation.py), they are that much shorter.
     """
-    each = partial(next, _draws(rng, [(share, seconds / dilate) for share, seconds in hop]))
+    each = partial(next, draws(rng, [(share, seconds / dilate) for share, seconds in hop]))
     fetch, commit = (partial(_same, seconds / dilate) for seconds in (FETCH_S, COMMIT_S))
     return Delays(hop=each, report=each, fetch=fetch, commit=commit)
 
@@ -62,7 +62,8 @@ def _same(seconds: float) -> float:
     return seconds
 
 
-def _draws(rng: np.random.Generator, knots: Hops) -> Iterator[float]:
+def draws(rng: np.random.Generator, knots: Hops) -> Iterator[float]:
+    """Values drawn along straight lines between quantiles (probability, value), without end."""
     # A thousand draws cost numpy little more than one.
     probabilities, seconds = zip(*knots, strict=True)
     while True:

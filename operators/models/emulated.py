@@ -102,6 +102,21 @@ class Emulated:
         }
 
 
+class Stretched:
+    """A variant whose batches take its median times what ``stretch`` says: a machine on which
+    other things run, as it was seen."""
+
+    def __init__(self, median: Emulated, stretch: Callable[[], float]) -> None:
+        self._median = median
+        self._stretch = stretch
+        self.load_s = median.load_s
+        self.predict = median.predict
+
+    def latency_s(self, batch: int) -> float:
+        """Seconds that this run of a batch takes."""
+        return self._median.latency_s(batch) * self._stretch()
+
+
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:
     # A block of draws costs numpy little more than one.
     while True:
