@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from control.problem import PlanError
+from control.problem import PlanError, policy_named
 from control.selection import (
     POLICIES,
     Ask,
     SelectionPlan,
     described,
     models_of,
+    priced,
     solved,
     solved_within,
 )
@@ -39,7 +40,8 @@ class Made:
 
 def selects(file: PipelineFile, asked: Asked) -> bool:
     """Whether the policy that was asked for chooses a model per batch."""
-    return (asked.policy or file.pipeline.policy) in POLICIES
+    policy = policy_named(file.pipeline, asked.policy or file.pipeline.policy)
+    return policy is not None and policy.kind in POLICIES
 
 
 def tables(file: PipelineFile, asked: Asked, violation: float | None = None) -> Iterator[Made]:
@@ -49,14 +51,17 @@ def tables(file: PipelineFile, asked: Asked, violation: float | None = None) -> 
     measured, and ``Unfeasible`` where no query could be served in time at all.
     """
     policy = asked.policy or file.pipeline.policy
+    named = policy_named(file.pipeline, policy)
+    assert named is not None, "`selects` has found it"
+    options = priced(POLICIES[named.kind], named.price)
     ask = _ask(file, asked, policy)
     for demand in asked.demands_qps:
         each, (cpu, wall) = replace(ask, qps=demand), spent()
         try:
             if violation is None:
-                plan = solved(POLICIES[policy], each)
+                plan = solved(options, each)
             else:
-                plan = solved_within(POLICIES[policy], each, violation)
+                plan = solved_within(options, each, violation)
         except SelectionError as error:
             raise Unfeasible(str(error)) from error
         cpu_after, wall_after = spent()
