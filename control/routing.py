@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from schemas.records import Route
 
+EQUAL = 1e-9  # shares that differ by less are ordered by rounding errors
+
 
 class Spread:
     """Smooth weighted round robin over the slots of one task.
@@ -12,7 +14,7 @@ class Spread:
     windows match the plan too. No chance is involved: equal routes give equal sequences.
     """
 
-    __slots__ = ("_credit", "_shares", "_slots")
+    __slots__ = ("_credit", "_equal", "_shares", "_slots", "_turn")
 
     def __init__(self, shares: Iterable[tuple[int, float]]) -> None:
         """``shares`` are (slot, share); shares are positive and need not sum to 1."""
@@ -21,19 +23,22 @@ class Spread:
         total = sum(share for _, share in listed) or 1.0
         self._shares = [share / total for _, share in listed]
         self._credit = [0.0] * len(listed)
+        # Equal shares take turns: no sums over sixty slots for every query.
+        self._equal = max(self._shares, default=0.0) - min(self._shares, default=0.0) < EQUAL
+        self._turn = -1
 
     def __bool__(self) -> bool:
         return bool(self._slots)
 
     def pick(self) -> int:
         """The next slot. The caller has made sure that there is one."""
-        if len(self._slots) == 1:
-            return self._slots[0]
+        if self._equal:
+            self._turn = (self._turn + 1) % len(self._slots)
+            return self._slots[self._turn]
         credit, best, most = self._credit, 0, float("-inf")
         for i, share in enumerate(self._shares):
             credit[i] += share
-            # A hair of tolerance: equal shares must not be ordered by rounding errors.
-            if credit[i] > most + 1e-9:
+            if credit[i] > most + EQUAL:
                 best, most = i, credit[i]
         credit[best] -= 1.0
         return self._slots[best]
