@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.clients import Commander, new_id
 from headrace.config import load_profile, load_workload
-from headrace.demo_plans import PlanLog
+from headrace.demo_plans import PlanLog, devices
 from headrace.demo_report import Change, Conditions, DemoReport, Seen, Span, report
 from headrace.demo_screen import Screen, outcomes_text, screen
 from headrace.demo_script import Script
@@ -55,7 +55,7 @@ def loaded(stage: Stage, script: Script, of: Material, title: str = "") -> DemoR
         _begin_with(script.policy, stage, commander, log)
         _warm_up(stage, of)
         with _loop(stage, "demo") as loop:
-            with screen(kafka, pipeline, lambda: _where(loop, script, title)) as shown:
+            with screen(kafka, pipeline, lambda: _where(loop, script, log, title)) as shown:
                 loop.start(of.times.tolist(), cycle(of.inputs))
                 change = _Drive(stage, script, commander, log, shown).run(loop)
             sent, answers = loop.accounts()
@@ -101,12 +101,13 @@ def spans(script: Script, began_s: float, change: Change | None) -> list[Span]:
     return found
 
 
-def _where(loop: OpenLoop, script: Script, title: str) -> str:
+def _where(loop: OpenLoop, script: Script, log: PlanLog, title: str) -> str:
     """How far the load is and what has become of it."""
     elapsed_s = min(loop.elapsed_s, script.seconds)
     phase, rate = script.at(elapsed_s)
+    used = f", {devices(log.plans[-1])} devices" if log.plans else ""
     return (
-        f"{title}{elapsed_s:.0f} of {script.seconds:.0f} s, {phase}: load {rate:.0f}/s; "
+        f"{title}{elapsed_s:.0f} of {script.seconds:.0f} s, {phase}: load {rate:.0f}/s{used}; "
         f"{loop.sent} sent, {outcomes_text(loop)}"
     )
 

@@ -130,7 +130,8 @@ def _acted(
 ) -> T:
     run = Run(wish.file, kafka, directory)
     try:
-        run.start()
+        with waiting("making the topics"):
+            run.start()
         plan = run.await_ready(Told())
         if not plan.feasible:
             raise Unfeasible(f"the plan is not feasible: {plan.binding}")
