@@ -19,6 +19,7 @@ from schemas.records import (
     Lease,
     Plan,
     Query,
+    Selection,
     Work,
 )
 
@@ -48,6 +49,8 @@ LEVELS = {
     "query.late": INFO,
     "query.read": DEBUG,
     "query.refused": INFO,
+    "selection.made": INFO,
+    "selection.none": WARNING,
     "solve.began": DEBUG,
     "solve.ended": DEBUG,
     "work.sent": DEBUG,
@@ -83,6 +86,22 @@ def plan_made(effect: Send) -> Line:
             "demand_qps": plan.demand_qps,
             "leases": len(plan.leases),
         },
+    )
+
+
+def selection_made(effect: Send) -> Line:
+    """The control app has written a task's tables, or that there can be none."""
+    selection = effect.record
+    assert isinstance(selection, Selection)
+    fields = {"task": selection.task, "policy": selection.policy, "tables": len(selection.tables)}
+    if not selection.tables:
+        return Line("selection.none", f"{selection.task}: {selection.reason}", fields)
+    more = "" if selection.complete else "; finer ones are being made"
+    return Line(
+        "selection.made",
+        f"{len(selection.tables)} tables for {selection.task}, {selection.workers} workers, "
+        f"up to {selection.tables[-1].qps:.4g} items/s{more}",
+        fields,
     )
 
 
@@ -317,6 +336,7 @@ ASKED: dict[type, Callable[[Any], Line]] = {
     Infer: batch_began,
     Load: load_began,
     Plan: plan_made,
+    Selection: selection_made,
     Solve: solve_began,
     Work: work_sent,
 }

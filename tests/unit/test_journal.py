@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,8 @@ from schemas.records import (
     DeadLetter,
     Query,
     Report,
+    Selection,
+    SelectionTable,
 )
 from streams.journal import MOST, WINDOW_S, Journal
 from streams.lines import LEVELS
@@ -238,6 +241,21 @@ def test_commands_and_plans_of_the_control_app_are_told(lines: Lines) -> None:
         ("info", "command.done", "command c-1 (set-slo) done: said"),
         ("warning", "command.refused", "command c-1 (set-slo) refused: said"),
     ]
+
+
+def test_tables_are_told_and_why_there_are_none(lines: Lines) -> None:
+    made = Selection(
+        pipeline="p", task="read", policy="ramsis", issued_s=1.0, slo_s=0.2, workers=4,
+        variants=("v",), levels_s=(0.0,), complete=False,
+        tables=(SelectionTable(qps=120.0, rows=((0, 0, 1),)),),
+    )  # fmt: skip
+    none = replace(made, tables=(), reason="raise the SLO")
+    saw(Journal("p"), Woke(), *(Send(PLANS, each, 0) for each in (made, none)))
+    assert lines.told() == [
+        ("info", "selection.made",
+         "1 tables for read, 4 workers, up to 120 items/s; finer ones are being made"),
+        ("warning", "selection.none", "read: raise the SLO"),
+    ]  # fmt: skip
 
 
 EVERY_STEP = (
