@@ -21,6 +21,7 @@ p { margin: .2rem 0 .6rem; color: var(--soft); max-width: 56rem }
 .wide { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%;
  font-size: .86rem }
+table.narrow { width: auto; min-width: 22rem }
 th, td { padding: .25rem .4rem; text-align: right; white-space: nowrap;
  border-bottom: 1px solid var(--faint) }
 th { font-weight: 600; color: var(--soft) } th.text, td.text { text-align: left }
@@ -95,7 +96,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -
         for at, each in enumerate(heads)
     )
     lines = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    return f'<div class="wide"><table><tr>{head}</tr>{lines}</table></div>'
+    narrow = ' class="narrow"' if len(heads) < 4 else ""
+    return f'<div class="wide"><table{narrow}><tr>{head}</tr>{lines}</table></div>'
 
 
 def text(value: str) -> str:

@@ -59,16 +59,16 @@ class Labels:
 
 def line_chart(
     lines: Sequence[Line], labels: Labels, *, zero: bool = True, rules: Sequence[Rule] = (),
-    height: float = HEIGHT, x_most: float | None = None,
+    height: float = HEIGHT, x_most: float | None = None, holds: Sequence[float] = (),
 ) -> str:  # fmt: skip
-    """Lines over a common axis; ``zero``: the upright axis begins there."""
+    """Lines over a common axis; the upright one begins at 0 if ``zero`` and spans ``holds``."""
     across = [x for line in lines for x, _ in line.points] + [rule.x for rule in rules]
     if x_most is not None:
         across = [x for x in across if x <= x_most] + [x_most]
     x_axis = spanning(across, LEFT, WIDTH - RIGHT, zero=True, most=10)
     x_axis = Axis(x_axis.low, max(across, default=1.0), LEFT, WIDTH - RIGHT)
     up = [y for line in lines for _, y in line.points if y is not None]
-    y_axis = spanning(up, height - BOTTOM, TOP, zero=zero, most=5)
+    y_axis = spanning([*up, *holds] or [0.0, 100.0], height - BOTTOM, TOP, zero=zero, most=5)
     parts = [_frame(x_axis, y_axis, labels, height)]
     parts += [_upright(rule, x_axis, height) for rule in rules]
     parts += [_line(line, x_axis, y_axis) for line in lines]

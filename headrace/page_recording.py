@@ -54,7 +54,7 @@ def latencies(named: Named, slo_s: float) -> str:
     slo_ms = slo_s * 1e3
     longest = max((each.latency[-2][0] for _, each in named if each.latency), default=slo_s)
     drawn = line_chart(
-        lines, labels, rules=[Rule(slo_ms, f"SLO {slo_ms:g} ms")], height=300.0,
+        lines, labels, rules=[Rule(slo_ms, f"SLO {slo_ms:g} ms")], height=300.0, holds=(100.0,),
         x_most=max(min(longest * 1e3, BEYOND * slo_ms), 1.1 * slo_ms),
     )  # fmt: skip
     return section(

@@ -29,6 +29,7 @@ ABLATION = (
     "loki-paper:dropping=per-task",
     "loki-paper:dropping=last-task",
     "loki-paper:dropping=none",
+    "loki-paper:dropping=reroute",
 )
 BASELINES = ("inferline", "proteus", STATIC_BEST)
 HEADROOMS = (0.7, 0.85, 0.95, 1.05, 1.2)
@@ -61,7 +62,7 @@ SCENES: Mapping[str, Scene] = {
     ),
     "traffic-headroom": Scene(
         pipeline="traffic", trace="traffic-288s",
-        policies=("loki", *(f"loki:headroom={h:g}" for h in HEADROOMS)),
+        policies=("loki", *(f"loki:headroom={h:g}" for h in HEADROOMS), STATIC_BEST),
     ),
     "traffic-rules": Scene(
         pipeline="traffic", trace="traffic-288s",
