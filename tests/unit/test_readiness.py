@@ -1,11 +1,14 @@
 """When a pipeline is ready, and what is missing before."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from headrace.readiness import Readiness
 from headrace.terminal import Unsuccessful
 from schemas.pipeline import Pipeline, Policy, Task, Variant
-from schemas.records import Lease, Plan, Report, Settings
+from schemas.records import Lease, Plan, Report, Selection, SelectionTable, Settings
 
 PIPELINE = Pipeline(
     name="words",
@@ -72,3 +75,37 @@ def test_a_plan_that_leaves_a_task_without_worker_is_told_as_such() -> None:
 def test_a_worker_that_cannot_load_ends_the_wait() -> None:
     with pytest.raises(Unsuccessful, match="worker cpu-0 failed: no such weights"):
         fresh().see([report("cpu-0", 2, "failed: no such weights")])
+
+
+def under_tables(*records: object) -> str:
+    """What is missing for a pipeline whose worker follows tables, after these records."""
+    pipeline = replace(PIPELINE, policies=(Policy(name="static", kind="ramsis"),))
+    told = Readiness(pipeline, ("cpu-0", "ingress-0"), since_s=10.0, answered=True)
+    told.see([plan(2, "cpu-0"), report("cpu-0", 2), report("ingress-0", 2), *records])
+    return told.missing()
+
+
+def tables(**changes: Any) -> Selection:
+    made = Selection(
+        pipeline="words", task="shout", policy="static", issued_s=0.0, slo_s=1.0, workers=1,
+        variants=("careful", "quick"), levels_s=(0.0,),
+        tables=(SelectionTable(qps=1.0, rows=((0, 0, 1),)),),
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def test_where_workers_follow_tables_these_and_all_their_variants_are_awaited() -> None:
+    being_made = "the tables of shout are being made"
+    assert under_tables() == being_made
+    assert under_tables(tables(complete=False)) == being_made
+    assert under_tables(tables(policy="other")) == being_made
+    held = {"load_s/shout/careful": 1.0}
+    assert under_tables(tables(), replace(report("cpu-0", 2), counts=held)) == (
+        "loading: cpu-0 (shout/quick)"
+    )
+    both = {**held, "load_s/shout/quick": 1.0}
+    assert under_tables(tables(), replace(report("cpu-0", 2), counts=both)) == ""
+
+
+def test_tables_that_cannot_be_made_are_not_awaited() -> None:
+    assert under_tables(tables(tables=(), variants=(), reason="raise the SLO")) == ""

@@ -1,0 +1,95 @@
+"""A whole system in virtual time whose workers choose a variant for every batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.small_cluster import a_cluster
+from headrace.config import read_pipeline_file
+from headrace.faults import Fault
+from headrace.simulation import Ended, Run, simulated
+from headrace.workload import Renewal
+from schemas.effects import Effect, Event, Infer, Send
+from schemas.records import Selection
+
+ALONE: dict[str, Sequence[str]] = {"read": []}
+
+
+@dataclass
+class Seen:
+    """How many batches each variant ran, and which tables were told."""
+
+    batches: dict[str, int] = field(default_factory=dict)
+    tables: list[Selection] = field(default_factory=list)
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        for effect in effects:
+            if isinstance(effect, Infer):
+                self.batches[effect.variant] = self.batches.get(effect.variant, 0) + 1
+            elif isinstance(effect, Send) and isinstance(effect.record, Selection):
+                self.tables.append(effect.record)
+
+
+def played(folder: Path, policy: str, rate: float, seed: int = 0, **changes: object) -> Ended:
+    return watched(folder, policy, rate, seed, **changes)[0]
+
+
+def watched(
+    folder: Path, policy: str, rate: float, seed: int = 0, **changes: object
+) -> tuple[Ended, Seen]:
+    faults = changes.pop("faults", ())
+    path = a_cluster(folder, children=changes.pop("children", ALONE), **changes)  # type: ignore[arg-type]
+    run = Run(
+        file=read_pipeline_file(path),
+        policy=policy,
+        seed=seed,
+        arrivals=Renewal(rate, 8.0),
+        faults=faults,  # type: ignore[arg-type]
+    )
+    seen = Seen()
+    return simulated(run, lambda sent: None, (seen,)), seen
+
+
+@pytest.mark.parametrize("policy", ["ramsis", "ramsis-paper"])
+def test_light_load_goes_to_the_better_variant_and_heavy_load_to_the_faster(
+    tmp_path: Path, policy: str
+) -> None:
+    light, calm = watched(tmp_path, policy, 20.0)
+    heavy, busy = watched(tmp_path, policy, 500.0)
+    assert light.account.accuracy == pytest.approx(0.95, abs=0.002)
+    assert light.account.counts["answered"] == light.queries
+    assert heavy.account.accuracy is not None
+    assert 0.8 <= heavy.account.accuracy < 0.9
+    assert calm.batches["read/large"] > calm.batches.get("read/small", 0)
+    assert busy.batches["read/small"] > busy.batches.get("read/large", 0)
+    assert [made.complete for made in calm.tables] == [False, False, True]
+
+
+def test_a_run_is_a_function_of_its_seed(tmp_path: Path) -> None:
+    one, two = (played(tmp_path, "ramsis", 200.0, seed=3) for _ in range(2))
+    assert (one.account.counts, one.events) == (two.account.counts, two.events)
+
+
+def test_a_worker_that_dies_loses_nothing_and_tables_follow(tmp_path: Path) -> None:
+    died = (Fault(kind="death", at_s=2.0, for_s=float("inf"), device="emulated-0"),)
+    ended, seen = watched(tmp_path, "ramsis", 60.0, faults=died)
+    counts = ended.account.counts
+    assert counts["answered"] + counts["dropped"] + counts["late"] == ended.queries
+    assert counts["answered"] / ended.queries > 0.9
+    assert (seen.tables[-1].workers, seen.tables[-1].complete) == (3, True)
+
+
+def test_a_task_selects_beside_loki(tmp_path: Path) -> None:
+    path = a_cluster(tmp_path)
+    file = read_pipeline_file(path)
+    detect, read = file.pipeline.tasks
+    tasks = (detect, replace(read, selection="ramsis"))
+    file = replace(file, pipeline=replace(file.pipeline, tasks=tasks))
+    seen = Seen()
+    run = Run(file=file, policy="loki", seed=0, arrivals=Renewal(20.0, 8.0))
+    ended = simulated(run, lambda sent: None, (seen,))
+    assert {made.task for made in seen.tables} == {"read"}
+    assert seen.tables[-1].complete
+    assert ended.account.counts["answered"] > 0.9 * ended.queries
