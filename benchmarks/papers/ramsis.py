@@ -1,18 +1,28 @@
 """The RAMSIS artifact's models and trace in Headrace's formats.
 
-    python -m benchmarks.papers.ramsis DATA_DIR OUT_DIR
+    python -m benchmarks.papers.ramsis DATA_DIR OUT_DIR [--compare [PAGE]]
 
 Writes ``image.yaml`` (9 models, 150 ms, 60 workers) and ``text.yaml`` (5 models, 100 ms, 20
 workers), each with its profile: the one latency per batch that the paper plans and simulates
 with, so every quantile is that one. Writes ``twitter.csv``, the trace as it was recorded (270 s),
 and ``twitter-300s.csv``, as the artifact runs it: 261 s, begun anew for the 39 s that are left.
+``--compare`` then plays the paper's comparison and ours (``ramsis_compare``, ``ramsis_nodes``) and
+writes the page, docs/ramsis-comparison.md; ``--again`` writes it from what OUT_DIR has of the last
+time.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.papers.sources import DataError, table, write_from
+from benchmarks.papers.ramsis_compare import LOADS, Cluster, Row, at_constant_load, on_trace
+from benchmarks.papers.ramsis_nodes import by_nodes
+from benchmarks.papers.ramsis_page import page
+from benchmarks.papers.sources import DataError, table
+from control.selection_profile import Model, planned
 from profiles.table import EMULATED, Entry, Latency, ProfileTable
 
 PAPER = "RAMSIS"
@@ -22,6 +32,8 @@ OPERATOR = "operators.models.python:Python"
 ARGUMENTS = '{function: "builtins:bytes"}'
 SOURCE = "github.com/dmmendo/RAMSIS at 9b74967 (doi 10.1145/3627703.3629565), planning p95"
 LOOPED_S, RUN_S = 261, 300  # the artifact's loader ends the last ten seconds after one
+TRACE_WORKERS = (60, 70, 80)
+PAGE = Path("docs/ramsis-comparison.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +133,77 @@ def _trace(data: Path, out: Path) -> list[Path]:
     return written
 
 
+def cluster(data: Path, family: str, slo_s: float, workers: int) -> Cluster:
+    """The paper's models on so many workers, fastest first."""
+    models = (
+        planned(Model(each.variant, each.accuracy, tuple(row.p95_s for row in each.latency)))
+        for each in entries(data, family)
+    )
+    by_speed = sorted(models, key=lambda model: model.latency_s[0])
+    return Cluster(models=tuple(by_speed), slo_s=slo_s, workers=workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """How many of each."""
+
+    constant: int
+    trace: int
+    nodes: int
+
+
+def compared(data: Path, out: Path, seeds: Seeds) -> Iterator[Row]:
+    """The comparison: constant loads with 60 workers, and the trace as the artifact runs it.
+
+    ``out`` has the files that ``write`` writes.
+    """
+    sixty = cluster(data, "image", 0.15, 60)
+    yield from at_constant_load(sixty, LOADS, seeds.constant, _tell)
+    yield from by_nodes(out / "image.yaml", sixty, LOADS, seeds.nodes, _tell)
+    recorded = [float(row["qps"]) for row in table(data / "twitter_trace.csv", PAPER)]
+    rates = [recorded[second % LOOPED_S] for second in range(RUN_S)]
+    for workers in TRACE_WORKERS if seeds.trace else ():
+        yield from on_trace(cluster(data, "image", 0.15, workers), rates, seeds.trace, _tell)
+
+
+def _tell(what: str) -> None:
+    print(f"playing: {what}", file=sys.stderr)
+
+
+def compare(data: Path, out: Path, seeds: Seeds, again: bool) -> str:
+    """Play, unless ``again``, and keep what came of it in OUT_DIR; the page."""
+    kept = out / "comparison.json"
+    if not again:
+        rows = [asdict(row) for row in compared(data, out, seeds)]
+        kept.write_text(json.dumps(rows), encoding="utf-8")
+    try:
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        return page([Row(**row) for row in found])
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{kept} holds no comparison ({error}); leave out --again") from error
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, metavar="DATA_DIR")
+    parser.add_argument("out", type=Path, metavar="OUT_DIR")
+    parser.add_argument("--compare", nargs="?", type=Path, const=PAGE, metavar="PAGE")
+    parser.add_argument("--again", action="store_true", help="only write the page once more")
+    for name, count in (("seeds", 20), ("trace-seeds", 5), ("node-seeds", 3)):
+        parser.add_argument(f"--{name}", type=int, default=count, help=f"({count})")
+    options = parser.parse_args()
+    seeds = Seeds(options.seeds, options.trace_seeds, options.node_seeds)
+    try:
+        for path in write(options.data, options.out):
+            print(path)
+        if options.compare is not None:
+            told = compare(options.data, options.out, seeds, options.again)
+            options.compare.write_text(told, encoding="utf-8")
+            print(options.compare)
+    except DataError as error:
+        parser.exit(2, f"{error}\n")
+
+
 if __name__ == "__main__":
-    write_from(__doc__, write)
+    main()

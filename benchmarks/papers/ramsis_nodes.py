@@ -1,0 +1,88 @@
+"""The same policies by the nodes that serve live, in virtual time (``headrace/simulation.py``).
+
+Round robin only: a slot has one reader. Every policy has tables for the load that is played, as in
+the artifact; hops are those of the local broker, a batch takes its planning latency, nothing is
+refused, and late queries are dropped where the policy says so.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.papers.ramsis_compare import (
+    BY_TURN,
+    PAPER,
+    STATIC_BY_TURN,
+    VARIABLE,
+    Cluster,
+    Row,
+    constant,
+    tuned,
+)
+from control.problem import BUILT_IN
+from control.selection_baselines import Fixed
+from headrace.collecting import collect_seldom
+from headrace.config import PipelineFile, read_pipeline_file
+from headrace.simulation import Run, simulated
+from headrace.workload import Recorded
+from schemas.pipeline import Policy
+
+ON = "nodes"
+SECONDS = 5.0
+
+
+def by_nodes(
+    pipeline: Path,
+    cluster: Cluster,
+    loads: Sequence[int],
+    seeds: int,
+    told: Callable[[str], None],
+) -> Iterator[Row]:
+    """Every policy that nodes can follow at every load: the first seconds of a seed's arrivals."""
+    collect_seldom()
+    file = read_pipeline_file(pipeline)
+    for qps in loads:
+        told(f"{qps} queries/s by the nodes")
+        policies = (
+            *(replace(BUILT_IN[name], loads=(float(qps),)) for name in (PAPER, BY_TURN, VARIABLE)),
+            fixed(tuned(cluster, qps), cluster.workers),
+        )
+        for seed in range(seeds):
+            times = constant(qps, seed)
+            arrivals = Recorded(times[times < SECONDS])
+            for policy in policies:
+                yield _row(_run(file, policy, seed, arrivals), qps)
+
+
+def fixed(choice: Fixed, workers: int) -> Policy:
+    """A model for all queries on all workers, as a static policy that drops nothing."""
+    key = f"classify/{choice.model}"
+    return Policy(
+        name=STATIC_BY_TURN, replicas={key: workers}, batch={key: choice.most}, dropping="none"
+    )
+
+
+def _run(file: PipelineFile, policy: Policy, seed: int, arrivals: Recorded) -> Run:
+    pipeline = replace(file.pipeline, policies=(policy,), admission=False)
+    return Run(
+        file=replace(file, pipeline=pipeline),
+        policy=policy.name,
+        seed=seed,
+        arrivals=arrivals,
+        latency="p95",
+    )
+
+
+def _row(run: Run, qps: int) -> Row:
+    ended = simulated(run, lambda sent: None)
+    counts = ended.account.counts
+    return Row(
+        on=ON,
+        at=qps,
+        seed=run.seed,
+        policy=run.policy,
+        queries=ended.queries,
+        accuracy=ended.account.accuracy or 0.0,
+        violation=1 - counts["answered"] / ended.queries,
+        cpu_s=ended.cpu_s,
+    )
