@@ -9,7 +9,7 @@ from control.problem import Allocation, PlanError, Problem, Replicas
 from control.selection import POLICIES, Ask, models_of, setting_for
 from control.selection_model import Setting
 from control.selection_profile import Model, SelectionError
-from profiles.table import ProfileTable
+from profiles.table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Task
 
 HOPS = 3  # from producer to ingress to worker to egress
@@ -32,7 +32,10 @@ def allocate(problem: Problem) -> Allocation:
     if not problem.devices:
         return Allocation((), False, "there is no worker that can be used; start one")
     task = pipeline.root
-    models = alike(profile, task, problem.devices, policy.latency)
+    try:
+        models = alike(profile, task, problem.devices, policy.latency)
+    except ProfileError as error:
+        raise SelectionError(f"policy {policy.name!r} cannot be planned: {error}") from error
     ask = Ask(
         models=models,
         slo_s=whole_budget_s(pipeline, problem.slo_s),

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from control.problem import PlanError, Problem
-from control.static import allocate
+from control.problem import SELECTING, PlanError, Problem, policy_named
+from control.solvers import solve
 from headrace.config import (
     PipelineError,
     PipelineFile,
@@ -14,6 +14,7 @@ from headrace.config import (
 )
 from operators.models.loading import load_operator
 from profiles.table import ProfileTable
+from schemas.pipeline import Pipeline, Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,7 @@ def examined(file: PipelineFile) -> Examined:
 def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
     devices = tuple(device for device, count in file.cluster.devices for _ in range(count))
     found = {}
-    for policy in file.pipeline.policies:
-        if policy.kind != "static":
-            continue
+    for policy in _tried(file.pipeline):
         problem = Problem(
             pipeline=file.pipeline,
             policy=policy,
@@ -73,14 +72,22 @@ def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
             demand_qps=0.0,
             devices=devices,
             profile=table if table.entries else None,
+            memory=dict(file.cluster.memory),
         )
         try:
-            allocation = allocate(problem)
+            allocation = solve(policy.kind, problem)
         except PlanError as error:
             raise PipelineError(f"{file.path}: {error}") from error
         if not allocation.feasible:
             found[policy.name] = allocation.binding
     return found
+
+
+def _tried(pipeline: Pipeline) -> list[Policy]:
+    """The policies whose plan depends on no demand: those of the file, and the one in force."""
+    first = policy_named(pipeline, pipeline.policy)
+    there = pipeline.policies if first in pipeline.policies else (*pipeline.policies, first)
+    return [each for each in there if each and each.kind in ("static", *SELECTING)]
 
 
 def described(found: Examined) -> str:

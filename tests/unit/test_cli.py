@@ -130,6 +130,16 @@ def test_a_policy_that_asks_for_too_much_is_infeasible(
     assert "2" in captured.out + captured.err
 
 
+def test_a_policy_that_selects_where_it_cannot_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "selects.yaml"
+    file.write_text(WORDS.read_text().replace("policy: accurate", "policy: ramsis"))
+    (tmp_path / "words_operators.py").write_text((WORDS.parent / "words_operators.py").read_text())
+    assert run(["validate", str(file)]) == 2
+    assert "policy 'ramsis'" in capsys.readouterr().err
+
+
 HELP_NEEDS_NOT = ("torch", "faust", "confluent_kafka", "pydantic", "numpy", "rich", "yaml")
 
 
