@@ -74,6 +74,19 @@ def test_the_starter_answers_a_query_and_a_load(starter: Terminal) -> None:
     assert load["accuracy"] == 1.0  # type: ignore[index]
 
 
+def test_what_became_of_the_queries_is_reported_afterwards(
+    starter: Terminal, tmp_path: Path
+) -> None:
+    file, page = str(starter.file), tmp_path / "report.html"
+    sent = starter.json("load", file, "--rate", "20", "--seconds", "1", "--deadline", "20s")
+    told = starter.json("report", file, "--last", "300s", "--html", str(page))
+    assert told["answered"] == told["queries"] >= sent["queries"] > 0  # type: ignore[index]
+    assert [each["policy"] for each in told["policies"]] == ["accurate"]  # type: ignore[index]
+    assert page.read_text().count("<svg") == 5
+    code, out, _ = starter.run("report", file, "--last", "300s")
+    assert (code, f"queries of {starter.name}" in out) == (0, True)
+
+
 def test_a_query_is_explained_by_id_and_by_place(starter: Terminal) -> None:
     with Client(starter.broker, starter.name) as client:
         answer = client.ask(REVIEW, id="explained", deadline=20.0)
