@@ -92,7 +92,7 @@ class Run:
     solve_s: float | None = None
     dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
     settle_s: float = SETTLE_S
-    hops: Hops = LOCAL_BROKER  # wall seconds
+    hops: Hops = LOCAL_BROKER  # quantiles in wall seconds; others than these last (drawn)
     # Of real devices: quantiles of what a batch takes by its median in the profile; empty: as the
     # profile has it, at the pipeline's share.
     stretch: Hops = ()
@@ -341,7 +341,9 @@ class _World:
 
     def _delays(self) -> Delays:
         rng = np.random.default_rng([self.run.seed, 1])
-        return drawn(rng, self.run.hops, self.run.dilate)
+        as_seen = self.run.hops is not LOCAL_BROKER
+        clock = (lambda: self.system.now) if as_seen else None
+        return drawn(rng, self.run.hops, self.run.dilate, clock)
 
     # ------------------------------------------------------------------ what goes wrong
 

@@ -48,14 +48,36 @@ def drawn(
     rng: np.random.Generator,
     hop: Hops = LOCAL_BROKER,
     dilate: float = 1.0,
+    clock: Callable[[], float] | None = None,
 ) -> Delays:
     """Hops and reports drawn from quantiles, fetches and commits as on the local broker.
 
-    Where time goes ``dilate`` times slower (streams/dilation.py), they are that much shorter.
+    Where time goes ``dilate`` times slower (streams/dilation.py), they are that much shorter. With
+    a ``clock`` a draw holds for all records that leave within the 99 % quantile of a hop: what
+    holds one up on a busy machine holds up the others, too. Drawn apart, with records of a slot in
+    order, one that is held up would hold up those behind it a second time.
     """
-    each = partial(next, draws(rng, [(share, seconds / dilate) for share, seconds in hop]))
+    knots = [(share, seconds / dilate) for share, seconds in hop]
+    each: Delay = partial(next, draws(rng, knots))
+    if clock is not None:
+        shares, values = zip(*knots, strict=True)
+        each = _Lasting(each, float(np.interp(0.99, shares, values)), clock)
     fetch, commit = (partial(_same, seconds / dilate) for seconds in (FETCH_S, COMMIT_S))
     return Delays(hop=each, report=each, fetch=fetch, commit=commit)
+
+
+class _Lasting:
+    """The same value for ``for_s``, then another."""
+
+    def __init__(self, fresh: Delay, for_s: float, clock: Callable[[], float]) -> None:
+        self._fresh, self._for_s, self._clock = fresh, for_s, clock
+        self._value, self._until_s = 0.0, float("-inf")
+
+    def __call__(self) -> float:
+        now = self._clock()
+        if now >= self._until_s:
+            self._value, self._until_s = self._fresh(), now + self._for_s
+        return self._value
 
 
 def _same(seconds: float) -> float:
