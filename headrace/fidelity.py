@@ -75,7 +75,8 @@ class Conditions:
     used. ``behind_ms``: how late a query left at worst, in the time of the pipeline. ``hop_ms`` are
     quantiles of a hop over the broker (wall time) as measured during the warm-up, with which the
     simulation ran; empty: it ran with the built-in ones. ``simulations``: how many ran, with seeds
-    from ``seed`` on. ``stretch``: likewise of real batches, by their profiled median.
+    from ``seed`` on. ``lag_ms``: likewise from the end of a batch until its worker
+    knows. ``stretch``: likewise of real batches, by their profiled median.
     """
 
     pipeline: str
@@ -99,6 +100,7 @@ class Conditions:
     own_cpu_share: float | None = None
     hop_ms: Mapping[str, float] = field(default_factory=dict)
     simulations: int = 1
+    lag_ms: Mapping[str, float] = field(default_factory=dict)
     stretch: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -1,8 +1,6 @@
 """What did a run come to, by its answers and plans? Told alike of a live and a simulated one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.demo_report import steps
 from headrace.fidelity import Figures
@@ -115,44 +113,6 @@ def reason_of(answer: Answer) -> str:
     if outcome == ANSWERED:
         return ""
     return LATE if outcome == LATE else classed(outcome, answer.task, answer.reason)
-
-
-def hops_s(answer: Answer) -> Iterator[float]:
-    """How long items of an answered query were on their way from one worker to the next; where it
-    has one task, to the answer."""
-    seen = set()
-    for path in answer.paths:
-        for before, after in pairwise(path):
-            way = (before.worker, before.finished_s, after.received_s)
-            if way not in seen:  # items that left together and came together are one record
-                seen.add(way)
-                yield after.received_s - before.finished_s
-    if answer.paths and max(map(len, answer.paths)) == 1:
-        yield answer.answered_s - max(path[-1].finished_s for path in answer.paths if path)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch that ran."""
-
-    worker: str
-    variant: str  # "task/variant"
-    size: int
-    started_s: float
-    seconds: float
-
-
-def batches(answers: Iterable[Answer]) -> set[Batch]:
-    """The batches in which items of these answers ran."""
-    return {
-        Batch(
-            hop.worker, f"{hop.task}/{hop.variant}", hop.batch, hop.started_s,
-            hop.finished_s - hop.started_s,
-        )
-        for answer in answers
-        for path in answer.paths
-        for hop in path
-    }  # fmt: skip
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -15,19 +15,16 @@ from control.problem import policy_named
 from headrace.broker_lock import ROOTS
 from headrace.config import PipelineError, PipelineFile, load_profile
 from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
-from headrace.fidelity_ledger import Ledger, batches, hops_s
+from headrace.fidelity_delays import Seen, seen
+from headrace.fidelity_ledger import Ledger
 from headrace.fidelity_live import Stage, answers, number_of, play, staged
 from headrace.profiling import cpu_model
 from headrace.sharing import cores
 from headrace.simulation import SETTLE_S, Run, devices, simulated
 from headrace.terminal import progress
-from headrace.wiring import accuracies, latency_of
+from headrace.wiring import accuracies
 from headrace.workload import Recorded, Times, read_arrivals
-from profiles.table import EMULATED
-from schemas.records import Answer
-from streams.delays import LOCAL_BROKER, Hops
 
-FEWEST = 100  # hops or batches that tell how long such things take
 SUFFIX = ".fidelity.json"
 LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
 
@@ -76,12 +73,10 @@ def certify(wish: Asked) -> Certificate:
         progress("live", len(times)) as advance,
     ):
         play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
-    hops = measured_hops(wish, times, stage)
+    world = machine_seen(wish, times, stage)
     seeds = range(wish.seed, wish.seed + wish.simulations)
-    stretch = measured_stretch(wish, times, stage)
-    simulations = [foretold(replace(wish, seed=seed), times, hops, stretch) for seed in seeds]
-    said = conditions(wish, times, stage, hops, stretch)
-    return certified(said, seen(wish, times, stage), *simulations)
+    simulations = [foretold(replace(wish, seed=seed), times, world) for seed in seeds]
+    return certified(conditions(wish, times, stage, world), told(wish, times, stage), *simulations)
 
 
 def _rehearse(wish: Asked, times: Times) -> None:
@@ -103,41 +98,14 @@ def drawn(wish: Asked) -> Times:
     return times
 
 
-def measured_hops(wish: Asked, times: Times, stage: Stage) -> Hops:
-    """Quantiles of a hop in the warm-up, in wall seconds; the built-in ones after a short one.
-
-    What is compared comes later: it does not judge itself.
-    """
-    early = _early(wish, times, stage)
-    found = [s * wish.dilate for each in early for s in hops_s(each)]
-    return _knots(found) if len(found) >= FEWEST else LOCAL_BROKER
-
-
-def _early(wish: Asked, times: Times, stage: Stage) -> Iterator[Answer]:
-    """The answers of the warm-up."""
+def machine_seen(wish: Asked, times: Times, stage: Stage) -> Seen:
+    """What the warm-up tells of the machine."""
     until_s = stage.began_s + min(wish.warm_up_s, float(times[-1]))
-    return (each for each in answers(stage) if each.answered_s < until_s)
+    early = (each for each in answers(stage) if each.answered_s < until_s)
+    return seen(early, load_profile(wish.file), devices(wish.file), wish.dilate)
 
 
-def _knots(found: Sequence[float]) -> Hops:
-    shares = [share for share, _ in LOCAL_BROKER]
-    return tuple(zip(shares, np.quantile(found, shares).tolist(), strict=True))
-
-
-def measured_stretch(wish: Asked, times: Times, stage: Stage) -> Hops:
-    """Quantiles of how long batches took on real devices in the warm-up, by their profiled median;
-    empty for emulated devices and after a short warm-up."""
-    file, profile = wish.file, load_profile(wish.file)
-    kinds = {name: each for name, each in devices(file).items() if each != EMULATED}
-    found = [
-        ran.seconds / latency_of(profile, kinds[ran.worker])(ran.variant, ran.size)
-        for ran in batches(_early(wish, times, stage))
-        if ran.worker in kinds
-    ]
-    return _knots(found) if len(found) >= FEWEST else ()
-
-
-def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER, stretch: Hops = ()) -> Figures:
+def foretold(wish: Asked, times: Times, world: Seen) -> Figures:
     """What the simulation of that seed says.
 
     Where the control app stands between two solves when the arrivals begin is chance, here too.
@@ -152,8 +120,9 @@ def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER, stretch: Hops
         warm_up_s=wish.warm_up_s,
         dilate=wish.dilate,
         settle_s=SETTLE_S + (rng.uniform(0.0, policy.interval_s) if policy else 0.0),
-        hops=hops,
-        stretch=stretch,
+        hops=world.hops,
+        lags=world.lags,
+        stretch=world.stretch,
     )
     ledger = _ledger(wish, times)
     with progress(f"simulated with seed {wish.seed}", len(times)) as advance:
@@ -161,7 +130,7 @@ def foretold(wish: Asked, times: Times, hops: Hops = LOCAL_BROKER, stretch: Hops
     return ledger.figures(_counted(wish, times), ledger.start_s + float(times[-1]))
 
 
-def seen(wish: Asked, times: Times, stage: Stage) -> Figures:
+def told(wish: Asked, times: Times, stage: Stage) -> Figures:
     """What the live run came to."""
     ledger = _ledger(wish, times)
     since_s = stage.began_s + wish.warm_up_s
@@ -188,7 +157,7 @@ def _counted(wish: Asked, times: Times) -> int:
     return int(len(times) - np.searchsorted(times, wish.warm_up_s))
 
 
-def conditions(wish: Asked, times: Times, stage: Stage, hops: Hops, stretch: Hops) -> Conditions:
+def conditions(wish: Asked, times: Times, stage: Stage, world: Seen) -> Conditions:
     """What was run, and under which load."""
     file = wish.file
     return Conditions(
@@ -211,15 +180,9 @@ def conditions(wish: Asked, times: Times, stage: Stage, hops: Hops, stretch: Hop
         host_cpu_share=stage.host_cpu_share,
         behind_ms=round(stage.behind_s * 1e3, 3),
         own_cpu_share=stage.own_cpu_share,
-        hop_ms={} if hops is LOCAL_BROKER else _quantiles(hops, 1e3),
-        stretch=_quantiles(stretch, 1.0),
+        **world.as_json(),
         simulations=wish.simulations,
     )
-
-
-def _quantiles(knots: Hops, factor: float) -> dict[str, float]:
-    shown = {0.5: "p50", 0.9: "p90", 0.99: "p99", 1.0: "most"}
-    return {shown[share]: round(value * factor, 3) for share, value in knots if share in shown}
 
 
 def machine() -> str:

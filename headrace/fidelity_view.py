@@ -73,6 +73,9 @@ def _conditions(certificate: Certificate) -> list[str]:
     if it.hop_ms:
         told = ", ".join(f"{name} {value:g} ms" for name, value in it.hop_ms.items())
         lines.append(f"a hop in the warm-up, as simulated: {told} of the wall")
+    if it.lag_ms:
+        told = ", ".join(f"{name} {value:g} ms" for name, value in it.lag_ms.items())
+        lines.append(f"from the end of a batch until its worker knew: {told} of the wall")
     if it.stretch:
         told = ", ".join(f"{name} {value:.2f}" for name, value in it.stretch.items())
         lines.append(f"a batch in the warm-up, by its profiled median: {told}")

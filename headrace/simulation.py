@@ -93,6 +93,7 @@ class Run:
     dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
     settle_s: float = SETTLE_S
     hops: Hops = LOCAL_BROKER  # quantiles in wall seconds; others than these last (drawn)
+    lags: Hops = ()  # likewise, from the end of a batch until its worker knows
     # Of real devices: quantiles of what a batch takes by its median in the profile; empty: as the
     # profile has it, at the pipeline's share.
     stretch: Hops = ()
@@ -343,7 +344,7 @@ class _World:
         rng = np.random.default_rng([self.run.seed, 1])
         as_seen = self.run.hops is not LOCAL_BROKER
         clock = (lambda: self.system.now) if as_seen else None
-        return drawn(rng, self.run.hops, self.run.dilate, clock)
+        return drawn(rng, self.run.hops, self.run.dilate, clock, self.run.lags)
 
     # ------------------------------------------------------------------ what goes wrong
 

@@ -24,10 +24,15 @@ STAMP_S = 0.001  # Kafka's time stamps are whole milliseconds
 BLOCK = 4096  # draws made at a time
 
 
+def _none() -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
     """Seconds from a write until readers have the record (``hop``; ``report`` for reports), until
-    a new reader of a slot gets its first one, and until what is done is committed.
+    a new reader of a slot gets its first one, and until what is done is committed; ``lag``: from
+    the end of a batch until its worker knows.
 
     Records that a node sends in one turn share a hop: the client sends them together.
     """
@@ -36,6 +41,7 @@ class Delays:
     report: Delay
     fetch: Delay
     commit: Delay
+    lag: Delay = _none
 
 
 def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
@@ -49,6 +55,7 @@ def drawn(
     hop: Hops = LOCAL_BROKER,
     dilate: float = 1.0,
     clock: Callable[[], float] | None = None,
+    lag: Hops = (),
 ) -> Delays:
     """Hops and reports drawn from quantiles, fetches and commits as on the local broker.
 
@@ -63,7 +70,9 @@ def drawn(
         shares, values = zip(*knots, strict=True)
         each = _Lasting(each, float(np.interp(0.99, shares, values)), clock)
     fetch, commit = (partial(_same, seconds / dilate) for seconds in (FETCH_S, COMMIT_S))
-    return Delays(hop=each, report=each, fetch=fetch, commit=commit)
+    late = [(share, seconds / dilate) for share, seconds in lag]
+    known: Delay = partial(next, draws(rng, late)) if late else _none
+    return Delays(hop=each, report=each, fetch=fetch, commit=commit, lag=known)
 
 
 class _Lasting:

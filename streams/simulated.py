@@ -270,7 +270,8 @@ class Simulated:
         seconds = model.latency_s(len(effect.values)) * self._slowness.get(running.name, 1.0)
         outputs = tuple(model.predict(effect.values))
         ends_s = self.now + seconds
-        self._later(ends_s, running, Inferred(effect.job, outputs, self.now, ends_s))
+        known_s = ends_s + self._delays.lag()
+        self._later(known_s, running, Inferred(effect.job, outputs, self.now, ends_s))
 
     def _load(self, running: _Running, effect: Load) -> None:
         model = running.models[effect.variant] = self._make(running.name, effect.variant)

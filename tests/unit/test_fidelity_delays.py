@@ -1,6 +1,8 @@
-"""What answers tell of hops and batches, and machines that are slower than a profile."""
+"""What answers tell of hops, lags and batches, and machines that are slower than a profile."""
 
-from headrace.fidelity_ledger import Batch, batches, hops_s
+from dataclasses import replace
+
+from headrace.fidelity_delays import Batch, Seen, batches, hops_s, lags_s, seen
 from operators.models.emulated import Emulated, Stretched
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, Answer, Hop, Origin
@@ -34,11 +36,38 @@ def test_with_one_task_the_hop_is_the_one_to_the_answer() -> None:
     assert list(hops_s(an_answer((DETECT,), (OTHER,)))) == [3.0]
 
 
-def test_a_batch_counts_once() -> None:
-    assert batches([an_answer((DETECT, READ), (DETECT, READ))]) == {
-        Batch("w0", "detect/v", 2, 1.5, 0.5),
-        Batch("w1", "read/v", 2, 3.0, 1.0),
-    }
+FIRST = Batch(
+    worker="w0", variant="detect/v", size=2, received_s=1.0, started_s=1.5, finished_s=2.0
+)
+
+
+def test_a_batch_counts_once_with_the_first_of_its_items() -> None:
+    later = replace(DETECT, received_s=1.25)
+    found = batches([an_answer((later, READ), (DETECT, READ))])
+    assert found == [
+        FIRST,
+        Batch(
+            worker="w1", variant="read/v", size=2, received_s=2.25, started_s=3.0, finished_s=4.0
+        ),
+    ]
+
+
+def test_a_worker_lags_by_what_lies_between_batches_when_something_waits() -> None:
+    waiting = replace(FIRST, received_s=1.9, started_s=2.125, finished_s=3.0)
+    fresh = replace(FIRST, received_s=3.5, started_s=3.5, finished_s=4.0)
+    other = replace(waiting, worker="w1")
+    assert list(lags_s([FIRST, waiting, fresh])) == [0.125]
+    assert list(lags_s([FIRST, other])) == []
+
+
+def test_too_few_answers_tell_nothing() -> None:
+    assert seen([an_answer((DETECT, READ))], TABLE, {"w0": "emulated"}, 4.0) == Seen()
+
+
+def test_many_answers_tell_hops_in_wall_seconds() -> None:
+    found = seen([an_answer((DETECT, READ))] * 100, TABLE, {}, 4.0)
+    assert {seconds for _, seconds in found.hops} == {1.0}
+    assert found.as_json()["hop_ms"] == {"p50": 1e3, "p90": 1e3, "p99": 1e3, "most": 1e3}
 
 
 def test_on_a_slower_machine_a_batch_takes_its_median_times_the_stretch() -> None:

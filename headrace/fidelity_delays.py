@@ -1,0 +1,121 @@
+"""How long did things take on this machine? As seen in the warm-up of a live run, for simulations.
+
+Hops, lags and batches depend on the machine, on what else runs there and on how many records a
+second there are. What is compared comes after the warm-up, so that nothing judges itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from headrace.wiring import latency_of
+from profiles.table import EMULATED, ProfileTable
+from schemas.records import Answer, Hop
+from streams.delays import LOCAL_BROKER, Hops
+
+FEWEST = 100  # of a kind that tell how long such things take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Quantiles: ``hops`` over the broker and ``lags`` from the end of a batch until its worker
+    knows, in wall seconds; ``stretch`` of a real batch by its profiled median. Empty: not seen."""
+
+    hops: Hops = LOCAL_BROKER
+    lags: Hops = ()
+    stretch: Hops = ()
+
+    def as_json(self) -> dict[str, dict[str, float]]:
+        """Some of the quantiles, times in ms."""
+        hops = () if self.hops is LOCAL_BROKER else self.hops
+        return {
+            "hop_ms": _some(hops, 1e3),
+            "lag_ms": _some(self.lags, 1e3),
+            "stretch": _some(self.stretch, 1.0),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A batch that ran; ``received_s``: when the first known item of it came."""
+
+    worker: str
+    variant: str  # "task/variant"
+    size: int
+    received_s: float
+    started_s: float
+    finished_s: float
+
+
+def seen(
+    answers: Iterable[Answer], profile: ProfileTable, devices: Mapping[str, str], dilate: float
+) -> Seen:
+    """What these answers tell. ``devices`` has the device of each worker."""
+    known = list(answers)
+    ran = batches(known)
+    lags = [dilate * s for s in lags_s(ran)]
+    # A hop is seen from the end of a batch on, so the lag is in it.
+    lag_s = float(np.median(lags)) if len(lags) >= FEWEST else 0.0
+    hops = [max(0.0, dilate * s - lag_s) for answer in known for s in hops_s(answer)]
+    real = [
+        (each.finished_s - each.started_s)
+        / latency_of(profile, devices[each.worker])(each.variant, each.size)
+        for each in ran
+        if devices.get(each.worker, EMULATED) != EMULATED
+    ]
+    return Seen(hops=_knots(hops) or LOCAL_BROKER, lags=_knots(lags), stretch=_knots(real))
+
+
+def hops_s(answer: Answer) -> Iterator[float]:
+    """How long items of an answered query were on their way from one worker to the next; where it
+    has one task, to the answer."""
+    ways = set()
+    for path in answer.paths:
+        for before, after in pairwise(path):
+            way = (before.worker, before.finished_s, after.received_s)
+            if way not in ways:  # items that left together and came together are one record
+                ways.add(way)
+                yield after.received_s - before.finished_s
+    if answer.paths and max(map(len, answer.paths)) == 1:
+        yield answer.answered_s - max(path[-1].finished_s for path in answer.paths if path)
+
+
+def batches(answers: Iterable[Answer]) -> list[Batch]:
+    """The batches in which items of these answers ran, by worker and time."""
+    hops: dict[tuple[str, float], Hop] = {}
+    for answer in answers:
+        for hop in (hop for path in answer.paths for hop in path):
+            first = hops.get((hop.worker, hop.started_s))
+            if first is None or hop.received_s < first.received_s:
+                hops[hop.worker, hop.started_s] = hop
+    return [
+        Batch(
+            worker=hop.worker, variant=f"{hop.task}/{hop.variant}", size=hop.batch,
+            received_s=hop.received_s, started_s=hop.started_s, finished_s=hop.finished_s,
+        )
+        for _, hop in sorted(hops.items())
+    ]  # fmt: skip
+
+
+def lags_s(ran: Sequence[Batch]) -> Iterator[float]:
+    """From the end of a batch until the next one began, where that one's items were waiting."""
+    for before, after in pairwise(ran):
+        lag_s = after.started_s - before.finished_s
+        waited = after.worker == before.worker and after.received_s <= before.finished_s
+        # More than a batch is rather one between them of which nothing came through.
+        if waited and 0 <= lag_s <= before.finished_s - before.started_s:
+            yield lag_s
+
+
+def _knots(found: Sequence[float]) -> Hops:
+    if len(found) < FEWEST:
+        return ()
+    shares = [share for share, _ in LOCAL_BROKER]
+    return tuple(zip(shares, np.quantile(found, shares).tolist(), strict=True))
+
+
+def _some(knots: Hops, factor: float) -> dict[str, float]:
+    shown = {0.5: "p50", 0.9: "p90", 0.99: "p99", 1.0: "most"}
+    return {shown[share]: round(value * factor, 3) for share, value in knots if share in shown}
