@@ -26,7 +26,12 @@ def comparison_page(made: Comparison, asked: Mapping[str, Any]) -> str:
         latencies(named, made.file.pipeline.slo_s),
         given_up(named),
     ]
-    return page(f"{name}: {', '.join(made.runs)}", _lead(made, asked), body, setting())
+    return page(
+        f"{name}: {len(made.runs)} policies" if len(made.runs) > 1 else name,
+        _lead(made, asked),
+        body,
+        setting(),
+    )
 
 
 def setting() -> str:
@@ -42,7 +47,7 @@ def _lead(made: Comparison, asked: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"Simulated: {file.path.name}, SLO {file.pipeline.slo_s * 1e3:g} ms, {devices}; "
         f"{first.row['queries']:,} queries from {arrivals_text(asked)}; "
-        f"seeds {', '.join(map(str, made.seeds))}."
+        f"{'seed' if len(made.seeds) == 1 else 'seeds'} {', '.join(map(str, made.seeds))}."
     )
     yield from (f"{note[0].upper()}{note[1:]}." for note in notes(made))
     if len(made.seeds) > 1:
