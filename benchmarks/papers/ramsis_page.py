@@ -21,6 +21,7 @@ from benchmarks.papers.ramsis_nodes import SECONDS
 from headrace.paired import Mean, difference, mean_of
 
 CONSTANT, TRACE = "constant", "trace"
+SEEN = 0.0005  # points: what is less is 0 in a cell
 SETTING = (PAPER, JELLYFISH, SWITCHING, STATIC)
 OURS = (BY_TURN, VARIABLE, CENTRAL)
 
@@ -83,9 +84,13 @@ def _ours(played: "_Played") -> Iterator[str]:
     for on, head in ((CONSTANT, "queries/s"), (TRACE, "workers")):
         if played.seeds(on):
             yield f"{TITLES[on]}, accuracy / violation:\n"
-            yield played.table(on, head, (STATIC, *OURS), {})
+            yield played.table(on, head, (STATIC, STATIC_BY_TURN, *OURS), {})
             yield f"{TITLES[on]}, minus the tuned static choice, points:\n"
             yield played.against(on, head, STATIC, OURS)
+    yield "At constant load, where the static choice has its central queue:\n"
+    yield "\n".join(played.verdict(name, STATIC) for name in OURS) + "\n"
+    yield "And where it serves round robin like ours:\n"
+    yield "\n".join(played.verdict(name, STATIC_BY_TURN) for name in OURS[:2]) + "\n"
 
 
 def _nodes(played: "_Played") -> Iterator[str]:
@@ -137,15 +142,36 @@ class _Played:
 
     def gains(self, on: str) -> str:
         """What the paper's policy gains in accuracy, as the artifact adds it up."""
-        lines = _header(["over", "mean gain", "artifact", "largest gain", "artifact"])
+        heads = ["over", "mean gain", "seeds", "artifact", "largest gain", "seeds", "artifact"]
+        lines = _header(heads)
         for other in (JELLYFISH, SWITCHING):
             by_seed = zip(*(self._gained(on, at, other) for at in self._at(on)), strict=True)
             gained = [(statistics.fmean(each), max(each)) for each in by_seed]
-            mean, most = (mean_of(column) for column in zip(*gained, strict=True))
-            known = GAINS[on, other]
-            cells = [_told(mean), f"{known[0]:.2f}", _told(most), f"{known[1]:.2f}"]
-            lines.append(_line([other, *cells]))
+            cells = [other]
+            for column, known in zip(zip(*gained, strict=True), GAINS[on, other], strict=True):
+                spread = f"{min(column):.2f} to {max(column):.2f}"
+                cells += [_told(mean_of(column)), spread, f"{known:.2f}"]
+            lines.append(_line(cells))
         return "\n".join(lines) + "\n"
+
+    def verdict(self, policy: str, other: str) -> str:
+        """At which constant loads a policy has more queries right, and where it is late."""
+        places: dict[str, list[str]] = {"more": [], "as many": [], "fewer": []}
+        late = []
+        for at in self._at(CONSTANT):
+            mine, theirs = (self._values(CONSTANT, at, name, _right) for name in (policy, other))
+            apart = difference(mine, theirs)
+            sign = "as many" if not apart.certain else "more" if apart.value > 0 else "fewer"
+            places[sign].append(str(at))
+            violations = [
+                mean_of(self._values(CONSTANT, at, name, _violation)).value
+                for name in (policy, other)
+            ]
+            if violations[0] >= 1 > violations[1]:
+                late.append(f"{at} ({violations[0]:.1f} %)")
+        told = "; ".join(f"{what} right at {', '.join(at)}" for what, at in places.items() if at)
+        missed = f"; 1 % or more late where the other is below: {', '.join(late)}" if late else ""
+        return f"- `{policy}`: {told}{missed}."
 
     def _gained(self, on: str, at: int, other: str) -> list[float]:
         mine, theirs = (self._values(on, at, name, _accuracy) for name in (PAPER, other))
@@ -194,13 +220,13 @@ def _right(row: Row) -> float:
 
 
 def _told(mean: Mean) -> str:
-    spread = f" ± {mean.half:.3f}" if mean.half else ""
-    return f"{mean.value:.3f}{spread}" if mean.value or spread else "0"
+    spread = f" ± {mean.half:.3f}" if mean.half and mean.half >= SEEN else ""
+    return f"{mean.value:.3f}{spread}" if abs(mean.value) >= SEEN or spread else "0"
 
 
 def _signed(mean: Mean) -> str:
-    spread = f" ± {mean.half:.3f}" if mean.half else ""
-    return f"{mean.value:+.3f}{spread}" if mean.value or spread else "0"
+    spread = f" ± {mean.half:.3f}" if mean.half and mean.half >= SEEN else ""
+    return f"{mean.value:+.3f}{spread}" if abs(mean.value) >= SEEN or spread else "0"
 
 
 def _header(cells: Sequence[str]) -> list[str]:
@@ -264,8 +290,7 @@ OURS_TEXT = """## Ours
 its queue. Both serve round robin, and both run live. `ramsis, central queue` is what a queue that
 all workers share would bring: tables of a pooled model (`benchmarks/papers/ramsis_central.py`,
 about 5 ms each), the best of nine and the static choice by a trial of 60 s. **It does not run
-live**: a slot has one reader. Ours drop what no batch would save, and begin on the trace with the
-table of the highest load. "right" is the share of all queries that were in time and right.
+live**: a X "right" is the share of all queries that were in time and right.
 """
 
 NODES_TEXT = """## By the nodes

@@ -3,8 +3,9 @@
 The second road to what ``headrace simulate`` plays with the nodes, and the artifact's own world:
 a batch takes its planning latency, and a query costs nothing on its way. By round robin query i
 goes to worker i mod K, and each serves its own queue; with a central queue an idle worker takes
-from the one there is. With ``least_s`` queries are dropped that a batch of so many seconds would
-not save; without, as in the artifact, late ones are served like others.
+from the one there is. With ``rescue``, as under our policies (operators/worker.py), that is what
+runs in place of a batch that would be late, and what it would not save is dropped; without, as in
+the artifact, late queries are served like others.
 
     seen = round_robin(times_s, 60, decided(tables, models, always), slo_s=0.15)
 """
@@ -18,12 +19,13 @@ from control.selection import Table
 from control.selection_profile import Model, extrapolated_s
 
 ROUNDING_S = 1e-9  # a deadline met to within this is met
-NEVER = float("-inf")  # too short for anything to be dropped
 
 # A batch, its seconds, and the accuracy of its model.
 Run = tuple[int, float, float]
 # A queue's length, the slack of its head and the time -> what runs.
 Decide = Callable[[int, float, float], Run]
+# A queue's length -> what runs where the table's batch would be late.
+Rescue = Callable[[int], Run]
 # The time -> which of several tables is in force.
 InForce = Callable[[float], int]
 
@@ -55,7 +57,7 @@ def round_robin(
     workers: int,
     decide: Decide,
     slo_s: float,
-    least_s: float = NEVER,
+    rescue: Rescue | None = None,
 ) -> Seen:
     """Each worker with every K-th query."""
     seen = Seen()
@@ -65,11 +67,14 @@ def round_robin(
         while at < count:
             now = own[at] if own[at] > free_s else free_s
             end = bisect_right(own, now, max(at, end))
-            saved = bisect_left(own, now + least_s - slo_s - ROUNDING_S, at, end)
-            if saved > at:
-                at = _dropped(seen, at, saved)
-                continue
-            size, seconds, accuracy = decide(end - at, own[at] + slo_s - now, now)
+            slack_s = own[at] + slo_s - now
+            size, seconds, accuracy = decide(end - at, slack_s, now)
+            if rescue is not None and seconds > slack_s + ROUNDING_S:
+                size, seconds, accuracy = rescue(end - at)
+                saved = bisect_left(own, now + seconds - slo_s - ROUNDING_S, at, end)
+                if saved > at:
+                    at = _dropped(seen, at, saved)
+                    continue
             free_s = now + seconds
             _count(seen, own, at, size, free_s - slo_s, accuracy)
             at += size
@@ -81,7 +86,7 @@ def central(
     workers: int,
     decide: Decide,
     slo_s: float,
-    least_s: float = NEVER,
+    rescue: Rescue | None = None,
     most_late: float = float("inf"),
 ) -> Seen:
     """All workers with one queue, first come, first served; ends early once so many are late."""
@@ -92,11 +97,14 @@ def central(
     while at < count and seen.late <= most_late:
         now = max(times_s[at], free[0])
         end = bisect_right(times_s, now, max(at, end))
-        saved = bisect_left(times_s, now + least_s - slo_s - ROUNDING_S, at, end)
-        if saved > at:
-            at = _dropped(seen, at, saved)
-            continue
-        size, seconds, accuracy = decide(end - at, times_s[at] + slo_s - now, now)
+        slack_s = times_s[at] + slo_s - now
+        size, seconds, accuracy = decide(end - at, slack_s, now)
+        if rescue is not None and seconds > slack_s + ROUNDING_S:
+            size, seconds, accuracy = rescue(end - at)
+            saved = bisect_left(times_s, now + seconds - slo_s - ROUNDING_S, at, end)
+            if saved > at:
+                at = _dropped(seen, at, saved)
+                continue
         done_s = now + seconds
         heapreplace(free, done_s)
         _count(seen, times_s, at, size, done_s - slo_s, accuracy)
@@ -146,6 +154,12 @@ def decided(tables: Sequence[Table], models: Sequence[Model], in_force: InForce)
 def always(now: float) -> int:
     """The first table, whatever comes."""
     return 0
+
+
+def capped(model: Model, most: int) -> Rescue:
+    """A rescue: this model, at most so many together."""
+    runs = [_run(model, batch) for batch in range(1, most + 1)]
+    return lambda queue: runs[min(queue, most) - 1]
 
 
 def by_recent_load(

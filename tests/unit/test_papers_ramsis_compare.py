@@ -82,14 +82,17 @@ def test_the_page_has_what_was_played_and_leaves_out_what_was_not() -> None:
             (JELLYFISH, 0.75, 0.1),
             (SWITCHING, 0.78, 0.0),
             (STATIC, 0.79, 0.0),
+            ("tuned static, round robin", 0.79, 0.02),
             ("ramsis", 0.81, 0.0),
             ("ramsis-variable", 0.81, 0.0),
-            (CENTRAL, 0.82, 0.0),
+            (CENTRAL, 0.78 + seed / 50, 0.0),
         )
     ]
     told = page(rows)
     assert "| 400 | 80.500 ± 6.353 / 0 | 75.000 / 10.000 | 78.000 / 0 | 79.000 / 0 |" in told
-    assert "| jellyfish | 5.500 ± 6.353 | 3.70 | 5.500 ± 6.353 | 15.04 |" in told
+    gained = "5.500 ± 6.353 | 5.00 to 6.00"
+    assert f"| jellyfish | {gained} | 3.70 | {gained} | 15.04 |" in told
+    assert "- `ramsis, central queue`: as many right at 400." in told
     assert "## By the nodes" not in told
     assert "| workers |" not in told
 

@@ -8,6 +8,7 @@ from benchmarks.papers.ramsis_queues import (
     Seen,
     always,
     by_recent_load,
+    capped,
     central,
     decided,
     round_robin,
@@ -37,11 +38,18 @@ def test_with_a_central_queue_a_free_worker_takes_what_is_next() -> None:
     assert central([0.0, 0.1, 0.6], 1, PAIRS, SLO_S) == Seen(3, 1, 2, 1.0)
 
 
-def test_what_no_batch_would_save_is_dropped() -> None:
+def test_where_a_batch_would_be_late_the_rescue_runs_and_what_it_would_not_save_is_dropped() -> (
+    None
+):
     times = [0.0, 0.1, 0.2, 0.3]
     assert round_robin(times, 1, SINGLES, SLO_S) == Seen(4, 2, 4, 1.0)
-    assert round_robin(times, 1, SINGLES, SLO_S, 1.0) == Seen(4, 2, 2, 1.0)
-    assert central(times, 1, SINGLES, SLO_S, 1.0) == Seen(4, 2, 2, 1.0)
+    # At 2 the slack is 0.2: the last two are dropped.
+    alone = capped(ONE, 1)
+    assert round_robin(times, 1, SINGLES, SLO_S, alone) == Seen(4, 2, 2, 1.0)
+    assert central(times, 1, SINGLES, SLO_S, alone) == Seen(4, 2, 2, 1.0)
+    # A faster one saves them.
+    fast = capped(Model("fast", 0.1, (0.1, 0.15)), 2)
+    assert central(times, 1, SINGLES, SLO_S, fast) == Seen(4, 0, 3, 1.2)
 
 
 def test_a_trial_ends_once_enough_are_late() -> None:
@@ -78,10 +86,11 @@ def test_the_table_in_force_follows_what_came() -> None:
     assert by_recent_load(times, [5.0, 9.0], before=0)(2.05) == 1
 
 
-@given(st.lists(st.floats(0, 5), max_size=30).map(sorted), st.integers(1, 4), st.floats(0, 2))
-def test_every_query_ends_once(times: list[float], workers: int, least_s: float) -> None:
+@given(st.lists(st.floats(0, 5), max_size=30).map(sorted), st.integers(1, 4), st.booleans())
+def test_every_query_ends_once(times: list[float], workers: int, rescued: bool) -> None:
+    rescue = capped(ONE, 1) if rescued else None
     for discipline in (round_robin, central):
-        seen = discipline(times, workers, PAIRS, SLO_S, least_s)
+        seen = discipline(times, workers, PAIRS, SLO_S, rescue)
         assert seen.served == len(times)
         assert 0 <= seen.late <= seen.served
         assert seen.right == pytest.approx(0.5 * (seen.served - seen.late))

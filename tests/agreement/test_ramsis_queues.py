@@ -1,0 +1,95 @@
+"""Bare queues against the nodes: two ways to play round robin."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.papers.ramsis_compare import Cluster
+from benchmarks.papers.ramsis_nodes import fixed
+from benchmarks.papers.ramsis_queues import Seen, always, decided, round_robin
+from control.selection_baselines import Fixed, held
+from control.selection_profile import Model
+from headrace.config import PipelineFile, read_pipeline_file
+from headrace.simulation import Run, simulated
+from headrace.workload import Recorded, poisson
+from profiles.table import EMULATED, Entry, Latency, ProfileTable
+from schemas.pipeline import Policy
+
+SLO_S = 0.1
+QUICK = Model("quick", 0.6, (0.01003, 0.01511, 0.02017, 0.02519))
+RIGHT = Model("right", 0.8, (0.03007, 0.05013, 0.07019, 0.09023))
+SMALL = Cluster(models=(QUICK, RIGHT), slo_s=SLO_S, workers=3)
+AT_ONCE = ((0.0, 0.0), (1.0, 0.0))  # hops
+
+PIPELINE = """\
+name: small
+slo: 100ms
+comm: 0ms
+tasks:
+  classify:
+    slots: 4
+    variants:
+      quick: {operator: "operators.models.python:Python", arguments: {function: "builtins:bytes"}, batch: 4}
+      right: {operator: "operators.models.python:Python", arguments: {function: "builtins:bytes"}, batch: 4}
+cluster: {devices: {emulated: 3}}
+profiles: [small.json]
+"""  # noqa: E501
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> PipelineFile:
+    entries = tuple(
+        Entry(
+            task="classify",
+            variant=model.name,
+            device=EMULATED,
+            operator="operators.models.python:Python",
+            weights_sha256="",
+            load_s=0.0,
+            memory_bytes=0,
+            accuracy=model.accuracy,
+            children={},
+            latency=tuple(
+                Latency(batch=b, repeats=9, mean_s=s, p50_s=s, p90_s=s, p95_s=s, p99_s=s)
+                for b, s in enumerate(model.latency_s, start=1)
+            ),
+        )
+        for model in SMALL.models
+    )
+    (tmp_path / "small.json").write_text(ProfileTable("small", entries, {}).to_json())
+    (tmp_path / "small.yaml").write_text(PIPELINE)
+    return read_pipeline_file(tmp_path / "small.yaml")
+
+
+def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
+    pipeline = replace(file.pipeline, policies=(policy,), admission=False)
+    run = Run(
+        file=replace(file, pipeline=pipeline),
+        policy=policy.name,
+        seed=1,
+        arrivals=Recorded(times),
+        latency="p95",
+        hops=AT_ONCE,
+    )
+    account = simulated(run, lambda sent: None).account
+    counts, in_time = account.counts, account.counts["answered"]
+    assert sum(counts.values()) == in_time + counts["late"]
+    return Seen(len(times), counts["late"], 0, (account.accuracy or 0.0) * in_time)
+
+
+@pytest.mark.parametrize(
+    ("choice", "qps"),
+    [(Fixed("quick", 4), 460.0), (Fixed("quick", 1), 280.0), (Fixed("right", 3), 100.0)],
+)
+def test_a_fixed_choice_is_served_alike(file: PipelineFile, choice: Fixed, qps: float) -> None:
+    times = poisson(qps, 10.0, np.random.default_rng(4))
+    decide = decided([held(choice, SMALL.models, SLO_S, qps)], SMALL.models, always)
+    nodes = by_nodes(file, fixed(choice, SMALL.workers), times)
+    bare = round_robin(times.tolist(), SMALL.workers, decide, SLO_S)
+    # Deadlines are counted from a record's time stamp, which is cut to milliseconds.
+    assert nodes.served == bare.served
+    assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
+    assert 0 < bare.late < bare.served
+    assert nodes.accuracy == pytest.approx(bare.accuracy)
