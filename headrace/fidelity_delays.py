@@ -70,12 +70,17 @@ def seen(
 
 def hops_s(answer: Answer) -> Iterator[float]:
     """How long items of an answered query were on their way from one worker to the next; where it
-    has one task, to the answer."""
+    has one task, to the answer.
+
+    A worker with much to do stops reading, and what it then receives has waited on the broker:
+    only those count that waited for less than their batch took.
+    """
     ways = set()
     for path in answer.paths:
         for before, after in pairwise(path):
             way = (before.worker, before.finished_s, after.received_s)
-            if way not in ways:  # items that left together and came together are one record
+            idle = after.started_s - after.received_s <= after.finished_s - after.started_s
+            if idle and way not in ways:  # items that left and came together are one record
                 ways.add(way)
                 yield after.received_s - before.finished_s
     if answer.paths and max(map(len, answer.paths)) == 1:

@@ -99,9 +99,11 @@ def drawn(wish: Asked) -> Times:
 
 
 def machine_seen(wish: Asked, times: Times, stage: Stage) -> Seen:
-    """What the warm-up tells of the machine."""
-    until_s = stage.began_s + min(wish.warm_up_s, float(times[-1]))
-    early = (each for each in answers(stage) if each.answered_s < until_s)
+    """What the warm-up tells of the machine; its first half belongs to the cold start."""
+    from_s, until_s = (stage.began_s + wish.warm_up_s * part for part in (0.5, 1.0))
+    early = (
+        each for each in answers(stage) if from_s <= each.created_s and each.answered_s < until_s
+    )
     return seen(early, load_profile(wish.file), devices(wish.file), wish.dilate)
 
 

@@ -32,6 +32,11 @@ def test_a_record_with_several_items_is_one_hop() -> None:
     assert list(hops_s(answer)) == [0.25, 0.5]
 
 
+def test_what_waited_long_at_its_worker_may_have_waited_on_the_broker() -> None:
+    crowded = replace(READ, received_s=2.25, started_s=4.0, finished_s=5.0)
+    assert list(hops_s(an_answer((DETECT, crowded)))) == []
+
+
 def test_with_one_task_the_hop_is_the_one_to_the_answer() -> None:
     assert list(hops_s(an_answer((DETECT,), (OTHER,)))) == [3.0]
 
