@@ -19,7 +19,7 @@ from headrace.terminal import print_json, print_text, say
 @click.option("--policy", metavar="NAME", help="The policy; without it the file's.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N")
 @click.option("--warm-up", type=DurationType(), default="10s", show_default=True,
-              help="Of the arrivals; tells how fast this machine is, and is not counted.")  # fmt: skip
+              help="Of the arrivals; tells of the machine and is not counted.")  # fmt: skip
 @click.option("--until", type=DurationType(), help="Cut the arrivals there, as in 60s.")
 @click.option("--simulations", type=click.IntRange(1), default=3, show_default=True,
               help="So many, with seeds from --seed on; their mean is compared.")  # fmt: skip
