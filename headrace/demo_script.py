@@ -21,7 +21,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Plan
 
 # Parts of the most accurate variants' capacity on all devices, and of the demo's time.
-LOW, HIGH = 0.12, 2.0
+LOW, HIGH = 0.08, 2.0
 SHARES = (("quiet", 0.20), ("rising", 0.30), ("peak", 0.20), ("falling", 0.10), ("recovery", 0.20))
 CHANGE_AT = 0.10  # of the time: in the middle of quiet
 # A laptop that also runs the broker and the demo: beyond, the figures would be about itself.

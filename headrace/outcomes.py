@@ -133,7 +133,9 @@ def _why(what: str, answer: Answer | None) -> str:
 def _numberless(reason: str) -> str:
     """Reasons that differ by a measured time only are one reason."""
     words = reason.split()
-    return " ".join("N" if word.replace(".", "", 1).isdigit() else word for word in words)
+    return " ".join(
+        "N" if word.removeprefix("-").replace(".", "", 1).isdigit() else word for word in words
+    )
 
 
 def _percentiles(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:

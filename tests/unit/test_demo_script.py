@@ -43,7 +43,7 @@ def test_where_accuracy_is_scaled_the_load_climbs_past_the_most_accurate_and_com
     ]  # fmt: skip
     assert (script.policy, script.then, script.then_s) == ("accurate", "loki", 8.0)
     assert script.peak_qps == pytest.approx(2 * most)
-    assert script.phases[0].to_qps == script.phases[-1].to_qps == pytest.approx(0.12 * most)
+    assert script.phases[0].to_qps == script.phases[-1].to_qps == pytest.approx(0.08 * most)
     assert all(
         a.to_qps == b.from_qps for a, b in zip(script.phases, script.phases[1:], strict=False)
     )
