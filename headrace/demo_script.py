@@ -23,7 +23,7 @@ from schemas.records import Plan
 # Parts of the most accurate variants' capacity on all devices, and of the demo's time.
 LOW, HIGH = 0.08, 2.0
 SHARES = (("quiet", 0.20), ("rising", 0.30), ("peak", 0.20), ("falling", 0.10), ("recovery", 0.20))
-CHANGE_AT = 0.10  # of the time: in the middle of quiet
+CHANGE_AT = 0.05  # of the time: early in quiet
 # A laptop that also runs the broker and the demo: beyond, the figures would be about itself.
 MOST_QPS = 300.0
 # Of what a plan says it can serve, where the load is steady.

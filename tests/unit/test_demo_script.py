@@ -41,7 +41,7 @@ def test_where_accuracy_is_scaled_the_load_climbs_past_the_most_accurate_and_com
     assert [phase.name for phase in script.phases] == [
         "quiet", "rising", "peak", "falling", "recovery"
     ]  # fmt: skip
-    assert (script.policy, script.then, script.then_s) == ("accurate", "loki", 8.0)
+    assert (script.policy, script.then, script.then_s) == ("accurate", "loki", 4.0)
     assert script.peak_qps == pytest.approx(2 * most)
     assert script.phases[0].to_qps == script.phases[-1].to_qps == pytest.approx(0.08 * most)
     assert all(
