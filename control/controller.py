@@ -315,16 +315,17 @@ class Controller:
 
     def _problem(self, settings: Settings, now: float) -> Problem:
         members = self._members.members(settings.drained, now)
+        policy = self._policy(settings)
         return Problem(
-            pipeline=self._pipeline,
-            policy=self._policy(settings),
+            pipeline=self._outlook.planned(policy),
+            policy=policy,
             slo_s=settings.slo_s,
             demand_qps=self._demand_qps(settings, now),
             devices=tuple(member.device for member in members if member.usable),
             profile=self._profile,
             memory=self._memory,
             multiplicity=self._outlook.multiplicity,
-            arriving=self._outlook.arriving(self._policy(settings), now),
+            arriving=self._outlook.arriving(policy, now),
             path_accuracy=self._profile.path_accuracy if self._profile else {},
         )
 

@@ -1,6 +1,7 @@
 """What is to be expected? Demand and fan-out as reports tell them, for plans and for routes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from control.assembly import Expected
 from control.demand import Demand
@@ -11,6 +12,8 @@ from control.task_demand import TaskDemand
 from profiles.table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
+
+BY_WHAT_ARRIVES = ("loki", "inferline")  # kinds that go by the parts that branches get
 
 
 class Outlook:
@@ -52,6 +55,19 @@ class Outlook:
     def arriving_qps(self, now: float) -> float:
         """What comes in now, whatever will come."""
         return self._demand.rate_qps(now)
+
+    def planned(self, policy: Policy) -> Pipeline:
+        """The pipeline as a policy plans it.
+
+        Untied branches are planned as tied ones with the part of the items that each is seen to
+        get: content decides where a query goes, and a plan that chose the parts itself would leave
+        a branch short. ``loki-paper`` chooses them, as the authors' code does.
+        """
+        pipeline = self._pipeline
+        if pipeline.branches != "untied" or policy.kind not in BY_WHAT_ARRIVES:
+            return pipeline
+        free = tuple(replace(task, share=(0.0, 1.0)) for task in pipeline.tasks)
+        return replace(pipeline, branches="tied", tasks=free)
 
     def arriving(self, policy: Policy, now: float) -> dict[str, float]:
         """Items per second at each task, for a policy that plans each alone."""

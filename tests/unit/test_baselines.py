@@ -127,6 +127,15 @@ def test_only_a_policy_that_asks_is_told_what_arrives_at_tasks() -> None:
     assert outlook.arriving(BUILT_IN["loki"], 2.0) == {}
 
 
+def test_untied_branches_are_planned_by_what_each_gets_but_for_the_paper() -> None:
+    untied = problem(1.0, "loki", branches="untied", tasks={"read": {"share": (0.3, 0.7)}}).pipeline
+    planned = Outlook(untied, None).planned(BUILT_IN["loki"])
+    assert (planned.branches, planned.task("read").share) == ("tied", (0.0, 1.0))
+    assert Outlook(untied, None).planned(BUILT_IN["loki-paper"]) == untied
+    tied = problem(1.0, "loki").pipeline
+    assert Outlook(tied, None).planned(BUILT_IN["loki"]) == tied
+
+
 def test_headroom_multiplies_an_estimate_and_not_what_a_command_has_set() -> None:
     outlook = Outlook(problem(1.0, "loki").pipeline, None)
     for at in range(41):
