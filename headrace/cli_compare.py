@@ -1,5 +1,6 @@
 """``headrace compare``: policies against each other on the same arrivals."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
       headrace compare pipeline.yaml --arrivals trace.txt --policy loki static-best --seed 1 2 3
       headrace compare pipeline.yaml --rate 80 --seconds 60 --policy loki static --html page.html
     """
+    # Tables of model selection are small matrix products, as in ``headrace plan``.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from headrace.comparing import as_json as document
     from headrace.comparing import compare as compared
     from headrace.comparing_view import comparison_text

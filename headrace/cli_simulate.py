@@ -1,5 +1,6 @@
 """``headrace simulate``: the pipeline in virtual time."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,8 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
       headrace simulate pipeline.yaml --arrivals trace.txt --policy static loki --seed 1 2 3
       headrace simulate pipeline.yaml --rate 200 --seconds 60 --burst 5 --json
     """
+    # Tables of model selection are small matrix products, as in ``headrace plan``.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from headrace.simulating import rows, runs, table_text
 
     found = rows(runs(read_file(file), asked), trace_out)
