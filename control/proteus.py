@@ -18,7 +18,7 @@ fewer items there make fewer behind, is not in the model, which is the point of 
 devices are loaded: those left over go one by one to the unit with the highest load.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,7 +96,7 @@ def task_demands(every: Choices, problem: Problem) -> dict[str, float]:
 def _fitting(every: Choices, problem: Problem) -> list[tuple[Unit, Config]]:
     """Each unit with its largest batch within its task's part of the compute budget.
 
-    A task for which none is quick enough runs its units' smallest batches.
+    A task for which none is quick enough runs what is quickest on each kind of device.
     """
     budgets = budgets_s(problem)
     part: dict[str, float] = {}
@@ -108,8 +108,15 @@ def _fitting(every: Choices, problem: Problem) -> list[tuple[Unit, Config]]:
         most_s = part[task] + FITS_S
         own = [(u, [c for c in u.configs if c.latency_s <= most_s]) for u in units]
         able = [(unit, fits[-1]) for unit, fits in own if fits]
-        found += able or [(unit, unit.configs[0]) for unit in units]
+        found += able or _quickest(units)
     return found
+
+
+def _quickest(units: Sequence[Unit]) -> list[tuple[Unit, Config]]:
+    kinds: dict[str, Unit] = {}
+    for unit in sorted(units, key=lambda each: each.configs[0].latency_s):
+        kinds.setdefault(unit.device, unit)
+    return [(unit, unit.configs[0]) for unit in kinds.values()]
 
 
 def _model(every: Choices, configs: Mapping[Key, Config], demand: Mapping[str, float]) -> _Model:

@@ -81,7 +81,10 @@ def test_proteus_wants_a_device_for_each_task() -> None:
 
 def test_proteus_runs_what_is_quickest_where_nothing_fits_an_equal_part_of_the_slo() -> None:
     plan = proteus(problem(10.0, "proteus", slo_ms=10.0))
-    assert {each.batch for each in plan.replicas} == {1}
+    assert {(each.key, each.batch) for each in plan.replicas} == {
+        ("find/small", 1),
+        ("read/fast", 1),
+    }
 
 
 @settings(deadline=None, max_examples=60)
