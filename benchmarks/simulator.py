@@ -1,6 +1,6 @@
 """How fast is virtual time? Events, stage queries and queries per CPU second, and memory.
 
-    python -m benchmarks.simulator [DATA_DIR] [--rounds N] [--json]
+    python -m benchmarks.simulator [DATA_DIR] [--ramsis DATA_DIR] [--rounds N] [--json]
 
 Each round plays, in turn, in this process:
 
@@ -9,7 +9,9 @@ Each round plays, in turn, in this process:
   does nothing;
 * two stages without fan-out at 500 queries/s: queries per CPU second, and what an hour would take;
 * with DATA_DIR (Loki's data), 60 s of its traffic pipeline under `loki-paper`: stage queries per
-  CPU second, solves apart.
+  CPU second, solves apart;
+* with --ramsis (RAMSIS's data), its image task at 3000 queries/s on 60 workers that follow a table:
+  queries per CPU second, solves apart.
 
 Memory is the peak of a process that plays the two stages for 30 s and of one for 300 s.
 """
@@ -21,12 +23,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heappop, heappush
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 from benchmarks.small_cluster import a_cluster
+from control.problem import BUILT_IN
 from headrace.collecting import collect_seldom
 from headrace.config import read_pipeline_file
 from headrace.simulation import Ended, Run, simulated
@@ -35,6 +39,7 @@ from headrace.workload import Arrivals, Rates, Renewal, read_workload
 BATCH_S = 0.01
 HOUR_QUERIES = 500 * 3600
 TRAFFIC_S = 60
+TASK_QPS, TASK_S = 3000.0, 20.0
 
 
 def one_stage(folder: Path) -> Ended:
@@ -70,6 +75,19 @@ def traffic(data: Path, folder: Path) -> Ended:
     return played(folder / "traffic.yaml", "loki-paper", Rates(rates.rates_qps[:TRAFFIC_S]))
 
 
+def one_task(data: Path, folder: Path) -> Ended:
+    """RAMSIS's image task, 60 workers with a table."""
+    from benchmarks.papers.ramsis import write
+
+    write(data, folder)
+    file = read_pipeline_file(folder / "image.yaml")
+    policy = replace(BUILT_IN["ramsis-paper"], loads=(TASK_QPS,))
+    file = replace(file, pipeline=replace(file.pipeline, policies=(policy,), admission=False))
+    arrivals = Renewal(TASK_QPS, TASK_S)
+    run = Run(file=file, policy=policy.name, seed=0, arrivals=arrivals, latency="p95")
+    return simulated(run, lambda sent: None)
+
+
 def played(file: Path, policy: str, arrivals: Arrivals) -> Ended:
     """One run."""
     run = Run(file=read_pipeline_file(file), policy=policy, seed=0, arrivals=arrivals)
@@ -93,7 +111,7 @@ def _nothing(one: Any, other: Any) -> None:
     pass
 
 
-def measured(folder: Path, data: Path | None) -> dict[str, float]:
+def measured(folder: Path, data: Path | None, ramsis: Path | None) -> dict[str, float]:
     """One round."""
     single, double = one_stage(folder), two_stages(folder)
     heap = single.events / heap_s(single.events)
@@ -108,6 +126,9 @@ def measured(folder: Path, data: Path | None) -> dict[str, float]:
         full = traffic(data, folder)
         figures["traffic_stage_queries_per_cpu_s"] = full.account.stage_queries / full.cpu_s
         figures["traffic_events_per_cpu_s"] = full.events / full.cpu_s
+    if ramsis is not None:
+        task = one_task(ramsis, folder)
+        figures["one_task_queries_per_cpu_s"] = task.queries / task.cpu_s
     return figures
 
 
@@ -127,11 +148,11 @@ def own_peak_mb(seconds: float) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def figures(rounds: int, data: Path | None) -> dict[str, Any]:
+def figures(rounds: int, data: Path | None, ramsis: Path | None) -> dict[str, Any]:
     """Median, least and most of every figure, and memory."""
     collect_seldom()
     with tempfile.TemporaryDirectory() as folder:
-        found = [measured(Path(folder), data) for _ in range(rounds)]
+        found = [measured(Path(folder), data, ramsis) for _ in range(rounds)]
     values = {key: [each[key] for each in found] for key in found[0]}
     return {
         **{
@@ -148,6 +169,7 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description="The speed of the simulator.")
     parser.add_argument("data", nargs="?", type=Path, help="Loki's data")
+    parser.add_argument("--ramsis", type=Path, metavar="DATA_DIR", help="RAMSIS's data")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--memory-of", type=float, help=argparse.SUPPRESS)
@@ -155,7 +177,7 @@ def main() -> None:
     if asked.memory_of is not None:
         print(own_peak_mb(asked.memory_of))
         return
-    found = figures(asked.rounds, asked.data)
+    found = figures(asked.rounds, asked.data, asked.ramsis)
     if asked.json:
         print(json.dumps(found))
         return

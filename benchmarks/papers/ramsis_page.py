@@ -58,7 +58,7 @@ def page(rows: Sequence[Row]) -> str:
     played = _Played(rows)
     head = HEAD.format(
         seeds=played.seeds(CONSTANT),
-        traces=played.seeds(TRACE),
+        traces=played.counted(TRACE),
         day=datetime.now(UTC).date(),
         python=platform.python_version(),
         machine=platform.machine(),
@@ -117,11 +117,18 @@ class _Played:
         """How many seeds were played."""
         return max((len(rows) for key, rows in self._rows.items() if key[0] == on), default=0)
 
+    def counted(self, on: str) -> str:
+        """How many seeds were played, by workers or load where it was not always as many."""
+        counts = {at: len(self._rows[on, at, PAPER]) for at in self._at(on)}
+        if len(set(counts.values())) < 2:
+            return str(self.seeds(on))
+        return ", ".join(f"{count} ({at})" for at, count in counts.items())
+
     def _at(self, on: str) -> list[int]:
         return sorted({at for where, at, _ in self._rows if where == on})
 
     def _values(self, on: str, at: int, policy: str, of: Callable[[Row], float]) -> list[float]:
-        return [100 * of(row) for row in self._rows[on, at, policy]]
+        return [100 * of(row) for row in self._rows.get((on, at, policy), ())]
 
     def table(
         self, on: str, head: str, policies: Sequence[str], authors: Mapping[int, tuple[Pair, ...]]
@@ -136,6 +143,8 @@ class _Played:
         return "\n".join(lines) + "\n"
 
     def _cell(self, on: str, at: int, policy: str) -> str:
+        if (on, at, policy) not in self._rows:
+            return "-"
         accuracy = mean_of(self._values(on, at, policy, _accuracy))
         violation = mean_of(self._values(on, at, policy, _violation))
         return f"{_told(accuracy)} / {_told(violation)}"
@@ -145,7 +154,8 @@ class _Played:
         heads = ["over", "mean gain", "seeds", "artifact", "largest gain", "seeds", "artifact"]
         lines = _header(heads)
         for other in (JELLYFISH, SWITCHING):
-            by_seed = zip(*(self._gained(on, at, other) for at in self._at(on)), strict=True)
+            # Of the seeds that all have.
+            by_seed = zip(*(self._gained(on, at, other) for at in self._at(on)), strict=False)
             gained = [(statistics.fmean(each), max(each)) for each in by_seed]
             cells = [other]
             for column, known in zip(zip(*gained, strict=True), GAINS[on, other], strict=True):
@@ -247,7 +257,7 @@ ahead; `docs/selection.md` says how Headrace does. Played are the 9 image models
 with an SLO of 150 ms: 60 workers at constant load, and 60, 70 and 80 on its Twitter trace (300 s:
 its 261 s, and the first 39 once more).
 
-{seeds} seeds of 30 s at every constant load, {traces} of the trace; {day}, 2 shared cores
+{seeds} seeds of 30 s at every constant load, of the trace {traces}; {day}, 2 shared cores
 ({machine}), Python {python}. A cell is accuracy over the queries in time / violation, in percent:
 means over the seeds with their 95 % interval (Student's t; none where all seeds agree). All
 policies of a seed have the same arrivals.
