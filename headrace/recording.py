@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import floor
 
 from operators.reasons import LATE, classed
-from schemas.effects import PLANS, RESULTS, Effect, Event, Send
+from schemas.effects import RESULTS, Effect, Event, Send
 from schemas.records import ANSWERED, REFUSED, Answer, End, Plan
 from streams.account import Account
 
@@ -72,8 +72,8 @@ class Recorder:
             if type(effect) is Send:
                 if effect.topic == RESULTS:
                     self.answer(effect.record)  # type: ignore[arg-type]
-                elif effect.topic == PLANS:
-                    self.plan(effect.record)  # type: ignore[arg-type]
+                elif type(effect.record) is Plan:
+                    self.plan(effect.record)
 
     def reach(self, now: float) -> None:
         """It is that late: stretches that have ended are looked at."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster
+from headrace.cli import run
 from headrace.config import read_pipeline_file
 from headrace.faults import Fault
 from headrace.simulation import Ended, Run, simulated
@@ -41,7 +42,7 @@ def watched(
 ) -> tuple[Ended, Seen]:
     faults = changes.pop("faults", ())
     path = a_cluster(folder, children=changes.pop("children", ALONE), **changes)  # type: ignore[arg-type]
-    run = Run(
+    asked = Run(
         file=read_pipeline_file(path),
         policy=policy,
         seed=seed,
@@ -49,7 +50,7 @@ def watched(
         faults=faults,  # type: ignore[arg-type]
     )
     seen = Seen()
-    return simulated(run, lambda sent: None, (seen,)), seen
+    return simulated(asked, lambda sent: None, (seen,)), seen
 
 
 @pytest.mark.parametrize("policy", ["ramsis", "ramsis-paper"])
@@ -88,8 +89,19 @@ def test_a_task_selects_beside_loki(tmp_path: Path) -> None:
     tasks = (detect, replace(read, selection="ramsis"))
     file = replace(file, pipeline=replace(file.pipeline, tasks=tasks))
     seen = Seen()
-    run = Run(file=file, policy="loki", seed=0, arrivals=Renewal(20.0, 8.0))
-    ended = simulated(run, lambda sent: None, (seen,))
+    asked = Run(file=file, policy="loki", seed=0, arrivals=Renewal(20.0, 8.0))
+    ended = simulated(asked, lambda sent: None, (seen,))
     assert {made.task for made in seen.tables} == {"read"}
     assert seen.tables[-1].complete
     assert ended.account.counts["answered"] > 0.9 * ended.queries
+
+
+def test_policies_that_select_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_cluster(tmp_path, children=ALONE)
+    workload = ["--rate", "40", "--seconds", "3", "--seed", "1", "2"]
+    code = run(["compare", str(path), *workload, "--policy", "ramsis", "fast", "--json"])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert "ramsis" in told.out
