@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.papers.ramsis import DataError, write
+from benchmarks.papers.ramsis import DataError, Seeds, compare, write
 from control.selection import models_of
 from control.selection_profile import Model
 from headrace.config import load_profile, read_pipeline_file
@@ -74,3 +74,10 @@ def test_a_folder_without_the_data_is_told_by_name(tmp_path: Path) -> None:
 def test_a_trace_that_was_cut_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 100 s; 261 are wanted"):
         write(a_data_folder(tmp_path, seconds=100), tmp_path / "out")
+
+
+def test_a_page_cannot_be_written_again_from_nothing(tmp_path: Path) -> None:
+    (tmp_path / "comparison.json").write_text('[{"on": "constant"}]')
+    for out in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(DataError, match=r"comparison\.json holds no comparison .*--again"):
+            compare(tmp_path, out, Seeds(1, 1, 1), again=True)
