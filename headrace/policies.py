@@ -23,7 +23,7 @@ from schemas.pipeline import Policy
 # Keys of the file, and what a policy calls them; others are called the same.
 OPTIONS = (
     "latency", "rate", "solver", "gap", "nodes", "interval", "estimator", "headroom", "routing",
-    "utilisation", "dropping", "budget", "batching",
+    "utilisation", "dropping", "budget", "batching", "price", "capped",
 )  # fmt: skip
 _FIELDS = {"interval": "interval_s"}
 
@@ -58,12 +58,12 @@ def policy_asked(file: PipelineFile, text: str) -> Policy:
 
 
 def _scalar(value: str) -> Any:
-    """A number as YAML reads it, everything else as a text."""
+    """A number, true and false as YAML reads them, everything else as a text."""
     try:
         read = yaml.safe_load(value)
     except yaml.YAMLError:
         return value
-    return read if type(read) in (int, float) else value
+    return read if type(read) in (int, float) or value in ("true", "false") else value
 
 
 def _read(text: str, given: dict[str, Any]) -> PolicySection:

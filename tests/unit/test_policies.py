@@ -29,6 +29,10 @@ def test_options_follow_the_name_and_the_policy_is_called_by_all_of_it(file: Pip
     )
 
 
+def test_an_option_may_be_true_or_false(file: PipelineFile) -> None:
+    assert policy_asked(file, "ramsis:capped=false").capped is False
+
+
 def test_policies_with_options_join_those_of_the_file(file: PipelineFile) -> None:
     asked = ["fast", "loki", "fast:batching=patient"]
     found = with_policies(file, asked).pipeline
@@ -41,7 +45,7 @@ def test_policies_with_options_join_those_of_the_file(file: PipelineFile) -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("best", "no policy 'best'; known are static, fast, loki, loki-paper, inferline"),
+        ("best", "no policy 'best'; known are static, fast, loki"),
         ("loki:droping=none", "'droping' is no option .* did you mean 'dropping'"),
         ("loki:dropping", "'dropping' is no option|as in loki-paper:dropping=none"),
         ("loki:replicas=3", "'replicas' is no option that a policy can be given here"),
@@ -58,4 +62,4 @@ def test_what_is_wrong_is_one_sentence(file: PipelineFile, text: str, words: str
 
 
 def test_every_key_with_one_value_is_an_option() -> None:
-    assert set(PolicySection.model_fields) - {"kind", "replicas", "batch"} == set(OPTIONS)
+    assert set(PolicySection.model_fields) - {"kind", "replicas", "batch", "loads"} == set(OPTIONS)
