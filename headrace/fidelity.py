@@ -73,10 +73,11 @@ class Conditions:
     ``dilate``: time ran so many times slower in the live run. ``host_cpu_share`` is the busy part
     of all cores while queries were sent, whoever used them, ``own_cpu_share`` what the run itself
     used. ``behind_ms``: how late a query left at worst, in the time of the pipeline. ``hop_ms`` are
-    quantiles of a hop over the broker (wall time) as measured during the warm-up, with which the
-    simulation ran; empty: it ran with the built-in ones. ``simulations``: how many ran, with seeds
-    from ``seed`` on. ``lag_ms``: likewise from the end of a batch until its worker
-    knows. ``stretch``: likewise of real batches, by their profiled median.
+    quantiles of a hop between tasks (wall time) as measured during the warm-up, with which the
+    simulation ran; empty: it ran with the built-in ones. ``way_in_ms``, ``way_out_ms``: likewise
+    each of the two hops to the first task, and the one to egress. ``lag_ms``: from the
+    end of a batch until its worker knows. ``stretch``: of real batches, by their profiled median.
+    ``simulations``: how many ran, with seeds from ``seed`` on.
     """
 
     pipeline: str
@@ -100,6 +101,8 @@ class Conditions:
     own_cpu_share: float | None = None
     hop_ms: Mapping[str, float] = field(default_factory=dict)
     simulations: int = 1
+    way_in_ms: Mapping[str, float] = field(default_factory=dict)
+    way_out_ms: Mapping[str, float] = field(default_factory=dict)
     lag_ms: Mapping[str, float] = field(default_factory=dict)
     stretch: Mapping[str, float] = field(default_factory=dict)
 

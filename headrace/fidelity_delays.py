@@ -12,29 +12,10 @@ import numpy as np
 
 from headrace.wiring import latency_of
 from profiles.table import EMULATED, ProfileTable
-from schemas.records import Answer, Hop
-from streams.delays import LOCAL_BROKER, Hops
+from schemas.records import ANSWERED, Answer, Hop
+from streams.delays import LOCAL_BROKER, STAMP_S, Hops, World
 
 FEWEST = 100  # of a kind that tell how long such things take
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Quantiles: ``hops`` over the broker and ``lags`` from the end of a batch until its worker
-    knows, in wall seconds; ``stretch`` of a real batch by its profiled median. Empty: not seen."""
-
-    hops: Hops = LOCAL_BROKER
-    lags: Hops = ()
-    stretch: Hops = ()
-
-    def as_json(self) -> dict[str, dict[str, float]]:
-        """Some of the quantiles, times in ms."""
-        hops = () if self.hops is LOCAL_BROKER else self.hops
-        return {
-            "hop_ms": _some(hops, 1e3),
-            "lag_ms": _some(self.lags, 1e3),
-            "stretch": _some(self.stretch, 1.0),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +32,58 @@ class Batch:
 
 def seen(
     answers: Iterable[Answer], profile: ProfileTable, devices: Mapping[str, str], dilate: float
-) -> Seen:
-    """What these answers tell. ``devices`` has the device of each worker."""
+) -> World:
+    """What these answers tell; where they are too few, built-in hops. ``devices`` has the device
+    of each worker."""
     known = list(answers)
     ran = batches(known)
     lags = [dilate * s for s in lags_s(ran)]
-    # A hop is seen from the end of a batch on, so the lag is in it.
+    # Ways are seen from the end of a batch on, so the lag is in them.
     lag_s = float(np.median(lags)) if len(lags) >= FEWEST else 0.0
-    hops = [max(0.0, dilate * s - lag_s) for answer in known for s in hops_s(answer)]
+    between = [max(0.0, dilate * s - lag_s) for answer in known for s in hops_s(answer)]
+    # Time stamps are early by half a ms on average, which the simulation has apart.
+    early_s = STAMP_S / 4  # of each of two hops
+    into = [max(0.0, dilate * s - early_s) for answer in known for s in ways_in_s(answer)]
+    out = [max(0.0, dilate * s - lag_s) for answer in known for s in ways_out_s(answer)]
     real = [
         (each.finished_s - each.started_s)
         / latency_of(profile, devices[each.worker])(each.variant, each.size)
         for each in ran
         if devices.get(each.worker, EMULATED) != EMULATED
     ]
-    return Seen(hops=_knots(hops) or LOCAL_BROKER, lags=_knots(lags), stretch=_knots(real))
+    return World(
+        hops=_knots(between) or LOCAL_BROKER,
+        ways_in=_knots(into),
+        ways_out=_knots(out),
+        lags=_knots(lags),
+        stretch=_knots(real),
+    )
+
+
+def told(world: World) -> dict[str, dict[str, float]]:
+    """Some of the quantiles by their names in a certificate, times in ms."""
+    hops = () if world.hops is LOCAL_BROKER else world.hops
+    ways = {"hop_ms": hops, "way_in_ms": world.ways_in, "way_out_ms": world.ways_out}
+    times = {name: _some(knots, 1e3) for name, knots in (*ways.items(), ("lag_ms", world.lags))}
+    return {**times, "stretch": _some(world.stretch, 1.0)}
+
+
+def ways_in_s(answer: Answer) -> Iterator[float]:
+    """Half of the way from the producer to the first worker, which is over two hops."""
+    first = next((path[0] for path in answer.paths if path), None)
+    if first is not None and _read_at_once(first):
+        yield (first.received_s - answer.created_s) / 2
+
+
+def ways_out_s(answer: Answer) -> Iterator[float]:
+    """From the end of the last batch to the answer."""
+    ends = [path[-1].finished_s for path in answer.paths if path]
+    if ends and answer.outcome == ANSWERED and not answer.incomplete:
+        yield answer.answered_s - max(ends)
 
 
 def hops_s(answer: Answer) -> Iterator[float]:
-    """How long items of an answered query were on their way from one worker to the next; where it
-    has one task, to the answer.
+    """How long items of an answered query were on their way from one worker to the next.
 
     A worker with much to do stops reading, and what it then receives has waited on the broker:
     only those count that waited for less than their batch took.
@@ -79,12 +92,14 @@ def hops_s(answer: Answer) -> Iterator[float]:
     for path in answer.paths:
         for before, after in pairwise(path):
             way = (before.worker, before.finished_s, after.received_s)
-            idle = after.started_s - after.received_s <= after.finished_s - after.started_s
-            if idle and way not in ways:  # items that left and came together are one record
+            # Items that left together and came together are one record.
+            if _read_at_once(after) and way not in ways:
                 ways.add(way)
                 yield after.received_s - before.finished_s
-    if answer.paths and max(map(len, answer.paths)) == 1:
-        yield answer.answered_s - max(path[-1].finished_s for path in answer.paths if path)
+
+
+def _read_at_once(hop: Hop) -> bool:
+    return hop.started_s - hop.received_s <= hop.finished_s - hop.started_s
 
 
 def batches(answers: Iterable[Answer]) -> list[Batch]:

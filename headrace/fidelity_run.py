@@ -15,7 +15,8 @@ from control.problem import policy_named
 from headrace.broker_lock import ROOTS
 from headrace.config import PipelineError, PipelineFile, load_profile
 from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
-from headrace.fidelity_delays import Seen, seen
+from headrace.fidelity_delays import seen
+from headrace.fidelity_delays import told as told_of
 from headrace.fidelity_ledger import Ledger
 from headrace.fidelity_live import Stage, answers, number_of, play, staged
 from headrace.profiling import cpu_model
@@ -24,6 +25,7 @@ from headrace.simulation import SETTLE_S, Run, devices, simulated
 from headrace.terminal import progress
 from headrace.wiring import accuracies
 from headrace.workload import Recorded, Times, read_arrivals
+from streams.delays import World
 
 SUFFIX = ".fidelity.json"
 LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
@@ -98,7 +100,7 @@ def drawn(wish: Asked) -> Times:
     return times
 
 
-def machine_seen(wish: Asked, times: Times, stage: Stage) -> Seen:
+def machine_seen(wish: Asked, times: Times, stage: Stage) -> World:
     """What the warm-up tells of the machine; its first half belongs to the cold start."""
     from_s, until_s = (stage.began_s + wish.warm_up_s * part for part in (0.5, 1.0))
     early = (
@@ -107,7 +109,7 @@ def machine_seen(wish: Asked, times: Times, stage: Stage) -> Seen:
     return seen(early, load_profile(wish.file), devices(wish.file), wish.dilate)
 
 
-def foretold(wish: Asked, times: Times, world: Seen) -> Figures:
+def foretold(wish: Asked, times: Times, world: World) -> Figures:
     """What the simulation of that seed says.
 
     Where the control app stands between two solves when the arrivals begin is chance, here too.
@@ -122,9 +124,7 @@ def foretold(wish: Asked, times: Times, world: Seen) -> Figures:
         warm_up_s=wish.warm_up_s,
         dilate=wish.dilate,
         settle_s=SETTLE_S + (rng.uniform(0.0, policy.interval_s) if policy else 0.0),
-        hops=world.hops,
-        lags=world.lags,
-        stretch=world.stretch,
+        world=world,
     )
     ledger = _ledger(wish, times)
     with progress(f"simulated with seed {wish.seed}", len(times)) as advance:
@@ -159,7 +159,7 @@ def _counted(wish: Asked, times: Times) -> int:
     return int(len(times) - np.searchsorted(times, wish.warm_up_s))
 
 
-def conditions(wish: Asked, times: Times, stage: Stage, world: Seen) -> Conditions:
+def conditions(wish: Asked, times: Times, stage: Stage, world: World) -> Conditions:
     """What was run, and under which load."""
     file = wish.file
     return Conditions(
@@ -182,7 +182,7 @@ def conditions(wish: Asked, times: Times, stage: Stage, world: Seen) -> Conditio
         host_cpu_share=stage.host_cpu_share,
         behind_ms=round(stage.behind_s * 1e3, 3),
         own_cpu_share=stage.own_cpu_share,
-        **world.as_json(),
+        **told_of(world),
         simulations=wish.simulations,
     )
 

@@ -53,7 +53,7 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Query
 from streams.account import LOST, Account
-from streams.delays import LOCAL_BROKER, STAMP_S, Delays, Hops, drawn, draws
+from streams.delays import STAMP_S, Delays, World, as_seen, drawn, draws
 from streams.simulated import Model, Observer, Simulated
 from streams.topics import physical, topics
 
@@ -92,11 +92,7 @@ class Run:
     solve_s: float | None = None
     dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
     settle_s: float = SETTLE_S
-    hops: Hops = LOCAL_BROKER  # quantiles in wall seconds; others than these last (drawn)
-    lags: Hops = ()  # likewise, from the end of a batch until its worker knows
-    # Of real devices: quantiles of what a batch takes by its median in the profile; empty: as the
-    # profile has it, at the pipeline's share.
-    stretch: Hops = ()
+    world: World | None = None  # None: built-in delays, batches as the profile has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +324,10 @@ class _World:
         return Worker(name, pipeline, device, incarnation=now, latency=latency)
 
     def _make(self, node: str, key: str) -> Model:
-        if not self.run.stretch or self.devices[node] == EMULATED:
+        world = self.run.world
+        if world is None or not world.stretch or self.devices[node] == EMULATED:
             return self._emulated(self.profile, node, key, self.run.latency)
-        stretch = partial(next, draws(self._rngs[node], self.run.stretch))
+        stretch = partial(next, draws(self._rngs[node], world.stretch))
         return Stretched(self._emulated(self._measured, node, key, "p50"), stretch)
 
     def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
@@ -342,9 +339,9 @@ class _World:
 
     def _delays(self) -> Delays:
         rng = np.random.default_rng([self.run.seed, 1])
-        as_seen = self.run.hops is not LOCAL_BROKER
-        clock = (lambda: self.system.now) if as_seen else None
-        return drawn(rng, self.run.hops, self.run.dilate, clock, self.run.lags)
+        if self.run.world is None:
+            return drawn(rng, dilate=self.run.dilate)
+        return as_seen(self.run.world, rng, self.run.dilate, lambda: self.system.now)
 
     # ------------------------------------------------------------------ what goes wrong
 

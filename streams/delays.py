@@ -5,13 +5,31 @@ one hop through the local Apache Kafka at 200 to 2,000 records a second (docs/si
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 Delay = Callable[[], float]
 Hops = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Quantiles of what a machine and its broker were seen to take, in wall seconds.
+
+    ``hops`` between two tasks, ``ways_in`` each of the two from the producer to the first task,
+    ``ways_out`` to egress (empty: as ``hops``); ``lags`` from the end of a batch until its worker
+    knows (empty: none). ``stretch`` is what a batch takes on a real device by its median in the
+    profile (empty: as the profile has it, at the pipeline's share).
+    """
+
+    hops: Hops
+    ways_in: Hops = ()
+    ways_out: Hops = ()
+    lags: Hops = ()
+    stretch: Hops = ()
+
 
 # (probability, seconds): straight lines between them are drawn from.
 LOCAL_BROKER = (
@@ -42,6 +60,8 @@ class Delays:
     fetch: Delay
     commit: Delay
     lag: Delay = _none
+    way_in: Delay | None = None  # None: as ``hop``
+    way_out: Delay | None = None
 
 
 def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
@@ -54,25 +74,43 @@ def drawn(
     rng: np.random.Generator,
     hop: Hops = LOCAL_BROKER,
     dilate: float = 1.0,
-    clock: Callable[[], float] | None = None,
-    lag: Hops = (),
 ) -> Delays:
     """Hops and reports drawn from quantiles, fetches and commits as on the local broker.
 
-    Where time goes ``dilate`` times slower (streams/dilation.py), they are that much shorter. With
-    a ``clock`` a draw holds for all records that leave within the 99 % quantile of a hop: what
-    holds one up on a busy machine holds up the others, too. Drawn apart, with records of a slot in
-    order, one that is held up would hold up those behind it a second time.
+    Where time goes ``dilate`` times slower (streams/dilation.py), they are that much shorter.
     """
-    knots = [(share, seconds / dilate) for share, seconds in hop]
-    each: Delay = partial(next, draws(rng, knots))
-    if clock is not None:
-        shares, values = zip(*knots, strict=True)
-        each = _Lasting(each, float(np.interp(0.99, shares, values)), clock)
+    each = partial(next, draws(rng, _shorter(hop, dilate)))
     fetch, commit = (partial(_same, seconds / dilate) for seconds in (FETCH_S, COMMIT_S))
-    late = [(share, seconds / dilate) for share, seconds in lag]
-    known: Delay = partial(next, draws(rng, late)) if late else _none
-    return Delays(hop=each, report=each, fetch=fetch, commit=commit, lag=known)
+    return Delays(hop=each, report=each, fetch=fetch, commit=commit)
+
+
+def as_seen(
+    world: World, rng: np.random.Generator, dilate: float, clock: Callable[[], float]
+) -> Delays:
+    """The same as a machine was seen.
+
+    A draw holds for all records that leave within the 99 % quantile of their kind: what holds one
+    up on a busy machine holds up the others, too. Drawn apart, with records of a slot in order,
+    one that is held up would hold up those behind it a second time.
+    """
+
+    def lasting(knots: Hops) -> Delay:
+        shares, values = zip(*_shorter(knots or world.hops, dilate), strict=True)
+        fresh = partial(next, draws(rng, list(zip(shares, values, strict=True))))
+        return _Lasting(fresh, float(np.interp(0.99, shares, values)), clock)
+
+    plain = drawn(rng, world.hops, dilate)
+    return replace(
+        plain,
+        hop=lasting(world.hops),
+        way_in=lasting(world.ways_in),
+        way_out=lasting(world.ways_out),
+        lag=partial(next, draws(rng, _shorter(world.lags, dilate))) if world.lags else _none,
+    )
+
+
+def _shorter(knots: Hops, dilate: float) -> Hops:
+    return [(share, seconds / dilate) for share, seconds in knots]
 
 
 class _Lasting:

@@ -16,7 +16,9 @@ from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
     DEAD_LETTERS,
+    OUTPUTS,
     PLANS,
+    QUERIES,
     REPORTS,
     RESULTS,
     Arrived,
@@ -35,6 +37,7 @@ from schemas.effects import (
     Solved,
     Wake,
     Woke,
+    work_topic,
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Record
@@ -108,6 +111,9 @@ class Simulated:
         self.events = 0
         self._make = make
         self._delays = delays
+        way_in, way_out = delays.way_in or delays.hop, delays.way_out or delays.hop
+        root = work_topic(pipeline.root.name)
+        self._hops = {QUERIES: way_in, root: way_in, OUTPUTS: way_out}
         self._solve = solve
         self._observers = [observer.saw for observer in observers]
         self._pipeline = pipeline.name
@@ -304,7 +310,8 @@ class Simulated:
         log.records.append((effect.record, self.now))
         if self._batch is None:
             self._batch = []
-            self._batch_s = self.now + self._delays.hop()
+            hop = self._hops.get(effect.topic, self._delays.hop)  # that of the first in the turn
+            self._batch_s = self.now + hop()
             self._push(self._batch_s, _LANDING, self._land_all, self._batch, None)
         if log.last_s <= self._batch_s:
             log.last_s = self._batch_s
@@ -321,7 +328,8 @@ class Simulated:
             log.records.append((record, self.now if at_s is None else at_s))
         if log.unread:
             return
-        lands_s = self.now + (self._delays.report if log.reports else self._delays.hop)()
+        hop = self._delays.report if log.reports else self._hops.get(place[0], self._delays.hop)
+        lands_s = self.now + hop()
         log.last_s = max(lands_s, log.last_s)
         self._push(log.last_s, _LANDING, self._land, log, None)
 

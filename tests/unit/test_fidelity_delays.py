@@ -2,10 +2,20 @@
 
 from dataclasses import replace
 
-from headrace.fidelity_delays import Batch, Seen, batches, hops_s, lags_s, seen
+from headrace.fidelity_delays import (
+    Batch,
+    batches,
+    hops_s,
+    lags_s,
+    seen,
+    told,
+    ways_in_s,
+    ways_out_s,
+)
 from operators.models.emulated import Emulated, Stretched
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, Answer, Hop, Origin
+from streams.delays import LOCAL_BROKER, World
 from tests.unit.test_emulated import NET, TABLE
 
 
@@ -37,8 +47,11 @@ def test_what_waited_long_at_its_worker_may_have_waited_on_the_broker() -> None:
     assert list(hops_s(an_answer((DETECT, crowded)))) == []
 
 
-def test_with_one_task_the_hop_is_the_one_to_the_answer() -> None:
-    assert list(hops_s(an_answer((DETECT,), (OTHER,)))) == [3.0]
+def test_the_way_in_is_two_hops_and_the_way_out_begins_with_the_last_batch() -> None:
+    early = replace(DETECT, received_s=1.25)
+    answer = an_answer((early, READ), (early, OTHER))
+    assert (list(ways_in_s(answer)), list(ways_out_s(answer))) == ([0.625], [3.0])
+    assert list(ways_out_s(replace(answer, incomplete=True))) == []
 
 
 FIRST = Batch(
@@ -66,13 +79,17 @@ def test_a_worker_lags_by_what_lies_between_batches_when_something_waits() -> No
 
 
 def test_too_few_answers_tell_nothing() -> None:
-    assert seen([an_answer((DETECT, READ))], TABLE, {"w0": "emulated"}, 4.0) == Seen()
+    assert seen([an_answer((DETECT, READ))], TABLE, {"w0": "emulated"}, 4.0) == World(
+        hops=LOCAL_BROKER
+    )
 
 
 def test_many_answers_tell_hops_in_wall_seconds() -> None:
-    found = seen([an_answer((DETECT, READ))] * 100, TABLE, {}, 4.0)
-    assert {seconds for _, seconds in found.hops} == {1.0}
-    assert found.as_json()["hop_ms"] == {"p50": 1e3, "p90": 1e3, "p99": 1e3, "most": 1e3}
+    early = replace(DETECT, received_s=1.25)
+    found = told(seen([an_answer((early, READ))] * 100, TABLE, {}, 4.0))
+    assert found["hop_ms"] == {"p50": 1e3, "p90": 1e3, "p99": 1e3, "most": 1e3}
+    assert (found["way_in_ms"]["p50"], found["way_out_ms"]["p50"]) == (2499.75, 16e3)
+    assert (found["lag_ms"], found["stretch"]) == ({}, {})
 
 
 def test_on_a_slower_machine_a_batch_takes_its_median_times_the_stretch() -> None:
