@@ -91,7 +91,7 @@ class Controller:
         self._flight: _Flight | None = None
         self._job = 0
         self._course = Course()
-        self._selecting = Selecting(pipeline, profile)
+        self._selecting = Selecting(pipeline, profile, memory)
         self._asked: Problem | None = None  # what the last solve was for
         self._asked_s = 0.0  # and when it began
         self._reasons: list[str] = []

@@ -24,7 +24,7 @@ from control.selection import (
     next_load,
     setting_for,
 )
-from control.selection_plan import DEFAULT, alike, whole_budget_s
+from control.selection_plan import DEFAULT, alike, check_memory, whole_budget_s
 from control.selection_profile import SelectionError
 from control.selection_tables import TableProblem, compact, names
 from control.solvers import TABLE
@@ -106,9 +106,12 @@ class Selecting:
     Its jobs have numbers below 0, so that they are not those of plans.
     """
 
-    def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, profile: ProfileTable | None, memory: Mapping[str, int]
+    ) -> None:
         self._pipeline = pipeline
         self._profile = profile
+        self._memory = memory
         self._grids: dict[str, _Grid] = {}  # by task
         self._job = 0
         self._asked: _Grid | None = None  # for which a table is under way
@@ -231,6 +234,7 @@ class Selecting:
         if alone and told_qps is not None:
             given = (told_qps,)
         setting = setting_for(POLICIES.get(kind, POLICIES[DEFAULT]), ask)
+        check_memory(self._profile, task.name, there, self._memory, setting)
         return _Need(
             policy=policy.name,
             task=task.name,

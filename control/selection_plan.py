@@ -5,6 +5,8 @@ Its lease names the variant that serves most in its best batch: that one is load
 until there are tables, and tells what ingress may admit.
 """
 
+from collections.abc import Iterable, Mapping
+
 from control.problem import Allocation, PlanError, Problem, Replicas
 from control.selection import POLICIES, Ask, models_of, setting_for
 from control.selection_model import Setting
@@ -43,7 +45,7 @@ def allocate(problem: Problem) -> Allocation:
         qps=0.0,
     )
     setting = setting_for(POLICIES.get(policy.kind, POLICIES[DEFAULT]), ask)
-    _fits(problem, profile, setting)
+    check_memory(profile, task.name, problem.devices, problem.memory, setting)
     model, batch = most_throughput(setting)
     replicas = Replicas(task=task.name, variant=model.name, batch=batch, count=ask.workers)
     capacity = setting.capacity_qps()
@@ -98,14 +100,21 @@ def most_throughput(setting: Setting) -> tuple[Model, int]:
     raise AssertionError("a setting has a model that serves one query within the SLO")
 
 
-def _fits(problem: Problem, profile: ProfileTable, setting: Setting) -> None:
-    task = problem.pipeline.root.name
-    for device in sorted(set(problem.devices)):
-        room = problem.memory.get(device)
+def check_memory(
+    profile: ProfileTable,
+    task: str,
+    devices: Iterable[str],
+    memory: Mapping[str, int],
+    setting: Setting,
+) -> None:
+    """Raise ``SelectionError`` where a worker may use too little memory (bytes, by device) to hold
+    all models of a setting."""
+    for device in sorted(set(devices)):
+        room = memory.get(device)
         needed = sum(profile.entry(task, m.name, device).memory_bytes for m in setting.models)
         if room is not None and needed > room:
-            raise PlanError(
-                f"policy {problem.policy.name!r} has a worker on {device} hold "
-                f"{len(setting.models)} variants of {task!r}, which take {needed / 1e6:.0f} MB, "
-                f"and it may use {room / 1e6:.0f} MB; remove variants or raise cluster.memory"
+            raise SelectionError(
+                f"a worker on {device} is to hold {len(setting.models)} variants of {task!r}, "
+                f"which take {needed / 1e6:.0f} MB, and it may use {room / 1e6:.0f} MB; remove "
+                "variants or raise cluster.memory"
             )

@@ -210,6 +210,18 @@ def test_variants_that_do_not_fit_a_worker_together_are_refused() -> None:
     assert "2 variants of 'read', which take 120 MB, and it may use 100 MB" in message
 
 
+def test_beside_loki_variants_that_do_not_fit_together_leave_the_task_without_tables() -> None:
+    pipeline = a_pipeline()
+    locate, read = pipeline.tasks
+    pipeline = replace(pipeline, tasks=(locate, replace(read, selection="ramsis")), policy="loki")
+    entries = tuple(replace(e, memory_bytes=6 * 10**7) for e in a_profile().entries)
+    world = started(pipeline, ProfileTable("postcode", entries), memory={"cpu": 10**8})
+    world.command("set-demand", qps="50")
+    world.run(2.0)
+    assert [made.tables for made in world.tables] == [()]
+    assert "which take 120 MB" in world.tables[0].reason
+
+
 @pytest.mark.parametrize("slo_s", [0.004, 0.005])
 def test_an_slo_below_the_fastest_model_is_refused_with_the_mend(slo_s: float) -> None:
     message = refused(readers(slo_s=slo_s), a_profile())
