@@ -28,7 +28,7 @@ def test_arrivals_run_live_and_simulated_and_the_certificate_is_stored(
     assert stale(certificate, file) == ()
     metrics = {metric.name: (metric.live, metric.simulated) for metric in certificate.metrics}
     assert metrics["queries"] == (60, 60)  # 80 without the second of warm-up
-    assert metrics["devices_mean"] == (4.0, 4.0)
+    assert metrics["devices_mean"] == (2.0, 2.0)
     it = certificate.conditions
     assert (it.policy, it.dilate, it.warm_up_s, it.devices) == ("fast", 2.0, 1.0, {"emulated": 4})
     assert "lost" not in {name.removeprefix("drops/") for name in metrics}
