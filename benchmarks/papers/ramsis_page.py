@@ -58,7 +58,7 @@ def page(rows: Sequence[Row]) -> str:
     played = _Played(rows)
     head = HEAD.format(
         seeds=played.seeds(CONSTANT),
-        traces=played.counted(TRACE),
+        traces=played.counted(TRACE, PAPER),
         day=datetime.now(UTC).date(),
         python=platform.python_version(),
         machine=platform.machine(),
@@ -83,7 +83,8 @@ def _ours(played: "_Played") -> Iterator[str]:
     yield OURS_TEXT
     for on, head in ((CONSTANT, "queries/s"), (TRACE, "workers")):
         if played.seeds(on):
-            yield f"{TITLES[on]}, accuracy / violation:\n"
+            seeds = played.counted(on, CENTRAL)
+            yield f"{TITLES[on]}, accuracy / violation; seeds of ours: {seeds}.\n"
             yield played.table(on, head, (STATIC, STATIC_BY_TURN, *OURS), {})
             yield f"{TITLES[on]}, minus the tuned static choice, points:\n"
             yield played.against(on, head, STATIC, OURS)
@@ -117,12 +118,12 @@ class _Played:
         """How many seeds were played."""
         return max((len(rows) for key, rows in self._rows.items() if key[0] == on), default=0)
 
-    def counted(self, on: str) -> str:
+    def counted(self, on: str, policy: str) -> str:
         """How many seeds were played, by workers or load where it was not always as many."""
-        counts = {at: len(self._rows[on, at, PAPER]) for at in self._at(on)}
-        if len(set(counts.values())) < 2:
+        counts = {at: len(self._rows.get((on, at, policy), ())) for at in self._at(on)}
+        if len(set(counts.values())) == 1:
             return str(self.seeds(on))
-        return ", ".join(f"{count} ({at})" for at, count in counts.items())
+        return ", ".join(f"{count} ({at})" for at, count in counts.items()) or "0"
 
     def _at(self, on: str) -> list[int]:
         return sorted({at for where, at, _ in self._rows if where == on})
@@ -169,9 +170,14 @@ class _Played:
         places: dict[str, list[str]] = {"more": [], "as many": [], "fewer": []}
         late = []
         for at in self._at(CONSTANT):
-            mine, theirs = (self._values(CONSTANT, at, name, _right) for name in (policy, other))
-            apart = difference(mine, theirs)
-            sign = "as many" if not apart.certain else "more" if apart.value > 0 else "fewer"
+            apart = self._difference((CONSTANT, at), policy, other, _right)
+            sign = (
+                "as many"
+                if apart is None or not apart.certain
+                else "more"
+                if apart.value > 0
+                else "fewer"
+            )
             places[sign].append(str(at))
             violations = [
                 mean_of(self._values(CONSTANT, at, name, _violation)).value
@@ -193,14 +199,25 @@ class _Played:
         lines = _header([head, *heads])
         for at in self._at(on):
             cells = [
-                _signed(difference(
-                    self._values(on, at, policy, of), self._values(on, at, other, of)
-                ))
+                _signed(self._difference((on, at), policy, other, of))
                 for policy in policies
                 for of in (_accuracy, _violation, _right)
-            ]  # fmt: skip
+            ]
             lines.append(_line([str(at), *cells]))
         return "\n".join(lines) + "\n"
+
+    def _difference(
+        self, where: tuple[str, int], policy: str, other: str, of: Callable[[Row], float]
+    ) -> Mean | None:
+        """Over the seeds that both have."""
+        mine, theirs = (
+            {row.seed: 100 * of(row) for row in self._rows.get((*where, name), ())}
+            for name in (policy, other)
+        )
+        seeds = [seed for seed in mine if seed in theirs]
+        if not seeds:
+            return None
+        return difference([mine[seed] for seed in seeds], [theirs[seed] for seed in seeds])
 
     def speed(self) -> str:
         """Simulated queries per CPU second of the nodes, solves apart."""
@@ -234,7 +251,9 @@ def _told(mean: Mean) -> str:
     return f"{mean.value:.3f}{spread}" if abs(mean.value) >= SEEN or spread else "0"
 
 
-def _signed(mean: Mean) -> str:
+def _signed(mean: Mean | None) -> str:
+    if mean is None:
+        return "-"
     spread = f" ± {mean.half:.3f}" if mean.half and mean.half >= SEEN else ""
     return f"{mean.value:+.3f}{spread}" if abs(mean.value) >= SEEN or spread else "0"
 
@@ -300,16 +319,18 @@ OURS_TEXT = """## Ours
 its queue. Both serve round robin, and both run live. `ramsis, central queue` is what a queue that
 all workers share would bring: tables of a pooled model (`benchmarks/papers/ramsis_central.py`,
 about 5 ms each), the best of nine and the static choice by a trial of 60 s. **It does not run
-live**: a X "right" is the share of all queries that were in time and right.
+live**: a slot has one reader. Where the table's batch would be late, ours run the model and batch
+that serve most within half of the SLO (central queue: three quarters), and drop what that would
+not save. On the trace they begin with the table of the highest load. "right" is the share of all
+queries that were in time and right.
 """
 
 NODES_TEXT = """## By the nodes
 
 The nodes that serve live, in virtual time, with hops as on the local broker: the first
-{seconds:g} s of {seeds} seeds. Round robin, tables for the load that is played; they plan for
-what three hops of 1.4 ms leave of the SLO. A worker drops what its next batch would not save, but
-under `ramsis-paper` and the static choice, which drop nothing. What the bare queues take for
-granted costs the nodes little, as the two tables show.
+{seconds:g} s of {seeds} seeds at some of the loads. Round robin, tables for the load that is
+played; they plan for what three hops of 1.4 ms leave of the SLO. A worker rescues and drops as
+above, but under `ramsis-paper` and the static choice, which drop nothing.
 """
 
 SPEED = """Simulated queries per CPU second by the nodes, solves apart, each run with the start of
