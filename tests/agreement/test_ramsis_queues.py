@@ -16,6 +16,7 @@ from headrace.simulation import Run, simulated
 from headrace.workload import Recorded, poisson
 from profiles.table import EMULATED, Entry, Latency, ProfileTable
 from schemas.pipeline import Policy
+from streams.delays import World
 
 SLO_S = 0.1
 QUICK = Model("quick", 0.6, (0.01003, 0.01511, 0.02017, 0.02519))
@@ -71,7 +72,7 @@ def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
         seed=1,
         arrivals=Recorded(times),
         latency="p95",
-        hops=AT_ONCE,
+        world=World(hops=AT_ONCE),
     )
     account = simulated(run, lambda sent: None).account
     counts, in_time = account.counts, account.counts["answered"]
