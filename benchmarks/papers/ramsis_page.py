@@ -328,12 +328,12 @@ queries that were in time and right.
 NODES_TEXT = """## By the nodes
 
 The nodes that serve live, in virtual time, with hops as on the local broker: the first
-{seconds:g} s of {seeds} seeds at some of the loads. Round robin, tables for the load that is
+{seconds:g} s of {seeds} seeds. Round robin, tables for the load that is
 played; they plan for what three hops of 1.4 ms leave of the SLO. A worker rescues and drops as
 above, but under `ramsis-paper` and the static choice, which drop nothing.
 """
 
 SPEED = """Simulated queries per CPU second by the nodes, solves apart, each run with the start of
-60 workers in it: median of {runs} runs {median:,.0f} ({low:,.0f} to {high:,.0f}), on a machine
-that other work kept busy. 20,000 were wanted.
+60 workers in it: median of {runs} runs {median:,.0f} ({low:,.0f} to {high:,.0f}), on a
+shared machine. 20,000 were wanted.
 """
