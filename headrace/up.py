@@ -159,16 +159,21 @@ def down_from_here(
     what to tell."""
     name = file.pipeline.name
     directory = run_directory(name)
+    borrowed = handed_over(directory)
     state = take_down(directory)
+    borrowed = borrowed or handed_over(directory)
+    ours = state is not None and (state.broker_started or borrowed)
     lines = [f"{name} is down" if state else f"{name} is not up on this machine"]
     purged = None
     try:
         if purge:
-            kafka = reached(bootstrap or (state.bootstrap if state else None))
+            # The broker that `up` started has ended with it: it is started again, to be asked.
+            known = None if state is None or ours else state.bootstrap
+            kafka = reached(bootstrap or known)
             purged = purged_from(kafka, file.pipeline)
             lines.append(purged.text(name))
     finally:
-        if state is not None and (state.broker_started or handed_over(directory)):
+        if state is not None and ours:
             stop_broker(directory, state.bootstrap)
     return state is not None, purged, "\n".join(lines)
 
