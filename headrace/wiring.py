@@ -27,8 +27,9 @@ from operators.worker import Worker
 from profiles.table import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
+from streams.emulated_hands import EmulatedHands
 from streams.kafka import KafkaConfig, partitions_of
-from streams.live import EmulatedHands, Live, ModelHands, Observer, Operator
+from streams.live import Live, ModelHands, Observer, Operator
 from streams.preparing import prepare
 from streams.recovery import answered_since, answers_from_s, committed_notes
 from streams.topics import physical

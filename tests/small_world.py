@@ -12,7 +12,8 @@ from schemas.effects import PLANS, QUERIES, Node
 from schemas.pipeline import Pipeline
 from schemas.records import Query, Record, Selection, SelectionTable, Settings
 from streams.delays import steady
-from streams.live import EmulatedHands, Live, Observer
+from streams.emulated_hands import EmulatedHands
+from streams.live import Live, Observer
 from streams.simulated import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.memory_transport import JumpingInbox, MemoryTransport, VirtualClock, drive

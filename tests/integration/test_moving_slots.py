@@ -11,8 +11,9 @@ from confluent_kafka import TopicPartition
 from schemas.codec import decode, encode
 from schemas.effects import Node
 from schemas.records import Answer, Lease, Query, Settings
+from streams.emulated_hands import EmulatedHands
 from streams.kafka import KafkaConfig, consumer, ensure_topics, producer
-from streams.live import EmulatedHands, Live
+from streams.live import Live
 from streams.topics import topics
 from streams.transport import KafkaTransport
 from tests.builders import a_lease, a_pipeline, a_plan
@@ -52,7 +53,10 @@ def running(config: KafkaConfig, nodes: dict[str, Node]) -> Iterator[None]:
 
 def emulated(live: Live, name: str) -> EmulatedHands:
     return EmulatedHands(
-        lambda variant: small_model(1, name, variant), lambda variant: 0.05, live.post_at(name)
+        lambda variant: small_model(1, name, variant),
+        lambda variant: 0.05,
+        live.post_at(name),
+        time.time,
     )
 
 
