@@ -96,6 +96,7 @@ def run(rig: Rig, scene: Scene, seed: int, minutes: float) -> tuple[list[Suffere
         settle(rig)
     except Stuck as stuck:
         rig.offer(0)
+        rig.give_up()
         with suppress(Stuck):
             rig.until(lambda: not rig.waiting, "the last answers")
         return suffered, [f"the pipeline recovers from every fault: {stuck}"]

@@ -54,6 +54,7 @@ WAIT_S = 40.0  # a busy machine takes its time
 SETTLED = ("ready", "idle", "draining")
 WELL_S = 1.0
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # by our own closing
+READY = b"ready to control pipeline"  # streams/control_app.py, once it has started
 FRESH_S = 0.6  # a node that reported within it is there
 
 
@@ -89,6 +90,7 @@ class Rig:
     variables: dict[str, str] = field(default_factory=dict)  # of their environment, likewise
     _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _began_s: dict[str, float] = field(default_factory=dict)
+    _log_from: dict[str, int] = field(default_factory=dict)  # where the log of what runs begins
     _frozen: set[str] = field(default_factory=set)
     _open: set[str] = field(default_factory=set)  # asked and not answered
     _made_in: dict[int, list[Answer]] = field(default_factory=dict)  # by second of creation
@@ -136,6 +138,7 @@ class Rig:
         for name in names:
             role: Role = self.roles[name]
             self._began_s[name] = time.time()
+            self._log_from[name] = self.log(name).stat().st_size if self.log(name).exists() else 0
             line = [sys.executable, "-m", self.module, role.kind, str(self.file.path)]
             with self.log(name).open("ab") as log:
                 self._processes[name] = subprocess.Popen(
@@ -168,6 +171,13 @@ class Rig:
         process.terminate()
         self.until(lambda: process.poll() is not None, f"{name} to end")
         return process.returncode
+
+    def give_up(self) -> None:
+        """Go on without the roles that have ended."""
+        for name in [
+            name for name, process in self._processes.items() if process.poll() is not None
+        ]:
+            del self._processes[name]
 
     def freeze(self, name: str) -> None:
         """SIGSTOP: it neither runs nor ends."""
@@ -327,7 +337,16 @@ class Rig:
         following = [self._follows(name, plan) for name in names]
         opened = {(lease.task, lease.open_slot) for lease in plan.leases if lease.open_slot >= 0}
         routed = {(route.task, route.slot) for route in plan.routes if route.share > 0}
-        return all(following) and opened == routed
+        return all(following) and opened == routed and all(map(self._stands_by, names))
+
+    def _stands_by(self, role: str) -> bool:
+        """Whether a role has all that it needs of the broker: a control app that is not in charge
+        reports nothing."""
+        if self.roles[role].kind != "control":
+            return True
+        with self.log(role).open("rb") as log:
+            log.seek(self._log_from[role])
+            return READY in log.read()
 
     def _follows(self, role: str, plan: Plan) -> bool:
         told = [self.reports.get(node) for node in self.roles[role].nodes]

@@ -59,6 +59,7 @@ STALL_S = 3.0  # after it another app may have been in charge in the meantime
 AGAIN_S = 1.0  # between two tries to start while the broker is away
 NODE = "control"  # as observers know the controller
 LEVELS = {
+    "control.ready": logging.INFO,
     "control.began": logging.INFO,
     "control.ended": logging.WARNING,
     "control.stalled": logging.WARNING,
@@ -324,6 +325,8 @@ async def _serve(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folde
     if app is None:
         steward.close()
         return
+    told_of = f"ready to control pipeline {pipeline.name}, as soon as no other app does"
+    tell(log, LEVELS["control.ready"], "control.ready", told_of, pipeline=pipeline.name)
     try:
         producer = await app.maybe_start_producer()
         served = asyncio.create_task(steward.run(_writer(producer)))
