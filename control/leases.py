@@ -5,6 +5,7 @@ task's slots from 0 to the highest ever opened are read by exactly one of its wo
 plan. Slots move only when they must: when their worker is gone, or when another opens them.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -70,7 +71,7 @@ def arrange(
         for member in ordered
         if (draft := _next(held.get(member.name), member, posts)) is not None
     ]
-    _await_successors(drafts, held, ordered, posts)
+    _await_successors(drafts, held, ordered, posts, slots)
     closed = [draft for draft in drafts if draft.opens and draft.open_slot < 0]
     # Whoever reads a slot already opens it before a newcomer can take it.
     for draft in sorted(closed, key=lambda draft: (not draft.slots, draft.worker)):
@@ -109,16 +110,20 @@ def _next(lease: Lease | None, member: Member, posts: Posts) -> _Draft | None:
 
 
 def _await_successors(
-    drafts: Sequence[_Draft], held: Held, members: Sequence[Member], posts: Posts
+    drafts: Sequence[_Draft], held: Held, members: Sequence[Member], posts: Posts, slots: SlotsOf
 ) -> None:
-    """Keep open who leaves a task that nobody else serves yet, but somebody will."""
+    """Keep open who leaves a task that nobody else serves yet, but somebody will; as far as the
+    task has slots beside those that its successors need."""
     serves = {member.name: member.serves for member in members}
     served = {draft.task for draft in drafts if draft.opens and serves[draft.worker] == draft.task}
     awaited = {post.task for post in posts.values()} - served
+    spare = Counter({task: slots[task].count for task in awaited})
+    spare.subtract(draft.task for draft in drafts if draft.opens)
     for draft in drafts:
-        if draft.task in awaited and draft.worker not in posts:
+        if draft.task in awaited and draft.worker not in posts and spare[draft.task] > 0:
             draft.open_slot = held[draft.worker].open_slot
             draft.opens = draft.open_slot >= 0
+            spare[draft.task] -= draft.opens
 
 
 def _open(draft: _Draft, task: Sequence[_Draft], count: int) -> None:

@@ -136,6 +136,16 @@ def test_the_last_of_a_task_stays_open_until_its_successor_serves() -> None:
     )
 
 
+def test_the_last_of_a_task_gives_its_slot_up_where_its_successors_need_them_all() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], 0))
+    slots = some_slots(2, read=0)
+    them = [Member(name="a", serves="read", usable=False), Member(name="b"), Member(name="c")]
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=2)), slots)
+    assert [(lease.worker, lease.open_slot >= 0) for lease in found] == [
+        ("a", False), ("b", True), ("c", True),
+    ]  # fmt: skip
+
+
 def test_the_last_of_a_task_drains_at_once_where_nobody_follows() -> None:
     leases = held(a_lease("a", "read", "vit", [0], 0))
     them = [Member(name="a", serves="read", usable=False)]
