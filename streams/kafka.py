@@ -358,6 +358,33 @@ def _once_led(topic: str, ask: Callable[[], Found], timeout_s: float) -> Found:
             time.sleep(POLL_S)
 
 
+def log_offsets(
+    client: Consumer, places: Iterable[TopicPartition], end: int, timeout_s: float
+) -> dict[tuple[str, int], int]:
+    """Where the logs of partitions begin (``OFFSET_BEGINNING``) or end (``OFFSET_END``).
+
+    Asked of a consumer, as ``done_offsets`` is, which for this reads nothing and joins no group:
+    librdkafka's admin client aborts the process where a broker goes away while it asks for a
+    group's offsets (librdkafka issues 3663 and 4605, seen with 2.16). Raises ``KafkaException``.
+    """
+    # Where a log begins or ends is, to the protocol, one of two special times.
+    asked = [TopicPartition(place.topic, place.partition, end) for place in places]
+    found = client.offsets_for_times(asked, timeout=timeout_s)
+    for place in found:
+        if place.error is not None:
+            raise KafkaException(place.error)
+    return {(place.topic, place.partition): place.offset for place in found}
+
+
+def done_offsets(
+    client: Consumer, places: Iterable[TopicPartition], timeout_s: float
+) -> dict[tuple[str, int], int]:
+    """What the client's group has committed, where it has. Raises ``KafkaException``."""
+    asked = [TopicPartition(place.topic, place.partition) for place in places]
+    found = client.committed(asked, timeout=timeout_s)
+    return {(p.topic, p.partition): p.offset for p in found if p.error is None and p.offset >= 0}
+
+
 def committed(client: Consumer, topic: str, slots: Iterable[int], timeout_s: float = 30.0) -> Any:
     """The committed offsets of some slots as ``TopicPartition``, the beginning where none is."""
     places = client.committed([TopicPartition(topic, s) for s in slots], timeout=timeout_s)
