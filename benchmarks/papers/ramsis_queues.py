@@ -13,7 +13,8 @@ the artifact, late queries are served like others.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
+from heapq import heapreplace
+from math import inf
 
 from control.selection import Table
 from control.selection_profile import Model, extrapolated_s
@@ -62,22 +63,7 @@ def round_robin(
     """Each worker with every K-th query."""
     seen = Seen()
     for worker in range(workers):
-        own = times_s[worker::workers]
-        free_s, at, end, count = 0.0, 0, 0, len(own)
-        while at < count:
-            now = own[at] if own[at] > free_s else free_s
-            end = bisect_right(own, now, max(at, end))
-            slack_s = own[at] + slo_s - now
-            size, seconds, accuracy = decide(end - at, slack_s, now)
-            if rescue is not None and seconds > slack_s + ROUNDING_S:
-                size, seconds, accuracy = rescue(end - at)
-                saved = bisect_left(own, now + seconds - slo_s - ROUNDING_S, at, end)
-                if saved > at:
-                    at = _dropped(seen, at, saved)
-                    continue
-            free_s = now + seconds
-            _count(seen, own, at, size, free_s - slo_s, accuracy)
-            at += size
+        _serve(seen, times_s[worker::workers], 1, decide, slo_s, rescue)
     return seen
 
 
@@ -87,12 +73,25 @@ def central(
     decide: Decide,
     slo_s: float,
     rescue: Rescue | None = None,
-    most_late: float = float("inf"),
+    most_late: float = inf,
 ) -> Seen:
     """All workers with one queue, first come, first served; ends early once so many are late."""
     seen = Seen()
+    _serve(seen, times_s, workers, decide, slo_s, rescue, most_late)
+    return seen
+
+
+def _serve(
+    seen: Seen,
+    times_s: Sequence[float],
+    workers: int,
+    decide: Decide,
+    slo_s: float,
+    rescue: Rescue | None,
+    most_late: float = inf,
+) -> None:
+    """Workers with one queue, its queries counted in ``seen``."""
     free = [0.0] * workers
-    heapify(free)
     at, end, count = 0, 0, len(times_s)
     while at < count and seen.late <= most_late:
         now = max(times_s[at], free[0])
@@ -109,7 +108,6 @@ def central(
         heapreplace(free, done_s)
         _count(seen, times_s, at, size, done_s - slo_s, accuracy)
         at += size
-    return seen
 
 
 def _dropped(seen: Seen, at: int, saved: int) -> int:
