@@ -130,17 +130,24 @@ def load_profile(file: PipelineFile) -> ProfileTable:
     mend = f"run `headrace profile {file.path.name}`"
     table = ProfileTable(file.pipeline.name, ())
     for path in file.profiles:
+        absent = f"{file.path}: the profile {path.name} is not there; {mend}"
+        read = read_profile(path, absent)
         try:
-            read = ProfileTable.from_json(path.read_text(encoding="utf-8"))
             table = table.merge(read) if table.entries else read
-        except FileNotFoundError as error:
-            raise PipelineError(
-                f"{file.path}: the profile {path.name} is not there; {mend}"
-            ) from error
-        except (ProfileError, OSError, UnicodeDecodeError) as error:
+        except ProfileError as error:
             raise PipelineError(f"{path}: {error}") from error
     check_measured(file, table)
     return table
+
+
+def read_profile(path: Path, absent: str) -> ProfileTable:
+    """A profile as it is on disk; raises ``PipelineError``, with ``absent`` where there is none."""
+    try:
+        return ProfileTable.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise PipelineError(absent) from error
+    except (ProfileError, OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"{path}: {error}") from error
 
 
 def check_measured(file: PipelineFile, table: ProfileTable) -> None:

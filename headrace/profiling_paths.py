@@ -24,6 +24,7 @@ from headrace.config import (
     check_measured,
     load_combine,
     load_workload,
+    read_profile,
     weights_sha256,
 )
 from headrace.profiling import Progress, Settings, Step, machine_facts, real_devices, written
@@ -181,14 +182,7 @@ def _runs(pipeline: Pipeline) -> int:
 def _profiled(file: PipelineFile, out: Path) -> ProfileTable:
     """The profile to add to."""
     mend = f"run `headrace profile {file.path.name}` first, without --paths"
-    try:
-        table = ProfileTable.from_json(out.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise PipelineError(
-            f"paths are added to a profile, and {out} is not there; {mend}"
-        ) from error
-    except (ProfileError, OSError, UnicodeDecodeError) as error:
-        raise PipelineError(f"{out}: {error}") from error
+    table = read_profile(out, f"paths are added to a profile, and {out} is not there; {mend}")
     known = {(entry.task, entry.variant) for entry in table.entries}
     for task in file.pipeline.tasks:
         for variant in task.variants:
