@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
@@ -80,7 +80,7 @@ class Tail(Closing):
         self._consumer.close()
 
 
-class Asker:
+class Asker(Closing):
     """Writes queries to a pipeline's input topic, in the form that its file names.
 
     ``acknowledged`` maps the ids that the broker took to their CreateTime (epoch seconds),
@@ -130,9 +130,6 @@ class Asker:
         """Wait until the broker has spoken on every query."""
         self._producer.flush(ACKNOWLEDGED_WITHIN_S)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -141,7 +138,7 @@ class Asker:
     ) -> None:
         if error is not None:
             self._producer.purge()  # an interrupted command does not wait for the broker
-        self.close()
+        super().__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Wait until the broker has spoken on every query, and let it go."""
