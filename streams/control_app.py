@@ -254,23 +254,7 @@ class Steward:
 
 def make_app(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folder: str) -> faust.App:
     """The Faust app. Every topic it reads must exist: Faust ignores a missing one silently."""
-    app = faust.App(
-        f"{pipeline.name}.control",
-        broker=[f"kafka://{server.strip()}" for server in kafka.bootstrap.split(",")],
-        broker_credentials=to_faust(kafka),
-        broker_session_timeout=SESSION_TIMEOUT_S,
-        broker_heartbeat_interval=HEARTBEAT_S,
-        consumer_auto_offset_reset="earliest",
-        consumer_max_fetch_size=MAX_RECORD_BYTES,
-        producer_max_request_size=MAX_RECORD_BYTES,
-        stream_wait_empty=False,
-        store="memory://",
-        topic_allow_declare=False,
-        topic_disable_leader=True,
-        web_enabled=False,
-        worker_redirect_stdouts=False,
-        datadir=folder,
-    )
+    app = faust.App(f"{pipeline.name}.control", datadir=folder, **_settings(kafka))
 
     def follow(logical: str) -> None:
         name = physical(pipeline.name, logical)
@@ -294,6 +278,25 @@ def make_app(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folder: s
     app.timer(steward.tick_s)(tick)
     app.on_partitions_assigned.connect(assigned)
     return app
+
+
+def _settings(kafka: KafkaConfig) -> dict[str, Any]:
+    """The same for every control app: it makes no topic, keeps no table and serves no page."""
+    return {
+        "broker": [f"kafka://{server.strip()}" for server in kafka.bootstrap.split(",")],
+        "broker_credentials": to_faust(kafka),
+        "broker_session_timeout": SESSION_TIMEOUT_S,
+        "broker_heartbeat_interval": HEARTBEAT_S,
+        "consumer_auto_offset_reset": "earliest",
+        "consumer_max_fetch_size": MAX_RECORD_BYTES,
+        "producer_max_request_size": MAX_RECORD_BYTES,
+        "stream_wait_empty": False,
+        "store": "memory://",
+        "topic_allow_declare": False,
+        "topic_disable_leader": True,
+        "web_enabled": False,
+        "worker_redirect_stdouts": False,
+    }
 
 
 def run(
