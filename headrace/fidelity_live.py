@@ -41,7 +41,7 @@ PATIENCE_S = 3.0  # wall, for answers behind the last deadline and grace
 TEND_S = 0.5  # wall
 POLICY_WITHIN_S = 30.0
 DISTINCT = 300  # inputs made ahead
-PLACEHOLDER: tuple[bytes, Any] = (b"0", None)  # an emulated device never looks at it
+UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # an emulated device never looks at it
 
 Each = Callable[["Stage", int], None]  # told how many queries were sent, at every step
 
@@ -140,7 +140,7 @@ def play(stage: Stage, times_s: Times, each: Each, seed: int = 0) -> None:
 
 def _inputs(file: PipelineFile, count: int, seed: int) -> Iterator[tuple[bytes, Any]]:
     if all(device == EMULATED for device, _ in file.cluster.devices):
-        return cycle([PLACEHOLDER])
+        return cycle([UNREAD_QUERY])
     workload = load_workload(file)
     if workload is None:
         raise Unsuccessful(
