@@ -17,6 +17,7 @@ from headrace.clients import new_id
 from schemas.records import Answer
 from streams.kafka import BrokerError, KafkaConfig, ensure_topics
 from streams.topics import Topic
+from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]
 WORDS = ROOT / "examples" / "words" / "pipeline.yaml"
@@ -29,18 +30,10 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture(scope="module")
 def words(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The words pipeline, up; the broker's address."""
-    env = {**os.environ, "HEADRACE_HOME": str(tmp_path_factory.mktemp("words"))}
-    command = [sys.executable, "-m", "headrace", "up", str(WORDS), "--bootstrap", broker]
-    up = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd=ROOT
-    )
-    try:
-        assert up.stdout is not None
-        assert up.stdout.readline()  # printed once the pipeline is ready
+    home = str(tmp_path_factory.mktemp("words"))
+    env = {**os.environ, "HEADRACE_HOME": home, "HEADRACE_BOOTSTRAP": broker}
+    with brought_up(WORDS, env):
         yield broker
-    finally:
-        up.terminate()
-        up.communicate(timeout=60)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.brought_up import brought_up
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -28,21 +30,12 @@ def test_the_readme_shows_the_example_files_as_they_are() -> None:
 @pytest.mark.kafka
 def test_the_readmes_consumer_gets_its_answer(broker: str, tmp_path: Path) -> None:
     file = ROOT / "examples" / "words" / "pipeline.yaml"
-    env = {**os.environ, "HEADRACE_HOME": str(tmp_path)}
-    up = subprocess.Popen(
-        [sys.executable, "-m", "headrace", "up", str(file), "--bootstrap", broker],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT,
-    )  # fmt: skip
-    try:
-        assert up.stdout is not None
-        up.stdout.readline()  # printed once the pipeline is ready
+    env = {**os.environ, "HEADRACE_HOME": str(tmp_path), "HEADRACE_BOOTSTRAP": broker}
+    with brought_up(file, env) as up:
         script = subprocess.run(
             [sys.executable, "-c", blocks("run")["words"]],
             env={**env, "BOOTSTRAP": broker}, capture_output=True, text=True, timeout=60,
             check=False,
         )  # fmt: skip
         assert (script.stdout, script.stderr) == ("answered ['HELLO', 'WORLD']\n", "")
-    finally:
-        up.terminate()
-        up.communicate(timeout=60)
     assert up.returncode == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Client
+from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]
 AMPLE_S = 20.0  # a deadline that a busy machine keeps
@@ -86,18 +87,8 @@ def registered(
     folder = tmp_path_factory.mktemp("registered")
     path = folder / "pipeline.yaml"
     path.write_text(PIPELINE.format(registry=registry))
-    command = [sys.executable, "-m", "headrace", "up", str(path), "--bootstrap", broker]
-    up = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(folder),
-        cwd=ROOT,
-    )  # fmt: skip
-    try:
-        assert up.stdout is not None
-        assert up.stdout.readline()  # printed once the pipeline is ready
+    with brought_up(path, environment(folder) | {"HEADRACE_BOOTSTRAP": broker}):
         yield path
-    finally:
-        up.terminate()
-        up.communicate(timeout=60)
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from headrace import Client
 from headrace.clients import new_id
 from streams.kafka import KafkaConfig, ensure_topics, partitions
 from streams.topics import Topic
+from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]
 REVIEW = b"The food was not bad. The view was great. The room was awful."
@@ -28,19 +29,15 @@ class Terminal:
     def __init__(self, file: Path, broker: str, home: Path) -> None:
         self.file, self.broker = file, broker
         self.name = file.parent.name
-        self._env = {**os.environ, "HEADRACE_HOME": str(home), "HEADRACE_BOOTSTRAP": broker}
-
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "headrace", *arguments]
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=self._env, cwd=ROOT, text=True,
-        )  # fmt: skip
+        self.env = {**os.environ, "HEADRACE_HOME": str(home), "HEADRACE_BOOTSTRAP": broker}
 
     def run(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        process = self.start(*arguments)
-        out, err = process.communicate(stdin, timeout=120)
-        return process.returncode, out, err
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", *arguments],
+            input=stdin, capture_output=True, text=True, env=self.env, cwd=ROOT, timeout=120,
+            check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
 
     def json(self, *arguments: str, stdin: str = "") -> object:
         code, out, err = self.run(*arguments, "--json", stdin=stdin)
@@ -54,14 +51,8 @@ def starter(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
     folder = tmp_path_factory.mktemp("init") / new_id("reviews")
     terminal = Terminal(folder / "pipeline.yaml", broker, tmp_path_factory.mktemp("home"))
     assert terminal.run("init", str(folder))[0] == 0
-    up = terminal.start("up", str(terminal.file))
-    try:
-        assert up.stdout is not None
-        assert up.stdout.readline(), up.communicate()[1]
+    with brought_up(terminal.file, terminal.env):
         yield terminal
-    finally:
-        up.terminate()
-        up.communicate(timeout=60)
 
 
 def test_the_starter_answers_a_query_and_a_load(starter: Terminal) -> None:

@@ -1,0 +1,25 @@
+"""A pipeline that ``headrace up`` holds up while a test uses it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def brought_up(file: Path, env: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """``headrace up FILE`` from when it says that the pipeline is ready; ended afterwards."""
+    up = subprocess.Popen(
+        [sys.executable, "-m", "headrace", "up", str(file)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert up.stdout is not None
+        assert up.stdout.readline(), up.communicate()[1]
+        yield up
+    finally:
+        up.terminate()
+        up.communicate(timeout=60)
