@@ -86,9 +86,9 @@ def changed(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
-def test_a_file_becomes_a_pipeline_with_its_root_first(tmp_path: Path) -> None:
-    file = read_pipeline_file(written(tmp_path, GOOD))
-    assert file.pipeline == Pipeline(
+def pipeline_of_good(folder: Path) -> Pipeline:
+    """What ``GOOD`` says, from a file in ``folder``."""
+    return Pipeline(
         name="postcode",
         slo_s=0.3,
         tasks=(
@@ -106,7 +106,7 @@ def test_a_file_becomes_a_pipeline_with_its_root_first(tmp_path: Path) -> None:
                         task="read",
                         name="forest",
                         operator="shop.read:Forest",
-                        arguments={"weights": str(tmp_path / "forest.txt"), "trees": 12},
+                        arguments={"weights": str(folder / "forest.txt"), "trees": 12},
                         batch=32,
                         replicas=2,
                     ),
@@ -127,6 +127,11 @@ def test_a_file_becomes_a_pipeline_with_its_root_first(tmp_path: Path) -> None:
         combine="shop.pipeline:join",
         slo_classes={"bulk": 2.0},
     )
+
+
+def test_a_file_becomes_a_pipeline_with_its_root_first(tmp_path: Path) -> None:
+    file = read_pipeline_file(written(tmp_path, GOOD))
+    assert file.pipeline == pipeline_of_good(tmp_path)
     assert file.cluster == Cluster((("cpu", 3), ("cuda:0", 1)), ingress=1, egress=2)
     assert file.profiles == (tmp_path / "profile-cpu.json",)
     assert file.workload == "shop.workload:Postcodes"
