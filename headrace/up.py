@@ -19,6 +19,7 @@ from headrace.run_state import neighbours, run_directory
 from headrace.running import TEND_EVERY_S, Interrupted, Run, Told, claim, listening, take_down
 from headrace.supervisor import environment
 from headrace.terminal import INTERRUPTED, print_json, print_text, say
+from headrace.validation import check_plannable
 from schemas.records import Plan
 from streams.kafka import KafkaConfig
 
@@ -28,6 +29,7 @@ HANDED_OVER = "broker-handed-over"
 
 def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
     """Run the pipeline until SIGTERM (exit code 0) or Ctrl-C (130)."""
+    check_plannable(file)
     directory = run_directory(file.pipeline.name)
     claim(directory)
     with listening() as told:

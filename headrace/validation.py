@@ -11,7 +11,9 @@ from headrace.config import (
     load_combine,
     load_profile,
     load_workload,
+    planning_profile,
 )
+from headrace.terminal import Unfeasible
 from operators.models.loading import load_operator
 from profiles.table import ProfileTable
 from schemas.pipeline import Pipeline, Policy
@@ -57,25 +59,28 @@ def examined(file: PipelineFile) -> Examined:
     return Examined(
         file=file,
         profiled=tuple(dict.fromkeys(f"{e.task}/{e.variant}" for e in table.entries)),
-        infeasible=_infeasible(file, table),
+        infeasible=_infeasible(file),
     )
 
 
-def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
-    devices = tuple(device for device, count in file.cluster.devices for _ in range(count))
+def check_plannable(file: PipelineFile) -> None:
+    """Raise ``Unfeasible`` where the file's policy can make no plan for this cluster, whatever the
+    demand: asked before processes are started that would wait for one."""
+    policy = policy_named(file.pipeline, file.pipeline.policy)
+    if policy is None:  # refused when the file was read
+        return
+    try:
+        solve(policy.kind, _problem(file, planning_profile(file), policy))
+    except PlanError as error:
+        raise Unfeasible(f"policy {policy.name!r}: {error}") from error
+
+
+def _infeasible(file: PipelineFile) -> dict[str, str]:
     found = {}
-    for policy in _tried(file.pipeline):
-        problem = Problem(
-            pipeline=file.pipeline,
-            policy=policy,
-            slo_s=file.pipeline.slo_s,
-            demand_qps=0.0,
-            devices=devices,
-            profile=table if table.entries else None,
-            memory=dict(file.cluster.memory),
-        )
+    table = planning_profile(file)
+    for policy in _tried(file.pipeline, profiled=bool(table.entries)):
         try:
-            allocation = solve(policy.kind, problem)
+            allocation = solve(policy.kind, _problem(file, table, policy))
         except PlanError as error:
             raise PipelineError(f"{file.path}: {error}") from error
         if not allocation.feasible:
@@ -83,11 +88,26 @@ def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
     return found
 
 
-def _tried(pipeline: Pipeline) -> list[Policy]:
-    """The policies whose plan depends on no demand: those of the file, and the one in force."""
+def _problem(file: PipelineFile, table: ProfileTable, policy: Policy) -> Problem:
+    """What is to be planned before any query came."""
+    return Problem(
+        pipeline=file.pipeline,
+        policy=policy,
+        slo_s=file.pipeline.slo_s,
+        demand_qps=0.0,
+        devices=tuple(d for d, count in file.cluster.devices for _ in range(count)),
+        profile=table if table.entries else None,
+        memory=dict(file.cluster.memory),
+        path_accuracy=table.path_accuracy,
+    )
+
+
+def _tried(pipeline: Pipeline, *, profiled: bool) -> list[Policy]:
+    """The policies of the file and the one in force, as far as they can plan yet."""
     first = policy_named(pipeline, pipeline.policy)
     there = pipeline.policies if first in pipeline.policies else (*pipeline.policies, first)
-    return [each for each in there if each and each.kind in ("static", *SELECTING)]
+    plans = ("static", *SELECTING)  # these say themselves what they lack
+    return [each for each in there if each and (profiled or each.kind in plans)]
 
 
 def described(found: Examined) -> str:
