@@ -19,7 +19,7 @@ def view(snapshots: Sequence[Snapshot]) -> Any:
     down = [snapshot.pipeline for snapshot in snapshots if not snapshot.nodes]
     parts: list[Any] = []
     if up:
-        note = "queries per second; ms: mean latency of the SLO"
+        note = "queries per second; ms: p95 of the latency, of the SLO"
         parts += [_pipelines(up), Text(note, style="dim"), Text(), _devices(up)]
         parts += [
             Text(f"{snapshot.pipeline}: {line}", style="bold red")
@@ -49,7 +49,7 @@ def _pipelines(snapshots: Sequence[Snapshot]) -> Table:
             Text(f"{each.answered_qps:.1f}"),
             *(alarm(rate) for rate in (each.late_qps, each.dropped_qps, each.failed_qps)),
             alarm(each.refused_qps),
-            Text(f"{number(each.latency_ms)} of {number(each.slo_ms, 0)}"),
+            Text(f"{number(each.p95_ms)} of {number(each.slo_ms, 0)}"),
             Text(str(each.workers)),
             Text(share(each.busy)),
         )

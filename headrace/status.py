@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from operators.latencies import quantile_s
 from schemas.pipeline import Pipeline
 from schemas.records import DROPPED, FAILED, REFUSED, Lease, Plan, Report
 
@@ -89,7 +90,10 @@ class Snapshot:
     dropped_qps: float
     failed_qps: float
     reasons: Mapping[str, float]
-    latency_ms: float | None  # mean of those answered in the window
+    # Quantiles over those answered in the window, each right to a tenth or so.
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
     workers: int
     busy: float | None
     variants: tuple[VariantRow, ...]
@@ -160,7 +164,9 @@ class Board:
             dropped_qps=rates.get("egress:dropped", 0.0),
             failed_qps=rates.get("egress:failed", 0.0),
             reasons=_reasons(rates),
-            latency_ms=_latency_ms(rates),
+            p50_ms=_latency_ms(rates, 0.5),
+            p95_ms=_latency_ms(rates, 0.95),
+            p99_ms=_latency_ms(rates, 0.99),
             workers=len(crew),
             busy=_busy(crew) if crew else None,
             variants=tuple(self._rows(alive, rates, lag)),
@@ -240,9 +246,10 @@ def _reasons(rates: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(told, key=lambda pair: (-pair[1], pair[0])))
 
 
-def _latency_ms(rates: Mapping[str, float]) -> float | None:
-    with_result = rates.get("egress:answered", 0.0) + rates.get("egress:late", 0.0)
-    return 1e3 * rates.get("egress:latency_s", 0.0) / with_result if with_result > 0 else None
+def _latency_ms(rates: Mapping[str, float], quantile: float) -> float | None:
+    of_egress = {name.removeprefix("egress:"): rate for name, rate in rates.items()}
+    seconds = quantile_s(of_egress, quantile)
+    return None if seconds is None else 1e3 * seconds
 
 
 def _busy(crew: list[Series]) -> float:

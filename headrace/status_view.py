@@ -33,7 +33,8 @@ def head(snapshot: Snapshot) -> list[str]:
         f"queries/s: {snapshot.arrived_qps:.1f} in, {snapshot.answered_qps:.1f} answered, "
         f"{snapshot.late_qps:.1f} late, {snapshot.dropped_qps:.1f} dropped, "
         f"{snapshot.failed_qps:.1f} failed, {snapshot.refused_qps:.1f} refused; "
-        f"mean latency {number(snapshot.latency_ms)} ms",
+        f"latency p50 {number(snapshot.p50_ms)}, p95 {number(snapshot.p95_ms)}, "
+        f"p99 {number(snapshot.p99_ms)} ms",
         *_reasons(snapshot),
     ]
 

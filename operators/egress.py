@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 from operators.closing import Accuracies, Combine, OpenQuery, answer, as_list, refusal
 from operators.dead_letters import dead_letter
+from operators.latencies import bucket
 from operators.plans import PlanFollower
 from operators.progress import Progress
 from operators.reasons import classed
@@ -81,7 +82,7 @@ class Egress:
         self._reporter = Reporter(name, "egress", pipeline.name, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(answered=0, late=0, incomplete=0, dropped=0, failed=0, refused=0)
-        self._counts.update(latency_s=0.0, duplicates=0)
+        self._counts["duplicates"] = 0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
@@ -205,7 +206,7 @@ class Egress:
         counts["late" if said.late else said.outcome] += 1
         counts["incomplete"] += said.incomplete
         if said.outcome == ANSWERED:
-            counts["latency_s"] += said.answered_s - said.created_s
+            self._reporter.count(bucket(said.answered_s - said.created_s))
         else:
             why = classed(said.outcome, said.task, said.reason)
             self._reporter.count(f"{said.outcome}/{why}")

@@ -6,6 +6,7 @@ from headrace.overview import Boards
 from headrace.overview_view import view
 from headrace.status import Board, Snapshot
 from headrace.terminal import rich_console
+from operators.latencies import bucket
 from schemas.records import Lease, Plan, Report, Settings
 
 PLAN = Plan(
@@ -27,7 +28,7 @@ def egress(pipeline: str, sent_s: float, answered: float, refused: float) -> Rep
     return Report(
         node="egress-0", role="egress", pipeline=pipeline, epoch=3, incarnation=1.0, sent_s=sent_s,
         state="ready",
-        counts={"answered": answered, "latency_s": answered / 50, "refused": refused},
+        counts={"answered": answered, bucket(0.02): answered, "refused": refused},
     )  # fmt: skip
 
 
@@ -68,10 +69,10 @@ def test_the_table_has_a_row_for_each_and_one_for_each_of_its_devices() -> None:
         "pipeline  plan  policy  demand  capacity  answered  late  dropped  failed  refused"
         "           ms  workers  busy",
         "lines     7     static    12.0      80.0      50.0   0.0      0.0     0.0      4.0"
-        "  20.0 of 250        1  10 %",
+        "  21.4 of 250        1  10 %",
         "words     3     static    12.0      80.0      10.0   0.0      0.0     0.0      0.0"
-        "  20.0 of 250        1  50 %",
-        "queries per second; ms: mean latency of the SLO",
+        "  21.4 of 250        1  50 %",
+        "queries per second; ms: p95 of the latency, of the SLO",
         "",
         "device  pipeline  serves      workers  ready  busy",
         "cpu     lines     shout/loud        1      1  10 %",

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
 
 from headrace.status import Board, DeviceRow, NodeRow, VariantRow, board_of
 from headrace.status_view import head, troubles, view
 from headrace.terminal import rich_console
+from operators.latencies import bucket
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Lease, Plan, Report, Settings, SlotState
 
@@ -53,10 +57,15 @@ def counts(arrived: float, finished: float, batches: float, busy_s: float) -> di
     }  # fmt: skip
 
 
-def egress(sent_s: float, answered: float, late: float, latency_s: float) -> Report:
+def egress(
+    sent_s: float,
+    answered: float,
+    late: float,
+    latencies: Mapping[str, float] = MappingProxyType({}),
+) -> Report:
     return Report(
         node="egress-0", role="egress", pipeline="words", epoch=3, incarnation=1.0, sent_s=sent_s,
-        state="ready", counts={"answered": answered, "late": late, "latency_s": latency_s},
+        state="ready", counts={"answered": answered, "late": late, **latencies},
     )  # fmt: skip
 
 
@@ -81,7 +90,7 @@ def test_a_restarted_node_begins_anew_and_its_old_life_is_not_heard_again() -> N
 
 def test_a_silent_node_is_gone() -> None:
     board = board_of(PIPELINE)
-    board.see([PLAN, worker(10.0, {}), egress(12.0, 0, 0, 0)])
+    board.see([PLAN, worker(10.0, {}), egress(12.0, 0, 0)])
     snapshot = board.snapshot(12.1)
     assert [row.workers for row in snapshot.variants] == [0]
     assert snapshot.nodes == (
@@ -90,18 +99,23 @@ def test_a_silent_node_is_gone() -> None:
     )  # fmt: skip
 
 
-def test_the_mean_latency_is_over_all_that_had_a_result() -> None:
+def test_latencies_are_those_of_the_window_late_ones_too() -> None:
     board = board_of(PIPELINE)
-    board.see([PLAN, egress(10.0, 100, 0, 5.0), egress(12.0, 116, 4, 9.0)])
+    before, after = {bucket(0.01): 100.0}, {bucket(0.01): 116.0, bucket(2.1): 4.0}
+    board.see([PLAN, egress(10.0, 100, 0, before), egress(12.0, 116, 4, after)])
     snapshot = board.snapshot(12.0)
-    assert (snapshot.answered_qps, snapshot.late_qps, snapshot.latency_ms) == (8.0, 2.0, 200.0)
+    assert (snapshot.answered_qps, snapshot.late_qps) == (8.0, 2.0)
+    assert (snapshot.p50_ms, snapshot.p95_ms) == (
+        pytest.approx(10, rel=0.1),
+        pytest.approx(2100, rel=0.1),
+    )
 
 
 def test_why_queries_got_no_answer_is_told_the_most_frequent_first() -> None:
     board = board_of(PIPELINE)
     reasons = {"failed/operator": 2.0, "dropped/past_saving": 4.0, "refused/paused": 7.0}
     before = {"refused/paused": 7.0}  # of long ago
-    board.see([PLAN, *(replace(egress(at, 0, 0, 0), counts=told)
+    board.see([PLAN, *(replace(egress(at, 0, 0), counts=told)
                        for at, told in ((10.0, before), (12.0, reasons)))])  # fmt: skip
     snapshot = board.snapshot(12.0)
     assert list(snapshot.reasons.items()) == [
@@ -157,7 +171,7 @@ def test_the_table_reads_well_without_a_terminal() -> None:
         "words  plan 3  policy static  SLO 250 ms  planned for 12.0/s  capacity 80.0/s"
         "  expected accuracy -",
         "queries/s: 0.0 in, 0.0 answered, 0.0 late, 0.0 dropped, 0.0 failed, 0.0 refused;"
-        " mean latency - ms",
+        " latency p50 -, p95 -, p99 - ms",
         "task   variant  workers  slots  lag  queued  in/s  done/s  dropped/s  failed/s  batch"
         "  busy",
         "shout  careful        1      1    7       3  20.0    18.0        0.0       0.0    4.0"

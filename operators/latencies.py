@@ -1,0 +1,34 @@
+"""How are latencies spread? Counts in buckets that reports carry, and the quantiles they tell."""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+# Each a fifth longer than the one before, so a quantile is right to a tenth or so: 0.1 ms to 100 s.
+_BOUNDS_S = tuple(1e-4 * 2 ** (step / 4) for step in range(81))
+_NAMES = (*(f"latency_s/{bound:.4g}" for bound in _BOUNDS_S), "latency_s/inf")
+
+
+def bucket(latency_s: float) -> str:
+    """The count that a latency belongs to: "latency_s/" and the longest that it holds."""
+    return _NAMES[bisect_left(_BOUNDS_S, latency_s)]
+
+
+def quantile_s(counts: Mapping[str, float], quantile: float) -> float | None:
+    """The latency that a fraction 0..1 of those counted does not exceed; None where none was.
+
+    Straight between the bounds of a bucket, and the highest bound for what lies beyond it.
+    ``counts`` may be rates, and hold other counts as well.
+    """
+    held = [(i, counts[name]) for i, name in enumerate(_NAMES) if counts.get(name, 0.0) > 0]
+    left = quantile * sum(count for _, count in held)
+    for i, count in held:
+        if left <= count:
+            return _between(i, left / count)
+        left -= count
+    return _between(held[-1][0], 1.0) if held else None
+
+
+def _between(i: int, part: float) -> float:
+    high = _BOUNDS_S[min(i, len(_BOUNDS_S) - 1)]
+    low = _BOUNDS_S[i - 1] if i else 0.0
+    return low + part * (high - low)
