@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from schemas.filling import quick
 from schemas.records import Origin, Record, Value
 
 QUERIES = "queries"
@@ -29,6 +30,7 @@ def work_topic(task: str) -> str:
     return f"work.{task}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Arrived:
     """A record came in on a topic the node reads. ``at_s`` is the broker's time stamp."""
@@ -40,6 +42,7 @@ class Arrived:
     at_s: float
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Inferred:
     """A batch ran: one output per value, in order."""
@@ -82,6 +85,7 @@ class Failed:
 Event = Arrived | Inferred | Loaded | Solved | Woke | Failed
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Send:
     """Write a record to a topic: to ``slot`` if it is not negative, else by ``key``."""
@@ -92,6 +96,7 @@ class Send:
     key: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Infer:
     """Run a loaded variant over a batch; comes back as ``Inferred`` or ``Failed``."""
@@ -119,6 +124,7 @@ class Solve:
     problem: Any
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Done:
     """Offsets below ``offset`` of a slot need nobody any more; committed once every effect
@@ -129,6 +135,7 @@ class Done:
     note: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Assign:
     """Which slots of a topic to read from now on, which of them are paused, how far each is done.
@@ -143,6 +150,7 @@ class Assign:
     done: tuple[Done, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Wake:
     """Send ``Woke`` when the clock shows ``at_s``, after what has already arrived."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from schemas.filling import quick
+
 # What operators exchange. Lists and mappings hold JSON values only; arrays travel as tensors.
 Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
 
@@ -24,6 +26,7 @@ FAILED = "failed"
 REFUSED = "refused"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a query stands on the input topic: its identity, whatever id its producer chose."""
@@ -32,6 +35,7 @@ class Origin:
     offset: int
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """A request as the producer wrote it, or as ingress reads it from a raw value.
@@ -55,6 +59,7 @@ class Garbled:
     id: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
     """One task's part in an item's story."""
@@ -71,6 +76,7 @@ class Hop:
     rerouted: str = ""  # why the item then went elsewhere than its turn was; empty: it did not
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class End:
     """Why an item goes no further: it is ``answered`` at a leaf, ``dropped`` or ``failed``."""
@@ -80,6 +86,7 @@ class End:
     reason: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One piece of a query's work.
@@ -96,6 +103,7 @@ class Item:
     end: End | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """Items of one query that travel together to one slot of a task, or to egress (task "")."""
@@ -110,6 +118,7 @@ class Work:
     items: tuple[Item, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """What ingress took in since its last notice, told to egress so that every query is awaited.
@@ -123,6 +132,7 @@ class Notice:
     queries: tuple["Noticed", ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
     """A query that ingress admitted, or refused for the reason given."""
@@ -134,6 +144,7 @@ class Noticed:
     refused: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The one outcome of a query.
