@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import cast
 
 import numpy as np
@@ -195,6 +195,7 @@ def latency_of(profile: ProfileTable, device: str) -> LatencyOf:
         with contextlib.suppress(ProfileError):
             largest[key] = profile.entry(entry.task, entry.variant, device).largest
 
+    @cache
     def latency(key: str, batch: int) -> float:
         most = largest.get(key)
         if most is None:

@@ -222,12 +222,12 @@ class Egress:
 
     def _commit(self) -> list[Effect]:
         slots, self._committing = self._committing, {}
-        done = tuple(
+        done = [
             Done(slot, self._progress[slot].done, note_of(self._progress[slot].notes))
             for slot in slots
             if self._progress[slot].advance()
-        )
-        return [Assign(OUTPUTS, done=done)] if done else []
+        ]
+        return [Assign(OUTPUTS, done=tuple(done))] if done else []
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = []

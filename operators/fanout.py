@@ -60,7 +60,7 @@ def _answered(task: str) -> End:
 
 def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[tuple[str, Item]]:
     listed = _by_child(task, output)
-    count = sum(len(values) for values in listed.values())
+    count = sum(map(len, listed.values()))
     if count == 0:
         # Nothing to do downstream: the credit closes here, with an empty result.
         end = _answered(task.name)

@@ -40,10 +40,11 @@ class Progress:
 
         ``note`` is a (key, value) that ``notes`` shows once the record lies below ``done``.
         """
-        if offset < self.seen:
+        order = self._order
+        if offset <= order[-1].offset if order else offset < self.done:
             return False
         entry = _Entry(offset, pieces, note)
-        self._order.append(entry)
+        order.append(entry)
         self._entries[offset] = entry
         return True
 

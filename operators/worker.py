@@ -144,9 +144,8 @@ class Worker:
         progress = self._progress.get(event.slot)
         if progress is None or not progress.begin(event.offset, len(work.items)):
             return []  # a slot that it lost, or a record that it has seen
-        self._queue.extend(
-            _Ticket(item, work, event.slot, event.offset, progress, now) for item in work.items
-        )
+        slot, offset = event.slot, event.offset
+        self._queue.extend([_Ticket(i, work, slot, offset, progress, now) for i in work.items])
         self._reporter.count(f"arrived/{self._wanted}", len(work.items))
         if self._following is not None:
             self._load.arrived(len(work.items), now)
@@ -205,7 +204,7 @@ class Worker:
             self._running, self._running_variant = batch, variant
             self._released = released(len(batch), lease.batch, self._steering.batching)
             self._job += 1
-            effects.append(Infer(self._job, variant, tuple(t.item.value for t in batch)))
+            effects.append(Infer(self._job, variant, tuple([t.item.value for t in batch])))
         return [*effects, *self._backpressure()]
 
     def _selected(self, following: Following, lease: Lease, now: float) -> tuple[str, int]:
@@ -319,12 +318,12 @@ class Worker:
         return self._commit(touched)
 
     def _commit(self, touched: dict[int, Progress]) -> list[Effect]:
-        done = tuple(
+        done = [
             Done(slot, progress.done)
             for slot, progress in touched.items()
             if progress.advance() and self._progress.get(slot) is progress
-        )
-        return [Assign(self._topic, done=done)] if done else []
+        ]
+        return [Assign(self._topic, done=tuple(done))] if done else []
 
     # ------------------------------------------------------------------ plans
 

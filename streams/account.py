@@ -166,7 +166,7 @@ class Account:
             self.dropped += 1
 
     def _leaf(self, path: tuple[Hop, ...]) -> None:
-        way = tuple((hop.task, hop.variant) for hop in path)
+        way = tuple([(hop.task, hop.variant) for hop in path])
         accuracy = self._along.get(way)
         if accuracy is None:
             accuracy = along(tuple(map("/".join, way)), self._accuracies) or 0.0

@@ -250,23 +250,16 @@ class Simulated:
                 soon_s = at_s if at_s > now else now
                 heappush(self._heap, (soon_s, at_s, self._count, self._handle, running, _WOKE))
             else:
-                self._perform(running, effect)
+                _PERFORMED.get(kind, Simulated._refuse)(self, running, effect)
 
     # ------------------------------------------------------------------ effects
 
-    def _perform(self, running: _Running, effect: Effect) -> None:
-        kind = type(effect)
-        if kind is Infer:
-            self._infer(running, effect)  # type: ignore[arg-type]
-        elif kind is Assign:
-            self._assign(running, effect)  # type: ignore[arg-type]
-        elif kind is Load:
-            self._load(running, effect)  # type: ignore[arg-type]
-        elif kind is Solve:
-            solved, seconds = self._solve(effect)  # type: ignore[arg-type]
-            self._later(self.now + seconds, running, solved)
-        else:
-            raise TypeError(f"{running.name} asked for {effect!r}, which nobody performs")
+    def _refuse(self, running: _Running, effect: Effect) -> None:
+        raise TypeError(f"{running.name} asked for {effect!r}, which nobody performs")
+
+    def _begin_solve(self, running: _Running, effect: Solve) -> None:
+        solved, seconds = self._solve(effect)
+        self._later(self.now + seconds, running, solved)
 
     def _slot_of(self, effect: Send) -> int:
         return crc32(effect.key.encode()) % self._slots[physical(self._pipeline, effect.topic)]
@@ -349,15 +342,13 @@ class Simulated:
 
     def _read(self, log: Log, reader: Reader) -> None:
         """Hand a reader what has landed, as long as it wants it."""
+        if self.now < reader.since_s:
+            return
         topic, slot = log.place
-        while (
-            reader.position < log.landed
-            and not reader.paused
-            and self.now >= reader.since_s
-            and log.readers.get(reader.name) is reader
-        ):
+        name, readers = reader.name, log.readers
+        while reader.position < log.landed and not reader.paused and readers.get(name) is reader:
             offset = reader.position
-            reader.position += 1
+            reader.position = offset + 1
             record, at_s = log.records[offset - log.first]
             self._handle(reader.node, Arrived(record, topic, slot, offset, at_s))
 
@@ -408,6 +399,12 @@ class Simulated:
 
 
 _WOKE = Woke()
+_PERFORMED: dict[type, Callable[[Simulated, _Running, Any], None]] = {
+    Infer: Simulated._infer,
+    Assign: Simulated._assign,
+    Load: Simulated._load,
+    Solve: Simulated._begin_solve,
+}
 
 
 def _call(action: Callable[[], None], _: None) -> None:
