@@ -103,6 +103,7 @@ def work_parts(work: Work, parts: Parts) -> None:
         for item in work.items:
             _add_item(item, parts)
     parts.append(_END_OF_BLOCKS)
+    parts.append(_number(work.follow))
 
 
 def answer_parts(answer: Answer, parts: Parts) -> None:

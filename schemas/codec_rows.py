@@ -87,6 +87,7 @@ def _work_row(work: Work) -> Row:
         "epoch": work.epoch,
         "attempt": work.attempt,
         "items": [_item_row(item) for item in work.items],
+        "follow": work.follow,
     }
 
 
@@ -301,6 +302,7 @@ def _selection_table_row(table: SelectionTable) -> Row:
         "rows": table.rows,
         "expected_accuracy": table.expected_accuracy,
         "expected_violation": table.expected_violation,
+        "run": table.run,
     }
 
 

@@ -106,7 +106,10 @@ class Item:
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Items of one query that travel together to one slot of a task, or to egress (task "")."""
+    """Items of one query that travel together to one slot of a task, or to egress (task "").
+
+    So many queries of the same run ``follow`` it on the slot; a worker may wait for them.
+    """
 
     query_id: str
     origin: Origin
@@ -116,6 +119,7 @@ class Work:
     epoch: int
     attempt: int = 1
     items: tuple[Item, ...] = ()
+    follow: int = 0
 
 
 @quick
@@ -310,13 +314,14 @@ class SelectionTable:
     ``rows[n - 1]`` is for n items queued, the last row for any more. A row holds (level, variant,
     batch) again and again, by growing level from 0: from that level of slack on, so many items
     with that variant, both by their numbers in ``Selection``. A batch of as many as there are rows
-    stands for the whole queue.
+    stands for the whole queue. It is made for queries that ingress sends in runs of ``run``.
     """
 
     qps: float
     rows: tuple[tuple[int, ...], ...]
     expected_accuracy: float = 0.0
     expected_violation: float = 0.0
+    run: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

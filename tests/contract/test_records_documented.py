@@ -98,7 +98,7 @@ EXAMPLES = [
         tables=(
             SelectionTable(
                 qps=200.0, rows=((0, 0, 1, 1, 1, 1), (0, 0, 2, 2, 1, 2), (0, 0, 3)),
-                expected_accuracy=0.97, expected_violation=0.001,
+                expected_accuracy=0.97, expected_violation=0.001, run=2,
             ),
         ),
     ),

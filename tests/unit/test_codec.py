@@ -496,7 +496,8 @@ def _as_today() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_as_today")
 def test_an_earlier_release_can_be_written_for_processes_of_it() -> None:
-    work = a_work(0, an_item(path=(a_hop(released="full", rerouted="4 ms behind"),)))
+    rerouted = an_item(path=(a_hop(released="full", rerouted="4 ms behind"),))
+    work = a_work(0, rerouted, follow=2)
     older = a_work(0, an_item(path=(a_hop(released=""),)))
     today = encode(work)
     write_as(1)
@@ -507,6 +508,8 @@ def test_an_earlier_release_can_be_written_for_processes_of_it() -> None:
     write_as(2)
     assert decode(encode(work)) == a_work(0, an_item(path=(a_hop(released="full"),)))
     write_as(3)
+    assert decode(encode(work)) == a_work(0, rerouted)
+    write_as(5)
     assert encode(work) == today
     with pytest.raises(ValueError, match=r"no release 99; released are \[1, 2"):
         write_as(99)
