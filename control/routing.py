@@ -30,6 +30,10 @@ class Spread:
     def __bool__(self) -> bool:
         return bool(self._slots)
 
+    def resume(self, slot: int) -> None:
+        """Where slots take turns, go on behind this one, which need not be among them."""
+        self._turn = sum(each <= slot for each in self._slots) - 1
+
     def pick(self) -> int:
         """The next slot. The caller has made sure that there is one."""
         if self._equal:
@@ -42,6 +46,32 @@ class Spread:
                 best, most = i, credit[i]
         credit[best] -= 1.0
         return self._slots[best]
+
+
+class Turns:
+    """Picks of a spread, several in a row of each: a run."""
+
+    __slots__ = ("_slot", "_spread", "left")
+
+    def __init__(self, spread: Spread) -> None:
+        self._spread = spread
+        self._slot = -1
+        self.left = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._spread)
+
+    def change(self, spread: Spread) -> None:
+        """Other slots or shares, from the next run on: who has just had one is not first again."""
+        spread.resume(self._slot)
+        self._spread, self.left = spread, 0
+
+    def pick(self, run: int) -> tuple[int, int]:
+        """The next slot and how many picks of it follow; ``run`` is the length of a new run."""
+        if not self.left:
+            self._slot, self.left = self._spread.pick(), run
+        self.left -= 1
+        return self._slot, self.left
 
 
 def spreads(routes: Iterable[Route], source: str) -> dict[str, Spread]:

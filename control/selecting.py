@@ -24,7 +24,7 @@ from control.selection import (
     next_load,
     setting_for,
 )
-from control.selection_plan import DEFAULT, alike, check_memory, whole_budget_s
+from control.selection_plan import DEFAULT, alike, check_memory, runs, whole_budget_s
 from control.selection_profile import SelectionError
 from control.selection_tables import TableProblem, compact, names
 from control.solvers import TABLE
@@ -228,6 +228,7 @@ class Selecting:
             slo_s=self._budget_s(plan, policy, task.name, devices),
             workers=len(leases),
             qps=0.0,
+            runs=runs(self._pipeline, policy),
         )
         alone, told_qps = len(self._pipeline.tasks) == 1, plan.settings.demand_qps
         given = policy.loads if alone else ()

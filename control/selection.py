@@ -13,6 +13,7 @@ solve, and better near capacity. Whatever ends in ``_s`` is in seconds.
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,16 @@ import numpy as np
 from control.selection_arrivals import Arrivals
 from control.selection_model import Process, Setting, fixed_levels, model_levels, whole_queue
 from control.selection_profile import Model, SelectionError, planned, worthwhile, worthwhile_alone
+from control.selection_runs import (
+    Stream,
+    Way,
+    batches_of,
+    by_queries,
+    gathered,
+    in_runs,
+    overrun,
+    ways,
+)
 from control.selection_solver import SOLVERS, Objective, Solution
 from control.selection_transitions import Floats
 from control.selection_variable import part_of_queue
@@ -32,6 +43,7 @@ PRICES = (0.25, 4096.0)  # of a late query, tried in the search for a violation 
 HALVINGS = 12
 APART = 0.01  # in expected accuracy: neighbours in a grid are closer
 FINEST = 1 / 128  # of their load: neighbours in a grid are never closer
+OVERRUN = 0.5  # expected violation: nothing keeps up
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,8 @@ class Table:
     """Decisions for one load by [n - 1][j], n up to N and N + 1 for more; ``model`` is a number of
     ``models``.
 
-    A batch of N + 1 stands for the whole of a queue, however long.
+    A batch of N + 1 stands for the whole of a queue, however long. It is made for queries that come
+    to each worker in runs of ``run``.
     """
 
     qps: float
@@ -55,6 +68,7 @@ class Table:
     levels_s: tuple[float, ...]
     model: tuple[tuple[int, ...], ...]
     batch: tuple[tuple[int, ...], ...]
+    run: int = 1
 
     def choose(self, queue: int, slack_s: float) -> Choice:
         """What to run now, by the queue's length (from 1) and its earliest deadline's slack."""
@@ -104,13 +118,17 @@ POLICIES: Mapping[str, Options] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a table is wanted for. Models as they were profiled, in any order."""
+    """What a table is wanted for. Models as they were profiled, in any order.
+
+    ``runs``: queries may be sent in runs of so many, of which the best is taken.
+    """
 
     models: tuple[Model, ...]
     slo_s: float
     workers: int
     qps: float
     dispersion: float = 1.0
+    runs: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -137,12 +155,35 @@ def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> Se
 
     Raises ``SelectionError`` where no query could be served in time, or for what cannot be.
     """
-    setting = setting_for(options, ask)
+    if len(ask.runs) == 1:
+        return _solved(options, ask, ask.runs[0], start)
+    models = [planned(model) for model in ask.models]
+    stream = Stream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
+    first, *others = ways(models, stream, ask.runs) or [Way(1, 1.0)]
+    best = _solved(options, ask, first.run, start)
+    for way in others:
+        if way.at_most <= _worth(options, best):
+            break
+        best = max(best, _solved(options, ask, way.run, start), key=partial(_worth, options))
+    if best.expected_violation > OVERRUN and others:
+        best = _solved(options, ask, overrun(models, stream, [first, *others]).run, start)
+    return best
+
+
+def _worth(options: Options, plan: SelectionPlan) -> float:
+    return options.objective.mean(plan.expected_accuracy, plan.expected_violation)
+
+
+def _solved(options: Options, ask: Ask, run: int, start: SelectionPlan | None) -> SelectionPlan:
+    """The best table for runs of so many."""
+    setting = setting_for(options, ask, run)
     process = BATCHING[options.batching](setting)
-    values = None if start is None or start.table.levels_s != setting.levels_s else start.values
-    solution = SOLVERS[options.solver](process, options.objective, values)
+    known = None
+    if start is not None and start.table.run == run and start.table.levels_s == setting.levels_s:
+        known = start.values
+    solution = SOLVERS[options.solver](process, options.objective, known)
     return SelectionPlan(
-        table=_table(setting, process, solution),
+        table=_table(setting, process, solution, run),
         feasible=ask.qps <= setting.capacity_qps(),
         expected_accuracy=solution.worth.accuracy,
         expected_violation=solution.worth.violation,
@@ -172,6 +213,7 @@ def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan
     kept = solved(priced(options, high), ask, plan)
     if kept.expected_violation > violation:
         return replace(kept, feasible=False)
+    ask = replace(ask, runs=(kept.table.run,))
     for _ in range(HALVINGS):
         middle = (low * high) ** 0.5
         plan = solved(priced(options, middle), ask, kept)
@@ -249,17 +291,24 @@ def models_of(
     return tuple(found)
 
 
-def setting_for(options: Options, ask: Ask) -> Setting:
-    """What a table is made for, of the models that no other makes pointless; raises
-    ``SelectionError`` where no query could be served in time."""
-    models = options.front([planned(model) for model in ask.models])
+def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
+    """What a table for runs of so many is made for, of the models that no other makes pointless;
+    raises ``SelectionError`` where no query could be served in time."""
+    models = options.front(
+        [whole for model in ask.models if (whole := in_runs(planned(model), run)) is not None]
+    )
     if options.discretisation == "fixed-length":
-        levels = fixed_levels(ask.slo_s, options.steps)
+        levels_s = fixed_levels(ask.slo_s, options.steps)
     else:
-        levels = model_levels(ask.slo_s, models)
-    arrivals = Arrivals(ask.qps, ask.dispersion)
+        levels_s = model_levels(ask.slo_s, models)
+    stream = Stream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
+    slo_s = ask.slo_s - stream.gathering_s(run)
     return Setting(
-        models=models, slo_s=ask.slo_s, workers=ask.workers, arrivals=arrivals, levels_s=levels
+        models=models,
+        slo_s=slo_s,
+        workers=ask.workers * run,
+        arrivals=Arrivals(ask.qps, ask.dispersion),
+        levels_s=gathered(levels_s, slo_s),
     )
 
 
@@ -282,17 +331,20 @@ def described(
             "sweeps": plan.sweeps,
         },
     }
+    if plan.table.run > 1:
+        shown["run"] = plan.table.run
     return {**shown, "decisions": plan.table.decisions()} if table else shown
 
 
-def _table(setting: Setting, process: Process, solution: Solution) -> Table:
+def _table(setting: Setting, process: Process, solution: Solution, run: int) -> Table:
     served = np.take_along_axis(process.served, solution.choice, axis=1).astype(int)
     return Table(
         qps=setting.arrivals.qps,
         models=tuple(model.name for model in setting.models),
         levels_s=setting.levels_s,
-        model=tuple(tuple(row) for row in process.model[solution.choice].tolist()),
-        batch=tuple(tuple(row) for row in served.tolist()),
+        model=by_queries(process.model[solution.choice].tolist(), run),
+        batch=batches_of(served.tolist(), run),
+        run=run,
     )
 
 

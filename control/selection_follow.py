@@ -34,12 +34,19 @@ class Following:
 
         ``own_qps`` is the worker's own load, infinite where it is not known yet.
         """
-        at = bisect_left(self._loads, own_qps * self.selection.workers * (1 - ROUNDING_S))
-        at = min(at, len(self._loads) - 1)
+        at = self._at(own_qps * self.selection.workers)
         rows = self._ready[at] or self._made(at)
         levels_s, choices = rows[min(queue, len(rows)) - 1]
         variant, batch = choices[max(bisect_right(levels_s, slack_s + ROUNDING_S) - 1, 0)]
         return variant, queue if batch >= len(rows) else min(batch, queue)
+
+    def run(self, qps: float) -> int:
+        """How many queries in a row a worker gets at a load, infinite where it is not known yet."""
+        return self.selection.tables[self._at(qps)].run
+
+    def _at(self, qps: float) -> int:
+        at = bisect_left(self._loads, qps * (1 - ROUNDING_S))
+        return min(at, len(self._loads) - 1)
 
     def _made(self, at: int) -> list[Row]:
         # When it is first in force: of fifty tables a worker may ever need five.
@@ -69,6 +76,7 @@ def faults(selection: Selection, known: Collection[str]) -> str:
     levels, variants = len(selection.levels_s), len(selection.variants)
     rows = [row for table in selection.tables for row in table.rows or ((),)]
     sound = all(_is_sound(row, levels, variants) for row in rows)
+    sound = sound and all(table.run >= 1 for table in selection.tables)
     return "" if sound else f"a table of {selection.task} has a row that says nothing"
 
 

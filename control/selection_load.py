@@ -11,6 +11,8 @@ old, and n arrivals since, of which the newest at tn,
 
     own qps = min(n / (tn - t0), (n + 1) / (now - t0))
 
+with the length of a run for 1 where queries come in runs.
+
 Only what has come counts, and until a whole window was seen the load is taken to be without
 bound, which chooses the table of the highest load: too fast a model costs accuracy for half a
 second, too slow a one leaves a backlog.
@@ -63,13 +65,13 @@ class OwnLoad:
         """So many have come now."""
         self._times.extend([now] * items)
 
-    def qps(self, now: float) -> float:
-        """Items per second, infinite until a whole window was seen."""
+    def qps(self, now: float, run: int = 1) -> float:
+        """Items per second, infinite until a whole window was seen; ``run``: so many come next."""
         times, since_s = self._times, now - self._window_s
         if times[0] > since_s:
             return math.inf
         while len(times) > 1 and times[1] <= since_s:
             times.popleft()
         came, before_s = len(times) - 1, times[0]
-        bound = (came + 1) / (now - before_s)
+        bound = (came + run) / (now - before_s)
         return min(came / (times[-1] - before_s), bound) if came else bound

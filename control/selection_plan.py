@@ -1,6 +1,7 @@
 """The policies that choose a model per batch: what do their leases say?
 
-Every worker holds all variants of the one task and reads one slot, so that queries go round robin.
+Every worker holds all variants of the one task and reads one slot, so that queries go round robin,
+one by one or in runs.
 Its lease names the variant that serves most in its best batch: that one is loaded first, runs
 until there are tables, and tells what ingress may admit.
 """
@@ -11,11 +12,13 @@ from control.problem import Allocation, PlanError, Problem, Replicas
 from control.selection import POLICIES, Ask, models_of, setting_for
 from control.selection_model import Setting
 from control.selection_profile import Model, SelectionError
+from control.selection_runs import SPARE
 from profiles.table import ProfileError, ProfileTable
-from schemas.pipeline import Pipeline, Task
+from schemas.pipeline import Pipeline, Policy, Task
 
 HOPS = 3  # from producer to ingress to worker to egress
 DEFAULT = "ramsis"
+ONE_BY_ONE = (1,)
 
 
 def allocate(problem: Problem) -> Allocation:
@@ -46,7 +49,9 @@ def allocate(problem: Problem) -> Allocation:
     )
     setting = setting_for(POLICIES.get(policy.kind, POLICIES[DEFAULT]), ask)
     check_memory(profile, task.name, problem.devices, problem.memory, setting)
-    model, batch = most_throughput(setting)
+    # By round robin a queue waits for a batch about as long as its own.
+    part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SPARE
+    model, batch = most_throughput(setting, part)
     replicas = Replicas(task=task.name, variant=model.name, batch=batch, count=ask.workers)
     capacity = setting.capacity_qps()
     if problem.demand_qps <= capacity:
@@ -84,15 +89,23 @@ def alike(
     return found.pop()
 
 
-def most_throughput(setting: Setting) -> tuple[Model, int]:
-    """The model and the batch that serve most per second and leave half of the SLO for the queue,
-    or if none does, all of it."""
-    for part in (0.5, 1.0):
+def runs(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
+    """In runs of how many ingress may send to the workers of the root task. Only where they alone
+    decide what runs, and where one ingress sends to them: runs of several would meet."""
+    if len(pipeline.tasks) > 1 or pipeline.ingress > 1:
+        return ONE_BY_ONE
+    return tuple(range(1, policy.longest_run + 1))
+
+
+def most_throughput(setting: Setting, part: float = 0.5) -> tuple[Model, int]:
+    """The model and the batch that serve most per second within a part of the SLO, which leaves the
+    rest for the queue, or if none does, within all of it."""
+    for most in (part, 1.0):
         fitting = [
             (batch / seconds, model.accuracy, -batch, model)
             for model in setting.models
             for batch, seconds in enumerate(model.latency_s, start=1)
-            if seconds <= part * setting.slo_s
+            if seconds <= most * setting.slo_s
         ]
         if fitting:
             _, _, batch, model = max(fitting, key=lambda each: each[:3])

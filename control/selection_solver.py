@@ -72,6 +72,10 @@ class Objective:
         """r(s, c), [n - 1, c, j]."""
         return np.where(process.on_time, process.accuracy[:, None], -self.price)
 
+    def mean(self, accuracy: float, violation: float) -> float:
+        """What is maximised, of a queue of that worth."""
+        return accuracy * (1 - violation) - self.price * violation
+
     def weight(self, process: Process) -> Floats:
         """w(s, c), [n - 1, c, 1]."""
         served = process.served[:, :, None]

@@ -67,6 +67,7 @@ def compact(
         rows=tuple(rows),
         expected_accuracy=plan.expected_accuracy,
         expected_violation=plan.expected_violation,
+        run=table.run,
     )
 
 

@@ -254,6 +254,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         comm_s=file.comm,
         compute_share=file.compute_share,
         branches=file.branches,
+        ingress=file.cluster.ingress,
     )
 
 
@@ -280,6 +281,7 @@ def _policy(name: str, section: PolicySection) -> Policy:
         loads=tuple(section.loads),
         price=section.price,
         capped=usual.capped if section.capped is None else section.capped,
+        longest_run=section.longest_run or usual.longest_run,
     )
 
 

@@ -20,10 +20,12 @@ from control.selection import (
     solved,
     solved_within,
 )
+from control.selection_plan import runs
 from control.selection_profile import SelectionError
 from headrace.config import PipelineFile, planning_profile
 from headrace.planning import Asked, spent
 from headrace.terminal import Unfeasible
+from schemas.pipeline import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ def tables(file: PipelineFile, asked: Asked, violation: float | None = None) -> 
     named = policy_named(file.pipeline, policy)
     assert named is not None, "`selects` has found it"
     options = priced(POLICIES[named.kind], named.price)
-    ask = _ask(file, asked, policy)
+    ask = _ask(file, asked, named)
     for demand in asked.demands_qps:
         each, (cpu, wall) = replace(ask, qps=demand), spent()
         try:
@@ -92,6 +94,8 @@ def as_text(made: Made, decisions: bool) -> str:
         f"  {plan.states} states, {plan.actions} pairs of model and batch, {plan.sweeps} sweeps, "
         f"{made.cpu_s:.3f} s",
     ]
+    if plan.table.run > 1:
+        lines.append(f"  sent to each worker in runs of {plan.table.run} queries")
     if plan.price:
         lines.append(
             f"  price of a late query {plan.price:.3g}, to keep to the violation asked for"
@@ -113,8 +117,8 @@ def _rows(plan: SelectionPlan) -> list[str]:
     return lines
 
 
-def _ask(file: PipelineFile, asked: Asked, policy: str) -> Ask:
-    pipeline = file.pipeline
+def _ask(file: PipelineFile, asked: Asked, named: Policy) -> Ask:
+    pipeline, policy = file.pipeline, asked.policy or file.pipeline.policy
     if len(pipeline.tasks) > 1:
         raise PlanError(
             f"policy {policy!r} plans for one task, and the pipeline has "
@@ -138,4 +142,5 @@ def _ask(file: PipelineFile, asked: Asked, policy: str) -> Ask:
         slo_s=pipeline.slo_s if asked.slo_s is None else asked.slo_s,
         workers=asked.devices or count,
         qps=0.0,
+        runs=runs(pipeline, named),
     )

@@ -8,11 +8,11 @@ one whose work is lost on the way.
 from collections.abc import Sequence
 
 from control.admission import Admission
-from control.routing import spreads
 from operators.dead_letters import dead_letter
 from operators.plans import PlanFollower
 from operators.reasons import OVER_CAPACITY, PAUSED, no_worker, read_late
 from operators.reporting import Reporter
+from operators.runs import Runs
 from operators.weight import excess
 from schemas.effects import (
     OUTPUTS,
@@ -38,6 +38,7 @@ from schemas.records import (
     Origin,
     Plan,
     Query,
+    Selection,
     Work,
 )
 
@@ -64,7 +65,7 @@ class Ingress:
         self._root = pipeline.root.name
         self._topic = work_topic(self._root)
         self._plans = PlanFollower(pipeline.name)
-        self._spread = spreads((), "")
+        self._runs = Runs(pipeline, alone=share == 1.0)
         self._admission = Admission(None, 1.0, 0.0)
         self._upto: dict[int, int] = {}
         self._pending: dict[int, list[Noticed]] = {}
@@ -83,6 +84,8 @@ class Ingress:
                 return self._garbled(event, record, now)
             if type(record) is Plan:
                 return self._plan(record, now)
+            if type(record) is Selection:
+                self._runs.take(record, self._plans.plan, now)
             return []
         if type(event) is Woke:
             return self._woke(now)
@@ -108,9 +111,9 @@ class Ingress:
         if refusal:
             return self._refuse(event, name, deadline, refusal, now)
         self._counts["admitted"] += 1
-        work = self._work(event, name, deadline, Item(value=query.payload))
-        send = Send(self._topic, work, self._spread[self._root].pick())
-        return [send, *self._notice(event, Noticed(
+        slot, follow = self._runs.pick(now)
+        work = self._work(event, name, deadline, Item(value=query.payload), follow=follow)
+        return [Send(self._topic, work, slot), *self._notice(event, Noticed(
             query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
         ), now)]  # fmt: skip
 
@@ -138,7 +141,7 @@ class Ingress:
         plan = self._plans.plan
         if plan is not None and plan.settings.paused:
             return PAUSED
-        if not self._spread.get(self._root):
+        if not self._runs:
             return no_worker(self._root)
         if not self._admission.admit(now):
             return OVER_CAPACITY
@@ -176,7 +179,13 @@ class Ingress:
         ]
 
     def _work(
-        self, event: Arrived, name: str, deadline: float, item: Item, task: str | None = None
+        self,
+        event: Arrived,
+        name: str,
+        deadline: float,
+        item: Item,
+        task: str | None = None,
+        follow: int = 0,
     ) -> Work:
         return Work(
             query_id=name,
@@ -186,6 +195,7 @@ class Ingress:
             deadline_s=deadline,
             epoch=self._plans.epoch,
             items=(item,),
+            follow=follow,
         )
 
     # ------------------------------------------------------------------ notices
@@ -222,7 +232,7 @@ class Ingress:
     def _plan(self, plan: Plan, now: float) -> list[Effect]:
         if not self._plans.accept(plan):
             return []
-        self._spread = spreads(plan.routes, "")
+        self._runs.change(plan, now)
         rate = None if plan.capacity_qps is None else plan.capacity_qps * self._share
         burst = (rate or 0.0) * plan.settings.slo_s
         self._admission.change(rate, burst, now)

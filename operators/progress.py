@@ -35,6 +35,11 @@ class Progress:
         """The offset behind the newest record begun, -1 before the first."""
         return self._order[-1].offset + 1 if self._order else self.done
 
+    @property
+    def open(self) -> int:
+        """How many pieces are not finished."""
+        return sum(entry.pieces for entry in self._order)
+
     def begin(self, offset: int, pieces: int, note: tuple[int, int] | None = None) -> bool:
         """A record came in; False if it, or a later one, has been seen before.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from control.batching import IDLE, batch_size, released
 from control.selection_follow import Following, faults
-from control.selection_load import OwnLoad
+from control.selection_runs import WAIT
 from operators.dead_letters import dead_letter
 from operators.device import Device
 from operators.fanout import failed, outcome
@@ -19,6 +19,7 @@ from operators.parcels import Onward
 from operators.plans import PlanFollower
 from operators.progress import Progress
 from operators.reporting import Reporter
+from operators.runs import Gathering
 from operators.steering import UNSTEERED, LatencyOf, Steering
 from schemas.effects import (
     Arrived,
@@ -98,7 +99,7 @@ class Worker:
         self._device = Device()
         self._selections: dict[tuple[str, str], Following] = {}  # by policy and task
         self._following: Following | None = None  # those of the policy in force
-        self._load = OwnLoad(0.0)
+        self._gathering = Gathering(0.0)
         self._queue: deque[_Ticket] = deque()
         self._running: list[_Ticket] = []
         self._running_variant = ""
@@ -148,7 +149,7 @@ class Worker:
         self._queue.extend([_Ticket(i, work, slot, offset, progress, now) for i in work.items])
         self._reporter.count(f"arrived/{self._wanted}", len(work.items))
         if self._following is not None:
-            self._load.arrived(len(work.items), now)
+            self._gathering.came(len(work.items), work.follow, now)
         return [*self._soon(now), *self._backpressure()]
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
@@ -162,8 +163,15 @@ class Worker:
         # Woke comes after what has already arrived, so that a burst makes one batch.
         if self._due or self._running or not self._device.serving or not self._queue:
             return []
+        if not self._gathering.ready(len(self._queue), now):
+            return self._wait() if self._hold_s == float("inf") else []
         self._due = True
         return [Wake(now)]
+
+    def _wait(self) -> list[Effect]:
+        """The rest of the only run may come."""
+        self._hold_s = self._gathering.until_s
+        return [Wake(self._hold_s)]
 
     def _backpressure(self) -> list[Effect]:
         lease = self._lease
@@ -186,7 +194,9 @@ class Worker:
         if self._running or lease is None or not variant or not queue:
             return []
         if self._following is not None:
-            variant, size = self._selected(self._following, lease, now)
+            if not (ready := self._gathering.ready(len(queue), now)):
+                return self._wait()
+            variant, size = self._selected(self._following, lease, ready, now)
         elif self._steering.batching != IDLE and self._holds(lease, now):
             return [Wake(self._hold_s)]
         else:
@@ -207,15 +217,15 @@ class Worker:
             effects.append(Infer(self._job, variant, tuple([t.item.value for t in batch])))
         return [*effects, *self._backpressure()]
 
-    def _selected(self, following: Following, lease: Lease, now: float) -> tuple[str, int]:
-        """What the tables say for the queue as it is; a variant that is not here yet is stood in
+    def _selected(self, tables: Following, lease: Lease, ready: int, now: float) -> tuple[str, int]:
+        """What the tables say for so many of the queue; a variant that is not here yet is stood in
         for by the lease's."""
         head = self._queue[0]
-        slack_s = self._steering.slack_s(head.work, head.item, following.selection.slo_s, now)
-        variant, size = following.choose(len(self._queue), slack_s, self._load.qps(now))
+        slack_s = self._steering.slack_s(head.work, head.item, tables.selection.slo_s, now)
+        variant, size = tables.choose(ready, slack_s, self._gathering.qps(now))
         if self._steering.capped and self._latency(variant, size) > slack_s:
             # Late whatever runs: as many per second as can be, and nobody waits for all of them.
-            return self._device.serving, batch_size(len(self._queue), lease.batch)
+            return self._device.serving, batch_size(ready, lease.batch)
         if variant not in self._device.held:
             variant = self._device.serving
         return variant, min(size, self._largest[variant])
@@ -358,8 +368,10 @@ class Worker:
         plan, before = self._plans.plan, self._following
         at = (plan.settings.policy, self._wanted.partition("/")[0]) if plan else ("", "")
         self._following = following = self._selections.get(at)
-        if following is not None and before is None:
-            self._load = OwnLoad(now)
+        if (following is None) != (before is None):
+            self._gathering = Gathering(now)
+        if following is not None:
+            self._gathering.wait_s = WAIT * following.selection.slo_s
         return self._device.want(self._wanted, following.variants if following else ())
 
     def _change(self, lease: Lease | None) -> list[Effect]:
@@ -428,12 +440,8 @@ class Worker:
     def _slot_states(self) -> tuple[SlotState, ...]:
         if self._lease is None:
             return ()
-        queued: dict[int, int] = {}
-        for ticket in (*self._queue, *self._running):
-            if self._progress.get(ticket.slot) is ticket.progress:
-                queued[ticket.slot] = queued.get(ticket.slot, 0) + 1
         task = self._lease.task
         return tuple(
-            SlotState(task, slot, progress.done, queued.get(slot, 0))
+            SlotState(task, slot, progress.done, progress.open)
             for slot, progress in sorted(self._progress.items())
         )

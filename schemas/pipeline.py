@@ -59,8 +59,9 @@ class Policy:
     (``control/dropping.py``), whether a batch waits to be full (``control/batching.py``).
 
     For policies that choose per batch: the loads, in queries/s, that tables are made for, where
-    they are not to be found by refinement, the price of a late query in units of accuracy, and
-    whether batches that are late anyway are ``capped`` at the lease's.
+    they are not to be found by refinement, the price of a late query in units of accuracy, whether
+    batches that are late anyway are ``capped`` at the lease's, and the longest run of queries that
+    ingress may send to a worker.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Policy:
     loads: tuple[float, ...] = ()
     price: float = 0.0
     capped: bool = False
+    longest_run: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,7 @@ class Pipeline:
     comm_s: float = 1.4e-3  # latency of one hop
     compute_share: float = 0.5  # of what is left of the SLO; the rest is for queues
     branches: str = "tied"  # every query visits all of them; "untied": one of them
+    ingress: int = 1  # processes that share the input topic
 
     @property
     def root(self) -> Task:

@@ -2,8 +2,9 @@
 
 The second road to what ``headrace simulate`` plays with the nodes, and the artifact's own world:
 a batch takes its planning latency, and a query costs nothing on its way. By round robin query i
-goes to worker i mod K, and each serves its own queue; with a central queue an idle worker takes
-from the one there is. With ``rescue``, as under our policies (operators/worker.py), that is what
+goes to worker i mod K, and each serves its own queue; in runs several queries in a row go to the
+same worker, which begins when they are all there; with a central queue an idle worker takes from
+the one there is. With ``rescue``, as under our policies (operators/worker.py), that is what
 runs in place of a batch that would be late, and what it would not save is dropped; without, as in
 the artifact, late queries are served like others.
 
@@ -18,6 +19,7 @@ from math import inf
 
 from control.selection import Table
 from control.selection_profile import Model, extrapolated_s
+from control.selection_runs import WAIT
 
 ROUNDING_S = 1e-9  # a deadline met to within this is met
 
@@ -29,6 +31,8 @@ Decide = Callable[[int, float, float], Run]
 Rescue = Callable[[int], Run]
 # The time -> which of several tables is in force.
 InForce = Callable[[float], int]
+# The time -> how many in a row the next worker gets.
+RunAt = Callable[[float], int]
 
 
 @dataclass(slots=True)
@@ -63,7 +67,33 @@ def round_robin(
     """Each worker with every K-th query."""
     seen = Seen()
     for worker in range(workers):
-        _serve(seen, times_s[worker::workers], 1, decide, slo_s, rescue)
+        own = times_s[worker::workers]
+        _serve(seen, own, own, 1, decide, slo_s, rescue)
+    return seen
+
+
+def in_runs(
+    times_s: Sequence[float],
+    workers: int,
+    decide: Decide,
+    slo_s: float,
+    rescue: Rescue | None,
+    run_at: RunAt,
+) -> Seen:
+    """Each worker with runs of queries, in turn; it waits for the rest of a run no longer than
+    nodes do."""
+    seen = Seen()
+    own: list[tuple[list[float], list[float]]] = [([], []) for _ in range(workers)]
+    at = turn = 0
+    while at < len(times_s):
+        run = times_s[at : at + run_at(times_s[at])]
+        came, there = own[turn % workers]
+        whole_s = min(run[-1], run[0] + WAIT * slo_s)
+        came.extend(run)
+        there.extend(max(whole_s, each) for each in run)
+        at, turn = at + len(run), turn + 1
+    for came, there in own:
+        _serve(seen, came, there, 1, decide, slo_s, rescue)
     return seen
 
 
@@ -77,25 +107,26 @@ def central(
 ) -> Seen:
     """All workers with one queue, first come, first served; ends early once so many are late."""
     seen = Seen()
-    _serve(seen, times_s, workers, decide, slo_s, rescue, most_late)
+    _serve(seen, times_s, times_s, workers, decide, slo_s, rescue, most_late)
     return seen
 
 
 def _serve(
     seen: Seen,
     times_s: Sequence[float],
+    there_s: Sequence[float],
     workers: int,
     decide: Decide,
     slo_s: float,
     rescue: Rescue | None,
     most_late: float = inf,
 ) -> None:
-    """Workers with one queue, its queries counted in ``seen``."""
+    """Workers with one queue, its queries counted in ``seen``; seen from ``there_s`` on."""
     free = [0.0] * workers
     at, end, count = 0, 0, len(times_s)
     while at < count and seen.late <= most_late:
-        now = max(times_s[at], free[0])
-        end = bisect_right(times_s, now, max(at, end))
+        now = max(there_s[at], free[0])
+        end = bisect_right(there_s, now, max(at, end))
         slack_s = times_s[at] + slo_s - now
         size, seconds, accuracy = decide(end - at, slack_s, now)
         if rescue is not None and seconds > slack_s + ROUNDING_S:
@@ -132,16 +163,15 @@ def _count(
 
 
 def decided(tables: Sequence[Table], models: Sequence[Model], in_force: InForce) -> Decide:
-    """Decisions by the table in force; the tables share their levels of slack.
+    """Decisions by the table in force.
 
     A batch longer than was profiled takes what the straight line through the profile says.
     """
-    levels = tables[0].levels_s
     known = {model.name: model for model in models}
-    ready = [(_rows(table, known), _of_full(table, known)) for table in tables]
+    ready = [(_rows(table, known), _of_full(table, known), table.levels_s) for table in tables]
 
     def decide(queue: int, slack_s: float, now: float) -> Run:
-        rows, of_full = ready[in_force(now)]
+        rows, of_full, levels = ready[in_force(now)]
         if queue > len(rows):
             return of_full(queue)
         return rows[queue - 1][bisect_right(levels, slack_s + ROUNDING_S) - 1]

@@ -1,0 +1,134 @@
+"""In runs of how many are queries sent to workers that take turns? One by one, or several at once.
+
+By round robin a query that comes just after its worker's batch began waits for all of it, and then
+for its own. Where b consecutive queries go to a worker before the next one's turn, it has a whole
+batch at once, every K b / q seconds, with a spread that falls as K b grows: workers take turns as
+under a central queue. The price is that the first of a run waits for the last, (b - 1) / q.
+
+A worker that gets whole runs is that of the paper (``selection_transitions``) with runs for
+queries: one of K b arrivals ends its next run, n runs are a batch of n b, and of the SLO there is
+left what the first did not wait.
+
+No table for runs of b is more accurate than the best mixture of batches that the workers' time is
+enough for (``at_most``): what cannot be better than a table that is there need not be solved.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+
+from control.selection_profile import Model
+
+LONGEST = 32
+WAIT = 0.1  # of the budget: so long a worker waits for the rest of a run
+SURE = 3.0  # standard deviations within which a run must come in that time
+SPARE = 0.75  # of the budget is what the batches of an overrun worker may take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Queries on their way to workers that take turns."""
+
+    qps: float
+    workers: int
+    slo_s: float
+
+    def gathering_s(self, run: int) -> float:
+        """How long the first query of a run waits for the last, on average."""
+        return (run - 1) / self.qps if run > 1 else 0.0
+
+    def gathers(self, run: int) -> bool:
+        """Whether a run of so many comes together in the time that workers wait for it."""
+        if run == 1:
+            return True
+        if self.workers == 1 or self.qps <= 0:
+            return False
+        return (run - 1 + SURE * sqrt(run - 1)) / self.qps <= WAIT * self.slo_s
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Runs of so many, and the accuracy that no table for them can exceed."""
+
+    run: int
+    at_most: float
+
+
+def ways(models: Sequence[Model], stream: Stream, runs: Iterable[int]) -> list[Way]:
+    """The runs that come together and fit the SLO, the most promising first."""
+    found = [
+        Way(run, at_most(models, stream, run))
+        for run in sorted(set(runs))
+        if stream.gathers(run) and _batches(models, stream, run)
+    ]
+    return sorted(found, key=lambda way: (-way.at_most, way.run))
+
+
+def at_most(models: Sequence[Model], stream: Stream, run: int) -> float:
+    """The accuracy over all queries of the best mixture of batches of whole runs, which need not
+    wait for each other: a worker has K / q seconds for each of its queries."""
+    batches = _batches(models, stream, run)
+    share_s = stream.workers / stream.qps if stream.qps > 0 else inf
+    within = [(s, a) for s, a in batches if s <= share_s]
+    beyond = [(s, a) for s, a in batches if s > share_s]
+    mixed = (
+        low + (high - low) * (share_s - quick_s) / (slow_s - quick_s)
+        for quick_s, low in [*within, (0.0, 0.0)]
+        for slow_s, high in beyond
+    )
+    return max([*(a for _, a in within), *mixed], default=0.0)
+
+
+def overrun(models: Sequence[Model], stream: Stream, among: Iterable[Way]) -> Way:
+    """The runs that serve most per second where no table keeps up, the shortest of equal ones."""
+    left = [way for way in among if _rate(models, stream, way.run) > 0]
+    return max(left, key=lambda way: (_rate(models, stream, way.run), -way.run))
+
+
+def in_runs(model: Model, run: int) -> Model | None:
+    """The model with runs of so many for queries; None where its largest batch is shorter."""
+    latency_s = model.latency_s[run - 1 :: run]
+    return Model(model.name, model.accuracy, latency_s) if latency_s else None
+
+
+def gathered(levels_s: Sequence[float], slo_s: float) -> tuple[float, ...]:
+    """The levels of slack of a run that is complete, with ``slo_s`` left on average."""
+    return (*(level for level in levels_s if level < slo_s), slo_s)
+
+
+def by_queries(rows: Sequence[Sequence[int]], run: int) -> tuple[tuple[int, ...], ...]:
+    """Rows by runs queued as rows by queries queued, of which a run that is cut short counts as
+    whole: [R + 1, j] becomes [R run + 1, j]."""
+    *queued, full = (tuple(row) for row in rows)
+    return (*(row for row in queued for _ in range(run)), full)
+
+
+def batches_of(rows: Sequence[Sequence[int]], run: int) -> tuple[tuple[int, ...], ...]:
+    """Batches in runs, by runs queued, as batches in queries, by queries queued: no more than are
+    there. All of a full queue is still all of it."""
+    whole = len(rows)
+    *queued, last = by_queries(rows, run)
+    shorter = (tuple(min(b * run, n) for b in row) for n, row in enumerate(queued, start=1))
+    return (*shorter, tuple(len(queued) + 1 if b == whole else b * run for b in last))
+
+
+def _batches(models: Sequence[Model], stream: Stream, run: int) -> list[tuple[float, float]]:
+    """Seconds per query, and accuracy, of every batch of whole runs that is in time."""
+    left_s = stream.slo_s - stream.gathering_s(run)
+    return [
+        (model.latency_s[batch - 1] / batch, model.accuracy)
+        for model in models
+        for batch in range(run, len(model.latency_s) + 1, run)
+        if model.latency_s[batch - 1] <= left_s
+    ]
+
+
+def _rate(models: Sequence[Model], stream: Stream, run: int) -> float:
+    """Queries per second of a worker that serves single runs; 0 where none leaves time to spare,
+    except of queries one by one."""
+    rates = [
+        run / model.latency_s[run - 1]
+        for model in models
+        if len(model.latency_s) >= run and model.latency_s[run - 1] <= SPARE * stream.slo_s
+    ]
+    return max(rates, default=1e-9 if run == 1 else 0.0)
