@@ -24,7 +24,6 @@ from control.selection_model import Process, Setting, fixed_levels, model_levels
 from control.selection_profile import Model, SelectionError, planned, worthwhile, worthwhile_alone
 from control.selection_runs import (
     Stream,
-    Way,
     batches_of,
     by_queries,
     gathered,
@@ -32,7 +31,7 @@ from control.selection_runs import (
     overrun,
     ways,
 )
-from control.selection_solver import SOLVERS, Objective, Solution
+from control.selection_solver import SOLVERS, Objective, Solution, falls_short
 from control.selection_transitions import Floats
 from control.selection_variable import part_of_queue
 from profiles.table import ProfileTable
@@ -159,19 +158,30 @@ def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> Se
         return _solved(options, ask, ask.runs[0], start)
     models = [planned(model) for model in ask.models]
     stream = Stream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
-    first, *others = ways(models, stream, ask.runs) or [Way(1, 1.0)]
+    among = ways(models, stream, ask.runs)
+    if not among:
+        return _solved(options, ask, 1, start)  # which says what is wrong
+    first, *others = among
+    if not first.alone:
+        return _solved(options, ask, overrun(models, stream, among).run, start)
     best = _solved(options, ask, first.run, start)
     for way in others:
         if way.at_most <= _worth(options, best):
             break
-        best = max(best, _solved(options, ask, way.run, start), key=partial(_worth, options))
-    if best.expected_violation > OVERRUN and others:
-        best = _solved(options, ask, overrun(models, stream, [first, *others]).run, start)
+        if not _falls_short(options, ask, way.run, _worth(options, best)):
+            best = max(best, _solved(options, ask, way.run, start), key=partial(_worth, options))
+    if best.expected_violation > OVERRUN:
+        return _solved(options, ask, overrun(models, stream, among).run, start)
     return best
 
 
 def _worth(options: Options, plan: SelectionPlan) -> float:
     return options.objective.mean(plan.expected_accuracy, plan.expected_violation)
+
+
+def _falls_short(options: Options, ask: Ask, run: int, worth: float) -> bool:
+    process = BATCHING[options.batching](setting_for(options, ask, run))
+    return falls_short(process, options.objective, worth)
 
 
 def _solved(options: Options, ask: Ask, run: int, start: SelectionPlan | None) -> SelectionPlan:

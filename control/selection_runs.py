@@ -10,7 +10,7 @@ queries: one of K b arrivals ends its next run, n runs are a batch of n b, and o
 left what the first did not wait.
 
 No table for runs of b is more accurate than the best mixture of batches that the workers' time is
-enough for (``at_most``): what cannot be better than a table that is there need not be solved.
+enough for (``Way.at_most``): what cannot be better than a table that is there need not be solved.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +23,9 @@ LONGEST = 32
 WAIT = 0.1  # of the budget: so long a worker waits for the rest of a run
 SURE = 3.0  # standard deviations within which a run must come in that time
 SPARE = 0.75  # of the budget is what the batches of an overrun worker may take
+
+Batch = tuple[int, float, float]  # size, seconds, accuracy
+NOTHING: Batch = (1, 0.0, 0.0)  # is what becomes of queries that are left behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,32 +51,40 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Runs of so many, and the accuracy that no table for them can exceed."""
+    """Runs of so many, and the accuracy that no table for them can exceed; ``alone``: if no batch
+    were of more than one run and nobody were left behind, 0 where that cannot be."""
 
     run: int
     at_most: float
+    alone: float
 
 
 def ways(models: Sequence[Model], stream: Stream, runs: Iterable[int]) -> list[Way]:
-    """The runs that come together and fit the SLO, the most promising first."""
+    """The runs that come together and fit the SLO: first that which is best if none ever waits for
+    another, then the others by what they could reach."""
     found = [
-        Way(run, at_most(models, stream, run))
+        Way(
+            run,
+            _mixed([NOTHING, *batches], stream),
+            _mixed([batch for batch in batches if batch[0] == run], stream),
+        )
         for run in sorted(set(runs))
-        if stream.gathers(run) and _batches(models, stream, run)
+        if stream.gathers(run) and (batches := _batches(models, stream, run))
     ]
-    return sorted(found, key=lambda way: (-way.at_most, way.run))
+    first = max(found, key=lambda way: (way.alone, -way.run), default=None)
+    return sorted(found, key=lambda way: (way is not first, -way.at_most, way.run))
 
 
-def at_most(models: Sequence[Model], stream: Stream, run: int) -> float:
-    """The accuracy over all queries of the best mixture of batches of whole runs, which need not
-    wait for each other: a worker has K / q seconds for each of its queries."""
-    batches = _batches(models, stream, run)
+def _mixed(batches: Sequence[Batch], stream: Stream) -> float:
+    """The accuracy over all queries of the best mixture of batches, which need not wait for each
+    other: a worker has K / q seconds for each of its queries."""
+    timed = [(seconds / size, accuracy) for size, seconds, accuracy in batches]
     share_s = stream.workers / stream.qps if stream.qps > 0 else inf
-    within = [(s, a) for s, a in batches if s <= share_s]
-    beyond = [(s, a) for s, a in batches if s > share_s]
+    within = [(s, a) for s, a in timed if s <= share_s]
+    beyond = [(s, a) for s, a in timed if s > share_s]
     mixed = (
         low + (high - low) * (share_s - quick_s) / (slow_s - quick_s)
-        for quick_s, low in [*within, (0.0, 0.0)]
+        for quick_s, low in within
         for slow_s, high in beyond
     )
     return max([*(a for _, a in within), *mixed], default=0.0)
@@ -112,11 +123,11 @@ def batches_of(rows: Sequence[Sequence[int]], run: int) -> tuple[tuple[int, ...]
     return (*shorter, tuple(len(queued) + 1 if b == whole else b * run for b in last))
 
 
-def _batches(models: Sequence[Model], stream: Stream, run: int) -> list[tuple[float, float]]:
-    """Seconds per query, and accuracy, of every batch of whole runs that is in time."""
+def _batches(models: Sequence[Model], stream: Stream, run: int) -> list[Batch]:
+    """Every batch of whole runs that is in time."""
     left_s = stream.slo_s - stream.gathering_s(run)
     return [
-        (model.latency_s[batch - 1] / batch, model.accuracy)
+        (batch, model.latency_s[batch - 1], model.accuracy)
         for model in models
         for batch in range(run, len(model.latency_s) + 1, run)
         if model.latency_s[batch - 1] <= left_s

@@ -15,7 +15,7 @@ w (r - g), until that finds nothing above 0.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -136,6 +136,22 @@ SOLVERS: Mapping[str, Callable[[Process, Objective, Floats | None], Solution]] =
     "value-iteration": value_iteration,
     "policy-iteration": policy_iteration,
 }
+
+
+def falls_short(process: Process, objective: Objective, ratio: float, sweeps: int = 30) -> bool:
+    """Whether it is sure that no choices reach a mean of ``ratio`` per query.
+
+    Sure it is where some values V have nowhere a V' - V of 0 or more, V' being the best of
+    w (r - ratio) + P V: that bounds the mean of what every choice of choices gains.
+    """
+    reward = replace(objective, per="query").weight(process) * (objective.reward(process) - ratio)
+    masked, values = _masked(process, reward), np.zeros(reward.shape[::2])
+    for _ in range(sweeps):
+        best: Floats = (masked + process.expect(values)).max(axis=1)
+        if (best - values).max() < -SPAN:
+            return True
+        values = best - best[0, -1]
+    return False
 
 
 def stationary(process: Process, choice: Ints, start: Floats | None = None) -> Floats:

@@ -8,9 +8,13 @@ import pytest
 
 from benchmarks.papers.ramsis_compare import Cluster
 from benchmarks.papers.ramsis_nodes import fixed
-from benchmarks.papers.ramsis_queues import Seen, always, decided, round_robin
+from benchmarks.papers.ramsis_queues import Seen, always, capped, decided, in_runs, round_robin
+from control.problem import BUILT_IN
+from control.selection import POLICIES, Ask, setting_for, solved
 from control.selection_baselines import Fixed, held
+from control.selection_plan import most_throughput
 from control.selection_profile import Model
+from control.selection_runs import SPARE
 from headrace.config import PipelineFile, read_pipeline_file
 from headrace.simulation import Run, simulated
 from headrace.workload import Recorded, poisson
@@ -76,8 +80,9 @@ def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
     )
     account = simulated(run, lambda sent: None).account
     counts, in_time = account.counts, account.counts["answered"]
-    assert sum(counts.values()) == in_time + counts["late"]
-    return Seen(len(times), counts["late"], 0, (account.accuracy or 0.0) * in_time)
+    late = counts["late"] + counts["dropped"]
+    assert sum(counts.values()) == in_time + late
+    return Seen(len(times), late, 0, (account.accuracy or 0.0) * in_time)
 
 
 @pytest.mark.parametrize(
@@ -94,3 +99,18 @@ def test_a_fixed_choice_is_served_alike(file: PipelineFile, choice: Fixed, qps: 
     assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
     assert 0 < bare.late < bare.served
     assert nodes.accuracy == pytest.approx(bare.accuracy)
+
+
+@pytest.mark.parametrize("qps", [420.0, 460.0])
+def test_runs_are_served_alike(file: PipelineFile, qps: float) -> None:
+    times = poisson(qps, 10.0, np.random.default_rng(4))
+    ask = Ask(models=SMALL.models, slo_s=SLO_S, workers=3, qps=qps, runs=tuple(range(1, 33)))
+    table = solved(POLICIES["ramsis"], ask).table
+    assert table.run > 1
+    lease = most_throughput(setting_for(POLICIES["ramsis"], ask), SPARE)
+    decide = decided([table], SMALL.models, always)
+    bare = in_runs(times.tolist(), 3, decide, SLO_S, capped(*lease), lambda now: table.run)
+    nodes = by_nodes(file, replace(BUILT_IN["ramsis"], loads=(qps,)), times)
+    assert nodes.served == bare.served
+    assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
+    assert nodes.accuracy == pytest.approx(bare.accuracy, abs=0.002)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,19 @@ from headrace.faults import Fault
 from headrace.simulation import Ended, Run, simulated
 from headrace.workload import Renewal
 from schemas.effects import Effect, Event, Infer, Send
-from schemas.records import Selection
+from schemas.records import Selection, Work
 
 ALONE: dict[str, Sequence[str]] = {"read": []}
 
 
 @dataclass
 class Seen:
-    """How many batches each variant ran, and which tables were told."""
+    """How many batches each variant ran, which tables were told, and how the queries of the runs
+    went that ingress sent."""
 
     batches: dict[str, int] = field(default_factory=dict)
     tables: list[Selection] = field(default_factory=list)
+    sent: list[tuple[float, int, int]] = field(default_factory=list)  # when, slot, how many follow
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         for effect in effects:
@@ -31,6 +34,10 @@ class Seen:
                 self.batches[effect.variant] = self.batches.get(effect.variant, 0) + 1
             elif isinstance(effect, Send) and isinstance(effect.record, Selection):
                 self.tables.append(effect.record)
+        if node.startswith("ingress"):
+            sends = [effect for effect in effects if isinstance(effect, Send)]
+            works = [(s.slot, s.record.follow) for s in sends if isinstance(s.record, Work)]
+            self.sent += [(now, slot, follow) for slot, follow in works]
 
 
 def played(folder: Path, policy: str, rate: float, seed: int = 0, **changes: object) -> Ended:
@@ -80,6 +87,26 @@ def test_a_worker_that_dies_loses_nothing_and_tables_follow(tmp_path: Path) -> N
     assert counts["answered"] + counts["dropped"] + counts["late"] == ended.queries
     assert counts["answered"] / ended.queries > 0.9
     assert (seen.tables[-1].workers, seen.tables[-1].complete) == (3, True)
+
+
+def test_runs_are_whole_but_where_a_plan_or_a_death_cuts_them_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    died = (Fault(kind="death", at_s=4.0, for_s=2.0, device="emulated-1"),)
+    ended, seen = watched(tmp_path, "ramsis", 500.0, faults=died)
+    counts = ended.account.counts
+    assert sum(counts.values()) == ended.queries
+    assert counts["lost"] == counts["failed"] == 0
+    assert max(table.run for table in seen.tables[-1].tables) > 1
+    assert max(follow for _, _, follow in seen.sent) > 0
+    broken = [
+        (one, two)
+        for one, two in pairwise(seen.sent)
+        if one[2] > 0 and two[1:] != (one[1], one[2] - 1)
+    ]
+    # A few plans: who is gone, what loads, who is back.
+    assert len(broken) <= 12
+    assert counts["answered"] > 0.8 * ended.queries
 
 
 def test_a_task_selects_beside_loki(tmp_path: Path) -> None:
