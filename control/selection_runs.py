@@ -19,7 +19,6 @@ from math import inf, sqrt
 
 from control.selection_profile import Model
 
-LONGEST = 32
 WAIT = 0.1  # of the budget: so long a worker waits for the rest of a run
 SURE = 3.0  # standard deviations within which a run must come in that time
 SPARE = 0.75  # of the budget is what the batches of an overrun worker may take

@@ -2,7 +2,8 @@
 
 Everything is played on the bare queues of ``ramsis_queues``, where a seed's arrivals are the same
 for every policy. Each policy is a table for a load, or one for each load of a grid: RAMSIS's and
-ours by round robin, what chooses by load alone with a central queue, as in the artifact.
+ours by round robin, one by one or in runs, what chooses by load alone with a central queue, as in
+the artifact.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +23,10 @@ from benchmarks.papers.ramsis_queues import (
     capped,
     central,
     decided,
+    in_runs,
     round_robin,
 )
+from control.problem import BUILT_IN
 from control.selection import POLICIES, Ask, Table, grid, setting_for, solved
 from control.selection_baselines import (
     TOLERATED,
@@ -36,6 +39,7 @@ from control.selection_baselines import (
 from control.selection_model import fixed_levels
 from control.selection_plan import most_throughput
 from control.selection_profile import Model
+from control.selection_runs import SPARE
 from headrace.workload import Times, from_rates, poisson
 
 LOADS = tuple(range(400, 4001, 400))
@@ -52,8 +56,9 @@ SHIPPED = {(60, 2800.0): Fixed("mobilenet_v3_large", 3)}
 # In the paper's setting nothing is dropped; what looks at the load alone has a central queue.
 PAPER, JELLYFISH, SWITCHING, STATIC = "ramsis-paper", "jellyfish", "model-switching", "tuned static"
 # Ours run the lease's batch where the table's would be late, and drop what that would not save.
-BY_TURN, VARIABLE, CENTRAL = "ramsis", "ramsis-variable", "ramsis, central queue"
-STATIC_BY_TURN = "tuned static, round robin"
+RUNS, VARIABLE, CENTRAL = "ramsis", "ramsis-variable", "ramsis, central queue"
+ONE_BY_ONE, STATIC_BY_TURN = "ramsis, one by one", "tuned static, round robin"
+LENGTHS = tuple(range(1, BUILT_IN[RUNS].longest_run + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +69,11 @@ class Cluster:
     slo_s: float
     workers: int
 
-    def by_turn(self) -> Rescue:
-        """The lease's model and batch: what serves most per second within half of the SLO."""
-        setting = setting_for(POLICIES[BY_TURN], _ask(self, 0.0))
-        return capped(*most_throughput(setting))
+    def by_turn(self, part: float = 0.5) -> Rescue:
+        """The lease's model and batch: what serves most per second within a part of the SLO, of
+        which runs leave more than queries one by one."""
+        setting = setting_for(POLICIES[RUNS], _ask(self, 0.0))
+        return capped(*most_throughput(setting, part))
 
     def shared(self) -> Rescue:
         """With a central queue, whose head waits less: within three quarters."""
@@ -107,12 +113,18 @@ class Policy:
     before: int
 
     rescue: Rescue | None = None
+    runs: bool = False
 
     def play(self, cluster: Cluster, times_s: Sequence[float]) -> Seen:
         """What becomes of these arrivals."""
         loads = [table.qps for table in self.tables]
         in_force = by_recent_load(times_s, loads, self.before) if len(loads) > 1 else always
         decide = decided(self.tables, cluster.models, in_force)
+        if self.runs:
+            return in_runs(
+                times_s, cluster.workers, decide, cluster.slo_s, self.rescue,
+                lambda now: self.tables[in_force(now)].run,
+            )  # fmt: skip
         return self.discipline(times_s, cluster.workers, decide, cluster.slo_s, self.rescue)
 
 
@@ -128,8 +140,10 @@ def policies(cluster: Cluster, loads: Sequence[float]) -> dict[str, Policy]:
         before = len(tables) - 1 if name == STATIC else EMPTY
         found[name] = Policy(tables=tables, discipline=central, before=before)
     found[STATIC_BY_TURN] = replace(found[STATIC], discipline=round_robin)
-    for name in (BY_TURN, VARIABLE):
-        tables = _refined(cluster, name, loads)
+    tables = _refined(cluster, RUNS, loads, LENGTHS)
+    found[RUNS] = replace(_ours(tables, round_robin, cluster.by_turn(SPARE)), runs=True)
+    for name, kind in ((ONE_BY_ONE, RUNS), (VARIABLE, VARIABLE)):
+        tables = _refined(cluster, kind, loads)
         found[name] = _ours(tables, round_robin, cluster.by_turn())
     tables = tuple(each[CENTRAL] for each in chosen)
     found[CENTRAL] = _ours(tables, central, cluster.shared())
@@ -149,9 +163,11 @@ def _solved(cluster: Cluster, loads: Sequence[float]) -> tuple[Table, ...]:
     return tuple(solved(POLICIES[PAPER], _ask(cluster, qps)).table for qps in loads)
 
 
-def _refined(cluster: Cluster, name: str, loads: Sequence[float]) -> tuple[Table, ...]:
+def _refined(
+    cluster: Cluster, kind: str, loads: Sequence[float], runs: tuple[int, ...] = (1,)
+) -> tuple[Table, ...]:
     """Ours, with loads between them where neighbours differ."""
-    plans = grid(POLICIES[name], _ask(cluster, loads[0]), loads)
+    plans = grid(POLICIES[kind], replace(_ask(cluster, loads[0]), runs=runs), loads)
     return tuple(plan.table for plan in plans)
 
 

@@ -1,8 +1,8 @@
 """The same policies by the nodes that serve live, in virtual time (``headrace/simulation.py``).
 
-Round robin only: a slot has one reader. Every policy has tables for the load that is played, as in
-the artifact; hops are those of the local broker, a batch takes its planning latency, nothing is
-refused, and late queries are dropped where the policy says so.
+Round robin only, one by one or in runs: a slot has one reader. Every policy has tables for the
+load that is played, as in the artifact; hops are those of the local broker, a batch takes its
+planning latency, nothing is refused, and late queries are dropped where the policy says so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.papers.ramsis_compare import (
-    BY_TURN,
+    ONE_BY_ONE,
     PAPER,
+    RUNS,
     STATIC_BY_TURN,
     VARIABLE,
     Cluster,
@@ -44,7 +45,8 @@ def by_nodes(
     for qps in loads:
         told(f"{qps} queries/s by the nodes")
         policies = (
-            *(replace(BUILT_IN[name], loads=(float(qps),)) for name in (PAPER, BY_TURN, VARIABLE)),
+            *(replace(BUILT_IN[name], loads=(float(qps),)) for name in (PAPER, RUNS, VARIABLE)),
+            replace(BUILT_IN[RUNS], name=ONE_BY_ONE, loads=(float(qps),), longest_run=1),
             fixed(tuned(cluster, qps), cluster.workers),
         )
         for seed in range(seeds):

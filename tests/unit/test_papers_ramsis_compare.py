@@ -84,6 +84,7 @@ def test_the_page_has_what_was_played_and_leaves_out_what_was_not() -> None:
             (STATIC, 0.79, 0.0),
             ("tuned static, round robin", 0.79, 0.02),
             ("ramsis", 0.81, 0.0),
+            ("ramsis, one by one", 0.81, 0.0),
             ("ramsis-variable", 0.81, 0.0),
             (CENTRAL, 0.78 + seed / 50, 0.0),
         )
