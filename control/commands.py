@@ -121,7 +121,9 @@ def _rollback(situation: Situation, text: str) -> Change:
     if plan is None:
         raise CommandError(_unknown_epoch(text, plans))
     _known_policy(situation.pipeline, plan.settings.policy)
-    return plan.settings, f"the settings of epoch {plan.epoch} are in force"
+    now = situation.settings
+    back = replace(plan.settings, filed_policy=now.filed_policy, filed_slo_s=now.filed_slo_s)
+    return back, f"the settings of epoch {plan.epoch} are in force"
 
 
 def _unknown_epoch(text: str, plans: Iterable[int]) -> str:

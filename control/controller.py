@@ -82,9 +82,9 @@ class Controller:
         self._profile = profile
         self._memory = memory
         self._expected = expected_workers
-        self._settings = Settings(policy=pipeline.policy, slo_s=pipeline.slo_s)
         self._plan: Plan | None = None  # in force
         self._history = History(pipeline)
+        self._settings = self._history.settings()
         self._members = Membership()
         self._outlook = Outlook(pipeline, profile)
         self._desk = Desk()
@@ -193,9 +193,7 @@ class Controller:
         if newest is None:
             return
         self._outlook.recall(newest)
-        self._settings = newest.settings
-        if policy_named(self._pipeline, newest.settings.policy) is None:
-            self._settings = replace(newest.settings, policy=self._pipeline.policy)
+        self._settings = self._history.settings()
         self._plan = replace(newest, leases=self._history.fitting(newest))
         self._members.expect(self._plan.leases, now)
         self._course.resume(self._plan)

@@ -1,8 +1,11 @@
 """Which plans have there been, and what do they bind the next one to?"""
 
+from dataclasses import replace
+
 from control.leases import Slots, after
+from control.problem import policy_named
 from schemas.pipeline import Pipeline
-from schemas.records import Lease, Plan
+from schemas.records import Lease, Plan, Settings
 
 REMEMBERED_PLANS = 500
 
@@ -40,6 +43,29 @@ class History:
             del self.plans[min(self.plans)]
         self.epoch = max(self.epoch, plan.epoch)
         self.slots = after(self.slots, self.fitting(plan))
+
+    def settings(self) -> Settings:
+        """What holds at a start: what commands have set outlives a control app, but what the
+        pipeline file says otherwise than at the time is what its author wants now."""
+        pipeline = self._pipeline
+        filed = Settings(
+            policy=pipeline.policy,
+            slo_s=pipeline.slo_s,
+            filed_policy=pipeline.policy,
+            filed_slo_s=pipeline.slo_s,
+        )
+        if self.newest is None:
+            return filed
+        before = self.newest.settings
+        kept = before.filed_policy in ("", filed.policy) and policy_named(pipeline, before.policy)
+        return replace(
+            filed,
+            policy=before.policy if kept else filed.policy,
+            slo_s=before.slo_s if before.filed_slo_s in (0.0, filed.slo_s) else filed.slo_s,
+            demand_qps=before.demand_qps,
+            drained=before.drained,
+            paused=before.paused,
+        )
 
     def fitting(self, plan: Plan) -> tuple[Lease, ...]:
         """A plan's leases as far as they fit the pipeline file of today."""

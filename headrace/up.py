@@ -20,7 +20,7 @@ from headrace.running import TEND_EVERY_S, Interrupted, Run, Told, claim, listen
 from headrace.supervisor import environment
 from headrace.terminal import INTERRUPTED, print_json, print_text, say
 from headrace.validation import check_plannable
-from schemas.records import Plan
+from schemas.records import Plan, Settings
 from streams.kafka import KafkaConfig
 
 # In a run's directory: the process of the local broker, once it is this run's to stop.
@@ -78,6 +78,7 @@ def _row(run: Run, plan: Plan, took_s: float) -> dict[str, Any]:
         "nodes": list(run.nodes),
         "epoch": plan.epoch,
         "policy": plan.settings.policy,
+        "by_command": by_command(plan.settings),
         "feasible": plan.feasible,
         "binding": plan.binding,
         "ready_s": round(took_s, 3),
@@ -95,9 +96,31 @@ def _text(row: dict[str, Any]) -> str:
     if row["metrics_ports"]:
         ports = sorted(row["metrics_ports"].values())
         lines.append(f"metrics on ports {ports[0]} to {ports[-1]} of 127.0.0.1, at /metrics")
+    if row["by_command"]:
+        lines.append(f"as commands of an earlier run have it: {', '.join(row['by_command'])}")
     if not row["feasible"]:
         lines.append(f"the plan is not feasible: {row['binding']}")
     return "\n".join(lines)
+
+
+def by_command(settings: Settings) -> list[str]:
+    """What holds otherwise than the pipeline file says, each with the command that ends it."""
+    found = []
+    if settings.policy != settings.filed_policy:
+        back = f"headrace policy apply FILE {settings.filed_policy}"
+        found.append(f"policy {settings.policy} (`{back}` ends it)")
+    if settings.slo_s != settings.filed_slo_s:
+        back = f"headrace command FILE set-slo slo={settings.filed_slo_s * 1e3:g}ms"
+        found.append(f"an SLO of {settings.slo_s * 1e3:g} ms (`{back}` ends it)")
+    if settings.demand_qps is not None:
+        back = "headrace command FILE release-demand"
+        found.append(f"planned for {settings.demand_qps:g}/s (`{back}` ends it)")
+    if settings.drained:
+        back = f"headrace restore FILE {settings.drained[0]}"
+        found.append(f"{', '.join(settings.drained)} drained (`{back}` ends it)")
+    if settings.paused:
+        found.append("paused (`headrace resume FILE` ends it)")
+    return found
 
 
 def with_metrics(file: PipelineFile, port: int | None) -> PipelineFile:

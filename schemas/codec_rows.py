@@ -212,6 +212,8 @@ def _settings_row(settings: Settings) -> Row:
         "demand_qps": _optional(settings.demand_qps),
         "drained": settings.drained,
         "paused": settings.paused,
+        "filed_policy": settings.filed_policy,
+        "filed_slo_s": settings.filed_slo_s,
     }
 
 

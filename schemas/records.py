@@ -273,13 +273,18 @@ class Factor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What commands have changed; rides in every plan so that it outlives the control app."""
+    """What commands have changed; rides in every plan so that it outlives the control app.
+
+    With what the pipeline file said then ("", 0: not known): it wins where it has changed since.
+    """
 
     policy: str
     slo_s: float
     demand_qps: float | None = None  # None: measured
     drained: tuple[str, ...] = ()  # workers or devices
     paused: bool = False
+    filed_policy: str = ""
+    filed_slo_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ EXAMPLES = [
     ),
     Plan(
         pipeline="postcode", epoch=12, issued_s=TIME - 5, reason="policy fast applied",
-        settings=Settings(policy="fast", slo_s=0.3),
+        settings=Settings(policy="fast", slo_s=0.3, filed_policy="fast", filed_slo_s=0.3),
         leases=(
             Lease(
                 worker="w-3", task="read", variant="forest", batch=64, slots=(2,), open_slot=2

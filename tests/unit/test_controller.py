@@ -29,6 +29,9 @@ VIT = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
 HUGE = Policy(name="huge", replicas={"locate/net": 65, "read/vit": 2})
 
 
+FILED = Settings(policy="static", slo_s=0.3, filed_policy="static", filed_slo_s=0.3)
+
+
 def a_world(**more: object) -> World:
     return World(a_pipeline(policies=(VIT, HUGE)), **more)  # type: ignore[arg-type]
 
@@ -203,7 +206,7 @@ def test_a_change_of_policy_swaps_variants_in_place() -> None:
         "w1": ("read", "vit", (0,), 0),
         "w2": ("read", "vit", (1,), 1),
     }
-    assert world.plan.settings == Settings(policy="accurate", slo_s=0.3)
+    assert world.plan.settings == replace(FILED, policy="accurate")
 
 
 def test_a_drained_worker_gives_its_slots_up_only_when_it_is_empty() -> None:
@@ -329,7 +332,38 @@ def test_a_policy_that_has_left_the_file_gives_way_to_the_files_own() -> None:
     world.pipeline = a_pipeline(slots=2)
     world.restart_controller()
     world.run(0.4)
-    assert world.plan.settings == Settings(policy="static", slo_s=0.3)
+    assert world.plan.settings == FILED
+
+
+def test_what_the_file_says_anew_wins_over_commands_of_before() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("apply-policy", policy="accurate")
+    world.command("set-slo", slo="250ms")
+    world.command("set-demand", qps="40")
+    world.pipeline = replace(world.pipeline, slo_s=0.4)
+    world.restart_controller()
+    world.run(0.4)
+    wanted = replace(FILED, policy="accurate", demand_qps=40.0, slo_s=0.4, filed_slo_s=0.4)
+    assert world.plan.settings == wanted
+    other = replace(VIT, name="other")
+    world.pipeline = replace(world.pipeline, policies=(VIT, other), policy="other")
+    world.restart_controller()
+    world.run(0.4)
+    assert world.plan.settings == replace(wanted, policy="other", filed_policy="other")
+
+
+def test_a_rollback_is_no_change_of_the_file() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    before = world.plan.epoch
+    world.pipeline = replace(world.pipeline, slo_s=0.4)
+    world.restart_controller()
+    world.run(0.4)
+    world.command("rollback", epoch=str(before))
+    back = replace(FILED, slo_s=0.3, filed_slo_s=0.4)
+    assert world.plan.settings == back
+    world.restart_controller()
+    world.run(0.4)
+    assert world.plan.settings == back
 
 
 def test_only_so_many_plans_and_ids_are_remembered() -> None:
@@ -422,7 +456,7 @@ def test_a_restarted_controller_goes_on_where_the_last_one_stood() -> None:
     assert len(world.plans) == 2
     world.command("set-demand", qps="40")
     assert (world.plan.epoch, world.plan.demand_qps) == (3, 40.0)
-    assert world.plan.settings == Settings(policy="accurate", slo_s=0.3, demand_qps=40.0)
+    assert world.plan.settings == replace(FILED, policy="accurate", demand_qps=40.0)
 
 
 def test_a_worker_that_died_with_the_controller_is_missed_after_a_grace() -> None:
