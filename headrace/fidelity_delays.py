@@ -38,8 +38,9 @@ def seen(
     known = list(answers)
     ran = batches(known)
     lags = [dilate * s for s in lags_s(ran)]
-    # Ways are seen from the end of a batch on, so the lag is in them.
-    lag_s = float(np.median(lags)) if len(lags) >= FEWEST else 0.0
+    # Ways are seen from the end of a batch on, so the lag is in them; by its mean, as that of
+    # both together is what must be right.
+    lag_s = float(np.mean(lags)) if len(lags) >= FEWEST else 0.0
     between = [max(0.0, dilate * s - lag_s) for answer in known for s in hops_s(answer)]
     # Time stamps are early by half a ms on average, which the simulation has apart.
     early_s = STAMP_S / 4  # of each of two hops

@@ -19,9 +19,10 @@ from headrace.fidelity_delays import seen
 from headrace.fidelity_delays import told as told_of
 from headrace.fidelity_ledger import Ledger
 from headrace.fidelity_live import Stage, answers, number_of, play, staged
+from headrace.given_plan import Start, start_of
 from headrace.profiling import cpu_model
 from headrace.sharing import cores
-from headrace.simulation import SETTLE_S, Run, devices, simulated
+from headrace.simulation import Run, devices, simulated
 from headrace.terminal import progress
 from headrace.wiring import accuracies
 from headrace.workload import Recorded, Times, read_arrivals
@@ -77,7 +78,8 @@ def certify(wish: Asked) -> Certificate:
         play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
     world = machine_seen(wish, times, stage)
     seeds = range(wish.seed, wish.seed + wish.simulations)
-    simulations = [foretold(replace(wish, seed=seed), times, world) for seed in seeds]
+    start = start_seen(wish, stage)
+    simulations = [foretold(replace(wish, seed=seed), times, world, start) for seed in seeds]
     return certified(conditions(wish, times, stage, world), told(wish, times, stage), *simulations)
 
 
@@ -109,13 +111,20 @@ def machine_seen(wish: Asked, times: Times, stage: Stage) -> World:
     return seen(early, load_profile(wish.file), devices(wish.file), wish.dilate)
 
 
-def foretold(wish: Asked, times: Times, world: World) -> Figures:
+def start_seen(wish: Asked, stage: Stage) -> Start | None:
+    """Where the live run had come to when its warm-up was over."""
+    policy = policy_named(wish.file.pipeline, wish.policy)
+    if policy is None:
+        return None
+    return start_of(stage.plans, stage.began_s, wish.warm_up_s, policy.interval_s)
+
+
+def foretold(wish: Asked, times: Times, world: World, start: Start | None) -> Figures:
     """What the simulation of that seed says.
 
-    Where the control app stands between two solves when the arrivals begin is chance, here too.
+    Which of several plans a cold start leads to is chance and stays for minutes, so simulations
+    start under the one that the live run had come to.
     """
-    policy = policy_named(wish.file.pipeline, wish.policy)
-    rng = np.random.default_rng([wish.seed, 6])
     run = Run(
         file=wish.file,
         policy=wish.policy,
@@ -123,8 +132,8 @@ def foretold(wish: Asked, times: Times, world: World) -> Figures:
         arrivals=Recorded(times),
         warm_up_s=wish.warm_up_s,
         dilate=wish.dilate,
-        settle_s=SETTLE_S + (rng.uniform(0.0, policy.interval_s) if policy else 0.0),
         world=world,
+        start=start,
     )
     ledger = _ledger(wish, times)
     with progress(f"simulated with seed {wish.seed}", len(times)) as advance:

@@ -28,6 +28,7 @@ from headrace.faults import (
     random_faults,
     with_bursts,
 )
+from headrace.given_plan import GivenPlan, Start
 from headrace.readiness import Readiness
 from headrace.supervisor import workers
 from headrace.wiring import Share, accuracies, latency_of, variant_of
@@ -91,8 +92,8 @@ class Run:
     latency: str = ""  # a quantile of the profile; "": drawn
     solve_s: float | None = None
     dilate: float = 1.0  # as in streams/dilation.py: what the world takes is so much shorter
-    settle_s: float = SETTLE_S
     world: World | None = None  # None: built-in delays, batches as the profile has them
+    start: Start | None = None  # None: planned as the pipeline comes up
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,9 @@ class _World:
         self._records = _Records(self._readiness)
         watchers = () if watch is None else (watch(self.account),)
         nodes = {name: self._node(name, 0.0) for name in (CONTROL, *names)}
+        self._given = None if run.start is None else GivenPlan(run.start.plan)
+        if self._given is not None:
+            nodes[CONTROL] = self._given
         self.system = Simulated(
             self.pipeline,
             nodes,
@@ -248,6 +252,8 @@ class _World:
         for fault in faults:
             self._schedule(fault)
         system.at(first_s + run.warm_up_s, lambda: self.account.begin(first_s + run.warm_up_s))
+        if run.start is not None:
+            system.at(first_s + run.start.plans_from_s, self._begin_planning)
         self._feed(times, advance)
         longest_s = max(self.pipeline.slo_s, *self.pipeline.slo_classes.values(), 0.0)
         # Nobody gets an answer while the broker is away.
@@ -262,7 +268,7 @@ class _World:
         while self._readiness.missing() and self.system.now < START_WITHIN_S:
             self.system.run(self.system.now + 0.1)
         self.system.forget(self._records)
-        self.system.run(self.system.now + self.run.settle_s)
+        self.system.run(self.system.now + SETTLE_S)
 
     def _look_at_the_input(self) -> None:
         """Tell the controller how far the input topic is, as the control app does."""
@@ -373,7 +379,12 @@ class _World:
         self.system.kill(CONTROL)
 
     def _regain_control(self, fault: Fault) -> None:
+        self._begin_planning()
+
+    def _begin_planning(self) -> None:
         node, now = self._node(CONTROL, self.system.now), self.system.now
+        if self._given is not None:
+            self._given.hand_over(node)
         # As the control app does (streams/control_records.py): what is there, before it begins.
         for topic in (PLANS, COMMAND_RESULTS):
             for slot, log in self.system.written(topic).items():

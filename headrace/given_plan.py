@@ -1,0 +1,56 @@
+"""The control app until planning begins, in a simulation that starts under a plan already in force.
+
+It says that plan, and keeps what it hears of the input topic for the one that comes after it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from control.demand import INPUT
+from schemas.effects import PLANS, Arrived, Effect, Event, Node, Send, Woke
+from schemas.records import Plan, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A plan in force, and when the control app plans anew, from the start of the arrivals."""
+
+    plan: Plan
+    plans_from_s: float
+
+
+def start_of(
+    plans: Iterable[Plan], began_s: float, until_s: float, interval_s: float
+) -> Start | None:
+    """The newest of these plans ``until_s`` after the arrivals began, None where there was none.
+
+    It is planned anew every ``interval_s`` after it was made, whether that changes it or not.
+    """
+    early = [plan for plan in plans if plan.issued_s < began_s + until_s]
+    if not early:
+        return None
+    newest = max(early, key=lambda plan: plan.epoch)
+    waited_s = (began_s + until_s - newest.issued_s) % interval_s
+    return Start(newest, max(0.0, until_s - waited_s))
+
+
+class GivenPlan:
+    """The node. It asks for no wake-ups, so the plan goes out once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._heard: list[tuple[Event, float]] = []
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if type(event) is Arrived:
+            record = event.record
+            if type(record) is Report and record.role == INPUT:
+                self._heard.append((event, now))
+        if type(event) is not Woke:
+            return []
+        return [Send(PLANS, replace(self._plan, issued_s=now), 0)]
+
+    def hand_over(self, successor: Node) -> None:
+        """Let the one that is to plan know what came so far, as if it had been there."""
+        for event, at_s in self._heard:
+            successor.handle(event, at_s)

@@ -1,0 +1,56 @@
+"""Simulations that start under a plan that a run before them had come to."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.small_cluster import a_cluster
+from headrace.config import read_pipeline_file
+from headrace.given_plan import Start
+from headrace.simulation import Ended, Run, simulated
+from headrace.workload import Renewal
+from schemas.effects import PLANS, Effect, Event, Send
+from schemas.records import Plan
+
+
+class Plans:
+    """An observer that keeps every plan that is said, with the time."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[float, Plan]] = []
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        for effect in effects:
+            if type(effect) is Send and effect.topic == PLANS and type(effect.record) is Plan:
+                self.said.append((now, effect.record))
+
+
+def played(run: Run) -> tuple[Ended, list[tuple[float, Plan]]]:
+    plans = Plans()
+    return simulated(run, lambda sent: None, (plans,)), plans.said
+
+
+def test_a_plan_holds_until_planning_begins_and_its_epochs_go_on(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 12.0), warm_up_s=6.0)
+    _, before = played(cold)
+    # Another's time stamps, as a live run has them.
+    plan = replace(before[-1][1], epoch=40, issued_s=1e9)
+    ended, said = played(replace(cold, start=Start(plan, 5.0)))
+    (first_s, first), *others = said
+    assert (first.epoch, first.leases, first_s) == (40, plan.leases, 0.0)
+    assert all(at_s >= ended.first_s + 5.0 for at_s, _ in others)
+    assert [each.epoch for _, each in others] == list(range(41, 41 + len(others)))
+    assert ended.account.counts["answered"] > 0.9 * ended.queries
+
+
+def test_planning_goes_on_from_the_arrivals_that_were(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 20.0), warm_up_s=10.0)
+    _, before = played(cold)
+    start = Start(replace(before[0][1], epoch=40), 8.0)
+    ended, said = played(replace(cold, start=start))
+    demands = [plan.demand_qps for at_s, plan in said if 8.0 < at_s - ended.first_s < 20.0]
+    # Of 60 queries/s with headroom; one that has heard of none would plan for none at first.
+    assert demands
+    assert all(60.0 < demand < 120.0 for demand in demands)

@@ -1,0 +1,59 @@
+"""A simulation that starts under a plan: which one that is, and what its control app hands on."""
+
+from dataclasses import replace
+
+import pytest
+
+from control.demand import input_report
+from headrace.given_plan import GivenPlan, Start, start_of
+from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Send, Woke
+from schemas.records import Plan, Settings
+
+SETTINGS = Settings(policy="loki", slo_s=0.5)
+PLAN = Plan(pipeline="p", epoch=7, issued_s=103.0, reason="", settings=SETTINGS)
+LATER = replace(PLAN, epoch=8, issued_s=131.0)
+
+
+def test_the_newest_plan_at_the_end_of_the_warm_up_is_the_start() -> None:
+    older = replace(PLAN, epoch=6, issued_s=103.5)
+    assert start_of([LATER, PLAN, older], 100.0, 20.0, 5.0) == Start(PLAN, 18.0)
+    assert start_of([LATER, PLAN], 100.0, 32.0, 5.0) == Start(LATER, 31.0)
+
+
+def test_without_a_plan_by_then_there_is_no_start() -> None:
+    assert start_of([LATER], 100.0, 20.0, 5.0) is None
+
+
+@pytest.mark.parametrize(("issued_s", "from_s"), [(98.0, 0.0), (100.5, 0.5)])
+def test_planning_begins_with_the_arrivals_at_the_earliest(issued_s: float, from_s: float) -> None:
+    plan = replace(PLAN, issued_s=issued_s)
+    assert start_of([plan], 100.0, 2.0, 5.0) == Start(plan, from_s)
+
+
+def test_it_says_its_plan_once() -> None:
+    given = GivenPlan(PLAN)
+    assert given.handle(Woke(), 0.5) == [Send(PLANS, replace(PLAN, issued_s=0.5), 0)]
+    assert given.handle(Arrived(PLAN, PLANS, 0, 0, 0.5), 0.6) == []
+
+
+class Listener:
+    """A node that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Event, float]] = []
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.told.append((event, now))
+        return []
+
+
+def test_its_successor_has_seen_the_same_arrivals() -> None:
+    given, successor = GivenPlan(PLAN), Listener()
+    looks = [
+        (Arrived(input_report("p", at_s, {0: count}, {}), REPORTS, 0, -1, at_s), at_s)
+        for at_s, count in ((1.0, 0), (1.3, 4))
+    ]
+    for event, at_s in looks:
+        given.handle(event, at_s)
+    given.hand_over(successor)
+    assert successor.told == looks
