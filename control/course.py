@@ -11,6 +11,8 @@ from control.steadiness import worth_a_change
 from schemas.records import Plan, Settings
 
 ROUTES_S = 2.0  # routes follow demand so often
+# Reasons of plans that no solve led to.
+STAGED, ROUTED = "more workers may change", "routes for what arrives now"
 
 
 class Course:
@@ -74,7 +76,7 @@ class Course:
         self._routes_s = now + ROUTES_S
         if not (reasons or self._staging or flows):
             return None
-        otherwise = "more workers may change" if self._staging else "routes for what arrives now"
+        otherwise = STAGED if self._staging else ROUTED
         reason = "; ".join(dict.fromkeys(reasons)) or otherwise
         plan, self._staging = next_plan(self._target, ground, reason, now)
         return None if ground.in_force and same(plan, ground.in_force) else plan

@@ -6,6 +6,7 @@ It says that plan, and keeps what it hears of the input topic for the one that c
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from control.course import ROUTED, STAGED
 from control.demand import INPUT
 from schemas.effects import PLANS, Arrived, Effect, Event, Node, Send, Woke
 from schemas.records import Plan, Report
@@ -24,14 +25,16 @@ def start_of(
 ) -> Start | None:
     """The newest of these plans ``until_s`` after the arrivals began, None where there was none.
 
-    It is planned anew every ``interval_s`` after it was made, whether that changes it or not.
+    A solve comes every ``interval_s`` after the last one that made a plan, whether that changes
+    it or not.
     """
     early = [plan for plan in plans if plan.issued_s < began_s + until_s]
     if not early:
         return None
-    newest = max(early, key=lambda plan: plan.epoch)
-    waited_s = (began_s + until_s - newest.issued_s) % interval_s
-    return Start(newest, max(0.0, until_s - waited_s))
+    early.sort(key=lambda plan: plan.epoch)
+    solved = [plan for plan in early if plan.reason not in (STAGED, ROUTED)] or early
+    waited_s = (began_s + until_s - solved[-1].issued_s) % interval_s
+    return Start(early[-1], max(0.0, until_s - waited_s))
 
 
 class GivenPlan:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from control.course import ROUTED
 from control.demand import input_report
 from headrace.given_plan import GivenPlan, Start, start_of
 from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Send, Woke
@@ -18,6 +19,12 @@ def test_the_newest_plan_at_the_end_of_the_warm_up_is_the_start() -> None:
     older = replace(PLAN, epoch=6, issued_s=103.5)
     assert start_of([LATER, PLAN, older], 100.0, 20.0, 5.0) == Start(PLAN, 18.0)
     assert start_of([LATER, PLAN], 100.0, 32.0, 5.0) == Start(LATER, 31.0)
+
+
+def test_a_plan_that_only_moves_routes_was_not_solved_for() -> None:
+    moved = replace(PLAN, epoch=8, issued_s=105.5, reason=ROUTED)
+    assert start_of([PLAN, moved], 100.0, 20.0, 5.0) == Start(moved, 18.0)
+    assert start_of([moved], 100.0, 20.0, 5.0) == Start(moved, 15.5)
 
 
 def test_without_a_plan_by_then_there_is_no_start() -> None:
