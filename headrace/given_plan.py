@@ -26,15 +26,16 @@ def start_of(
     """The newest of these plans ``until_s`` after the arrivals began, None where there was none.
 
     A solve comes every ``interval_s`` after the last one that made a plan, whether that changes
-    it or not.
+    it or not. Planning begins with the last one by then; where there had been arrivals for less
+    than an interval, with the next, as what has only just begun is planned for otherwise.
     """
     early = [plan for plan in plans if plan.issued_s < began_s + until_s]
     if not early:
         return None
     early.sort(key=lambda plan: plan.epoch)
     solved = [plan for plan in early if plan.reason not in (STAGED, ROUTED)] or early
-    waited_s = (began_s + until_s - solved[-1].issued_s) % interval_s
-    return Start(early[-1], max(0.0, until_s - waited_s))
+    from_s = until_s - (began_s + until_s - solved[-1].issued_s) % interval_s
+    return Start(early[-1], from_s if from_s >= interval_s else from_s + interval_s)
 
 
 class GivenPlan:

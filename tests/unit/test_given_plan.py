@@ -31,10 +31,12 @@ def test_without_a_plan_by_then_there_is_no_start() -> None:
     assert start_of([LATER], 100.0, 20.0, 5.0) is None
 
 
-@pytest.mark.parametrize(("issued_s", "from_s"), [(98.0, 0.0), (100.5, 0.5)])
-def test_planning_begins_with_the_arrivals_at_the_earliest(issued_s: float, from_s: float) -> None:
+@pytest.mark.parametrize(("issued_s", "from_s"), [(98.0, 8.0), (104.5, 9.5), (105.5, 5.5)])
+def test_planning_begins_when_there_were_arrivals_for_an_interval(
+    issued_s: float, from_s: float
+) -> None:
     plan = replace(PLAN, issued_s=issued_s)
-    assert start_of([plan], 100.0, 2.0, 5.0) == Start(plan, from_s)
+    assert start_of([plan], 100.0, 9.0, 5.0) == Start(plan, from_s)
 
 
 def test_it_says_its_plan_once() -> None:
