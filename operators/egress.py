@@ -191,14 +191,16 @@ class Egress:
             self._progress[slot].finish(offset)
 
     def _close_overdue(self, now: float) -> list[Effect]:
+        due = self._due
         effects: list[Effect] = []
-        while self._due and self._due[0][0] <= now:
-            _, key = heappop(self._due)
+        # Nobody waits for one that is closed: woken for each, egress would do little else.
+        while due and (due[0][0] <= now or due[0][1] not in self._open):
+            _, key = heappop(due)
             if key in self._open:
                 effects += self._close(key, key[0] % self._pipeline.egress_partitions, now)
         if now >= self._wakes_s:
-            self._wakes_s = self._due[0][0] if self._due else float("inf")
-            effects += [Wake(self._wakes_s)] if self._due else []
+            self._wakes_s = due[0][0] if due else float("inf")
+            effects += [Wake(self._wakes_s)] if due else []
         return effects
 
     def _emit(self, said: Answer) -> list[Effect]:
