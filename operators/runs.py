@@ -18,7 +18,7 @@ class Runs:
     Runs of several ingress processes would meet at the same worker.
     """
 
-    __slots__ = ("_alone", "_following", "_load", "_pipeline", "_selections", "_turns")
+    __slots__ = ("_alone", "_following", "_load", "_pipeline", "_run", "_selections", "_turns")
 
     def __init__(self, pipeline: Pipeline, alone: bool) -> None:
         self._pipeline = pipeline
@@ -27,6 +27,7 @@ class Runs:
         self._selections: dict[str, Following] = {}  # by policy
         self._following: Following | None = None
         self._load = OwnLoad(0.0)
+        self._run = 1
 
     def __bool__(self) -> bool:
         """Whether there is anywhere to send to."""
@@ -61,7 +62,9 @@ class Runs:
         if following is None:
             return self._turns.pick(1)
         self._load.arrived(1, now)
-        return self._turns.pick(1 if self._turns.left else following.run(self._load.qps(now)))
+        if not self._turns.left:
+            self._run = following.run(self._load.qps(now), self._run)
+        return self._turns.pick(self._run)
 
 
 class Gathering:
@@ -84,9 +87,14 @@ class Gathering:
         self._left = follow
         self._load.arrived(items, now)
 
+    @property
+    def run(self) -> int:
+        """How many the newest run is when it is whole."""
+        return self._have + self._left
+
     def qps(self, now: float) -> float:
         """Items per second, infinite until a window of them was seen."""
-        return self._load.qps(now, self._have + self._left)
+        return self._load.qps(now, self.run)
 
     @property
     def until_s(self) -> float:

@@ -222,7 +222,7 @@ class Worker:
         for by the lease's."""
         head = self._queue[0]
         slack_s = self._steering.slack_s(head.work, head.item, tables.selection.slo_s, now)
-        variant, size = tables.choose(ready, slack_s, self._gathering.qps(now))
+        variant, size = tables.choose(ready, slack_s, self._gathering.qps(now), self._gathering.run)
         if self._steering.capped and self._latency(variant, size) > slack_s:
             # Late whatever runs: as many per second as can be, and nobody waits for all of them.
             return self._device.serving, batch_size(ready, lease.batch)

@@ -19,6 +19,7 @@ from benchmarks.papers.ramsis_queues import (
     Rescue,
     Seen,
     always,
+    as_ingress,
     by_recent_load,
     capped,
     central,
@@ -121,9 +122,9 @@ class Policy:
         in_force = by_recent_load(times_s, loads, self.before) if len(loads) > 1 else always
         decide = decided(self.tables, cluster.models, in_force)
         if self.runs:
+            run_at = as_ingress(self.tables, in_force)
             return in_runs(
-                times_s, cluster.workers, decide, cluster.slo_s, self.rescue,
-                lambda now: self.tables[in_force(now)].run,
+                times_s, cluster.workers, decide, cluster.slo_s, self.rescue, run_at
             )  # fmt: skip
         return self.discipline(times_s, cluster.workers, decide, cluster.slo_s, self.rescue)
 

@@ -18,6 +18,7 @@ from heapq import heapreplace
 from math import inf
 
 from control.selection import Table
+from control.selection_follow import for_runs, lasting
 from control.selection_profile import Model, extrapolated_s
 from control.selection_runs import WAIT
 
@@ -25,8 +26,9 @@ ROUNDING_S = 1e-9  # a deadline met to within this is met
 
 # A batch, its seconds, and the accuracy of its model.
 Run = tuple[int, float, float]
-# A queue's length, the slack of its head and the time -> what runs.
-Decide = Callable[[int, float, float], Run]
+# A queue's length, the slack of its head, the time, and in runs of how many it came (0: no matter)
+# -> what runs.
+Decide = Callable[[int, float, float, int], Run]
 # A queue's length -> what runs where the table's batch would be late.
 Rescue = Callable[[int], Run]
 # The time -> which of several tables is in force.
@@ -83,17 +85,19 @@ def in_runs(
     """Each worker with runs of queries, in turn; it waits for the rest of a run no longer than
     nodes do."""
     seen = Seen()
-    own: list[tuple[list[float], list[float]]] = [([], []) for _ in range(workers)]
+    own: list[tuple[list[float], list[float], list[int]]] = [([], [], []) for _ in range(workers)]
     at = turn = 0
     while at < len(times_s):
-        run = times_s[at : at + run_at(times_s[at])]
-        came, there = own[turn % workers]
+        length = run_at(times_s[at])
+        run = times_s[at : at + length]
+        came, there, sent_in = own[turn % workers]
         whole_s = min(run[-1], run[0] + WAIT * slo_s)
         came.extend(run)
         there.extend(max(whole_s, each) for each in run)
+        sent_in.extend([length] * len(run))
         at, turn = at + len(run), turn + 1
-    for came, there in own:
-        _serve(seen, came, there, 1, decide, slo_s, rescue)
+    for came, there, sent_in in own:
+        _serve(seen, came, there, 1, decide, slo_s, rescue, sent_in=sent_in)
     return seen
 
 
@@ -120,6 +124,7 @@ def _serve(
     slo_s: float,
     rescue: Rescue | None,
     most_late: float = inf,
+    sent_in: Sequence[int] = (),
 ) -> None:
     """Workers with one queue, its queries counted in ``seen``; seen from ``there_s`` on."""
     free = [0.0] * workers
@@ -128,7 +133,8 @@ def _serve(
         now = max(there_s[at], free[0])
         end = bisect_right(there_s, now, max(at, end))
         slack_s = times_s[at] + slo_s - now
-        size, seconds, accuracy = decide(end - at, slack_s, now)
+        run = sent_in[end - 1] if sent_in else 0
+        size, seconds, accuracy = decide(end - at, slack_s, now, run)
         if rescue is not None and seconds > slack_s + ROUNDING_S:
             size, seconds, accuracy = rescue(end - at)
             saved = bisect_left(times_s, now + seconds - slo_s - ROUNDING_S, at, end)
@@ -168,10 +174,12 @@ def decided(tables: Sequence[Table], models: Sequence[Model], in_force: InForce)
     A batch longer than was profiled takes what the straight line through the profile says.
     """
     known = {model.name: model for model in models}
+    runs = [table.run for table in tables]
     ready = [(_rows(table, known), _of_full(table, known), table.levels_s) for table in tables]
 
-    def decide(queue: int, slack_s: float, now: float) -> Run:
-        rows, of_full, levels = ready[in_force(now)]
+    def decide(queue: int, slack_s: float, now: float, run: int = 0) -> Run:
+        at = in_force(now)
+        rows, of_full, levels = ready[for_runs(runs, at, run) if run else at]
         if queue > len(rows):
             return of_full(queue)
         return rows[queue - 1][bisect_right(levels, slack_s + ROUNDING_S) - 1]
@@ -207,6 +215,19 @@ def by_recent_load(
         return min(bisect_left(loads_qps, came / window_s), last)
 
     return in_force
+
+
+def as_ingress(tables: Sequence[Table], in_force: InForce) -> RunAt:
+    """The runs of the table in force, or those before while a table for a load close by has them,
+    as ingress does. To be asked once, at growing times."""
+    loads, runs, before = [table.qps for table in tables], [table.run for table in tables], 1
+
+    def run_at(now: float) -> int:
+        nonlocal before
+        before = lasting(loads, runs, loads[in_force(now)], before)
+        return before
+
+    return run_at
 
 
 def _rows(table: Table, known: Mapping[str, Model]) -> list[list[Run]]:

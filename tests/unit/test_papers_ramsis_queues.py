@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from benchmarks.papers.ramsis_queues import (
     Seen,
     always,
+    as_ingress,
     by_recent_load,
     capped,
     central,
     decided,
+    in_runs,
     round_robin,
     seconds_of,
 )
@@ -94,3 +96,31 @@ def test_every_query_ends_once(times: list[float], workers: int, rescued: bool) 
         assert seen.served == len(times)
         assert 0 <= seen.late <= seen.served
         assert seen.right == pytest.approx(0.5 * (seen.served - seen.late))
+
+
+def test_in_runs_a_worker_begins_when_all_are_there_or_when_the_first_has_waited_long_enough() -> (
+    None
+):
+    # 0 and 0.1 begin at 0.1, 0.15 and 0.18 with the other at 0.18; 3 waits for nobody until 3.2.
+    times = [0.0, 0.1, 0.15, 0.18, 3.0]
+    assert in_runs(times, 2, PAIRS, SLO_S, None, lambda now: 2) == Seen(5, 0, 3, 2.5)
+    # A tenth of the SLO of 1.65 is 0.165: the first pair is done at 1.6, in time.
+    assert in_runs(times[:2], 2, PAIRS, 1.65, None, lambda now: 2) == Seen(2, 0, 1, 1.0)
+    assert in_runs(times[:2], 2, PAIRS, 1.55, None, lambda now: 2) == Seen(2, 1, 1, 0.5)
+    # With one worker the second pair waits for the first.
+    assert in_runs(times[:4], 1, PAIRS, SLO_S, None, lambda now: 2) == Seen(4, 2, 2, 1.0)
+
+
+def test_runs_of_one_are_round_robin() -> None:
+    times = [0.0, 0.1, 0.2, 0.3, 0.4]
+    runs = in_runs(times, 2, SINGLES, SLO_S, None, lambda now: 1)
+    assert runs == round_robin(times, 2, SINGLES, SLO_S)
+
+
+def test_runs_last_while_a_table_close_by_has_them() -> None:
+    tables = [
+        Table(qps=q, models=(), levels_s=(), model=(), batch=(), run=run)
+        for q, run in ((100.0, 2), (104.0, 3), (120.0, 4))
+    ]
+    run_at = as_ingress(tables, lambda now: int(now))
+    assert [run_at(now) for now in (0.0, 1.0, 2.0, 1.0, 0.0)] == [2, 2, 4, 4, 4]

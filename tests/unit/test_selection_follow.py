@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from control.selection_follow import Following, faults
+from control.selection_follow import Following, faults, for_runs, lasting
 from schemas.records import Selection, SelectionTable
 
 CALM = SelectionTable(qps=100.0, rows=((0, 0, 1, 2, 1, 1), (0, 0, 2, 1, 1, 1), (0, 0, 3)))
@@ -78,3 +78,24 @@ def test_a_sound_selection_has_no_fault() -> None:
 )
 def test_what_cannot_be_followed_is_found(changed: Selection, sentence: str) -> None:
     assert sentence in faults(changed, ("v", "w"))
+
+
+@pytest.mark.parametrize(
+    ("at", "run", "other"),
+    [(0, 1, 0), (0, 2, 1), (2, 1, 3), (3, 2, 2), (0, 9, 0), (3, 9, 3)],
+)
+def test_what_comes_in_other_runs_takes_the_next_table_for_such(
+    at: int, run: int, other: int
+) -> None:
+    assert for_runs([1, 2, 2, 1], at, run) == other
+
+
+def test_runs_stay_as_they_are_while_a_load_close_by_is_for_them() -> None:
+    loads, runs = [100.0, 200.0, 210.0, 300.0], [1, 2, 4, 3]
+    assert lasting(loads, runs, 150.0, 1) == 2
+    assert lasting(loads, runs, 207.0, 2) == 2
+    assert lasting(loads, runs, 207.0, 3) == 3
+    assert lasting(loads, runs, 190.0, 4) == 2
+    assert lasting(loads, runs, 250.0, 4) == 3
+    # Not known yet, or beyond what was planned for.
+    assert lasting(loads, runs, inf, 1) == 3
