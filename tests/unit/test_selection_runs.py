@@ -1,13 +1,14 @@
 """control/selection_runs.py: how many queries in a row a worker gets, and tables for that."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control.selection import BATCHING, POLICIES, Ask, Choice, setting_for, solved
-from control.selection_profile import Model
+from control.selection_profile import Model, SelectionError
 from control.selection_runs import (
     Stream,
     Way,
@@ -159,3 +160,38 @@ def test_what_a_table_reaches_is_not_said_to_be_out_of_reach(
     process = BATCHING[options.batching](setting_for(options, ask, run))
     assert not falls_short(process, options.objective, worth - 1e-5)
     assert falls_short(process, options.objective, worth + apart, sweeps=2000)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"qps": 0.0},
+        {"workers": 1000, "qps": 50_000.0},
+        {"workers": 1},
+        {"models": (QUICK,)},
+        {"models": (QUICK, QUICK)},
+        {"models": (Model("odd", 0.7, (0.05, 0.03, 0.04)),)},
+        {"models": (Model("single", 0.7, (0.02,)),)},
+        {"dispersion": 4.0},
+        {"slo_s": 0.0201},
+    ],
+)
+def test_odd_questions_have_an_answer_too(changes: dict[str, Any]) -> None:
+    plan = solved(RAMSIS, replace(an_ask(900.0), **changes))
+    assert 0 <= plan.expected_accuracy <= 1
+    assert 0 <= plan.expected_violation <= 1
+    assert plan.table.choose(plan.table.run, 0.0).batch <= plan.table.run
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"slo_s": 0.01}, "raise the SLO or add a faster model"),
+        ({"models": ()}, "name one variant"),
+        ({"qps": float("nan")}, "0 or above and finite"),
+        ({"workers": 0}, "it takes one at least"),
+    ],
+)
+def test_what_cannot_be_is_said_as_without_runs(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SelectionError, match=said):
+        solved(RAMSIS, replace(an_ask(900.0), **changes))
