@@ -2,10 +2,10 @@
 
 A task's tables are wanted for a number of workers, a latency budget and the models. The first
 table is that of the highest load, which is safe for all; then come halves of it, down to a load so
-light that the best model serves nearly all; then loads between neighbours that expect to differ by
-1 % of accuracy or more. Workers follow what there is. Tables are made one at a time: between two
-of them the planner's process serves whoever plans, and each starts from the values of a load close
-by.
+light that the best model serves nearly all, and queries go one by one; then loads between
+neighbours that expect to differ by 1 % of accuracy or more. Workers follow what there is. Tables
+are made one at a time: between two of them the planner's process serves whoever plans, and each
+starts from the values of a load close by.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,9 @@ class _Grid:
         """One more table; whether what there is now should be followed: not each one is news."""
         self.plans = joined(self.plans, plan)
         lightest, need = self.plans[0], self.need
-        heavy = lightest.expected_accuracy <= need.best - need.apart
+        # Also a load at which runs are still best is too much for lighter ones.
+        in_runs = lightest.table.run > 1 and need.apart < inf
+        heavy = in_runs or lightest.expected_accuracy <= need.best - need.apart
         coarse = len(self.plans) == len(self.loads)
         if coarse and heavy and len(self.loads) <= HALVINGS:
             self.loads = (*self.loads, lightest.table.qps / 2)

@@ -19,6 +19,7 @@ from math import inf, sqrt
 
 from control.selection_profile import Model
 
+MANY = 1e6  # in place of a load without bound
 WAIT = 0.1  # of the budget: so long a worker waits for the rest of a run
 SURE = 3.0  # standard deviations within which a run must come in that time
 SPARE = 0.75  # of the budget is what the batches of an overrun worker may take
@@ -46,6 +47,12 @@ class Stream:
         if self.workers == 1 or self.qps <= 0:
             return False
         return (run - 1 + SURE * sqrt(run - 1)) / self.qps <= WAIT * self.slo_s
+
+
+def together(qps: float, slo_s: float) -> int:
+    """How many queries at the most come, on average, in the time that workers wait for a run; 1 at
+    least. A table may be in force at a load lighter than its own."""
+    return 1 + int(min(qps * WAIT * slo_s, MANY))
 
 
 @dataclass(frozen=True, slots=True)

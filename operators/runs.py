@@ -8,6 +8,7 @@ back: queries leave ingress as they come, and a worker begins without the rest i
 from control.routing import Spread, Turns, spreads
 from control.selection_follow import Following, faults
 from control.selection_load import OwnLoad
+from control.selection_runs import together
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Selection
 
@@ -62,9 +63,11 @@ class Runs:
         if following is None:
             return self._turns.pick(1)
         self._load.arrived(1, now)
-        if not self._turns.left:
-            self._run = following.run(self._load.qps(now), self._run)
-        return self._turns.pick(self._run)
+        if self._turns.left:
+            return self._turns.pick(self._run)
+        qps = self._load.qps(now)
+        self._run = following.run(qps, self._run)
+        return self._turns.pick(min(self._run, together(qps, following.selection.slo_s)))
 
 
 class Gathering:

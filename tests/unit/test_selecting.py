@@ -289,3 +289,12 @@ def test_a_thousand_workers_have_a_plan_and_tables() -> None:
     world.run(1.0)
     assert len(world.plan.leases) == 1000
     assert (world.tables[-1].workers, world.tables[-1].complete) == (1000, True)
+
+
+def test_loads_are_halved_until_queries_go_one_by_one() -> None:
+    world = started(readers("ramsis"))
+    world.run(30.0)
+    made = world.tables[-1]
+    assert made.complete
+    assert max(table.run for table in made.tables) > 1
+    assert made.tables[0].run == 1

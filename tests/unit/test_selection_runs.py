@@ -1,5 +1,6 @@
 """control/selection_runs.py: how many queries in a row a worker gets, and tables for that."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from control.selection_runs import (
     gathered,
     in_runs,
     overrun,
+    together,
     ways,
 )
 from control.selection_solver import falls_short
@@ -43,6 +45,11 @@ def test_a_run_has_to_come_together_in_a_tenth_of_the_budget() -> None:
     assert [run for run in RUNS if TEN.gathers(run)] == [1, 2, 3]
     assert [run for run in RUNS if replace(TEN, qps=4000.0).gathers(run)] == [*RUNS]
     assert [run for run in RUNS if replace(TEN, qps=50.0).gathers(run)] == [1]
+
+
+def test_no_more_come_together_than_a_tenth_of_the_budget_has() -> None:
+    assert [together(qps, 0.1) for qps in (0.0, 99.0, 100.0, 450.0)] == [1, 1, 2, 5]
+    assert together(math.inf, 0.1) > 1000
 
 
 def test_without_a_load_or_with_one_worker_queries_go_one_by_one() -> None:
