@@ -1,6 +1,7 @@
 """What answers tell of hops, lags and batches, and machines that are slower than a profile."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from headrace.fidelity_delays import (
     Batch,
@@ -99,3 +100,16 @@ def test_on_a_slower_machine_a_batch_takes_its_median_times_the_stretch() -> Non
     assert slower.latency_s(1) == median.latency_s(1)
     assert slower.latency_s(2) == 2.5 * median.latency_s(2)
     assert slower.load_s == median.load_s
+
+
+def test_one_long_way_does_not_lengthen_the_others() -> None:
+    ways = [0.001] * 999 + [1.0]
+    end_s = 5.0  # of the last batch
+    answers = [replace(an_answer((DETECT, OTHER)), answered_s=end_s + way_s) for way_s in ways]
+    knots = seen(answers, TABLE, {}, 1.0).ways_out
+    drawn_s = sum(
+        (share - before) * (least_s + most_s) / 2
+        for (before, least_s), (share, most_s) in pairwise(knots)
+    )
+    # Their mean is 2 ms; a straight line from the 99 % quantile on would make it 6.
+    assert 0.001 < drawn_s < 0.0025
