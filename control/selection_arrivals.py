@@ -59,10 +59,13 @@ def count_table(arrivals: Arrivals, seconds: Floats, below: int) -> Floats:
     if arrivals.dispersion == 1:
         table = counts * np.log(mean) - gammaln(counts + 1) - mean
     else:
-        shape = np.maximum(mean / (arrivals.dispersion - 1), TINY)
-        table = gammaln(counts + shape) - gammaln(shape) - gammaln(counts + 1)
-        table += counts * math.log1p(-1 / arrivals.dispersion)
-        table -= shape * math.log(arrivals.dispersion)
+        # Γ(k + r) / Γ(r) (1 - 1/d)^k factor by factor: hardly above 1 the logarithms of two huge
+        # numbers would have no digits in common with their difference.
+        beyond = arrivals.dispersion - 1
+        table = np.zeros((len(mean), below))
+        factors = np.log((mean + counts[:-1] * beyond) / arrivals.dispersion)
+        np.cumsum(factors, axis=1, out=table[:, 1:])
+        table -= gammaln(counts + 1) + mean * (math.log1p(beyond) / beyond)
     return np.exp(table, out=table)
 
 

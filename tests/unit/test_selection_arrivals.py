@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import nbinom, poisson
 
@@ -69,6 +69,7 @@ def test_arrivals_more_regular_than_poisson_are_refused_with_the_mend(dispersion
 
 
 @given(st.floats(0, 1e4), st.floats(1, 50), st.floats(0, 10), st.integers(1, 300))
+@example(1.0, 1 + 2**-52, 1.0, 2)
 def test_counts_are_probabilities(
     qps: float, dispersion: float, seconds: float, below: int
 ) -> None:
