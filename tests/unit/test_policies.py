@@ -33,6 +33,11 @@ def test_an_option_may_be_true_or_false(file: PipelineFile) -> None:
     assert policy_asked(file, "ramsis:capped=false").capped is False
 
 
+def test_how_long_runs_may_be_is_an_option(file: PipelineFile) -> None:
+    assert policy_asked(file, "ramsis").longest_run == 32
+    assert policy_asked(file, "ramsis:longest_run=1").longest_run == 1
+
+
 def test_policies_with_options_join_those_of_the_file(file: PipelineFile) -> None:
     asked = ["fast", "loki", "fast:batching=patient"]
     found = with_policies(file, asked).pipeline

@@ -2,13 +2,17 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.small_cluster import a_cluster
+from control.problem import BUILT_IN
 from control.selection import BATCHING, POLICIES, Ask, Choice, setting_for, solved
+from control.selection_plan import runs
 from control.selection_profile import Model, SelectionError
 from control.selection_runs import (
     Stream,
@@ -22,6 +26,7 @@ from control.selection_runs import (
     ways,
 )
 from control.selection_solver import falls_short
+from headrace.config import read_pipeline_file
 from tests.selection_world import FAST, GOOD
 
 RAMSIS = POLICIES["ramsis"]
@@ -202,3 +207,16 @@ def test_odd_questions_have_an_answer_too(changes: dict[str, Any]) -> None:
 def test_what_cannot_be_is_said_as_without_runs(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(SelectionError, match=said):
         solved(RAMSIS, replace(an_ask(900.0), **changes))
+
+
+def test_runs_are_for_the_only_ingress_of_a_pipeline_of_one_task(tmp_path: Path) -> None:
+    alone = read_pipeline_file(a_cluster(tmp_path, children={"read": []})).pipeline
+    several = a_cluster(
+        tmp_path, children={"read": []}, cluster={"devices": {"emulated": 4}, "ingress": 2}
+    )
+    ramsis = BUILT_IN["ramsis"]
+    assert runs(alone, ramsis) == tuple(range(1, 33))
+    assert runs(alone, replace(ramsis, longest_run=1)) == (1,)
+    assert runs(alone, BUILT_IN["ramsis-paper"]) == (1,)
+    assert runs(read_pipeline_file(several).pipeline, ramsis) == (1,)
+    assert runs(read_pipeline_file(a_cluster(tmp_path)).pipeline, ramsis) == (1,)
