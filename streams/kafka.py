@@ -4,7 +4,7 @@ Facts behind the settings: docs/kafka.md.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -32,6 +32,13 @@ POLL_S = 0.02
 Client = TypeVar("Client")
 Key = TypeVar("Key")
 Found = TypeVar("Found")
+
+# A group's coordinator moves when a broker comes back, and loads what was committed.
+UNCOORDINATED = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 OnError = Callable[[KafkaError], None]
 
 
@@ -339,8 +346,11 @@ def offset_since(
     return _once_led(place.topic, ask, timeout_s)
 
 
-def _once_led(topic: str, ask: Callable[[], Found], timeout_s: float) -> Found:
-    """What a partition's leader says.
+def _once_led(
+    topic: str, ask: Callable[[], Found], timeout_s: float, only: Collection[int] = ()
+) -> Found:
+    """What a partition's leader says, or a group's coordinator; tried again after any error, or
+    after those of the codes ``only``.
 
     A broker that has just come back, or a topic that was made just now, has no leader for a
     moment (seconds on a busy machine), which the library does not wait for.
@@ -350,6 +360,8 @@ def _once_led(topic: str, ask: Callable[[], Found], timeout_s: float) -> Found:
         try:
             return ask()
         except KafkaException as error:
+            if only and error.args[0].code() not in only:
+                raise
             if time.monotonic() > until:
                 raise BrokerError(
                     f"offsets of {topic!r} cannot be read: {error.args[0].str()}; check that the "
@@ -386,8 +398,20 @@ def done_offsets(
 
 
 def committed(client: Consumer, topic: str, slots: Iterable[int], timeout_s: float = 30.0) -> Any:
-    """The committed offsets of some slots as ``TopicPartition``, the beginning where none is."""
-    places = client.committed([TopicPartition(topic, s) for s in slots], timeout=timeout_s)
+    """The committed offsets of some slots as ``TopicPartition``, the beginning where none is.
+
+    Raises ``BrokerError``, after ``timeout_s`` where the group has no coordinator.
+    """
+    asked = [TopicPartition(topic, slot) for slot in slots]
+
+    def ask() -> Any:
+        found = client.committed(asked, timeout=timeout_s)
+        for place in found:
+            if place.error is not None and place.error.code() in UNCOORDINATED:
+                raise KafkaException(place.error)
+        return found
+
+    places = _once_led(topic, ask, timeout_s, UNCOORDINATED)
     for place in places:
         if place.error is not None:
             raise BrokerError(f"offsets of {topic!r} cannot be read: {place.error.str()}")

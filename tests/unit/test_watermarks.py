@@ -1,11 +1,12 @@
-"""streams/kafka.py: offsets of a partition that has no leader for a moment, found all the same."""
+"""streams/kafka.py: offsets of a partition that has no leader for a moment, or of a group that has
+no coordinator, found all the same."""
 
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from streams.kafka import BrokerError, offset_since, watermarks
+from streams.kafka import BrokerError, committed, offset_since, watermarks
 
 PLACE = TopicPartition("plans", 0)
 
@@ -43,3 +44,32 @@ def test_the_first_record_from_a_time_on_is_found_once_there_is_a_leader(
     since_s: float, offset: int | None
 ) -> None:
     assert offset_since(Leaderless(2), PLACE, since_s) == offset  # type: ignore[arg-type]
+
+
+class Uncoordinated:
+    """A consumer whose group has no coordinator so many times."""
+
+    def __init__(self, times: int, code: int = KafkaError.NOT_COORDINATOR) -> None:
+        self._answers: Iterator[bool] = iter([False] * times)
+        self._code = code
+
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if not next(self._answers, True):
+            raise KafkaException(KafkaError(self._code, "not the one"))
+        return [TopicPartition(p.topic, p.partition, 4 - 5 * p.partition) for p in places]
+
+
+def test_a_coordinator_is_awaited() -> None:
+    found = committed(Uncoordinated(2), "plans", [0, 1])  # type: ignore[arg-type]
+    assert [place.offset for place in found] == [4, OFFSET_BEGINNING]
+
+
+def test_a_coordinator_that_does_not_come_is_said() -> None:
+    with pytest.raises(BrokerError, match="offsets of 'plans' cannot be read: not the one"):
+        committed(Uncoordinated(9), "plans", [0], timeout_s=0.0)  # type: ignore[arg-type]
+
+
+def test_what_waiting_does_not_mend_is_raised_at_once() -> None:
+    reader = Uncoordinated(1, KafkaError.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException, match="not the one"):
+        committed(reader, "plans", [0])  # type: ignore[arg-type]
