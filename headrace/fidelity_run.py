@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from control.problem import policy_named
+from control.problem import policy_named, selections
 from headrace.broker_lock import ROOTS
 from headrace.config import PipelineError, PipelineFile, load_profile
 from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
@@ -26,6 +26,7 @@ from headrace.simulation import Run, devices, simulated
 from headrace.terminal import progress
 from headrace.wiring import accuracies
 from headrace.workload import Recorded, Times, read_arrivals
+from schemas.records import Plan
 from streams.delays import World
 
 SUFFIX = ".fidelity.json"
@@ -78,7 +79,7 @@ def certify(wish: Asked) -> Certificate:
         play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
     world = machine_seen(wish, times, stage)
     seeds = range(wish.seed, wish.seed + wish.simulations)
-    start = start_seen(wish, stage)
+    start = start_seen(wish, stage.plans, stage.began_s)
     simulations = [foretold(replace(wish, seed=seed), times, world, start) for seed in seeds]
     return certified(conditions(wish, times, stage, world), told(wish, times, stage), *simulations)
 
@@ -111,12 +112,17 @@ def machine_seen(wish: Asked, times: Times, stage: Stage) -> World:
     return seen(early, load_profile(wish.file), devices(wish.file), wish.dilate)
 
 
-def start_seen(wish: Asked, stage: Stage) -> Start | None:
-    """Where the live run had come to when its warm-up was over."""
-    policy = policy_named(wish.file.pipeline, wish.policy)
-    if policy is None:
+def start_seen(wish: Asked, plans: Iterable[Plan], began_s: float) -> Start | None:
+    """Where the live run had come to when its warm-up was over.
+
+    None where workers choose by tables, which are made before the arrivals begin and come with no
+    plan that is given.
+    """
+    pipeline = wish.file.pipeline
+    policy = policy_named(pipeline, wish.policy)
+    if policy is None or selections(pipeline, policy):
         return None
-    return start_of(stage.plans, stage.began_s, wish.warm_up_s, policy.interval_s)
+    return start_of(plans, began_s, wish.warm_up_s, policy.interval_s)
 
 
 def foretold(wish: Asked, times: Times, world: World, start: Start | None) -> Figures:

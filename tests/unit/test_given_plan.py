@@ -1,11 +1,14 @@
 """A simulation that starts under a plan: which one that is, and what its control app hands on."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from control.course import ROUTED
 from control.demand import input_report
+from headrace.config import read_pipeline_file
+from headrace.fidelity_run import Asked, start_seen
 from headrace.given_plan import GivenPlan, Start, start_of
 from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Send, Woke
 from schemas.records import Plan, Settings
@@ -66,3 +69,16 @@ def test_its_successor_has_seen_the_same_arrivals() -> None:
         given.handle(event, at_s)
     given.hand_over(successor)
     assert successor.told == looks
+
+
+def test_workers_that_choose_by_tables_start_without_a_given_plan() -> None:
+    folder = Path(__file__).parents[2] / "examples" / "postcode"
+    for name, policy, start in [
+        ("read.yaml", "ramsis", None),
+        ("pipeline.yaml", "loki", Start(PLAN, 18.0)),
+    ]:
+        wish = Asked(
+            file=read_pipeline_file(folder / name), arrivals=Path("a"), policy=policy,
+            warm_up_s=20.0,
+        )  # fmt: skip
+        assert start_seen(wish, [PLAN], 100.0) == start, name
