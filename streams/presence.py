@@ -85,6 +85,8 @@ class Hushed(logging.Filter):
     LIBRARIES = ("aiokafka", "faust", "mode")
     NONE_LEFT = "Unable to update metadata"
     MARKS = ("Unable connect to node", NONE_LEFT, "KafkaConnectionError", "NodeNotReadyError")
+    # A group's coordinator is lost a moment before the connection is, or moves, which is no news.
+    LOST = "coordinator dead"
 
     def __init__(self, presence: Presence) -> None:
         super().__init__()
@@ -98,5 +100,7 @@ class Hushed(logging.Filter):
         if any(mark in text for mark in self.MARKS):
             _, _, why = text.partition(": ")
             presence.failed(why, none_left=text.startswith(self.NONE_LEFT))
+            return False
+        if self.LOST in text:
             return False
         return not presence.away and record.created - presence.since_s > CALM_S

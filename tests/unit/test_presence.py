@@ -64,6 +64,8 @@ def test_what_aiokafka_says_of_an_absent_broker_becomes_its_absence(
     presence = Presence(KafkaConfig("127.0.0.1:9"))
     passes = Hushed(presence).filter
     assert passes(a_record("aiokafka.consumer.fetcher", "something else"))
+    assert not passes(a_record("aiokafka", "Marking the coordinator dead (node 1)for group words."))
+    assert lines(told) == []
     assert not passes(a_record("aiokafka", "Unable connect to node with id 1: [Errno 111] refused"))
     assert not passes(a_record("aiokafka", "Unable to update metadata from [1]"))
     presence.look(99.0)
