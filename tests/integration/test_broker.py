@@ -35,7 +35,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def processes_of(home: Path) -> list[int]:
     name = str(home / "server.properties")
-    return [each.pid for each in psutil.process_iter(["cmdline"]) if name in each.info["cmdline"]]
+    there = psutil.process_iter(["cmdline"])
+    # None: it ended while it was asked.
+    return [each.pid for each in there if name in (each.info["cmdline"] or ())]
 
 
 def topics_of(bootstrap: str) -> set[str]:
