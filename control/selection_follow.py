@@ -65,6 +65,33 @@ class Following:
         return rows
 
 
+class Selections:
+    """What a node was told to follow, by policy and task."""
+
+    __slots__ = ("_ready",)
+
+    def __init__(self) -> None:
+        self._ready: dict[tuple[str, str], Following] = {}
+
+    def take(self, selection: Selection, known: Collection[str]) -> bool:
+        """Keep the newest; without tables, as none can be made any more, those of earlier end.
+
+        False where it is unfit (``faults``), and nothing has changed.
+        """
+        at = (selection.policy, selection.task)
+        if not selection.tables:
+            self._ready.pop(at, None)
+        elif faults(selection, known):
+            return False
+        else:
+            self._ready[at] = Following(selection)
+        return True
+
+    def of(self, policy: str, task: str) -> Following | None:
+        """Those of a policy for a task, where there are any."""
+        return self._ready.get((policy, task))
+
+
 def in_force(loads: Sequence[float], qps: float) -> int:
     """Which of growing loads' tables is in force."""
     return min(bisect_left(loads, qps * (1 - ROUNDING_S)), len(loads) - 1)

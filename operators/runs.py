@@ -6,7 +6,7 @@ back: queries leave ingress as they come, and a worker begins without the rest i
 """
 
 from control.routing import Spread, Turns, spreads
-from control.selection_follow import Following, faults
+from control.selection_follow import Following, Selections
 from control.selection_load import OwnLoad
 from control.selection_runs import together
 from schemas.pipeline import Pipeline
@@ -25,7 +25,7 @@ class Runs:
         self._pipeline = pipeline
         self._alone = alone
         self._turns = Turns(Spread(()))
-        self._selections: dict[str, Following] = {}  # by policy
+        self._selections = Selections()
         self._following: Following | None = None
         self._load = OwnLoad(0.0)
         self._run = 1
@@ -39,10 +39,7 @@ class Runs:
         root = self._pipeline.root
         if (selection.pipeline, selection.task) != (self._pipeline.name, root.name):
             return
-        if not selection.tables:
-            self._selections.pop(selection.policy, None)
-        elif not faults(selection, [variant.name for variant in root.variants]):
-            self._selections[selection.policy] = Following(selection)
+        self._selections.take(selection, [variant.name for variant in root.variants])
         self._follow(plan, now)
 
     def change(self, plan: Plan, now: float) -> None:
@@ -52,8 +49,8 @@ class Runs:
 
     def _follow(self, plan: Plan | None, now: float) -> None:
         before = self._following
-        found = self._selections.get(plan.settings.policy) if plan and self._alone else None
-        self._following = found
+        policy = plan.settings.policy if plan and self._alone else ""
+        self._following = found = self._selections.of(policy, self._pipeline.root.name)
         if found is not None and before is None:
             self._load = OwnLoad(now)
 

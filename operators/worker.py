@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from control.batching import IDLE, batch_size, released
-from control.selection_follow import Following, faults
+from control.selection_follow import Following, Selections
 from control.selection_runs import WAIT
 from operators.dead_letters import dead_letter
 from operators.device import Device
@@ -97,7 +97,7 @@ class Worker:
         self._topic = ""  # the lease's
         self._steering = Steering(UNSTEERED, pipeline, None, latency, 0.0)
         self._device = Device()
-        self._selections: dict[tuple[str, str], Following] = {}  # by policy and task
+        self._selections = Selections()
         self._following: Following | None = None  # those of the policy in force
         self._gathering = Gathering(0.0)
         self._queue: deque[_Ticket] = deque()
@@ -352,13 +352,8 @@ class Worker:
         task = self._tasks.get(selection.task)
         if selection.pipeline != self._pipeline.name or task is None:
             return []
-        at = (selection.policy, selection.task)
-        if not selection.tables:  # none can be made any more
-            self._selections.pop(at, None)
-        elif faults(selection, [variant.name for variant in task.variants]):
+        if not self._selections.take(selection, [variant.name for variant in task.variants]):
             return []
-        else:
-            self._selections[at] = Following(selection)
         effects = self._follow(now)
         self._show_state()
         return effects
@@ -366,8 +361,8 @@ class Worker:
     def _follow(self, now: float) -> list[Effect]:
         """Take the tables of the policy in force for the task, where there are any."""
         plan, before = self._plans.plan, self._following
-        at = (plan.settings.policy, self._wanted.partition("/")[0]) if plan else ("", "")
-        self._following = following = self._selections.get(at)
+        policy, task = plan.settings.policy if plan else "", self._wanted.partition("/")[0]
+        self._following = following = self._selections.of(policy, task)
         if (following is None) != (before is None):
             self._gathering = Gathering(now)
         if following is not None:
