@@ -60,6 +60,11 @@ class Cluster:
     memory: tuple[tuple[str, int], ...] = ()  # bytes that one worker of a device may use
     metrics_port: int | None = None  # of the first role, the next one has the next; 0: any free
 
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The device of each worker."""
+        return tuple(device for device, count in self.devices for _ in range(count))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFile:

@@ -103,7 +103,7 @@ def problem(file: PipelineFile, asked: Asked) -> Problem:
 def _devices(file: PipelineFile, asked: int | None) -> tuple[str, ...]:
     there = file.cluster.devices
     if asked is None:
-        return tuple(device for device, count in there for _ in range(count))
+        return file.cluster.workers
     if len(there) > 1:
         raise PlanError(
             f"--devices {asked} does not say of which kind, and the cluster has "

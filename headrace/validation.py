@@ -59,7 +59,7 @@ def examined(file: PipelineFile) -> Examined:
     return Examined(
         file=file,
         profiled=tuple(dict.fromkeys(f"{e.task}/{e.variant}" for e in table.entries)),
-        infeasible=_infeasible(file),
+        infeasible=_infeasible(file, table.at_share(file.cluster.share)),
     )
 
 
@@ -75,9 +75,8 @@ def check_plannable(file: PipelineFile) -> None:
         raise Unfeasible(f"policy {policy.name!r}: {error}") from error
 
 
-def _infeasible(file: PipelineFile) -> dict[str, str]:
+def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
     found = {}
-    table = planning_profile(file)
     for policy in _tried(file.pipeline, profiled=bool(table.entries)):
         try:
             allocation = solve(policy.kind, _problem(file, table, policy))
@@ -95,7 +94,7 @@ def _problem(file: PipelineFile, table: ProfileTable, policy: Policy) -> Problem
         policy=policy,
         slo_s=file.pipeline.slo_s,
         demand_qps=0.0,
-        devices=tuple(d for d, count in file.cluster.devices for _ in range(count)),
+        devices=file.cluster.workers,
         profile=table if table.entries else None,
         memory=dict(file.cluster.memory),
         path_accuracy=table.path_accuracy,
