@@ -4,7 +4,7 @@ Facts behind the settings: docs/kafka.md.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -338,9 +338,7 @@ def offset_since(
     stamp = TopicPartition(place.topic, place.partition, int(since_s * 1e3))
 
     def ask() -> int | None:
-        found = client.offsets_for_times([stamp], timeout=timeout_s)[0]
-        if found.error is not None:
-            raise KafkaException(found.error)
+        (found,) = _at_times(client, [stamp], timeout_s)
         return int(found.offset) if found.offset >= 0 else None
 
     return _once_led(place.topic, ask, timeout_s)
@@ -381,11 +379,18 @@ def log_offsets(
     """
     # Where a log begins or ends is, to the protocol, one of two special times.
     asked = [TopicPartition(place.topic, place.partition, end) for place in places]
-    found = client.offsets_for_times(asked, timeout=timeout_s)
+    found = _at_times(client, asked, timeout_s)
+    return {(place.topic, place.partition): place.offset for place in found}
+
+
+def _at_times(
+    client: Consumer, asked: Sequence[TopicPartition], timeout_s: float
+) -> list[TopicPartition]:
+    found: list[TopicPartition] = client.offsets_for_times(list(asked), timeout=timeout_s)
     for place in found:
         if place.error is not None:
             raise KafkaException(place.error)
-    return {(place.topic, place.partition): place.offset for place in found}
+    return found
 
 
 def done_offsets(
