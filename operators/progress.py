@@ -45,11 +45,10 @@ class Progress:
 
         ``note`` is a (key, value) that ``notes`` shows once the record lies below ``done``.
         """
-        order = self._order
-        if offset <= order[-1].offset if order else offset < self.done:
+        if offset < self.seen:
             return False
         entry = _Entry(offset, pieces, note)
-        order.append(entry)
+        self._order.append(entry)
         self._entries[offset] = entry
         return True
 
