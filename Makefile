@@ -5,7 +5,7 @@ PYTHON := $(VENV)/bin/python
 FILLED := $(VENV)/.filled
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: demo test check kcat lock clean
+.PHONY: demo test check compiled pure kcat lock clean
 
 demo: $(FILLED)
 	$(VENV)/bin/headrace demo $(ARGS)
@@ -23,6 +23,14 @@ check: $(FILLED)
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not slow" tests
 
+# What a query passes through, compiled next to its source (docs/decisions/0007); needs a C compiler.
+compiled: $(FILLED) pure
+	HEADRACE_COMPILE=1 $(PYTHON) setup.py --quiet build_ext --inplace
+
+pure:
+	rm -rf build/lib.* build/temp.*
+	rm -f headrace__mypyc*.so control/*.so operators/*.so streams/*.so
+
 # An example is written for kcat and tested with it. Only root may install it, and whoever is not
 # root is told how; without it that one test fails.
 kcat:
@@ -38,7 +46,7 @@ lock: $(FILLED)
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --extra dev \
 	  --custom-compile-command "make lock" -o requirements.lock pyproject.toml
 
-clean:
+clean: pure
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache .coverage
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks.simulator [DATA_DIR] [--ramsis DATA_DIR] [--rounds N] [--json]
 
-Each round plays, in turn, in this process:
+Each round plays, in a process of pure Python and in one whose nodes are compiled, where there is a
+compiler (docs/decisions/0007):
 
 * one stage on one worker, Poisson arrivals at a load of 0.6, batches of one: events per CPU second
   (what nodes were told), and a bare heap loop that pops as many events and calls a function that
@@ -17,9 +18,9 @@ Memory is the peak of a process that plays the two stages for 30 s and of one fo
 """
 
 import argparse
+import contextlib
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from time import process_time
 from typing import Any
 
 from benchmarks.small_cluster import a_cluster
+from benchmarks.twins import NotCompiled, compiled_copy, printed, pure_copy
 from control.problem import BUILT_IN
 from headrace.collecting import collect_seldom
 from headrace.config import read_pipeline_file
@@ -132,13 +134,6 @@ def measured(folder: Path, data: Path | None, ramsis: Path | None) -> dict[str, 
     return figures
 
 
-def peak_mb(seconds: float) -> float:
-    """Peak memory of a process that plays the two stages for so long."""
-    command = [sys.executable, "-m", "benchmarks.simulator", "--memory-of", str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout)
-
-
 def own_peak_mb(seconds: float) -> float:
     """The same of this process."""
     with tempfile.TemporaryDirectory() as folder:
@@ -149,20 +144,58 @@ def own_peak_mb(seconds: float) -> float:
 
 
 def figures(rounds: int, data: Path | None, ramsis: Path | None) -> dict[str, Any]:
-    """Median, least and most of every figure, and memory."""
-    collect_seldom()
+    """Median, least and most of every figure, and memory; of both twins, in turn."""
+    options = ([str(data.absolute())] if data else []) + (
+        ["--ramsis", str(ramsis.absolute())] if ramsis else []
+    )
     with tempfile.TemporaryDirectory() as folder:
-        found = [measured(Path(folder), data, ramsis) for _ in range(rounds)]
-    values = {key: [each[key] for each in found] for key in found[0]}
+        twins = copies(Path(folder))
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in twins}
+        for _ in range(rounds):
+            for name, copy in twins.items():
+                found[name].append(json.loads(asked_of(copy, "--round", *options)))
+        memory = {
+            name: {
+                f"peak_mb_{length}_s": float(asked_of(copy, "--memory-of", length))
+                for length in ("30", "300")
+            }
+            for name, copy in twins.items()
+        }
     return {
-        **{
-            key: {"median": statistics.median(v), "min": min(v), "max": max(v)}
-            for key, v in values.items()
-        },
         "rounds": rounds,
-        "peak_mb_30_s": peak_mb(30.0),
-        "peak_mb_300_s": peak_mb(300.0),
+        **{name: {**spread(rows), **memory[name]} for name, rows in found.items()},
     }
+
+
+def copies(folder: Path) -> dict[str, Path]:
+    """The source as it is, and compiled if this machine can."""
+    twins = {"pure_python": pure_copy(folder / "pure")}
+    try:
+        twins["compiled"] = compiled_copy(folder / "compiled")
+    except NotCompiled as error:
+        print(f"pure Python only: {error}", file=sys.stderr)
+    return twins
+
+
+def asked_of(copy: Path, *options: str) -> str:
+    """This program, run by a process that has the modules of a copy."""
+    return printed(copy, "-m", "benchmarks.simulator", *options)
+
+
+def spread(rows: list[dict[str, float]]) -> dict[str, Any]:
+    """Median, least and most of each figure."""
+    values = {key: [row[key] for row in rows] for key in rows[0]}
+    return {
+        key: {"median": statistics.median(v), "min": min(v), "max": max(v)}
+        for key, v in values.items()
+    }
+
+
+def one_round(data: Path | None, ramsis: Path | None) -> dict[str, float]:
+    """What a round finds in this process."""
+    collect_seldom()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
+        return measured(Path(folder), data, ramsis)
 
 
 def main() -> None:
@@ -173,7 +206,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--memory-of", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--round", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.round:
+        print(json.dumps(one_round(asked.data, asked.ramsis)))
+        return
     if asked.memory_of is not None:
         print(own_peak_mb(asked.memory_of))
         return
@@ -181,11 +218,18 @@ def main() -> None:
     if asked.json:
         print(json.dumps(found))
         return
-    for key, value in found.items():
-        if isinstance(value, dict):
-            print(f"{key}: {value['median']:,.3g} ({value['min']:,.3g} to {value['max']:,.3g})")
-        else:
-            print(f"{key}: {value:,.0f}")
+    print(f"{found.pop('rounds')} rounds: median (least to most)")
+    for twin, values in found.items():
+        print(twin)
+        for key, value in values.items():
+            print(f"  {key}: {told(value)}")
+
+
+def told(value: Any) -> str:
+    """A figure with its spread, or one without."""
+    if not isinstance(value, dict):
+        return f"{value:,.0f}"
+    return f"{value['median']:,.3g} ({value['min']:,.3g} to {value['max']:,.3g})"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
 """The front door: wiring and the terminal; from Python, ``headrace.Client``."""
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from headrace.compiled import check
 
 if TYPE_CHECKING:
     from headrace.client import Client, ClientClosed, NoAnswer
+
+check(Path(__file__).parents[1])
 
 __all__ = ["Client", "ClientClosed", "NoAnswer"]
 

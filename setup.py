@@ -1,0 +1,35 @@
+"""The build: pure Python, or with HEADRACE_COMPILE=1 what every query passes through compiled.
+
+`make compiled` and `make pure` go one way and back; docs/decisions/0007-compiled-nodes.md says why
+these modules, and why not by default.
+"""
+
+import os
+from typing import Any
+
+from setuptools import setup
+
+# What handles an event, live and simulated, and the driver and observers of virtual time.
+HOT = """
+    control/batching.py control/choices.py control/credit.py control/dropping.py
+    control/membership.py control/promises.py control/rerouting.py control/routing.py
+    control/selection_follow.py
+    operators/closing.py operators/dead_letters.py operators/device.py operators/egress.py
+    operators/fanout.py operators/ingress.py operators/latencies.py operators/parcels.py
+    operators/plans.py operators/progress.py operators/reasons.py operators/reporting.py
+    operators/runs.py operators/steering.py operators/weight.py operators/worker.py
+    streams/account.py streams/delays.py streams/quantiles.py streams/simulated.py
+    streams/simulated_log.py
+"""
+
+
+def extensions() -> list[Any]:
+    """None, unless they are asked for: mypyc needs mypy, a C compiler and Python's headers."""
+    if os.environ.get("HEADRACE_COMPILE") != "1":
+        return []
+    from mypyc.build import mypycify
+
+    return mypycify([*HOT.split()], group_name="headrace")
+
+
+setup(ext_modules=extensions())
