@@ -19,6 +19,7 @@ from control.choices import MOST_SUMS, Choices, budgets_s, most_accurate, paths
 from control.problem import Nearest, Problem
 
 MANY = 100_000  # devices; no plan needs more
+TOLERANCE = 1e-6  # by which a solver may overstep a row, and so a share that it calls served
 STEP_S = 1e-4  # to which sums of latencies are rounded up where they are too many
 
 
@@ -27,7 +28,7 @@ def nearest(every: Choices, problem: Problem, served: float, search: Search) -> 
     largest = max([served, *_served_freely(every, problem, search)])
     enough = [_devices(some, bounded, problem, search) for some, bounded in _modes(every)]
     return Nearest(
-        demand_qps=_rounded_down(largest * problem.demand_qps) or None,
+        demand_qps=_rounded_down((largest - TOLERANCE) * problem.demand_qps) or None,
         slo_s=_slo_s(every, problem, search),
         devices=min((count for count in enough if count is not None), default=None),
     )
