@@ -11,13 +11,16 @@ from setuptools import setup
 
 # What handles an event, live and simulated, and the driver and observers of virtual time.
 HOT = """
-    control/batching.py control/choices.py control/credit.py control/dropping.py
-    control/membership.py control/promises.py control/rerouting.py control/routing.py
-    control/selection_follow.py
+    control/admission.py control/batching.py control/controller.py control/course.py
+    control/credit.py control/demand.py control/dropping.py control/factors.py control/membership.py
+    control/outlook.py control/placement.py control/rerouting.py control/routing.py
+    control/selection_follow.py control/selection_load.py control/selection_runs.py
+    control/task_demand.py
     operators/closing.py operators/dead_letters.py operators/device.py operators/egress.py
     operators/fanout.py operators/ingress.py operators/latencies.py operators/parcels.py
     operators/plans.py operators/progress.py operators/reasons.py operators/reporting.py
     operators/runs.py operators/steering.py operators/weight.py operators/worker.py
+    operators/models/emulated.py
     streams/account.py streams/delays.py streams/quantiles.py streams/simulated.py
     streams/simulated_log.py
 """

@@ -130,15 +130,22 @@ class Membership:
         """The workers that have been silent for too long; they are forgotten."""
         alone = now - self._heard_s > STALL_S
         patience_s = ALONE_S if alone else DEAD_AFTER_S
-        lost = [
-            name
-            for name, worker in sorted(self._workers.items())
-            if now - max(worker.known_s, self._listening_s)
-            > (max(patience_s, LOADING_S) if worker.loading else patience_s)
-        ]
+        if now - self._listening_s <= patience_s:
+            return ()
+        lost = sorted(
+            [
+                name
+                for name, worker in self._workers.items()
+                if now - worker.known_s > patience_s and not self._may_load(worker, now)
+            ]
+        )
         for name in lost:
             del self._workers[name]
         return tuple(lost)
+
+    def _may_load(self, worker: _Worker, now: float) -> bool:
+        """Whether a silent worker may be held by a library that it imports."""
+        return worker.loading and now - max(worker.known_s, self._listening_s) <= LOADING_S
 
     def follow(self, plan: Plan, before: Mapping[str, Lease]) -> None:
         """A plan is out: whoever drains under a lease that changed must become quiet anew."""
@@ -154,10 +161,14 @@ class Membership:
     def quiet(self, now: float) -> tuple[str, ...]:
         """The draining workers that have nothing left."""
         return tuple(
-            name
-            for name, worker in sorted(self._workers.items())
-            if worker.quiet_s is not None
-            and now - worker.quiet_s >= (LEAVING_QUIET_S if worker.leaving else QUIET_S)
+            sorted(
+                [
+                    name
+                    for name, worker in self._workers.items()
+                    if worker.quiet_s is not None
+                    and now - worker.quiet_s >= (LEAVING_QUIET_S if worker.leaving else QUIET_S)
+                ]
+            )
         )
 
     def members(self, drained: Iterable[str], now: float) -> tuple[Member, ...]:

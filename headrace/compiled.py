@@ -26,10 +26,10 @@ def outdated(root: Path) -> list[str]:
         return []
     found = []
     for package in PACKAGES:
-        for twin in sorted((root / package).glob("*" + EXTENSION_SUFFIXES[0])):
+        for twin in sorted((root / package).rglob("*" + EXTENSION_SUFFIXES[0])):
             source = twin.with_name(twin.name.partition(".")[0] + ".py")
             if not source.exists() or source.stat().st_mtime > twin.stat().st_mtime:
-                found.append(f"{package}/{source.name}")
+                found.append(source.relative_to(root).as_posix())
     return found
 
 

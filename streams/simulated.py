@@ -43,7 +43,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Record
 from streams.delays import Delays
 from streams.simulated_log import Log, Place, Reader
-from streams.topics import physical, topics
+from streams.topics import logical, topics
 
 _LANDING = float("-inf")  # records come before every timer of the same instant
 _UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # by any node
@@ -116,9 +116,8 @@ class Simulated:
         self._hops = {QUERIES: way_in, root: way_in, OUTPUTS: way_out}
         self._solve = solve
         self._observers = [observer.saw for observer in observers]
-        self._pipeline = pipeline.name
         self._keep = keep
-        self._slots = {topic.name: topic.partitions for topic in topics(pipeline)}
+        self._slots = {logical(pipeline.name, t.name): t.partitions for t in topics(pipeline)}
         self._nodes: dict[str, _Running] = {}
         self._logs: dict[Place, Log] = {}
         self._slowness: dict[str, float] = {}
@@ -262,7 +261,7 @@ class Simulated:
         self._later(self.now + seconds, running, solved)
 
     def _slot_of(self, effect: Send) -> int:
-        return crc32(effect.key.encode()) % self._slots[physical(self._pipeline, effect.topic)]
+        return crc32(effect.key.encode()) % self._slots[effect.topic]
 
     def _infer(self, running: _Running, effect: Infer) -> None:
         model = running.models[effect.variant]
@@ -280,7 +279,7 @@ class Simulated:
 
     def _log(self, place: Place) -> Log:
         topic, slot = place
-        slots = self._slots[physical(self._pipeline, topic)]
+        slots = self._slots[topic]
         if not 0 <= slot < slots:
             raise ValueError(f"topic {topic!r} has slots 0 to {slots - 1}; found {slot}")
         log = self._logs[place] = Log(
