@@ -48,7 +48,7 @@ def test_inferline_gives_up_queries_and_never_accuracy() -> None:
     assert (plan.feasible, plan.mode, plan.accuracy) == (False, "best-effort", 1.0)
     assert plan.served_share == pytest.approx(0.2)  # 4 x 50 of 1000
     assert broken_promises(plan, asked) == ()
-    assert "serve at most 199.999 of 1000 queries/s" in plan.binding
+    assert "serve at most 199.998 of 1000 queries/s" in plan.binding
 
 
 def test_proteus_scales_each_task_by_what_arrives_there_and_loads_every_device() -> None:
