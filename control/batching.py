@@ -11,11 +11,23 @@ Waiting makes fewer and larger batches of a thin stream, which spares the device
 """
 
 from collections.abc import Callable, Mapping
-from math import inf
+from math import ceil, inf
 
 FULL = "full"  # as many as the plan lets run together
 IDLE = "idle"  # the device was free, so it took what waited
 DUE = "due"  # the head of the queue could wait no longer
+
+
+# What a worker asks for anew comes tens of ms later, and it must not be idle until then.
+HELD_BATCHES = 8
+HELD_S = 0.2
+
+
+def most_held(batch: int, latency_s: float) -> int:
+    """Items above which a worker stops reading until it holds half as many: what it runs in
+    ``HELD_S``, and ``HELD_BATCHES`` at least; a batch takes ``latency_s`` (0: not measured)."""
+    batches = HELD_S / latency_s if latency_s > 0 else 0.0
+    return ceil(max(HELD_BATCHES, batches) * batch)
 
 
 def batch_size(queued: int, largest: int) -> int:

@@ -6,7 +6,7 @@ A worker makes a new one of these for every plan that it follows.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from control.batching import BATCHERS
+from control.batching import BATCHERS, most_held
 from control.dropping import BUDGETS, RULES, Stage
 from control.problem import policy_named
 from control.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
@@ -44,24 +44,33 @@ class Steering:
         self._spreads = spreads(plan.routes, self._variant)
         self._stage = Stage(0.0, 0.0, last=True)
         self._hops_s = self._behind_s = 0.0
+        self.most = 0  # items that the worker may hold
         self._way = WAYS.get(self._rule.reroutes)
         self._junctions: dict[str, Junction] = {}
-        if lease is None:
-            return
-        latency_s = _planned_s(plan, lease) or latency(self._variant, lease.batch)
+        if lease is not None:
+            latency_s = _planned_s(plan, lease) or latency(self._variant, lease.batch)
+            self.most = most_held(lease.batch, latency_s)
+            self._stand(lease, plan, pipeline, policy.budget, latency_s)
+            if self._way is not None:
+                senders = sum(x.task == lease.task and x.open_slot >= 0 for x in plan.leases)
+                slo_s = plan.settings.slo_s
+                self._junctions = junctions(
+                    plan.routes, self._variant, pipeline, slo_s, senders, now
+                )
+
+    def _stand(
+        self, lease: Lease, plan: Plan, pipeline: Pipeline, budget: str, latency_s: float
+    ) -> None:
+        """Where the lease's task stands on the way to an answer: its budget, and what is behind."""
         rest_s, hops = least_behind(plan.routes, pipeline, lease.task)
         last = not pipeline.task(lease.task).children
         hops_s = pipeline.comm_s * (2 if lease.task == pipeline.root.name else 1)
         self._hops_s, self._behind_s = hops_s, rest_s + hops * pipeline.comm_s
         self._stage = Stage(
-            BUDGETS[policy.budget](latency_s, pipeline.compute_share, hops_s),
+            BUDGETS[budget](latency_s, pipeline.compute_share, hops_s),
             0.0 if last else self._behind_s,
             last,
         )
-        if self._way is not None:
-            senders = sum(x.task == lease.task and x.open_slot >= 0 for x in plan.leases)
-            slo_s = plan.settings.slo_s
-            self._junctions = junctions(plan.routes, self._variant, pipeline, slo_s, senders, now)
 
     def overrun_s(self, work: Work, item: Item, ends_s: float) -> float:
         """Seconds by which an item's batch, which ends then, would end too late; else 0 or less."""

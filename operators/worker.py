@@ -51,8 +51,6 @@ from schemas.records import (
     Work,
 )
 
-PAUSE_BATCHES = 8  # a worker that holds more than this many batches stops reading
-
 
 class _Ticket:
     """An item in the worker's hands, with the record it came in."""
@@ -90,7 +88,7 @@ class Worker:
         self._pipeline = pipeline
         self._tasks = {task.name: task for task in pipeline.tasks}
         self._largest = {v.key: v.batch for task in pipeline.tasks for v in task.variants}
-        self._latency = latency
+        self._latency = latency  # the median
         self._plans = PlanFollower(pipeline.name)
         self._lease: Lease | None = None
         self._wanted = ""  # the lease's "task/variant"
@@ -106,8 +104,8 @@ class Worker:
         self._released = ""  # why what runs was released
         self._job = 0
         self._progress: dict[int, Progress] = {}
-        self._paused = self._leaving = False
-        self._due = False  # asked to be woken for the next batch
+        # Due: it has asked to be woken for the next batch.
+        self._paused = self._leaving = self._due = False
         self._hold_s = float("inf")  # which waits until then
         self._reporter = Reporter(name, "worker", pipeline.name, incarnation, device)
         self._reporter.slots = self._slot_states
@@ -150,7 +148,7 @@ class Worker:
         self._reporter.count(f"arrived/{self._wanted}", len(work.items))
         if self._following is not None:
             self._gathering.came(len(work.items), work.follow, now)
-        return [*self._soon(now), *self._backpressure()]
+        return [*self._soon(now), *self._backpressure(now)]
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         progress = self._progress.get(event.slot) if event.topic == self._topic else None
@@ -173,18 +171,31 @@ class Worker:
         self._hold_s = self._gathering.until_s
         return [Wake(self._hold_s)]
 
-    def _backpressure(self) -> list[Effect]:
+    def _backpressure(self, now: float) -> list[Effect]:
         lease = self._lease
         if lease is None:
             return []
-        limit = PAUSE_BATCHES * lease.batch
+        limit = self._steering.most
         if not self._paused and len(self._queue) > limit:
-            self._paused = True
-            return [Assign(self._topic, paused=lease.slots)]
+            effects = self._shed(now)
+            if len(self._queue) > limit:
+                self._paused = True
+                effects.append(Assign(self._topic, paused=lease.slots))
+            return effects
         if self._paused and len(self._queue) <= limit // 2:
             self._paused = False
             return [Assign(self._topic, paused=())]
         return []
+
+    def _shed(self, now: float) -> list[Effect]:
+        """Drop what no batch can save any more. Left unread instead, it would come a few batches at
+        a time and late, and so would all behind it, for ever."""
+        queue, variant = self._queue, self._device.serving or self._wanted
+        ends_s = now + self._latency(variant, 1)
+        late: list[_Ticket] = []
+        while queue and self._steering.overrun_s(queue[0].work, queue[0].item, ends_s) > 0:
+            late.append(queue.popleft())
+        return self._drop(late, variant, ends_s, now) if late else []
 
     # ------------------------------------------------------------------ batches
 
@@ -215,14 +226,17 @@ class Worker:
             self._released = released(len(batch), lease.batch, self._steering.batching)
             self._job += 1
             effects.append(Infer(self._job, variant, tuple([t.item.value for t in batch])))
-        return [*effects, *self._backpressure()]
+        return [*effects, *self._backpressure(now)]
 
     def _selected(self, tables: Following, lease: Lease, ready: int, now: float) -> tuple[str, int]:
         """What the tables say for so many of the queue; a variant that is not here yet is stood in
         for by the lease's."""
         head = self._queue[0]
-        slack_s = self._steering.slack_s(head.work, head.item, tables.selection.slo_s, now)
-        variant, size = tables.choose(ready, slack_s, self._gathering.qps(now), self._gathering.run)
+        slack_s = (
+            self._steering.slack_s(head.work, head.item, tables.selection.slo_s, now)
+        )
+        qps = self._gathering.qps(now)
+        variant, size = tables.choose(ready, slack_s, qps, self._gathering.run)
         if self._steering.capped and self._latency(variant, size) > slack_s:
             # Late whatever runs: as many per second as can be, and nobody waits for all of them.
             return self._device.serving, batch_size(ready, lease.batch)
@@ -345,7 +359,7 @@ class Worker:
         effects += self._follow(now)
         self._steering = Steering(plan, self._pipeline, lease, self._latency, now)
         self._show_state()
-        return [*effects, *self._soon(now), *self._backpressure()]
+        return [*effects, *self._soon(now), *self._backpressure(now)]
 
     def _selection(self, selection: Selection, now: float) -> list[Effect]:
         """Tables of some task; those of earlier ones that they replace are forgotten."""

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from control.batching import BATCHERS, batch_size, released
+from control.batching import BATCHERS, HELD_BATCHES, HELD_S, batch_size, most_held, released
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,9 @@ def test_a_batch_is_what_waits_up_to_the_plans() -> None:
 def test_why_a_batch_begins() -> None:
     assert [released(4, 4), released(3, 4), released(3, 4, "patient")] == ["full", "idle", "due"]
     assert released(4, 4, "patient") == "full"
+
+
+def test_a_worker_holds_what_it_runs_until_more_can_have_come() -> None:
+    assert most_held(2, 0.004) * 0.004 / 2 == HELD_S
+    assert most_held(2, 0.0) == most_held(2, HELD_S) == HELD_BATCHES * 2
+    assert most_held(3, 0.007) * 0.007 / 3 >= HELD_S

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from operators.worker import PAUSE_BATCHES, Worker
+from control.batching import HELD_BATCHES
+from operators.worker import Worker
 from schemas.effects import (
     COMMANDS,
     REPORTS,
@@ -407,10 +408,10 @@ def test_a_draining_worker_finishes_what_its_slots_hold() -> None:
 
 def test_it_stops_reading_when_it_holds_too_much_and_goes_on_at_half_of_it() -> None:
     worker = serving(a_lease(slots=(0, 3), batch=1))
-    flood = [arrived(a_work(i), i) for i in range(PAUSE_BATCHES + 1)]
+    flood = [arrived(a_work(i), i) for i in range(HELD_BATCHES + 1)]
     assert told(worker, *[(event, 0.1) for event in flood]) == [Assign("work.read", paused=(0, 3))]
     assert told(worker, (Woke(), 0.1)) == [Infer(1, "read/v", (b"x",))]
-    for job in range(1, 1 + PAUSE_BATCHES // 2):
+    for job in range(1, 1 + HELD_BATCHES // 2):
         effects = told(worker, (inferred(job, "a"), 0.1))
     assert effects[-1] == Assign("work.read", paused=())
     assert told(worker, (inferred(job + 1, "a"), 0.1))[-1] == Infer(job + 2, "read/v", (b"x",))
@@ -418,7 +419,7 @@ def test_it_stops_reading_when_it_holds_too_much_and_goes_on_at_half_of_it() -> 
 
 def test_a_slot_that_comes_while_it_is_full_comes_paused() -> None:
     worker = serving(a_lease(batch=1))
-    for offset in range(PAUSE_BATCHES + 1):
+    for offset in range(HELD_BATCHES + 1):
         worker.handle(arrived(a_work(offset), offset), 0.1)
     plan = arrived(a_plan([a_lease(slots=(0, 3), batch=1)], epoch=2))
     assert told(worker, (plan, 0.1))[0] == Assign("work.read", (0, 3), (0, 3))
@@ -426,12 +427,25 @@ def test_a_slot_that_comes_while_it_is_full_comes_paused() -> None:
 
 def test_a_full_worker_that_loses_its_queue_with_a_slot_reads_the_others() -> None:
     worker = serving(a_lease(slots=(0, 3), batch=1))
-    for offset in range(PAUSE_BATCHES + 1):
+    for offset in range(HELD_BATCHES + 1):
         worker.handle(arrived(a_work(offset), offset), 0.1)
     plan = arrived(a_plan([a_lease(slots=(3,), batch=1)], epoch=2))
     assert told(worker, (plan, 0.1)) == [
         Assign("work.read", (3,), (3,)), Assign("work.read", paused=()),
     ]  # fmt: skip
+
+
+def test_a_full_worker_drops_what_is_past_saving_and_goes_on_reading() -> None:
+    worker = serving(a_lease(batch=1))
+    worker.handle(arrived(a_work(0, deadline_s=9.0)), 0.1)
+    worker.handle(Woke(), 0.1)  # it runs, so what comes waits
+    late = [arrived(a_work(i, deadline_s=0.3), i) for i in range(1, 1 + HELD_BATCHES)]
+    assert told(worker, *[(event, 0.1) for event in late]) == []
+    effects = told(worker, (arrived(a_work(9, deadline_s=9.0), 9), 0.4))
+    gone = [e.record.items[0].end.outcome for e in effects if isinstance(e, Send)]
+    assert gone == [DROPPED] * HELD_BATCHES
+    assert not any(isinstance(e, Assign) and e.paused for e in effects)
+    assert told(worker, (inferred(1, "a"), 0.5))[-1] == Infer(2, "read/v", (b"x",))
 
 
 # ---------------------------------------------------------------------- what cannot be understood

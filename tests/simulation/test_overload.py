@@ -1,0 +1,50 @@
+"""An overload ends with what caused it: no worker stays behind for good."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.small_cluster import a_cluster
+from headrace.config import read_pipeline_file
+from headrace.simulation import Run, simulated
+from headrace.workload import Rates
+from schemas.effects import RESULTS, Effect, Event, Send
+from schemas.records import ANSWERED, Answer
+
+CALM, FLOOD = 220, 900  # queries/s; the worker serves 333 in batches of two
+RATES = (CALM, CALM, FLOOD, FLOOD, FLOOD, *(CALM,) * 8)
+AFTER_S = 7.0  # two seconds after the last of the flood
+
+
+class Outcomes:
+    """Of every query, with when it was made."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, bool]] = []
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        for effect in effects:
+            if isinstance(effect, Send) and effect.topic == RESULTS:
+                said = effect.record
+                assert isinstance(said, Answer)
+                self.seen.append((said.created_s, said.outcome == ANSWERED and not said.late))
+
+
+@pytest.mark.parametrize("dropping", ["deadline", "reroute"])
+def test_after_a_flood_a_worker_of_small_batches_is_in_time_again(
+    tmp_path: Path, dropping: str
+) -> None:
+    policy = {"replicas": {"read/small": 1}, "batch": {"read/small": 2}, "dropping": dropping}
+    file = a_cluster(
+        tmp_path, children={"read": ()}, fan_out=0, batch_s=0.004, devices=1, slo="100ms",
+        admission=False, policies={"one": policy},
+    )  # fmt: skip
+    run = Run(file=read_pipeline_file(file), policy="one", seed=0, arrivals=Rates(RATES))
+    outcomes = Outcomes()
+    ended = simulated(run, lambda sent: None, [outcomes])
+    assert ended.queries == len(outcomes.seen)
+    flooded = [good for made_s, good in outcomes.seen if 3.0 <= made_s - ended.first_s < 5.0]
+    after = [good for made_s, good in outcomes.seen if made_s - ended.first_s >= AFTER_S]
+    assert sum(flooded) / len(flooded) > 0.2  # of 0.37 that one worker can serve
+    assert after.count(False) == 0, f"{after.count(False)} of {len(after)} missed"
