@@ -143,10 +143,12 @@ BUILT_IN: Mapping[str, Policy] = {
     ),
     # A model and a batch for every batch, from tables (control/selection.py). The paper drops
     # nothing; a query that is late whatever runs now only makes others late.
-    "ramsis": Policy(name="ramsis", kind="ramsis", rate="p95", capped=True, longest_run=32),
+    "ramsis": Policy(
+        name="ramsis", kind="ramsis", rate="p95", capped=True, paced=True, longest_run=32
+    ),
     "ramsis-paper": Policy(name="ramsis-paper", kind="ramsis-paper", rate="p95", dropping="none"),
     "ramsis-variable": Policy(
-        name="ramsis-variable", kind="ramsis-variable", rate="p95", capped=True
+        name="ramsis-variable", kind="ramsis-variable", rate="p95", capped=True, paced=True
     ),
     # The baselines of Loki's evaluation (section 6.1), both with per-task dropping.
     "inferline": Policy(

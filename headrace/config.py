@@ -286,6 +286,7 @@ def _policy(name: str, section: PolicySection) -> Policy:
         loads=tuple(section.loads),
         price=section.price,
         capped=usual.capped if section.capped is None else section.capped,
+        paced=usual.paced if section.paced is None else section.paced,
         longest_run=section.longest_run or usual.longest_run,
     )
 

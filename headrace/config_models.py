@@ -182,6 +182,7 @@ class PolicySection(Section):
     loads: list[Positive] = []
     price: Annotated[float, Field(ge=0)] = 0.0
     capped: bool | None = None
+    paced: bool | None = None
     longest_run: Count | None = None
 
 

@@ -17,7 +17,7 @@ from headrace.terminal import progress
 from headrace.workload import Times, poisson, read_arrivals
 from streams.preparing import prepare
 
-DISTINCT = 300  # inputs made ahead; making one takes longer than sending it
+DISTINCT = 2000  # inputs made ahead; making one takes longer than sending it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

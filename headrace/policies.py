@@ -24,7 +24,7 @@ from schemas.pipeline import Policy
 OPTIONS = (
     "latency", "rate", "solver", "gap", "nodes", "interval", "estimator", "headroom", "routing",
     "utilisation", "dropping", "budget", "batching", "price", "capped",
-    "longest_run",
+    "paced", "longest_run",
 )  # fmt: skip
 _FIELDS = {"interval": "interval_s"}
 

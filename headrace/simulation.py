@@ -326,8 +326,11 @@ class _World:
             known = accuracies(self.profile)
             return Egress(name, pipeline, mine, incarnation=now, accuracies=known)
         device = self.devices[name]
-        latency = latency_of(self.profile, device)
-        return Worker(name, pipeline, device, incarnation=now, latency=latency)
+        return Worker(
+            name, pipeline, device, incarnation=now,
+            latency=latency_of(self.profile, device),
+            planned=latency_of(self.profile, device, "p95"),
+        )  # fmt: skip
 
     def _make(self, node: str, key: str) -> Model:
         world = self.run.world

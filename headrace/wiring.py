@@ -111,7 +111,12 @@ def run_worker(
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
     nodes: dict[str, Node] = {
         each: Worker(
-            each, pipeline, device, incarnation=_now(), latency=latency_of(profile, device)
+            each,
+            pipeline,
+            device,
+            incarnation=_now(),
+            latency=latency_of(profile, device),
+            planned=latency_of(profile, device, "p95"),
         )
         for each in names
     }
@@ -187,8 +192,8 @@ def variant_of(pipeline: Pipeline, key: str) -> Variant:
     return next(v for t in pipeline.tasks for v in t.variants if v.key == key)
 
 
-def latency_of(profile: ProfileTable, device: str) -> LatencyOf:
-    """The profiled median of a batch on this device; 0 for a variant that was never measured."""
+def latency_of(profile: ProfileTable, device: str, quantile: str = "p50") -> LatencyOf:
+    """A batch's profiled latency on this device; 0 for a variant that was never measured."""
     largest: dict[str, int] = {}
     for entry in profile.entries:
         key = f"{entry.task}/{entry.variant}"
@@ -201,7 +206,7 @@ def latency_of(profile: ProfileTable, device: str) -> LatencyOf:
         if most is None:
             return 0.0
         task, _, variant = key.partition("/")
-        return profile.latency_s(task, variant, device, min(batch, most), "p50")
+        return profile.latency_s(task, variant, device, min(batch, most), quantile)
 
     return latency
 

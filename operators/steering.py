@@ -37,6 +37,7 @@ class Steering:
         self._rule = RULES[policy.dropping]
         self.batching = policy.batching
         self.capped = policy.capped
+        self.paced = policy.paced
         self._begin_s = BATCHERS[policy.batching]
         self._epoch = plan.epoch
         self._partitions = pipeline.egress_partitions

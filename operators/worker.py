@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from control.batching import IDLE, batch_size, released
+from control.pace import Pace
 from control.selection_follow import Following, Selections
 from control.selection_runs import WAIT
 from operators.dead_letters import dead_letter
@@ -83,12 +84,14 @@ class Worker:
         *,
         incarnation: float,
         latency: LatencyOf = _unmeasured,
+        planned: LatencyOf = _unmeasured,
     ) -> None:
         self._name = name
         self._pipeline = pipeline
         self._tasks = {task.name: task for task in pipeline.tasks}
         self._largest = {v.key: v.batch for task in pipeline.tasks for v in task.variants}
         self._latency = latency  # the median
+        self._pace = Pace(planned)
         self._plans = PlanFollower(pipeline.name)
         self._lease: Lease | None = None
         self._wanted = ""  # the lease's "task/variant"
@@ -232,10 +235,11 @@ class Worker:
         """What the tables say for so many of the queue; a variant that is not here yet is stood in
         for by the lease's."""
         head = self._queue[0]
+        stretch = self._pace.stretch if self._steering.paced else 1.0
         slack_s = (
-            self._steering.slack_s(head.work, head.item, tables.selection.slo_s, now)
+            self._steering.slack_s(head.work, head.item, tables.selection.slo_s, now) / stretch
         )
-        qps = self._gathering.qps(now)
+        qps = self._gathering.qps(now) * stretch
         variant, size = tables.choose(ready, slack_s, qps, self._gathering.run)
         if self._steering.capped and self._latency(variant, size) > slack_s:
             # Late whatever runs: as many per second as can be, and nobody waits for all of them.
@@ -279,7 +283,9 @@ class Worker:
             if ticket.work is not work or ticket.item.path != path[:-1]:
                 work, path = ticket.work, (*ticket.item.path, self._hop(ticket, event))
             onward += [(work, to, i) for to, i in outcome(task, ticket.item, path, output)]
-        self._tally(onward, event.finished_s - event.started_s)
+        took_s = event.finished_s - event.started_s
+        self._pace.ran(variant, len(batch), took_s)
+        self._tally(onward, took_s)
         self._running = []
         return [*self._forward(onward, now), *self._finish(batch), *self._next(now)]
 

@@ -60,7 +60,8 @@ class Policy:
 
     For policies that choose per batch: the loads, in queries/s, that tables are made for, where
     they are not to be found by refinement, the price of a late query in units of accuracy, whether
-    batches that are late anyway are ``capped`` at the lease's, and the longest run of queries that
+    batches that are late anyway are ``capped`` at the lease's, whether choices are ``paced`` by how
+    long a worker's own batches take (``control/pace.py``), and the longest run of queries that
     ingress may send to a worker.
     """
 
@@ -84,6 +85,7 @@ class Policy:
     loads: tuple[float, ...] = ()
     price: float = 0.0
     capped: bool = False
+    paced: bool = False
     longest_run: int = 1
 
 

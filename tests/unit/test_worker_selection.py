@@ -31,8 +31,10 @@ MADE = Selection(
 )  # fmt: skip
 
 
-def a_worker(dropping: str = "none", capped: bool = False, **changes: Any) -> Worker:
-    ramsis = Policy(name="ramsis", kind="ramsis", dropping=dropping, capped=capped)
+def a_worker(
+    dropping: str = "none", capped: bool = False, paced: bool = False, **changes: Any
+) -> Worker:
+    ramsis = Policy(name="ramsis", kind="ramsis", dropping=dropping, capped=capped, paced=paced)
     policies = (Policy(name="static"), ramsis)
     pipeline = a_pipeline(policies=policies, comm_s=0.0)
     return Worker("w", pipeline, "cpu", incarnation=0.0, **changes)
@@ -166,3 +168,21 @@ def test_what_no_chosen_batch_can_save_is_dropped_where_the_policy_drops() -> No
     assert inferring(effects) == []
     (work,) = sent(effects, "outputs")
     assert [item.end.outcome for item in work.items] == [DROPPED]  # type: ignore[union-attr]
+
+
+def test_a_device_that_is_slower_than_its_profile_chooses_as_if_it_had_less_slack() -> None:
+    def variants(paced: bool, took_s: float) -> list[str]:
+        worker = following(a_worker(paced=paced, planned=lambda variant, batch: 0.02))
+        ran = []
+        for job in range(1, 4):
+            now = 1.0 + job
+            ran += [each.variant for each in run(worker, job, now=now, created_s=now)]
+            worker.handle(
+                inferred(job, "out", started_s=now, finished_s=now + took_s), now + took_s
+            )
+        return ran
+
+    assert variants(paced=True, took_s=0.02) == ["read/w"] * 3
+    # 0.2 s of slack are worth 0.067 s of the profile's, for which the table says v.
+    assert variants(paced=True, took_s=0.06) == ["read/w", "read/v", "read/v"]
+    assert variants(paced=False, took_s=0.06) == ["read/w"] * 3
