@@ -242,7 +242,7 @@ class Controller:
             return []
         ground = self._ground(plan.settings, now)
         leases = without(held, lost, self._history.slots)
-        base, profile = replace(plan, reason=reason), self._profile
+        base, profile = replace(plan, reason=reason), self._outlook.profile
         made = assemble(base, leases, self._pipeline, profile, ground.members, ground.expected)
         return self._publish(made, now)
 
@@ -301,7 +301,7 @@ class Controller:
         policy = self._policy(settings)
         return Ground(
             pipeline=self._pipeline,
-            profile=self._profile,
+            profile=self._outlook.profile,
             history=self._history,
             members=self._members.members(settings.drained, now),
             in_force=self._plan,
@@ -320,7 +320,7 @@ class Controller:
             slo_s=settings.slo_s,
             demand_qps=self._demand_qps(settings, now),
             devices=tuple(member.device for member in members if member.usable),
-            profile=self._profile,
+            profile=self._outlook.keep_pace(policy),
             memory=self._memory,
             multiplicity=self._outlook.multiplicity,
             arriving=self._outlook.arriving(policy, now),

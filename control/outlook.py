@@ -1,4 +1,5 @@
-"""What is to be expected? Demand and fan-out as reports tell them, for plans and for routes."""
+"""What is to be expected? Demand, fan-out and how fast devices are, as reports tell them, for plans
+and for routes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,7 +8,8 @@ from control.assembly import Expected
 from control.demand import Demand
 from control.estimators import ESTIMATORS, Horizon, fell, jumped
 from control.factors import Edge, Factors
-from control.problem import Problem
+from control.problem import SELECTING, Problem
+from control.slowness import Slowness, drifted
 from control.task_demand import TaskDemand
 from profiles.table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy
@@ -19,11 +21,17 @@ BY_WHAT_ARRIVES = ("loki", "inferline")  # kinds that go by the parts that branc
 class Outlook:
     """What the reports so far lead to expect of a pipeline."""
 
-    __slots__ = ("_at_tasks", "_demand", "_factors", "_pipeline", "_profile")
+    __slots__ = (
+        "_at_tasks", "_demand", "_factors", "_pipeline", "_profile", "_slowness", "_stretches",
+        "profile",
+    )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
         self._pipeline = pipeline
         self._profile = profile
+        self.profile = profile  # as devices keep to it, as of ``keep_pace``
+        self._slowness = Slowness(profile)
+        self._stretches: dict[str, float] = {}
         self._demand = Demand()
         self._at_tasks = TaskDemand()
         self._factors = Factors(
@@ -38,9 +46,19 @@ class Outlook:
         self._at_tasks = self._at_tasks.observe(report)
         self._factors = self._factors.observe(report)
 
+        self._slowness = self._slowness.observe(report)
+
     def recall(self, plan: Plan) -> None:
         """Take over what an earlier control app knew."""
         self._factors = self._factors.recall(plan.factors)
+
+    def keep_pace(self, policy: Policy) -> ProfileTable | None:
+        """Take what devices need by now for ``profile``, where the policy goes by that."""
+        seen = self._slowness.stretches() if _goes_by_pace(policy) else {}
+        if drifted(self._stretches, seen) is not None:
+            self._stretches = seen
+            self.profile = self._profile.stretched(seen) if self._profile else None
+        return self.profile
 
     @property
     def factors(self) -> tuple[Factor, ...]:
@@ -104,10 +122,14 @@ class Outlook:
                 return f"demand jumped to {expected:.4g} from the {planned}"
             if fell(expected, problem.demand_qps):
                 return f"demand fell to {expected:.4g} from the {planned}"
-        drifted = self._factors.drifted(self._planned(problem.multiplicity))
-        if not drifted:
+        if _goes_by_pace(problem.policy):
+            slow = drifted(self._stretches, self._slowness.stretches())
+            if slow is not None:
+                return f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
+        strayed = self._factors.drifted(self._planned(problem.multiplicity))
+        if not strayed:
             return ""
-        variant, child = drifted[0]
+        variant, child = strayed[0]
         seen = self.multiplicity[variant, child]
         return f"{variant} makes {seen:.3g} items for {child} each, other than planned for"
 
@@ -124,3 +146,8 @@ class Outlook:
                     except ProfileError:
                         continue
         return planned
+
+
+def _goes_by_pace(policy: Policy) -> bool:
+    # Policies that select go by it in their workers (control/pace.py).
+    return policy.paced and policy.kind not in SELECTING

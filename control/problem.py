@@ -131,6 +131,7 @@ BUILT_IN: Mapping[str, Policy] = {
         routing="balanced",
         utilisation=0.8,  # docs/pipeline-file.md says what it costs and brings
         dropping="reroute",
+        paced=True,
     ),
     "loki-paper": Policy(
         name="loki-paper",

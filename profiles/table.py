@@ -4,6 +4,7 @@ A profile never extrapolates: a batch above the largest measured one is refused.
 measured batches latency is interpolated linearly; below the smallest the smallest counts.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -221,6 +222,20 @@ class ProfileTable:
             for entry in self.entries
         )
         return ProfileTable(self.pipeline, slowed, {**self.provenance, "share": share}, self.paths)
+
+    def stretched(self, stretches: Mapping[str, float]) -> "ProfileTable":
+        """With latencies that are so many times as long on devices of these kinds."""
+        if not stretches:
+            return self
+        measured = {(e.task, e.variant): e for e in self.entries}
+        entries = dict(self._entries)
+        for kind, factor in stretches.items():
+            for task, variant in measured:
+                with contextlib.suppress(ProfileError):
+                    entry = self.entry(task, variant, kind)
+                    slower = tuple(_slowed(row, factor) for row in entry.latency)
+                    entries[task, variant, kind] = replace(entry, device=kind, latency=slower)
+        return ProfileTable(self.pipeline, tuple(entries.values()), self.provenance, self.paths)
 
     def entry(self, task: str, variant: str, device: str) -> Entry:
         """What was measured of the variant on the device or its kind; raises ``ProfileError``."""

@@ -7,8 +7,9 @@ import pytest
 
 from benchmarks.small_cluster import a_cluster
 from headrace.config import read_pipeline_file
-from headrace.simulation import Run, simulated
-from headrace.workload import Rates
+from headrace.faults import Fault
+from headrace.simulation import Run, devices, simulated
+from headrace.workload import Rates, Renewal
 from schemas.effects import RESULTS, Effect, Event, Send
 from schemas.records import ANSWERED, Answer
 
@@ -48,3 +49,22 @@ def test_after_a_flood_a_worker_of_small_batches_is_in_time_again(
     after = [good for made_s, good in outcomes.seen if made_s - ended.first_s >= AFTER_S]
     assert sum(flooded) / len(flooded) > 0.2  # of 0.37 that one worker can serve
     assert after.count(False) == 0, f"{after.count(False)} of {len(after)} missed"
+
+
+def violation(tmp_path: Path, paced: bool) -> float:
+    """Under ``loki`` on devices that take two and a half times what they were profiled for."""
+    policies = {"planned": {"kind": "loki", "paced": paced}}
+    file = read_pipeline_file(a_cluster(
+        tmp_path, children={"read": ()}, fan_out=0, batch_s=0.01, devices=4, policies=policies,
+    ))  # fmt: skip
+    slow = tuple(
+        Fault(at_s=0.0, kind="slow", device=name, for_s=60.0, factor=2.5) for name in devices(file)
+    )
+    run = Run(file=file, policy="planned", seed=0, arrivals=Renewal(60.0, 40.0), faults=slow)
+    ended = simulated(run, lambda sent: None)
+    return 1.0 - ended.account.counts[ANSWERED] / ended.queries
+
+
+def test_a_plan_that_goes_by_the_pace_of_its_devices_takes_enough_of_them(tmp_path: Path) -> None:
+    assert violation(tmp_path, paced=True) < 0.2
+    assert violation(tmp_path, paced=False) > 0.5

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiles.table import (
+    EMULATED,
     QUANTILES,
     Entry,
     FanOut,
@@ -347,3 +348,16 @@ def test_latency_never_leaves_the_measured_range(
     for batch in range(1, batches[-1] + 1):
         found = table.latency_s("locate", "net", "cpu", batch, quantile)
         assert measured[0] * 0.999999 <= found <= measured[-1] * 1.000001
+
+
+def test_a_profile_stretched_for_a_kind_of_device_leaves_the_others() -> None:
+    table = a_table()
+    entry = table.entries[0]
+    at = (entry.task, entry.variant)
+    slow = table.stretched({entry.device: 2.0, EMULATED: 3.0})
+    for batch in range(1, entry.largest + 1):
+        once = table.latency_s(*at, entry.device, batch)
+        assert slow.latency_s(*at, entry.device, batch) == pytest.approx(2 * once)
+        assert slow.latency_s(*at, EMULATED, batch) == pytest.approx(3 * once)
+    assert slow.accuracy(*at) == table.accuracy(*at)
+    assert table.stretched({}) is table

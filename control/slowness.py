@@ -1,0 +1,118 @@
+"""How much slower than the profile are the devices of each kind? Workers' reports tell.
+
+Workers count, per variant, the items they finished, their batches and the seconds that these
+took. From two reports of one worker, for each variant that ran: so many batches of so many items
+on average, planned to take the profile's mean for such a batch each. Of a kind of device
+
+    stretch = seconds taken / seconds planned
+
+over its last ``MEMORY`` batches or so. For plans of a policy that is ``paced``; not from a paper.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from profiles.table import ProfileError, ProfileTable
+from schemas.records import Report
+
+MEMORY = 200.0  # batches
+FEWEST = 20.0  # batches, before anything is said
+DRIFT = 1.15  # times what was planned for, or a part of it: a plan does not wait for its time
+NOISE = 1.1  # a kind that is less slow than this keeps to its profile
+
+_BATCHES = "batches/"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A worker's counts when it last reported."""
+
+    incarnation: float
+    sent_s: float
+    counts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """Batches of a kind, with weights that fade."""
+
+    batches: float = 0.0
+    planned_s: float = 0.0
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """What was seen; ``observe`` gives the next state."""
+
+    profile: ProfileTable | None
+    _ran: Mapping[str, _Ran] = field(default_factory=dict)  # by kind of device
+    _readings: Mapping[str, _Reading] = field(default_factory=dict)
+
+    def observe(self, report: Report) -> "Slowness":
+        """After a worker's report; others change nothing."""
+        if report.role != "worker" or self.profile is None:
+            return self
+        before = self._readings.get(report.node)
+        reading = _Reading(report.incarnation, report.sent_s, report.counts)
+        readings = {**self._readings, report.node: reading}
+        if before is None or before.incarnation < report.incarnation:
+            return Slowness(self.profile, self._ran, readings)
+        if (report.incarnation, report.sent_s) <= (before.incarnation, before.sent_s):
+            return self
+        new = self._new(before.counts, report)
+        if new.batches <= 0:
+            return Slowness(self.profile, self._ran, readings)
+        old = self._ran.get(report.device, _Ran())
+        kept = max(0.0, 1.0 - new.batches / MEMORY)
+        ran = _Ran(
+            old.batches * kept + new.batches,
+            old.planned_s * kept + new.planned_s,
+            old.took_s * kept + new.took_s,
+        )
+        return Slowness(self.profile, {**self._ran, report.device: ran}, readings)
+
+    def _new(self, before: Mapping[str, float], report: Report) -> _Ran:
+        """What a worker ran since its report before."""
+        batches = planned_s = took_s = 0.0
+        for name, count in report.counts.items():
+            more = count - before.get(name, 0.0) if name.startswith(_BATCHES) else 0.0
+            if more > 0:
+                variant = name.removeprefix(_BATCHES)
+                items, busy_s = (
+                    report.counts.get(key, 0.0) - before.get(key, 0.0)
+                    for key in (f"finished/{variant}", f"busy_s/{variant}")
+                )
+                each_s = self._planned_s(variant, report.device, items / more)
+                if each_s > 0:
+                    batches += more
+                    planned_s += more * each_s
+                    took_s += busy_s
+        return _Ran(batches, planned_s, took_s)
+
+    def _planned_s(self, variant: str, device: str, size: float) -> float:
+        assert self.profile is not None
+        task, _, name = variant.partition("/")
+        try:
+            return self.profile.latency_s(task, name, device, max(1, round(size)), "mean")
+        except ProfileError:
+            return 0.0  # it was never measured, so nobody planned with it
+
+    def stretches(self) -> dict[str, float]:
+        """By kind of device the seconds that a planned second takes, where it is slower."""
+        return {
+            kind: ran.took_s / ran.planned_s
+            for kind, ran in sorted(self._ran.items())
+            if ran.batches >= FEWEST and ran.took_s > NOISE * ran.planned_s
+        }
+
+
+def drifted(
+    planned_for: Mapping[str, float], seen: Mapping[str, float]
+) -> tuple[str, float] | None:
+    """A kind of device that is much slower or faster than was planned for, and its stretch."""
+    for kind in sorted({*planned_for, *seen}):
+        before, now = planned_for.get(kind, 1.0), seen.get(kind, 1.0)
+        if now > before * DRIFT or now < before / DRIFT:
+            return kind, now
+    return None
