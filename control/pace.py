@@ -16,14 +16,18 @@ class Pace:
     """Of one device. ``planned`` says how long a variant is planned to take for a batch of some
     size; 0: it was never measured."""
 
-    __slots__ = ("_planned", "_planned_s", "_took_s")
+    __slots__ = ("_begun", "_planned", "_planned_s", "_took_s")
 
     def __init__(self, planned: Callable[[str, int], float]) -> None:
         self._planned = planned
+        self._begun: set[str] = set()
         self._planned_s = self._took_s = 0.0
 
     def ran(self, variant: str, batch: int, took_s: float) -> None:
         """A batch took so long."""
+        if variant not in self._begun:
+            self._begun.add(variant)  # the first batch tells of its loading, not of its pace
+            return
         planned_s = self._planned(variant, batch)
         if planned_s > 0:
             self._planned_s += planned_s - self._planned_s / MEMORY

@@ -76,8 +76,10 @@ class Slowness:
         """What a worker ran since its report before."""
         batches = planned_s = took_s = 0.0
         for name, count in report.counts.items():
-            more = count - before.get(name, 0.0) if name.startswith(_BATCHES) else 0.0
-            if more > 0:
+            known = before.get(name, 0.0) if name.startswith(_BATCHES) else 0.0
+            more = count - known
+            # The first batch of a variant tells of its loading, not of its pace.
+            if known > 0 and more > 0:
                 variant = name.removeprefix(_BATCHES)
                 items, busy_s = (
                     report.counts.get(key, 0.0) - before.get(key, 0.0)
