@@ -12,9 +12,8 @@ demo: $(FILLED)
 
 test: $(FILLED)
 	@$(MAKE) --no-print-directory kcat
-	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not compiled and not slow" tests
-	$(PYTHON) -m pytest -q -n 2 --dist loadfile \
-	  -m "(kafka or models or compiled) and not alone and not slow" tests
+	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not slow" tests
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile -m "(kafka or models) and not alone and not slow" tests
 	$(PYTHON) -m pytest -q -m "alone and not slow" tests
 
 check: $(FILLED)
