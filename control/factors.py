@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import exp, sqrt
 
+from control.readings import Reading
 from schemas.records import Factor, Report
 
 TAU_S = 10.0
@@ -33,21 +34,12 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """A worker's counts when it last reported."""
-
-    incarnation: float
-    sent_s: float
-    counts: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class Factors:
     """What was observed; ``observe`` gives the next state. ``edges`` are the pipeline's."""
 
     edges: tuple[Edge, ...]
     _seen: Mapping[Edge, _Seen] = field(default_factory=dict)
-    _readings: Mapping[str, _Reading] = field(default_factory=dict)
+    _readings: Mapping[str, Reading] = field(default_factory=dict)
 
     def recall(self, known: Iterable[Factor]) -> "Factors":
         """With what a plan remembers of edges of which nothing was observed yet."""
@@ -67,7 +59,7 @@ class Factors:
             return self
         readings = {
             **self._readings,
-            report.node: _Reading(report.incarnation, report.sent_s, report.counts),
+            report.node: Reading(report.incarnation, report.sent_s, report.counts),
         }
         if before is not None and report.counts == before.counts:
             return Factors(self.edges, self._seen, readings)
@@ -78,7 +70,7 @@ class Factors:
                 seen[edge] = now
         return Factors(self.edges, seen, readings)
 
-    def _after(self, edge: Edge, before: _Reading | None, report: Report) -> _Seen | None:
+    def _after(self, edge: Edge, before: Reading | None, report: Report) -> _Seen | None:
         variant, child = edge
         items = report.counts.get(f"finished/{variant}", 0.0)
         children = report.counts.get(f"children/{variant}/{child}", 0.0)

@@ -12,6 +12,7 @@ over its last ``MEMORY`` batches or so. For plans of a policy that is ``paced``;
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from control.readings import Reading
 from profiles.table import ProfileError, ProfileTable
 from schemas.records import Report
 
@@ -21,15 +22,6 @@ DRIFT = 1.15  # times what was planned for, or a part of it: a plan does not wai
 NOISE = 1.1  # a kind that is less slow than this keeps to its profile
 
 _BATCHES = "batches/"
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A worker's counts when it last reported."""
-
-    incarnation: float
-    sent_s: float
-    counts: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +39,14 @@ class Slowness:
 
     profile: ProfileTable | None
     _ran: Mapping[str, _Ran] = field(default_factory=dict)  # by kind of device
-    _readings: Mapping[str, _Reading] = field(default_factory=dict)
+    _readings: Mapping[str, Reading] = field(default_factory=dict)
 
     def observe(self, report: Report) -> "Slowness":
         """After a worker's report; others change nothing."""
         if report.role != "worker" or self.profile is None:
             return self
         before = self._readings.get(report.node)
-        reading = _Reading(report.incarnation, report.sent_s, report.counts)
+        reading = Reading(report.incarnation, report.sent_s, report.counts)
         readings = {**self._readings, report.node: reading}
         if before is None or before.incarnation < report.incarnation:
             return Slowness(self.profile, self._ran, readings)
