@@ -43,7 +43,8 @@ def compiled_copy(folder: Path) -> Path:
 def printed(copy: Path, *command: str) -> str:
     """What Python prints when it runs ``command`` with the modules of a copy."""
     paths = os.pathsep.join((str(copy), str(ROOT)))
-    environment = {**os.environ, "PYTHONPATH": paths}
+    # One thread for linear algebra, as `headrace simulate` has it: others would spin beside it.
+    environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *command], cwd=copy, env=environment, capture_output=True, text=True
     )
