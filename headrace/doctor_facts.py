@@ -21,6 +21,7 @@ from headrace.broker_java import find_java, java_major
 from headrace.broker_lock import ROOTS
 from headrace.broker_settings import home_at
 from headrace.config import PipelineFile, read_pipeline_file
+from headrace.compiled import compiled
 from headrace.doctor import (
     BROKER,
     FILE,
@@ -93,7 +94,8 @@ def findings(path: Path | None, bootstrap: str | None) -> Iterator[Finding]:
 def _machine(config: KafkaConfig) -> Iterator[Finding]:
     package = importlib.metadata.metadata("headrace")
     yield python_found(sys.version_info[:3], package["Requires-Python"])
-    yield Finding("headrace", OK, package["Version"])
+    how = "compiled" if compiled() else "pure Python (`make compiled` speeds up simulations)"
+    yield Finding("headrace", OK, f"{package['Version']}, {how}")
     yield from extras_found(importlib.metadata.requires("headrace") or (), _version)
     try:
         java = find_java()
