@@ -20,8 +20,8 @@ from headrace import broker
 from headrace.broker_java import find_java, java_major
 from headrace.broker_lock import ROOTS
 from headrace.broker_settings import home_at
-from headrace.config import PipelineFile, read_pipeline_file
 from headrace.compiled import compiled
+from headrace.config import PipelineFile, read_pipeline_file
 from headrace.doctor import (
     BROKER,
     FILE,
