@@ -25,7 +25,7 @@ check: $(FILLED)
 
 # What a query passes through, compiled next to its source (docs/decisions/0007); needs a C compiler.
 compiled: $(FILLED) pure
-	HEADRACE_COMPILE=1 $(PYTHON) setup.py --quiet build_ext --inplace
+	HEADRACE_COMPILE=3 $(PYTHON) setup.py --quiet build_ext --inplace
 
 pure:
 	rm -rf build/lib.* build/temp.*

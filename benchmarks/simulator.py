@@ -171,7 +171,7 @@ def copies(folder: Path) -> dict[str, Path]:
     """The source as it is, and compiled if this machine can."""
     twins = {"pure_python": pure_copy(folder / "pure")}
     try:
-        twins["compiled"] = compiled_copy(folder / "compiled")
+        twins["compiled"] = compiled_copy(folder / "compiled", 3)
     except NotCompiled as error:
         print(f"pure Python only: {error}", file=sys.stderr)
     return twins

@@ -28,11 +28,11 @@ def pure_copy(folder: Path) -> Path:
     return folder
 
 
-def compiled_copy(folder: Path) -> Path:
-    """The source under ``folder``, compiled there. Raises ``NotCompiled``."""
+def compiled_copy(folder: Path, optimised: int) -> Path:
+    """The source under ``folder``, compiled there, so much (0 to 3). Raises ``NotCompiled``."""
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     done = subprocess.run(
-        command, cwd=pure_copy(folder), env={**os.environ, "HEADRACE_COMPILE": "1"},
+        command, cwd=pure_copy(folder), env={**os.environ, "HEADRACE_COMPILE": str(optimised)},
         capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

@@ -47,7 +47,7 @@ for number, policy in enumerate(POLICIES):
 @pytest.mark.skipif(not HEADERS.exists(), reason="this Python came without its headers")
 def test_compiled_nodes_do_what_pure_python_does_event_by_event(tmp_path: Path) -> None:
     pure = printed(pure_copy(tmp_path / "pure"), "-c", STORIES).splitlines()
-    compiled = printed(compiled_copy(tmp_path / "compiled"), "-c", STORIES).splitlines()
+    compiled = printed(compiled_copy(tmp_path / "compiled", 0), "-c", STORIES).splitlines()
     assert (pure[0], compiled[0]) == ("py", "so")
     assert len(pure) == 1 + 2 * 7
     assert compiled[1:] == pure[1:]
