@@ -36,7 +36,7 @@ def extensions() -> list[Any]:
         return []
     from mypyc.build import mypycify
 
-    return mypycify([*HOT.split()], group_name="headrace", opt_level=level)
+    return mypycify(HOT.split(), group_name="headrace", opt_level=level)
 
 
 setup(ext_modules=extensions())

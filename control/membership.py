@@ -133,11 +133,9 @@ class Membership:
         if now - self._listening_s <= patience_s:
             return ()
         lost = sorted(
-            [
-                name
-                for name, worker in self._workers.items()
-                if now - worker.known_s > patience_s and not self._may_load(worker, now)
-            ]
+            name
+            for name, worker in self._workers.items()
+            if now - worker.known_s > patience_s and not self._may_load(worker, now)
         )
         for name in lost:
             del self._workers[name]
@@ -162,12 +160,10 @@ class Membership:
         """The draining workers that have nothing left."""
         return tuple(
             sorted(
-                [
-                    name
-                    for name, worker in self._workers.items()
-                    if worker.quiet_s is not None
-                    and now - worker.quiet_s >= (LEAVING_QUIET_S if worker.leaving else QUIET_S)
-                ]
+                name
+                for name, worker in self._workers.items()
+                if worker.quiet_s is not None
+                and now - worker.quiet_s >= (LEAVING_QUIET_S if worker.leaving else QUIET_S)
             )
         )
 

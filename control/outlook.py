@@ -45,7 +45,6 @@ class Outlook:
         self._demand = self._demand.observe(report)
         self._at_tasks = self._at_tasks.observe(report)
         self._factors = self._factors.observe(report)
-
         self._slowness = self._slowness.observe(report)
 
     def recall(self, plan: Plan) -> None:
