@@ -30,6 +30,8 @@ class Figures:
 
     ``drops`` is the share of queries that ended badly, by the class of the reason. ``steps_ms`` is
     the mean time of what the answered queries waited for, along the branch that ended last.
+    ``replicas`` is how many workers the plans in force gave each variant ("task/variant"), on
+    average over time: where it differs, the two sides went by different plans.
     """
 
     queries: int
@@ -42,6 +44,7 @@ class Figures:
     devices_mean: float | None
     drops: Mapping[str, float] = field(default_factory=dict)
     steps_ms: Mapping[str, float] = field(default_factory=dict)
+    replicas: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +78,10 @@ class Conditions:
     used. ``behind_ms``: how late a query left at worst, in the time of the pipeline. ``hop_ms`` are
     quantiles of a hop between tasks (wall time) as measured during the warm-up, with which the
     simulation ran; empty: it ran with the built-in ones. ``way_in_ms``, ``way_out_ms``: likewise
-    each of the two hops to the first task, and the one to egress. ``lag_ms``: from the
-    end of a batch until its worker knows. ``stretch``: of real batches, by their profiled median.
+    each of the two hops to the first task, and the one to egress. ``lag_ms``: from the end of a
+    batch until its worker knows. Of real devices ``start_ms``, from when a batch could begin until
+    it did, and ``stretch``, what it took by its profiled median. ``drift``: how many times as long
+    as in the warm-up things took when it was over, of which the simulation knows nothing.
     ``simulations``: how many ran, with seeds from ``seed`` on.
     """
 
@@ -104,7 +109,9 @@ class Conditions:
     way_in_ms: Mapping[str, float] = field(default_factory=dict)
     way_out_ms: Mapping[str, float] = field(default_factory=dict)
     lag_ms: Mapping[str, float] = field(default_factory=dict)
+    start_ms: Mapping[str, float] = field(default_factory=dict)
     stretch: Mapping[str, float] = field(default_factory=dict)
+    drift: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +192,19 @@ def _metrics(live: Figures, simulated: Sequence[Figures]) -> Iterator[Metric]:
     for name, unit, kind, must, aim in _BOUNDS:
         values = [getattr(each, name) for each in simulated]
         yield metric(name, unit, kind, getattr(live, name), values, must=must, aim=aim)
-    for reason in sorted({*live.drops, *(key for each in simulated for key in each.drops)}):
-        shares = [each.drops.get(reason, 0.0) for each in simulated]
-        yield metric(f"drops/{reason}", "fraction", ABSOLUTE, live.drops.get(reason, 0.0), shares)
-    steps = [*live.steps_ms, *(key for each in simulated for key in each.steps_ms)]
-    for step in dict.fromkeys(steps):
-        means = [each.steps_ms.get(step, 0.0) for each in simulated]
-        yield metric(f"step/{step}", "ms", RELATIVE, live.steps_ms.get(step, 0.0), means)
+    both = (live, *simulated)
+    yield from _parts("drops", "fraction", ABSOLUTE, [each.drops for each in both])
+    yield from _parts("step", "ms", RELATIVE, [each.steps_ms for each in both])
+    yield from _parts("replicas", "devices", RELATIVE, [each.replicas for each in both])
+
+
+def _parts(
+    name: str, unit: str, kind: str, runs: Sequence[Mapping[str, float]]
+) -> Iterator[Metric]:
+    """A line for each part of a figure; what a run does not have is 0. The live one is first."""
+    for part in dict.fromkeys(key for run in runs for key in run):
+        live, *simulated = (run.get(part, 0.0) for run in runs)
+        yield metric(f"{name}/{part}", unit, kind, live, simulated)
 
 
 def metric(

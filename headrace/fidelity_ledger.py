@@ -1,6 +1,8 @@
 """What did a run come to, by its answers and plans? Told alike of a live and a simulated one."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from headrace.demo_report import steps
 from headrace.fidelity import Figures
@@ -11,6 +13,33 @@ from schemas.records import ANSWERED, Answer, Plan, Query
 from streams.account import LOST, Account, outcome_of
 
 NEVER_S = float("inf")
+
+
+class Replicas:
+    """How many workers the plans in force gave each variant, on average over time."""
+
+    def __init__(self) -> None:
+        self._since_s = NEVER_S
+        self._plans: list[tuple[float, Mapping[str, int]]] = []  # (from when on, by "task/variant")
+
+    def begin(self, now: float) -> None:
+        """Count from now on, under the plan in force."""
+        self._since_s = now
+        del self._plans[:-1]
+
+    def plan(self, plan: Plan) -> None:
+        """A plan is in force from its issue on."""
+        serving = Counter(f"{lease.task}/{lease.variant}" for lease in plan.leases)
+        self._plans.append((plan.issued_s, serving))
+
+    def mean(self, until_s: float) -> dict[str, float]:
+        """By "task/variant", in the order of their names."""
+        seconds, spent_s = until_s - self._since_s, dict[str, float]()
+        for (from_s, serving), (to_s, _) in pairwise([*self._plans, (until_s, {})]):
+            for_s = min(to_s, until_s) - max(from_s, self._since_s)
+            for name, count in serving.items() if for_s > 0 else ():
+                spent_s[name] = spent_s.get(name, 0.0) + count * for_s
+        return {name: s / seconds for name, s in sorted(spent_s.items())} if seconds > 0 else {}
 
 
 class Ledger:
@@ -32,6 +61,7 @@ class Ledger:
         self.reasons: dict[str, int] = {}  # queries that ended badly, by the class of the reason
         self.steps_s: dict[str, float] = {}  # over all answered ones, by what they waited for
         self.start_s = NEVER_S  # of the arrivals
+        self._replicas = Replicas()
         self._ahead_s = first_s
         self._warm_up_s = warm_up_s
         self._begun = False
@@ -40,6 +70,7 @@ class Ledger:
         """Count from now on."""
         self._begun = True
         self.account.begin(now)
+        self._replicas.begin(now)
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         """What a node of a simulation was told and asked for."""
@@ -72,6 +103,7 @@ class Ledger:
 
     def plan(self, plan: Plan) -> None:
         """A plan is in force."""
+        self._replicas.plan(plan)
         self.account.saw("", Woke(), (Send(PLANS, plan, 0),), plan.issued_s)
 
     def plans(self, plans: Iterable[Plan], since_s: float) -> None:
@@ -104,6 +136,7 @@ class Ledger:
             devices_mean=account.devices_mean(until_s),
             drops={why: count / queries for why, count in sorted(ended.items()) if queries},
             steps_ms={step: s / answered * 1e3 for step, s in self.steps_s.items()},
+            replicas=self._replicas.mean(until_s),
         )
 
 

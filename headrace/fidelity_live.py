@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 
 from headrace.broker import Running, borrow
+from headrace.broker_warming import warm_up
 from headrace.clients import Asker, Commander, Tail, decoded, new_id
 from headrace.config import PipelineFile, load_workload
 from headrace.dilating import dilated
@@ -41,6 +42,7 @@ PATIENCE_S = 3.0  # wall, for answers behind the last deadline and grace
 TEND_S = 0.5  # wall
 POLICY_WITHIN_S = 30.0
 DISTINCT = 300  # inputs made ahead
+WARM_UP_S = 20.0  # of the broker: longer makes its hops no faster
 UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # an emulated device never looks at it
 
 Each = Callable[["Stage", int], None]  # told how many queries were sent, at every step
@@ -83,6 +85,8 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[Stage]:
         dilated(dilate, time.time()) as dilation,
     ):
         kafka = KafkaConfig(broker.bootstrap)
+        with waiting("warming the broker up"):
+            warm_up(kafka, WARM_UP_S)
         run = Run(file, kafka, Path(folder) / "run")
         try:
             run.start()

@@ -79,6 +79,12 @@ def _conditions(certificate: Certificate) -> list[str]:
     if it.stretch:
         told = ", ".join(f"{name} {value:.2f}" for name, value in it.stretch.items())
         lines.append(f"a batch in the warm-up, by its profiled median: {told}")
+    if it.start_ms:
+        told = ", ".join(f"{name} {value:g} ms" for name, value in it.start_ms.items())
+        lines.append(f"from when a batch could begin until it did: {told}")
+    if it.drift:
+        told = ", ".join(f"{name} {by:.2f}" for name, by in it.drift.items())
+        lines.append(f"after the warm-up things took so many times as long as in it: {told}")
     if it.warm_up_s:
         lines.append(f"the first {it.warm_up_s:g} s are not counted")
     return lines + ([certificate.warning] if certificate.warning else [])

@@ -6,18 +6,23 @@ It says that plan, and keeps what it hears of the input topic for the one that c
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from control.course import ROUTED, STAGED
+from control.course import solved_for
 from control.demand import INPUT
 from schemas.effects import PLANS, Arrived, Effect, Event, Node, Send, Woke
+from schemas.pipeline import Pipeline
 from schemas.records import Plan, Report
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A plan in force, and when the control app plans anew, from the start of the arrivals."""
+    """A plan in force, and when the control app plans anew, from the start of the arrivals.
+
+    Demand is counted by whole seconds of the clock; the arrivals begin ``phase_s`` into one.
+    """
 
     plan: Plan
     plans_from_s: float
+    phase_s: float = 0.0
 
 
 def start_of(
@@ -33,9 +38,20 @@ def start_of(
     if not early:
         return None
     early.sort(key=lambda plan: plan.epoch)
-    solved = [plan for plan in early if plan.reason not in (STAGED, ROUTED)] or early
+    solved = [plan for plan in early if solved_for(plan)] or early
     from_s = until_s - (began_s + until_s - solved[-1].issued_s) % interval_s
-    return Start(early[-1], from_s if from_s >= interval_s else from_s + interval_s)
+    from_s = from_s if from_s >= interval_s else from_s + interval_s
+    return Start(early[-1], from_s, began_s % 1)
+
+
+def filed(plan: Plan, pipeline: Pipeline) -> Plan:
+    """The plan as if the policy that it goes by stood in the pipeline file.
+
+    Live it may have come by a command. To a control app that reads the file for the first time
+    the plan would be another author's, and it would not keep to it.
+    """
+    named = replace(plan.settings, filed_policy=pipeline.policy, filed_slo_s=pipeline.slo_s)
+    return replace(plan, settings=named)
 
 
 class GivenPlan:

@@ -28,7 +28,7 @@ from headrace.faults import (
     random_faults,
     with_bursts,
 )
-from headrace.given_plan import GivenPlan, Start
+from headrace.given_plan import GivenPlan, Start, filed
 from headrace.readiness import Readiness
 from headrace.supervisor import workers
 from headrace.wiring import Share, accuracies, latency_of, variant_of
@@ -54,7 +54,7 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Query
 from streams.account import LOST, Account
-from streams.delays import STAMP_S, Delays, World, as_seen, drawn, draws
+from streams.delays import ANY_SIZE, STAMP_S, Delay, Delays, World, as_seen, drawn, replayed
 from streams.simulated import Model, Observer, Simulated
 from streams.topics import physical, topics
 
@@ -217,6 +217,8 @@ class _World:
         self._measured = load_profile(run.file)
         self.account = Account(self.pipeline, accuracies(self._measured))
         self.first_s = 0.0
+        seen_s = run.world.seconds if run.world is not None else 0.0
+        self._shift_s = np.random.default_rng([run.seed, 6]).uniform(0.0, seen_s)
         self._rngs = {
             name: np.random.default_rng([run.seed, 2, number])
             for number, name in enumerate(self.devices)
@@ -226,9 +228,9 @@ class _World:
         self._records = _Records(self._readiness)
         watchers = () if watch is None else (watch(self.account),)
         nodes = {name: self._node(name, 0.0) for name in (CONTROL, *names)}
-        self._given = None if run.start is None else GivenPlan(run.start.plan)
-        if self._given is not None:
-            nodes[CONTROL] = self._given
+        self._given: GivenPlan | None = None
+        if run.start is not None:
+            self._given = nodes[CONTROL] = GivenPlan(filed(run.start.plan, self.pipeline))
         self.system = Simulated(
             self.pipeline,
             nodes,
@@ -268,7 +270,10 @@ class _World:
         while self._readiness.missing() and self.system.now < START_WITHIN_S:
             self.system.run(self.system.now + 0.1)
         self.system.forget(self._records)
-        self.system.run(self.system.now + SETTLE_S)
+        begins_s = self.system.now + SETTLE_S
+        if self.run.start is not None:
+            begins_s += (self.run.start.phase_s - begins_s) % 1
+        self.system.run(begins_s)
 
     def _look_at_the_input(self) -> None:
         """Tell the controller how far the input topic is, as the control app does."""
@@ -333,11 +338,24 @@ class _World:
         )  # fmt: skip
 
     def _make(self, node: str, key: str) -> Model:
-        world = self.run.world
-        if world is None or not world.stretch or self.devices[node] == EMULATED:
+        stretches = {} if self.devices[node] == EMULATED else self._stretches(node, key)
+        if not stretches:
             return self._emulated(self.profile, node, key, self.run.latency)
-        stretch = partial(next, draws(self._rngs[node], world.stretch))
-        return Stretched(self._emulated(self._measured, node, key, "p50"), stretch)
+        return Stretched(
+            self._emulated(self._measured, node, key, "p50"),
+            lambda batch: stretches.get(batch, stretches[ANY_SIZE])(),
+        )
+
+    def _stretches(self, node: str, key: str) -> dict[int, Delay]:
+        """By the size of the batch; empty where the machine was not seen at that task."""
+        world, task = self.run.world, variant_of(self.pipeline, key).task
+        if world is None:
+            return {}
+        again = partial(
+            replayed, seconds=world.seconds, rng=self._rngs[node], moment=self._moment,
+            together=False,
+        )  # fmt: skip
+        return {size: again(seen) for (of, size), seen in world.stretch.items() if of == task}
 
     def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
         variant = variant_of(self.pipeline, key)
@@ -350,7 +368,11 @@ class _World:
         rng = np.random.default_rng([self.run.seed, 1])
         if self.run.world is None:
             return drawn(rng, dilate=self.run.dilate)
-        return as_seen(self.run.world, rng, self.run.dilate, lambda: self.system.now)
+        return as_seen(self.run.world, rng, self.run.dilate, self._moment)
+
+    def _moment(self) -> float:
+        """Of what the machine was seen to do; where it begins is chance."""
+        return self.system.now + self._shift_s
 
     # ------------------------------------------------------------------ what goes wrong
 

@@ -4,31 +4,39 @@ Each is a function that gives the seconds of the next one. ``LOCAL_BROKER`` are 
 one hop through the local Apache Kafka at 200 to 2,000 records a second (docs/simulation.md).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 
 import numpy as np
 
 Delay = Callable[[], float]
 Hops = Sequence[tuple[float, float]]
+Seen = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Quantiles of what a machine and its broker were seen to take, in wall seconds.
+    """What a machine and its broker were seen to take, moment by moment, in wall seconds.
 
-    ``hops`` between two tasks, ``ways_in`` each of the two from the producer to the first task,
-    ``ways_out`` to egress (empty: as ``hops``); ``lags`` from the end of a batch until its worker
-    knows (empty: none). ``stretch`` is what a batch takes on a real device by its median in the
-    profile (empty: as the profile has it, at the pipeline's share).
+    Each is (when, how long), growing by when, from 0 to ``seconds``. ``hops`` between two tasks
+    (empty: as on the local broker), ``ways_in`` each of the two from the producer to the first
+    task, ``ways_out`` to egress (empty: as ``hops``); ``lags`` from the end of a batch until its
+    worker knows (empty: none). Of real devices: ``starts`` by task, from when a batch could begin
+    until it does (missing: no time); ``stretch`` by task and size of the batch, what it takes by
+    its median in the profile (missing: as that of ``ANY_SIZE``, else as the profile has it, at
+    the pipeline's share).
     """
 
-    hops: Hops
-    ways_in: Hops = ()
-    ways_out: Hops = ()
-    lags: Hops = ()
-    stretch: Hops = ()
+    seconds: float = 0.0
+    hops: Seen = ()
+    ways_in: Seen = ()
+    ways_out: Seen = ()
+    lags: Seen = ()
+    starts: Mapping[str, Seen] = field(default_factory=dict)
+    stretch: Mapping[tuple[str, int], Seen] = field(default_factory=dict)
 
 
 # (probability, seconds): straight lines between them are drawn from.
@@ -39,7 +47,9 @@ LOCAL_BROKER = (
 FETCH_S = 0.05  # from a slot's assignment to its first record, on the local broker
 COMMIT_S = 0.02  # from the effects to the commit behind them
 STAMP_S = 0.001  # Kafka's time stamps are whole milliseconds
+ANY_SIZE = 0  # of a batch
 BLOCK = 4096  # draws made at a time
+NEAR = 8
 
 
 def _none() -> float:
@@ -50,9 +60,11 @@ def _none() -> float:
 class Delays:
     """Seconds from a write until readers have the record (``hop``; ``report`` for reports), until
     a new reader of a slot gets its first one, and until what is done is committed; ``lag``: from
-    the end of a batch until its worker knows.
+    the end of a batch until its worker knows; ``starts``: by task,
+    from when it asks for one until that runs.
 
-    Records that a node sends in one turn share a hop: the client sends them together.
+    Records that a node sends in one turn share a hop, as the client sends them together; ``apart``:
+    each has its own, as each reader has.
     """
 
     hop: Delay
@@ -60,8 +72,10 @@ class Delays:
     fetch: Delay
     commit: Delay
     lag: Delay = _none
+    starts: Mapping[str, Delay] = field(default_factory=dict)
     way_in: Delay | None = None  # None: as ``hop``
     way_out: Delay | None = None
+    apart: bool = False
 
 
 def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
@@ -79,52 +93,74 @@ def drawn(
 
     Where time goes ``dilate`` times slower (streams/dilation.py), they are that much shorter.
     """
-    each = partial(next, draws(rng, _shorter(hop, dilate)))
+    shorter = [(share, seconds / dilate) for share, seconds in hop]
+    each = partial(next, draws(rng, shorter))
     fetch, commit = (partial(_same, seconds / dilate) for seconds in (FETCH_S, COMMIT_S))
     return Delays(hop=each, report=each, fetch=fetch, commit=commit)
 
 
-def as_seen(
-    world: World, rng: np.random.Generator, dilate: float, clock: Callable[[], float]
-) -> Delays:
-    """The same as a machine was seen.
+def as_seen(world: World, rng: np.random.Generator, dilate: float, moment: Delay) -> Delays:
+    """The same as a machine was seen at a moment, and again from the beginning after the end.
 
-    A draw holds for all records that leave within the 99 % quantile of their kind: what holds one
-    up on a busy machine holds up the others, too. Drawn apart, with records of a slot in order,
-    one that is held up would hold up those behind it a second time.
+    What holds one record up holds up the others, too, and the batches: drawn apart, each by its
+    quantiles, a machine that pauses would be one on which some things take long. With the order of
+    a slot kept, what is held up would also hold up those behind it a second time.
     """
-
-    def lasting(knots: Hops) -> Delay:
-        shares, values = zip(*_shorter(knots or world.hops, dilate), strict=True)
-        fresh = partial(next, draws(rng, list(zip(shares, values, strict=True))))
-        return _Lasting(fresh, float(np.interp(0.99, shares, values)), clock)
-
-    plain = drawn(rng, world.hops, dilate)
+    plain = drawn(rng, dilate=dilate)
+    if not world.hops:
+        return plain
+    again = partial(replayed, seconds=world.seconds, rng=rng, moment=moment, dilate=dilate)
+    hop = again(world.hops, together=False)
     return replace(
         plain,
-        hop=lasting(world.hops),
-        way_in=lasting(world.ways_in),
-        way_out=lasting(world.ways_out),
-        lag=partial(next, draws(rng, _shorter(world.lags, dilate))) if world.lags else _none,
+        hop=hop,
+        report=hop,
+        way_in=again(world.ways_in) if world.ways_in else hop,
+        way_out=again(world.ways_out) if world.ways_out else hop,
+        # By its mean: how much it varies is in the ways, which were seen with it.
+        lag=partial(_same, mean(world.lags) / dilate),
+        starts={task: again(seen, together=False) for task, seen in world.starts.items()},
+        apart=True,
     )
 
 
-def _shorter(knots: Hops, dilate: float) -> Hops:
-    return [(share, seconds / dilate) for share, seconds in knots]
+def replayed(
+    seen: Seen,
+    seconds: float,
+    rng: np.random.Generator,
+    moment: Delay,
+    dilate: float = 1.0,
+    *,
+    together: bool = True,
+) -> Delay:
+    """One of the few that were seen at about a moment; ``moment`` tells it, without end.
+
+    ``together``: what comes at one moment takes one of them, as where one process handles it.
+    """
+    times_s = [at_s for at_s, _ in seen]
+    values = np.array([value / dilate for _, value in seen])
+    if together:
+        # What was seen after a pause stands for a long time: it must not always be that one.
+        values = values[np.argsort(np.arange(len(seen)) + rng.uniform(-NEAR, NEAR, len(seen)))]
+    known: list[float] = values.tolist()
+    near = repeat(0) if together else _near(rng)
+
+    def now() -> float:
+        at = bisect_left(times_s, moment() % seconds)
+        return known[(at + next(near)) % len(known)]
+
+    return now
 
 
-class _Lasting:
-    """The same value for ``for_s``, then another."""
+def _near(rng: np.random.Generator) -> Iterator[int]:
+    while True:
+        yield from rng.integers(-NEAR, NEAR, BLOCK).tolist()
 
-    def __init__(self, fresh: Delay, for_s: float, clock: Callable[[], float]) -> None:
-        self._fresh, self._for_s, self._clock = fresh, for_s, clock
-        self._value, self._until_s = 0.0, float("-inf")
 
-    def __call__(self) -> float:
-        now = self._clock()
-        if now >= self._until_s:
-            self._value, self._until_s = self._fresh(), now + self._for_s
-        return self._value
+def mean(seen: Iterable[tuple[float, float]]) -> float:
+    """How long it takes on average; 0 where nothing was seen."""
+    values = [value for _, value in seen]
+    return float(np.mean(values)) if values else 0.0
 
 
 def _same(seconds: float) -> float:

@@ -267,9 +267,13 @@ class Simulated:
         model = running.models[effect.variant]
         seconds = model.latency_s(len(effect.values)) * self._slowness.get(running.name, 1.0)
         outputs = tuple(model.predict(effect.values))
-        ends_s = self.now + seconds
+        begins_s = self.now
+        if self._delays.starts:
+            start = self._delays.starts.get(effect.variant.partition("/")[0])
+            begins_s += start() if start else 0.0
+        ends_s = begins_s + seconds
         known_s = ends_s + self._delays.lag()
-        self._later(known_s, running, Inferred(effect.job, outputs, self.now, ends_s))
+        self._later(known_s, running, Inferred(effect.job, outputs, begins_s, ends_s))
 
     def _load(self, running: _Running, effect: Load) -> None:
         model = running.models[effect.variant] = self._make(running.name, effect.variant)
@@ -300,6 +304,9 @@ class Simulated:
             self._write(place, effect.record)
             return
         log.records.append((effect.record, self.now))
+        if self._delays.apart:
+            self._depart(log)
+            return
         if self._batch is None:
             self._batch = []
             hop = self._hops.get(effect.topic, self._delays.hop)  # that of the first in the turn
@@ -320,9 +327,13 @@ class Simulated:
             log.records.append((record, self.now if at_s is None else at_s))
         if log.unread:
             return
-        hop = self._delays.report if log.reports else self._hops.get(place[0], self._delays.hop)
-        lands_s = self.now + hop()
-        log.last_s = max(lands_s, log.last_s)
+        self._depart(log)
+
+    def _depart(self, log: Log) -> None:
+        """One record by itself, behind those before it in its slot."""
+        delays = self._delays
+        hop = delays.report if log.reports else self._hops.get(log.place[0], delays.hop)
+        log.last_s = max(self.now + hop(), log.last_s)
         self._push(log.last_s, _LANDING, self._land, log, None)
 
     def _land_all(self, logs: list[Log], _: None) -> None:

@@ -103,10 +103,10 @@ class Emulated:
 
 
 class Stretched:
-    """A variant whose batches take its median times what ``stretch`` says: a machine on which
-    other things run, as it was seen."""
+    """A variant whose batches take its median times what ``stretch`` says of such a batch: a
+    machine on which other things run, as it was seen."""
 
-    def __init__(self, median: Emulated, stretch: Callable[[], float]) -> None:
+    def __init__(self, median: Emulated, stretch: Callable[[int], float]) -> None:
         self._median = median
         self._stretch = stretch
         self.load_s = median.load_s
@@ -114,7 +114,7 @@ class Stretched:
 
     def latency_s(self, batch: int) -> float:
         """Seconds that this run of a batch takes."""
-        return self._median.latency_s(batch) * self._stretch()
+        return self._median.latency_s(batch) * self._stretch(batch)
 
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:

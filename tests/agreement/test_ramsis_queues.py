@@ -26,7 +26,7 @@ SLO_S = 0.1
 QUICK = Model("quick", 0.6, (0.01003, 0.01511, 0.02017, 0.02519))
 RIGHT = Model("right", 0.8, (0.03007, 0.05013, 0.07019, 0.09023))
 SMALL = Cluster(models=(QUICK, RIGHT), slo_s=SLO_S, workers=3)
-AT_ONCE = ((0.0, 0.0), (1.0, 0.0))  # hops
+AT_ONCE = ((0.0, 0.0),)  # hops
 
 PIPELINE = """\
 name: small
@@ -76,7 +76,7 @@ def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
         seed=1,
         arrivals=Recorded(times),
         latency="p95",
-        world=World(hops=AT_ONCE),
+        world=World(seconds=1.0, hops=AT_ONCE),
     )
     account = simulated(run, lambda sent: None).account
     counts, in_time = account.counts, account.counts["answered"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
+from headrace import fidelity_live
 from headrace.cli import run
 from headrace.config import read_pipeline_file
 from headrace.fidelity import Certificate
@@ -17,8 +18,9 @@ FAST = {"fast": {"replicas": {"detect/small": 1, "read/small": 1}}}
 
 
 def test_arrivals_run_live_and_simulated_and_the_certificate_is_stored(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fidelity_live, "WARM_UP_S", 0.5)
     path, arrivals = a_cluster(tmp_path, policies=FAST), some_arrivals(tmp_path, 20.0, 6.0)
     command = ["fidelity", str(path), "--arrivals", str(arrivals), "--policy", "fast"]
     assert run([*command, "--dilate", "2", "--warm-up", "1s", "--until", "4s", "--json"]) == 0

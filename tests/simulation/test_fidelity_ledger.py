@@ -1,5 +1,6 @@
 """A ledger of answers and plans counts what the account of the simulation counts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,11 @@ import pytest
 from benchmarks.small_cluster import a_cluster
 from headrace.config import load_profile, read_pipeline_file
 from headrace.fidelity import Figures
-from headrace.fidelity_ledger import Ledger
+from headrace.fidelity_ledger import Ledger, Replicas
 from headrace.simulation import Ended, Run, simulated
 from headrace.wiring import accuracies
 from headrace.workload import Recorded, poisson
+from schemas.records import Lease, Plan, Settings
 
 SECONDS = 20.0
 
@@ -33,6 +35,7 @@ def test_a_ledger_agrees_with_the_account(
     found = ledger.figures(ended.queries, ledger.start_s + float(times[-1]))
     assert (found.queries, *_shared(found)) == (ended.queries, *_of(ended))
     assert sum(found.drops.values()) == pytest.approx(found.violation)
+    assert sum(found.replicas.values()) == pytest.approx(found.devices_mean)
 
 
 def _shared(found: Figures) -> tuple[object, ...]:
@@ -49,3 +52,22 @@ def _of(ended: Ended) -> tuple[object, ...]:
         p50, p95, p99, account.branch_violation, 1 - account.counts["answered"] / ended.queries,
         account.accuracy, round(ended.devices_mean, 6),
     )  # fmt: skip
+
+
+def test_replicas_are_those_in_force_while_it_counts() -> None:
+    two, one = (a_plan(count) for count in (2, 1))
+    replicas = Replicas()
+    for issued_s, plan in ((0.0, one), (5.0, two)):
+        replicas.plan(replace(plan, issued_s=issued_s))
+    replicas.begin(10.0)
+    for issued_s, plan in ((15.0, one), (20.0, two), (30.0, two)):
+        replicas.plan(replace(plan, issued_s=issued_s))
+    # Two for 5 s, then one for 5 s; what comes after is not counted.
+    assert replicas.mean(20.0) == {"read/net": 1.5}
+    assert replicas.mean(10.0) == {}
+
+
+def a_plan(count: int) -> Plan:
+    leases = (Lease(worker="w", task="read", variant="net", batch=1, slots=(0,)),) * count
+    settings = Settings(policy="loki", slo_s=1.0)
+    return Plan(pipeline="p", epoch=1, issued_s=0.0, reason="", settings=settings, leases=leases)

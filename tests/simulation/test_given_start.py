@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from benchmarks.small_cluster import a_cluster
 from headrace.config import read_pipeline_file
 from headrace.given_plan import Start
@@ -54,3 +56,23 @@ def test_planning_goes_on_from_the_arrivals_that_were(tmp_path: Path) -> None:
     # Of 60 queries/s with headroom; one that has heard of none would plan for none at first.
     assert demands
     assert all(60.0 < demand < 120.0 for demand in demands)
+
+
+def test_a_policy_by_command_makes_no_other_run_than_a_filed_one(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    assert file.pipeline.policy != "loki"
+    cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 20.0), warm_up_s=10.0)
+    _, before = played(cold)
+    known = replace(before[0][1], epoch=40)
+    commanded = replace(known.settings, filed_policy=file.pipeline.policy)
+    _, by_file = played(replace(cold, start=Start(known, 8.0)))
+    _, by_command = played(replace(cold, start=Start(replace(known, settings=commanded), 8.0)))
+    assert by_command == by_file
+
+
+def test_the_arrivals_begin_where_in_a_second_they_did(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 3.0))
+    _, before = played(cold)
+    ended, _ = played(replace(cold, start=Start(before[-1][1], 8.0, 0.375)))
+    assert ended.first_s % 1 == pytest.approx(0.375, abs=1e-9)

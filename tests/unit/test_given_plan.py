@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from control.course import ROUTED
+from control.course import ROUTED, STAGED
 from control.demand import input_report
 from headrace.config import read_pipeline_file
 from headrace.fidelity_run import Asked, start_seen
-from headrace.given_plan import GivenPlan, Start, start_of
+from headrace.given_plan import GivenPlan, Start, filed, start_of
 from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Send, Woke
 from schemas.records import Plan, Settings
 
@@ -24,10 +24,35 @@ def test_the_newest_plan_at_the_end_of_the_warm_up_is_the_start() -> None:
     assert start_of([LATER, PLAN], 100.0, 32.0, 5.0) == Start(LATER, 31.0)
 
 
-def test_a_plan_that_only_moves_routes_was_not_solved_for() -> None:
-    moved = replace(PLAN, epoch=8, issued_s=105.5, reason=ROUTED)
+@pytest.mark.parametrize(
+    "reason",
+    [ROUTED, STAGED, "worker cpu-0 is drained", "worker cpu-1 serves read; worker a is drained"],
+)
+def test_a_step_on_the_way_was_not_solved_for(reason: str) -> None:
+    moved = replace(PLAN, epoch=8, issued_s=105.5, reason=reason)
     assert start_of([PLAN, moved], 100.0, 20.0, 5.0) == Start(moved, 18.0)
     assert start_of([moved], 100.0, 20.0, 5.0) == Start(moved, 15.5)
+
+
+def test_a_solve_may_also_have_other_reasons() -> None:
+    solved = replace(PLAN, epoch=8, issued_s=105.5, reason="worker a is new; planned anew")
+    assert start_of([PLAN, solved], 100.0, 20.0, 5.0) == Start(solved, 15.5)
+
+
+def test_seconds_begin_as_they_did_for_the_arrivals() -> None:
+    start = start_of([PLAN], 100.25, 20.0, 5.0)
+    assert start is not None
+    assert start.phase_s == 0.25
+
+
+def test_a_policy_that_came_by_command_is_as_good_as_filed() -> None:
+    pipeline = read_pipeline_file(
+        Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
+    ).pipeline
+    commanded = replace(pipeline, policy="loki")
+    settings = replace(SETTINGS, filed_policy=pipeline.policy, filed_slo_s=pipeline.slo_s)
+    found = filed(replace(PLAN, settings=settings), commanded).settings
+    assert found == replace(settings, filed_policy="loki")
 
 
 def test_without_a_plan_by_then_there_is_no_start() -> None:

@@ -1,0 +1,26 @@
+"""Warming a broker up: records through a topic of its own, each read before the next."""
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from headrace.broker_warming import PARTITIONS, TOPIC, warm_up
+from streams.kafka import KafkaConfig, consumer, watermarks
+
+pytestmark = pytest.mark.kafka
+
+
+def test_every_turn_is_a_record_that_was_written_and_read(broker: str) -> None:
+    kafka = KafkaConfig(broker)
+    reader = consumer(kafka, "looks-on")
+    try:
+        before = written(reader) if warm_up(kafka, 0.05) else 0
+        turns = warm_up(kafka, 0.5)
+        assert turns > 0
+        assert written(reader) - before == turns
+    finally:
+        reader.close()
+
+
+def written(reader: object) -> int:
+    places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+    return sum(watermarks(reader, place)[1] for place in places)  # type: ignore[arg-type]
