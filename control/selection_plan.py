@@ -12,7 +12,7 @@ from control.problem import Allocation, PlanError, Problem, Replicas
 from control.selection import POLICIES, Ask, models_of, setting_for
 from control.selection_model import Setting
 from control.selection_profile import Model, SelectionError
-from control.selection_runs import SPARE
+from control.selection_runs import SAVING
 from profiles.table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
 
@@ -50,7 +50,7 @@ def allocate(problem: Problem) -> Allocation:
     setting = setting_for(POLICIES.get(policy.kind, POLICIES[DEFAULT]), ask)
     check_memory(profile, task.name, problem.devices, problem.memory, setting)
     # By round robin a queue waits for a batch about as long as its own.
-    part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SPARE
+    part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SAVING
     model, batch = most_throughput(setting, part)
     replicas = Replicas(task=task.name, variant=model.name, batch=batch, count=ask.workers)
     capacity = setting.capacity_qps()

@@ -22,7 +22,8 @@ from control.selection_profile import Model
 MANY = 1e6  # in place of a load without bound
 WAIT = 0.1  # of the budget: so long a worker waits for the rest of a run
 SURE = 3.0  # standard deviations within which a run must come in that time
-SPARE = 0.75  # of the budget is what the batches of an overrun worker may take
+SPARE = 0.75  # of the budget is what a run of an overrun worker may take
+SAVING = 0.6  # and a batch in place of one that would be late: a shorter one saves more of a queue
 
 Batch = tuple[int, float, float]  # size, seconds, accuracy
 NOTHING: Batch = (1, 0.0, 0.0)  # is what becomes of queries that are left behind

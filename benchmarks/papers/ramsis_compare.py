@@ -40,7 +40,7 @@ from control.selection_baselines import (
 from control.selection_model import fixed_levels
 from control.selection_plan import most_throughput
 from control.selection_profile import Model
-from control.selection_runs import SPARE
+from control.selection_runs import SAVING
 from headrace.workload import Times, from_rates, poisson
 
 LOADS = tuple(range(400, 4001, 400))
@@ -142,7 +142,7 @@ def policies(cluster: Cluster, loads: Sequence[float]) -> dict[str, Policy]:
         found[name] = Policy(tables=tables, discipline=central, before=before)
     found[STATIC_BY_TURN] = replace(found[STATIC], discipline=round_robin)
     tables = _refined(cluster, RUNS, loads, LENGTHS)
-    found[RUNS] = replace(_ours(tables, round_robin, cluster.by_turn(SPARE)), runs=True)
+    found[RUNS] = replace(_ours(tables, round_robin, cluster.by_turn(SAVING)), runs=True)
     for name, kind in ((ONE_BY_ONE, RUNS), (VARIABLE, VARIABLE)):
         tables = _refined(cluster, kind, loads)
         found[name] = _ours(tables, round_robin, cluster.by_turn())

@@ -323,8 +323,8 @@ may also leave part of its queue. These run live. `ramsis, central queue` is wha
 workers share would bring: tables of a pooled model (`benchmarks/papers/ramsis_central.py`, about
 5 ms each), the best of nine and the static choice by a trial of 60 s. **It does not run live**: a
 slot has one reader. Where the table's batch would be late, ours run the model and batch that serve
-most within half of the SLO (in runs and with a central queue: three quarters), and drop what that
-would not save. On the trace they begin with the table of the highest load, and runs stay as long as
+most within half of the SLO (in runs 0.6 of it, with a central queue three quarters), and drop what
+that would not save. On the trace they begin with the table of the highest load, and runs stay as long as
 they are while a table for a load within 5 % has them. "right" is the share of all queries that were
 in time and right.
 """

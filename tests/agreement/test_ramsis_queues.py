@@ -14,7 +14,7 @@ from control.selection import POLICIES, Ask, setting_for, solved
 from control.selection_baselines import Fixed, held
 from control.selection_plan import most_throughput
 from control.selection_profile import Model
-from control.selection_runs import SPARE
+from control.selection_runs import SAVING
 from headrace.config import PipelineFile, read_pipeline_file
 from headrace.simulation import Run, simulated
 from headrace.workload import Recorded, poisson
@@ -107,7 +107,7 @@ def test_runs_are_served_alike(file: PipelineFile, qps: float) -> None:
     ask = Ask(models=SMALL.models, slo_s=SLO_S, workers=3, qps=qps, runs=tuple(range(1, 33)))
     table = solved(POLICIES["ramsis"], ask).table
     assert table.run > 1
-    lease = most_throughput(setting_for(POLICIES["ramsis"], ask), SPARE)
+    lease = most_throughput(setting_for(POLICIES["ramsis"], ask), SAVING)
     decide = decided([table], SMALL.models, always)
     bare = in_runs(times.tolist(), 3, decide, SLO_S, capped(*lease), lambda now: table.run)
     nodes = by_nodes(file, replace(BUILT_IN["ramsis"], loads=(qps,)), times)
