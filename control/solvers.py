@@ -1,36 +1,32 @@
-"""Planners by name: what a driver runs for ``Solve``."""
+"""Planners by name: what a driver runs for ``Solve``.
 
-from collections.abc import Callable, Mapping
+Each is imported when it first runs: solvers and SciPy take most of a second, and whoever only
+carries queries, or reads a pipeline file, does without.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
-from control import allocation, inferline, proteus, static
-from control.problem import SELECTING, Allocation, Problem
+from control.problem import SELECTING
 
 TABLE = "table"  # one of those that workers follow, for a ``TableProblem``
 
-
-def _selecting(problem: Problem) -> Allocation:
-    # Imported here, as below: SciPy takes a third of a second, and workers do without.
-    from control.selection_plan import allocate
-
-    return allocate(problem)
-
-
-SOLVERS: Mapping[str, Callable[[Problem], Allocation]] = {
-    "static": static.allocate,
-    "loki": allocation.allocate,
-    "loki-paper": allocation.allocate,
-    "inferline": inferline.allocate,
-    "proteus": proteus.allocate,
-    **dict.fromkeys(SELECTING, _selecting),
+# The modules of ``control`` whose ``allocate`` makes an ``Allocation`` for a ``Problem``.
+_PLANNERS: Mapping[str, str] = {
+    "static": "static",
+    "loki": "allocation",
+    "loki-paper": "allocation",
+    "inferline": "inferline",
+    "proteus": "proteus",
+    **dict.fromkeys(SELECTING, "selection_plan"),
 }
+KINDS = tuple(_PLANNERS)  # those that a policy can name
 
 
 def solve(solver: str, problem: Any) -> Any:
     """Run a planner over its ``Problem``, or have a table made; raises ``PlanError`` where it finds
     no plan, ``KeyError`` for its name."""
     if solver == TABLE:
-        from control.selection_tables import make
-
-        return make(problem)
-    return SOLVERS[solver](problem)
+        return import_module("control.selection_tables").make(problem)
+    return import_module(f"control.{_PLANNERS[solver]}").allocate(problem)

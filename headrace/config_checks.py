@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from control.problem import BUILT_IN
-from control.solvers import SOLVERS
+from control.solvers import KINDS
 from headrace.config_models import FileSection, PolicySection, TaskSection
 from headrace.config_yaml import Source, nearest
 
 STATIC = "static"
-KINDS = tuple(SOLVERS)  # planners that a policy can name
 
 
 def check(file: FileSection, source: Source) -> None:

@@ -324,9 +324,9 @@ workers share would bring: tables of a pooled model (`benchmarks/papers/ramsis_c
 5 ms each), the best of nine and the static choice by a trial of 60 s. **It does not run live**: a
 slot has one reader. Where the table's batch would be late, ours run the model and batch that serve
 most within half of the SLO (in runs 0.6 of it, with a central queue three quarters), and drop what
-that would not save. On the trace they begin with the table of the highest load, and runs stay as long as
-they are while a table for a load within 5 % has them. "right" is the share of all queries that were
-in time and right.
+that would not save. On the trace they begin with the table of the highest load, and runs stay as
+long as they are while a table for a load within 5 % has them. "right" is the share of all queries
+that were in time and right.
 """
 
 NODES_TEXT = """## By the nodes
@@ -339,5 +339,6 @@ above, but under `ramsis-paper` and the static choice, which drop nothing.
 
 SPEED = """Simulated queries per CPU second by the nodes, solves apart, each run with the start of
 60 workers in it: median of {runs} runs {median:,.0f} ({low:,.0f} to {high:,.0f}), on a
-shared machine. 20,000 were wanted.
+shared machine beside other work. What they reach alone on it, pure and compiled, is another
+benchmark's: [simulation](simulation.md#how-fast).
 """

@@ -59,6 +59,16 @@ def test_the_control_plane_imports_no_extra() -> None:
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
+def test_what_carries_queries_imports_no_solver() -> None:
+    # Each is most of a second of every start, and of every restart.
+    code = (
+        "import sys, headrace.wiring\n"
+        "print(*({'scipy', 'pulp', 'highspy', 'faust'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
 def test_every_import_is_absolute() -> None:
     relative = [
         str(path)
