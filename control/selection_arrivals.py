@@ -22,8 +22,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # whose parts take a third of a second, when they are first used
 from numpy.typing import NDArray
-from scipy.special import betainc, gammaln, pdtrc
 
 from control.selection_profile import SelectionError
 
@@ -57,7 +57,7 @@ def count_table(arrivals: Arrivals, seconds: Floats, below: int) -> Floats:
     mean = np.maximum(arrivals.qps * np.maximum(seconds, 0.0), TINY)[:, None]
     counts = np.arange(below, dtype=np.float64)
     if arrivals.dispersion == 1:
-        table = counts * np.log(mean) - gammaln(counts + 1) - mean
+        table = counts * np.log(mean) - scipy.special.gammaln(counts + 1) - mean
     else:
         # Γ(k + r) / Γ(r) (1 - 1/d)^k factor by factor: hardly above 1 the logarithms of two huge
         # numbers would have no digits in common with their difference.
@@ -65,7 +65,7 @@ def count_table(arrivals: Arrivals, seconds: Floats, below: int) -> Floats:
         table = np.zeros((len(mean), below))
         factors = np.log((mean + counts[:-1] * beyond) / arrivals.dispersion)
         np.cumsum(factors, axis=1, out=table[:, 1:])
-        table -= gammaln(counts + 1) + mean * (math.log1p(beyond) / beyond)
+        table -= scipy.special.gammaln(counts + 1) + mean * (math.log1p(beyond) / beyond)
     return np.exp(table, out=table)
 
 
@@ -73,9 +73,11 @@ def more_than(arrivals: Arrivals, counts: Floats, seconds: Floats) -> Floats:
     """P(more than ``counts`` arrivals in a stretch), exact in the tail; arguments broadcast."""
     mean = np.maximum(arrivals.qps * np.maximum(seconds, 0.0), TINY)
     if arrivals.dispersion == 1:
-        return np.asarray(pdtrc(counts, mean), dtype=np.float64)
+        return np.asarray(scipy.special.pdtrc(counts, mean), dtype=np.float64)
     shape = np.maximum(mean / (arrivals.dispersion - 1), TINY)
-    return np.asarray(betainc(counts + 1, shape, 1 - 1 / arrivals.dispersion), dtype=np.float64)
+    return np.asarray(
+        scipy.special.betainc(counts + 1, shape, 1 - 1 / arrivals.dispersion), dtype=np.float64
+    )
 
 
 def burst_sizes(arrivals: Arrivals, below: int) -> Floats:

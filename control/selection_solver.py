@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, gmres
 
 from control.selection_model import Process
 from control.selection_transitions import Floats, Ints
@@ -231,8 +231,10 @@ def _evaluated(
 
 
 def _solved(apply: Callable[[Floats], Floats], right: Floats, start: Floats, rtol: float) -> Floats:
-    operator = LinearOperator((right.size, right.size), matvec=apply, dtype=np.float64)
-    found, _ = gmres(
+    operator = scipy.sparse.linalg.LinearOperator(
+        (right.size, right.size), matvec=apply, dtype=np.float64
+    )
+    found, _ = scipy.sparse.linalg.gmres(
         operator, right.ravel(), x0=start.ravel(), rtol=rtol, atol=0, restart=RESTART, maxiter=TRIES
     )
     solution: Floats = np.asarray(found, dtype=np.float64).reshape(right.shape)

@@ -32,8 +32,8 @@ difference from H to the values.
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft
 
 from control.selection_arrivals import Arrivals, burst_sizes, count_table, more_than
 
@@ -65,8 +65,8 @@ class Ahead:
         longest, width = self.rest.shape[1:]
         inner = values[:longest, :-1]
         steps = np.diff(inner, axis=1).T[:, None, :]
-        turned = fft.rfft(np.matmul(steps, self.rest)[:, 0], self.padded)
-        found = fft.irfft(np.matmul(self.first, turned.T[:, :, None])[..., 0].T, self.padded)
+        turned = scipy.fft.rfft(np.matmul(steps, self.rest)[:, 0], self.padded)
+        found = scipy.fft.irfft(np.matmul(self.first, turned.T[:, :, None])[..., 0].T, self.padded)
         expected = found[:, :width] + np.matmul(inner.T[self.lowest][:, None], self.whole)[:, 0]
         fresh = np.append(values[:longest, -1], values[longest, 0])[: self.waited.shape[1]]
         expected += np.matmul(fresh, self.waited) + self.over * values[longest, 0]
@@ -75,8 +75,10 @@ class Ahead:
     def push(self, mass: Floats) -> Floats:
         """Mass of the next states, [n', j'], for the mass [a, d] of actions and offsets."""
         longest, width = self.rest.shape[1:]
-        turned = fft.rfft(mass, self.padded).T[:, None, :]
-        found = fft.irfft(np.matmul(turned, self.first.conj())[:, 0].T, self.padded)[:, :width]
+        turned = scipy.fft.rfft(mass, self.padded).T[:, None, :]
+        found = scipy.fft.irfft(np.matmul(turned, self.first.conj())[:, 0].T, self.padded)[
+            :, :width
+        ]
         after = np.matmul(self.rest, found[..., None])[..., 0].T  # [n', j]
         pushed = np.zeros((longest + 1, len(self.rest) + 2))
         pushed[:longest, 1:-1] += after
@@ -100,10 +102,10 @@ def look_ahead(
     before_s = busy_s[:, None] - after_s
     lead = count_table(arrivals, before_s.ravel(), share).reshape(*before_s.shape, share)
     lead[before_s <= 0] = 0.0
-    padded = fft.next_fast_len(2 * share - 1, real=True)
+    padded = scipy.fft.next_fast_len(2 * share - 1, real=True)
     whole = _windows(count_table(arrivals, busy_s, (longest + 1) * share), share)
     return Ahead(
-        first=np.ascontiguousarray(fft.rfft(lead, padded).transpose(2, 0, 1)),
+        first=np.ascontiguousarray(scipy.fft.rfft(lead, padded).transpose(2, 0, 1)),
         rest=_windows(count_table(arrivals, after_s, (longest + 1) * share), share)[:, 1:],
         whole=np.ascontiguousarray(whole[:, 1:]),
         lowest=np.count_nonzero(before_s <= 0, axis=1),
@@ -130,10 +132,10 @@ def _after_waiting(arrivals: Arrivals, share: int, busy_s: Floats, longest: int)
     counted = _windows(sizes[None], share)[0]
     beyond = 1.0 - np.cumsum(sizes)[-share:]  # more than N K + e - 1
     last = np.vstack([counted[1:], beyond])  # [n' - 1, e - 1]
-    padded = fft.next_fast_len(3 * share - 2, real=True)  # of three convolved
-    walked = fft.rfft(early, padded) * fft.rfft(reached, padded)
-    turned = walked[:, None] * fft.rfft(last, padded)
-    found: Floats = fft.irfft(turned, padded)[..., :share]
+    padded = scipy.fft.next_fast_len(3 * share - 2, real=True)  # of three convolved
+    walked = scipy.fft.rfft(early, padded) * scipy.fft.rfft(reached, padded)
+    turned = walked[:, None] * scipy.fft.rfft(last, padded)
+    found: Floats = scipy.fft.irfft(turned, padded)[..., :share]
     return found
 
 

@@ -16,8 +16,7 @@ for all of them, and slack and arrivals are taken as independent given (n, j).
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.special import betainc
+import scipy
 
 from control.selection_model import Bools, Chain, Setting
 from control.selection_profile import SelectionError
@@ -96,7 +95,7 @@ class PartOfQueue:
 
         return Chain(expect, push)
 
-    def _remains(self, choice: Ints) -> csr_array:
+    def _remains(self, choice: Ints) -> "scipy.sparse.csr_array":
         """The transitions of states that leave part of their queue; others' rows are empty."""
         states, levels = choice.size, choice.shape[1]
         full = (len(choice) - 1) * levels
@@ -109,7 +108,7 @@ class PartOfQueue:
             from_ = (n[row] + self.batch[c]) * levels + j[row]
             found.append((mass[row, i, level], from_, np.minimum(after, full)))
         data, rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
-        return csr_array((data, (rows, columns)), shape=(states, states))
+        return scipy.sparse.csr_array((data, (rows, columns)), shape=(states, states))
 
 
 def part_of_queue(setting: Setting) -> PartOfQueue:
@@ -176,7 +175,7 @@ def _slack(setting: Setting, batch: int, busy: float, offset: Floats) -> Floats:
     came = (queue[:, None] - 1) * share + share - missing  # [n, j]: k
     part = np.clip((levels[1:-1] - levels[:, None] + busy) / queued_s[:, None], 0.0, 1.0)
     reached = np.ones((len(queue), len(levels), len(levels) + 1))
-    reached[:, :, 1:-2] = betainc(
+    reached[:, :, 1:-2] = scipy.special.betainc(
         (came - batch * share + 1)[:, :, None], float(batch * share), 1 - part
     )
     reached[:, :, -2:] = 0.0

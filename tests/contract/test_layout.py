@@ -59,12 +59,11 @@ def test_the_control_plane_imports_no_extra() -> None:
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
-def test_what_carries_queries_imports_no_solver() -> None:
-    # Each is most of a second of every start, and of every restart.
-    code = (
-        "import sys, headrace.wiring\n"
-        "print(*({'scipy', 'pulp', 'highspy', 'faust'} & sys.modules.keys()))"
-    )
+@pytest.mark.parametrize("driver", ["headrace.wiring", "streams.control_app"])
+def test_no_role_starts_with_a_solver(driver: str) -> None:
+    # Each is up to a second of every start, and of every restart; solves have a process apart.
+    slow = {"pulp", "highspy", "scipy.special", "scipy.sparse", "scipy.fft"}
+    code = f"import sys, {driver}; print(*({slow!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
