@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import exp, sqrt
 
-from control.readings import Reading
-from schemas.records import Factor, Report
+from control.readings import News
+from schemas.records import Factor
 
 TAU_S = 10.0
 FEWEST = 100.0  # items; with Poisson fan-out a mean of 5 is known to 4.5 %
@@ -39,53 +39,35 @@ class Factors:
 
     edges: tuple[Edge, ...]
     _seen: Mapping[Edge, _Seen] = field(default_factory=dict)
-    _readings: Mapping[str, Reading] = field(default_factory=dict)
 
     def recall(self, known: Iterable[Factor]) -> "Factors":
         """With what a plan remembers of edges of which nothing was observed yet."""
         told = {(f.variant, f.child): _Seen(f.items, f.items * f.mean) for f in known}
         kept = {edge: seen for edge, seen in told.items() if edge in self.edges}
-        return Factors(self.edges, {**kept, **self._seen}, self._readings)
+        return Factors(self.edges, {**kept, **self._seen})
 
-    def observe(self, report: Report) -> "Factors":
-        """After a worker's report; others change nothing."""
-        if report.role != "worker":
+    def observe(self, news: News) -> "Factors":
+        """After what a worker reported."""
+        if news.report.counts == news.before:
             return self
-        before = self._readings.get(report.node)
-        if before is not None and (report.incarnation, report.sent_s) <= (
-            before.incarnation,
-            before.sent_s,
-        ):
-            return self
-        readings = {
-            **self._readings,
-            report.node: Reading(report.incarnation, report.sent_s, report.counts),
-        }
-        if before is not None and report.counts == before.counts:
-            return Factors(self.edges, self._seen, readings)
         seen = dict(self._seen)
         for edge in self.edges:
-            now = self._after(edge, before, report)
+            now = self._after(edge, news)
             if now is not None:
                 seen[edge] = now
-        return Factors(self.edges, seen, readings)
+        return Factors(self.edges, seen)
 
-    def _after(self, edge: Edge, before: Reading | None, report: Report) -> _Seen | None:
+    def _after(self, edge: Edge, news: News) -> _Seen | None:
         variant, child = edge
-        items = report.counts.get(f"finished/{variant}", 0.0)
-        children = report.counts.get(f"children/{variant}/{child}", 0.0)
         known = self._seen.get(edge)
-        if before is None and known is not None:
+        if news.before is None and known is not None:
             return None  # it may have counted them for somebody who told us
-        seconds = TAU_S
-        if before is not None and report.incarnation == before.incarnation:
-            items -= before.counts.get(f"finished/{variant}", 0.0)
-            children -= before.counts.get(f"children/{variant}/{child}", 0.0)
-            seconds = report.sent_s - before.sent_s
+        items = news.since(f"finished/{variant}")
+        children = news.since(f"children/{variant}/{child}")
         if items <= 0:
             return None
         known = known or _Seen(0.0, 0.0)
-        kept = exp(-seconds / TAU_S)
+        kept = exp(-(TAU_S if news.seconds is None else news.seconds) / TAU_S)
         if known.items > 0:
             kept = max(kept, min(1.0, FEWEST / known.items))
         return _Seen(known.items * kept + items, known.children * kept + children)

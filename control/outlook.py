@@ -9,6 +9,7 @@ from control.demand import Demand
 from control.estimators import ESTIMATORS, Horizon, fell, jumped
 from control.factors import Edge, Factors
 from control.problem import SELECTING, Problem
+from control.readings import Readings
 from control.slowness import Slowness, drifted
 from control.task_demand import TaskDemand
 from profiles.table import ProfileError, ProfileTable
@@ -22,14 +23,15 @@ class Outlook:
     """What the reports so far lead to expect of a pipeline."""
 
     __slots__ = (
-        "_at_tasks", "_demand", "_factors", "_pipeline", "_profile", "_slowness", "_stretches",
-        "profile",
+        "_at_tasks", "_demand", "_factors", "_pipeline", "_profile", "_readings", "_slowness",
+        "_stretches", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
         self._pipeline = pipeline
         self._profile = profile
         self.profile = profile  # as devices keep to it, as of ``keep_pace``
+        self._readings = Readings()
         self._slowness = Slowness(profile)
         self._stretches: dict[str, float] = {}
         self._demand = Demand()
@@ -44,8 +46,10 @@ class Outlook:
         """Take in a report of any role."""
         self._demand = self._demand.observe(report)
         self._at_tasks = self._at_tasks.observe(report)
-        self._factors = self._factors.observe(report)
-        self._slowness = self._slowness.observe(report)
+        self._readings, news = self._readings.take(report)
+        if news is not None:
+            self._factors = self._factors.observe(news)
+            self._slowness = self._slowness.observe(news)
 
     def recall(self, plan: Plan) -> None:
         """Take over what an earlier control app knew."""

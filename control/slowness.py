@@ -12,9 +12,8 @@ over its last ``MEMORY`` batches or so. For plans of a policy that is ``paced``;
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from control.readings import Reading
+from control.readings import News
 from profiles.table import ProfileError, ProfileTable
-from schemas.records import Report
 
 MEMORY = 200.0  # batches
 FEWEST = 20.0  # batches, before anything is said
@@ -39,53 +38,42 @@ class Slowness:
 
     profile: ProfileTable | None
     _ran: Mapping[str, _Ran] = field(default_factory=dict)  # by kind of device
-    _readings: Mapping[str, Reading] = field(default_factory=dict)
 
-    def observe(self, report: Report) -> "Slowness":
-        """After a worker's report; others change nothing."""
-        if report.role != "worker" or self.profile is None:
-            return self
-        before = self._readings.get(report.node)
-        reading = Reading(report.incarnation, report.sent_s, report.counts)
-        readings = {**self._readings, report.node: reading}
-        if before is None or before.incarnation < report.incarnation:
-            return Slowness(self.profile, self._ran, readings)
-        if (report.incarnation, report.sent_s) <= (before.incarnation, before.sent_s):
-            return self
-        new = self._new(before.counts, report)
+    def observe(self, news: News) -> "Slowness":
+        """After what a worker reported."""
+        # What a worker, or a life of it, did before it was first heard has no length.
+        new = self._new(news) if news.seconds is not None else _Ran()
         if new.batches <= 0:
-            return Slowness(self.profile, self._ran, readings)
-        old = self._ran.get(report.device, _Ran())
+            return self
+        device = news.report.device
+        old = self._ran.get(device, _Ran())
         kept = max(0.0, 1.0 - new.batches / MEMORY)
         ran = _Ran(
             old.batches * kept + new.batches,
             old.planned_s * kept + new.planned_s,
             old.took_s * kept + new.took_s,
         )
-        return Slowness(self.profile, {**self._ran, report.device: ran}, readings)
+        return Slowness(self.profile, {**self._ran, device: ran})
 
-    def _new(self, before: Mapping[str, float], report: Report) -> _Ran:
+    def _new(self, news: News) -> _Ran:
         """What a worker ran since its report before."""
         batches = planned_s = took_s = 0.0
-        for name, count in report.counts.items():
-            known = before.get(name, 0.0) if name.startswith(_BATCHES) else 0.0
-            more = count - known
+        for name, count in news.report.counts.items():
+            more = news.since(name) if name.startswith(_BATCHES) else 0.0
             # The first batch of a variant tells of its loading, not of its pace.
-            if known > 0 and more > 0:
+            if count > more > 0:
                 variant = name.removeprefix(_BATCHES)
-                items, busy_s = (
-                    report.counts.get(key, 0.0) - before.get(key, 0.0)
-                    for key in (f"finished/{variant}", f"busy_s/{variant}")
-                )
-                each_s = self._planned_s(variant, report.device, items / more)
+                items = news.since(f"finished/{variant}")
+                each_s = self._planned_s(variant, news.report.device, items / more)
                 if each_s > 0:
                     batches += more
                     planned_s += more * each_s
-                    took_s += busy_s
+                    took_s += news.since(f"busy_s/{variant}")
         return _Ran(batches, planned_s, took_s)
 
     def _planned_s(self, variant: str, device: str, size: float) -> float:
-        assert self.profile is not None
+        if self.profile is None:
+            return 0.0
         task, _, name = variant.partition("/")
         try:
             return self.profile.latency_s(task, name, device, max(1, round(size)), "mean")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.factors import FEWEST, Factors
+from control.readings import Readings
 from schemas.records import Factor, Report
 
 NET = ("locate/net", "read")
@@ -24,31 +25,45 @@ def a_report(
     )  # fmt: skip
 
 
-def observed(*reports: Report, factors: Factors = NOTHING) -> Factors:
-    for report in reports:
-        factors = factors.observe(report)
-    return factors
+class Seen:
+    """Factors with the readings that go with them."""
+
+    def __init__(self, factors: Factors = NOTHING) -> None:
+        self.factors, self._readings = factors, Readings()
+
+    def hear(self, *reports: Report) -> Factors:
+        for report in reports:
+            self._readings, news = self._readings.take(report)
+            self.factors = self.factors.observe(news) if news else self.factors
+        return self.factors
+
+
+def observed(*reports: Report) -> Factors:
+    return Seen().hear(*reports)
 
 
 def test_the_profile_stands_until_enough_items_were_seen() -> None:
-    few = observed(a_report(1.0, 0.0, 0.0), a_report(2.0, 99.0, 400.0))
+    seen = Seen()
+    few = seen.hear(a_report(1.0, 0.0, 0.0), a_report(2.0, 99.0, 400.0))
     assert few.multiplicity() == {}
-    assert observed(a_report(2.1, 100.0, 404.0), factors=few).multiplicity() == {
+    assert seen.hear(a_report(2.1, 100.0, 404.0)).multiplicity() == {
         NET: pytest.approx(4.04, rel=1e-3)
     }
 
 
 def test_a_factor_follows_what_becomes_of_it_and_forgets_the_past() -> None:
     reports = [a_report(float(s), 100.0 * s, 500.0 * s) for s in range(11)]
-    before = observed(*reports)
-    assert before.multiplicity() == {NET: pytest.approx(5.0)}
+    seen = Seen()
+    assert seen.hear(*reports).multiplicity() == {NET: pytest.approx(5.0)}
     reports = [a_report(10.0 + s, 1000.0 + 100.0 * s, 5000.0 + 200.0 * s) for s in range(1, 31)]
-    assert observed(*reports, factors=before).multiplicity()[NET] == pytest.approx(2.0, abs=0.2)
+    assert seen.hear(*reports).multiplicity()[NET] == pytest.approx(2.0, abs=0.2)
 
 
 def test_a_variant_that_rests_keeps_what_it_was_seen_to_do() -> None:
-    seen = observed(a_report(1.0, 0.0, 0.0), a_report(2.0, 200.0, 600.0))
-    rested = observed(a_report(900.0, 200.0, 600.0), a_report(901.0, 201.0, 603.0), factors=seen)
+    rested = observed(
+        a_report(1.0, 0.0, 0.0), a_report(2.0, 200.0, 600.0),
+        a_report(900.0, 200.0, 600.0), a_report(901.0, 201.0, 603.0),
+    )  # fmt: skip
     assert rested.multiplicity() == {NET: pytest.approx(3.0)}
 
 
@@ -61,12 +76,13 @@ def test_workers_of_a_variant_are_taken_together() -> None:
 
 
 def test_a_restarted_worker_begins_at_zero_and_its_old_reports_are_ignored() -> None:
-    seen = observed(
+    seen = Seen()
+    found = seen.hear(
         a_report(1.0, 0.0, 0.0), a_report(2.0, 200.0, 600.0),
         a_report(3.0, 100.0, 300.0, incarnation=2.5), a_report(2.5, 990.0, 0.0),
     )  # fmt: skip
-    assert seen.multiplicity() == {NET: pytest.approx(3.0)}
-    assert observed(a_report(3.0, 100.0, 0.0, incarnation=2.5), factors=seen) == seen
+    assert found.multiplicity() == {NET: pytest.approx(3.0)}
+    assert seen.hear(a_report(3.0, 100.0, 0.0, incarnation=2.5)) == found
 
 
 def test_what_a_worker_did_before_it_was_first_heard_counts_where_nothing_else_is_known() -> None:
@@ -82,7 +98,7 @@ def test_a_plan_carries_them_over_a_restart() -> None:
     again = Factors(EDGES).recall(known)
     assert again.multiplicity() == {NET: 2.5}
     # The life of a worker was counted in what the plan remembers.
-    assert observed(a_report(3.0, 300.0, 5000.0), factors=again).multiplicity() == {NET: 2.5}
+    assert Seen(again).hear(a_report(3.0, 300.0, 5000.0)).multiplicity() == {NET: 2.5}
 
 
 def test_drift_is_more_than_chance_and_more_than_a_tenth() -> None:
@@ -110,13 +126,14 @@ def test_a_factor_stays_within_what_was_seen(
     steps: list[tuple[float, int, float, bool]],
 ) -> None:
     now, incarnation, items, made = 1.0, 0.0, 0.0, 0.0
-    seen, ratios = Factors(EDGES).observe(a_report(now, 0.0, 0.0)), []
+    seen, ratios = Seen(), []
+    seen.hear(a_report(now, 0.0, 0.0))
     for seconds, more, factor, restarts in steps:
         now += seconds
         if restarts:
             incarnation, items, made = now, 0.0, 0.0
         items, made = items + more, made + more * factor
         ratios += [factor] if more else []
-        seen = seen.observe(a_report(now, items, made, incarnation=incarnation))
-    for mean in seen.multiplicity().values():
+        seen.hear(a_report(now, items, made, incarnation=incarnation))
+    for mean in seen.factors.multiplicity().values():
         assert min(ratios) - 1e-6 <= mean <= max(ratios) + 1e-6

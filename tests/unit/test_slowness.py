@@ -2,7 +2,9 @@
 
 import pytest
 
+from control.readings import Readings
 from control.slowness import FEWEST, Slowness, drifted
+from profiles.table import ProfileTable
 from schemas.records import Report
 from tests.control_world import a_profile
 
@@ -25,11 +27,12 @@ def report(
     )  # fmt: skip
 
 
-def seen(*reports: Report) -> dict[str, float]:
+def seen(*reports: Report, profile: ProfileTable | None = PROFILE) -> dict[str, float]:
+    slowness, readings = Slowness(profile), Readings()
     # Its first batch, with which a library found its kernels, was before.
-    slowness = Slowness(PROFILE).observe(report(0, 0.0, 0.2)).observe(report(1, 9.0, 0.4))
-    for each in reports:
-        slowness = slowness.observe(each)
+    for each in (report(0, 0.0, 0.2), report(1, 9.0, 0.4), *reports):
+        readings, news = readings.take(each)
+        slowness = slowness.observe(news) if news else slowness
     return slowness.stretches()
 
 
@@ -67,7 +70,8 @@ def test_what_was_long_ago_fades() -> None:
 
 
 def test_a_variant_that_was_never_measured_says_nothing() -> None:
-    assert Slowness(None).observe(report(0, 0.0, 1.0)).stretches() == {}
+    new = (report(1, 9.0, 1.0), report(51, 9.0 + 50 * 2 * PLANNED_S, 2.0))
+    assert seen(*new, profile=None) == {}
 
 
 def test_a_plan_is_unlike_what_it_was_made_for_when_devices_changed_much() -> None:
