@@ -49,7 +49,7 @@ COMMIT_S = 0.02  # from the effects to the commit behind them
 STAMP_S = 0.001  # Kafka's time stamps are whole milliseconds
 ANY_SIZE = 0  # of a batch
 BLOCK = 4096  # draws made at a time
-NEAR = 8
+NEAR = 8  # so many seen before a moment, and as many behind it, may stand for it
 
 
 def _none() -> float:
@@ -60,8 +60,8 @@ def _none() -> float:
 class Delays:
     """Seconds from a write until readers have the record (``hop``; ``report`` for reports), until
     a new reader of a slot gets its first one, and until what is done is committed; ``lag``: from
-    the end of a batch until its worker knows; ``starts``: by task,
-    from when it asks for one until that runs.
+    the end of a batch until its worker knows; ``starts``: by task, from when it asks for one
+    until that runs.
 
     Records that a node sends in one turn share a hop, as the client sends them together; ``apart``:
     each has its own, as each reader has.
@@ -107,10 +107,8 @@ def as_seen(world: World, rng: np.random.Generator, dilate: float, moment: Delay
     a slot kept, what is held up would also hold up those behind it a second time.
     """
     plain = drawn(rng, dilate=dilate)
-    if not world.hops:
-        return plain
     again = partial(replayed, seconds=world.seconds, rng=rng, moment=moment, dilate=dilate)
-    hop = again(world.hops, together=False)
+    hop = again(world.hops, together=False) if world.hops else plain.hop
     return replace(
         plain,
         hop=hop,

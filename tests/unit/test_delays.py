@@ -72,6 +72,15 @@ def test_as_seen_the_ways_in_and_out_and_the_lag_are_their_own() -> None:
     ]  # fmt: skip
 
 
+def test_a_single_task_has_no_hops_between_and_its_ways_as_they_were_seen() -> None:
+    world = World(seconds=1.0, ways_in=[(0.0, 2.0)] * 9, ways_out=[(0.0, 4.0)] * 9)
+    found = as_seen(world, np.random.default_rng(1), 1.0, lambda: 0.0)
+    assert found.way_in is not None
+    assert found.way_out is not None
+    assert (found.way_in(), found.way_out()) == (2.0, 4.0)
+    assert found.report() < 0.1  # as on the local broker
+
+
 def test_a_machine_of_which_nothing_was_seen_is_a_quiet_one() -> None:
     found = as_seen(World(seconds=9.0), np.random.default_rng(1), 2.0, lambda: 0.0)
     quiet = drawn(np.random.default_rng(1), dilate=2.0)
