@@ -52,7 +52,8 @@ clean: pure
 	  .import_linter_cache .coverage
 
 # uv installs the 6 GB several times faster than pip does; where it fails (a proxy with a
-# certificate of its own, say), pip has the last word.
+# certificate of its own, say), pip has the last word. Compiled here once, as pip does, the libraries
+# need not be compiled by the first process of each kind, or by every one where Python may not write.
 $(FILLED): requirements.lock requirements-bootstrap.lock pyproject.toml
 	@$(PYTHON) -c 'import pip; $(SUITS)' 2>/dev/null || { \
 	  for name in python3 python3.13 python3.12 python3.11; do \
@@ -61,7 +62,8 @@ $(FILLED): requirements.lock requirements-bootstrap.lock pyproject.toml
 	  echo "Headrace needs Python 3.11, 3.12 or 3.13, but PATH has none of them as python3," \
 	    "python3.13, python3.12 or python3.11; install one and run make again" >&2; exit 1; }
 	$(PYTHON) -m pip install --quiet --require-hashes -r requirements-bootstrap.lock
-	$(PYTHON) -m uv pip sync --python $(PYTHON) --require-hashes requirements.lock || \
+	$(PYTHON) -m uv pip sync --python $(PYTHON) --compile-bytecode --require-hashes \
+	  requirements.lock || \
 	  $(PYTHON) -m pip install --require-hashes -r requirements.lock
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(FILLED)
