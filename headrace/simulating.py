@@ -19,6 +19,7 @@ from headrace.simulation import Run, devices, simulated
 from headrace.terminal import Advance, progress
 from headrace.tracing import ChromeTrace
 from headrace.workload import Arrivals, Bursts, Recorded, Renewal, read_workload
+from streams.following import follow_parent
 
 LOOK_S = 0.2  # how often progress of other processes is looked at
 
@@ -143,6 +144,7 @@ def _side_by_side(
 def _share_progress(sent: Any) -> None:
     global _SENT
     _SENT = sent
+    follow_parent()
     collect_seldom()
 
 

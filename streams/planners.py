@@ -8,14 +8,13 @@ import logging
 import multiprocessing
 import os
 import signal
-import threading  # noqa: TID251  (ends the process with its parent; no decision runs on it)
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait
 
 from control.problem import Allocation, PlanError
 from control.solvers import solve
 from schemas.effects import Event, Failed, Solve, Solved
+from streams.following import follow_parent
 
 log = logging.getLogger("headrace.control")
 
@@ -52,19 +51,11 @@ def _pool() -> ProcessPoolExecutor:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the process has this environment
     # Spawned: a fork would inherit the clients' threads and sockets.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_follow_parent)
+    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
     pool.submit(int)
     return pool
 
 
-def _follow_parent() -> None:
-    """End when the control app does, however it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the control app does
+    follow_parent()

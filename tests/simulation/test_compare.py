@@ -1,11 +1,14 @@
 """``headrace compare``: what it prints, the search for a fixed choice, what is refused."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
@@ -119,3 +122,17 @@ def test_what_is_wrong_is_one_sentence_before_anything_runs(
         told = capsys.readouterr()
         assert (told.out, told.err.count("\n")) == ("", 1)
         assert sentence in told.err
+
+
+def test_its_processes_end_with_it_however_that_ends(tmp_path: Path) -> None:
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 200.0, 600.0)
+    command = ["compare", str(file), "--arrivals", str(arrivals), "--policy", "static", "loki"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "headrace", *command], stderr=subprocess.PIPE, text=True
+    ) as comparing:
+        assert comparing.stderr is not None
+        next(line for line in comparing.stderr if "runs done" in line)
+        players = psutil.Process(comparing.pid).children(recursive=True)
+        comparing.kill()
+    assert len(players) >= 2
+    assert psutil.wait_procs(players, timeout=30)[1] == []
