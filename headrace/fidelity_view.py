@@ -70,21 +70,16 @@ def _conditions(certificate: Certificate) -> list[str]:
         f"{slower}; {it.policy}, {devices}; simulated {it.simulations} times, seed {it.seed}",
         f"{it.machine}; host {load} busy{own}; a query left {it.behind_ms:.1f} ms late at worst",
     ]
-    if it.hop_ms:
-        told = ", ".join(f"{name} {value:g} ms" for name, value in it.hop_ms.items())
-        lines.append(f"a hop in the warm-up, as simulated: {told} of the wall")
-    if it.lag_ms:
-        told = ", ".join(f"{name} {value:g} ms" for name, value in it.lag_ms.items())
-        lines.append(f"from the end of a batch until its worker knew: {told} of the wall")
-    if it.stretch:
-        told = ", ".join(f"{name} {value:.2f}" for name, value in it.stretch.items())
-        lines.append(f"a batch in the warm-up, by its profiled median: {told}")
-    if it.start_ms:
-        told = ", ".join(f"{name} {value:g} ms" for name, value in it.start_ms.items())
-        lines.append(f"from when a batch could begin until it did: {told}")
-    if it.drift:
-        told = ", ".join(f"{name} {by:.2f}" for name, by in it.drift.items())
-        lines.append(f"after the warm-up things took so many times as long as in it: {told}")
+    for what, figures, form in (
+        ("a hop in the warm-up, as simulated: {} of the wall", it.hop_ms, "{:g} ms"),
+        ("from the end of a batch until its worker knew: {} of the wall", it.lag_ms, "{:g} ms"),
+        ("a batch in the warm-up, by its profiled median: {}", it.stretch, "{:.2f}"),
+        ("from when a batch could begin until it did: {}", it.start_ms, "{:g} ms"),
+        ("after the warm-up things took so many times as long as in it: {}", it.drift, "{:.2f}"),
+    ):
+        if figures:
+            told = (f"{name} {form.format(value)}" for name, value in figures.items())
+            lines.append(what.format(", ".join(told)))
     if it.warm_up_s:
         lines.append(f"the first {it.warm_up_s:g} s are not counted")
     return lines + ([certificate.warning] if certificate.warning else [])

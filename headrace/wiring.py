@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
+from control.controller import Controller
 from headrace.collecting import collect_seldom
 from headrace.config import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.dilating import dilation
@@ -34,9 +35,6 @@ from streams.recovery import answered_since, answers_from_s, committed_notes
 from streams.topics import physical
 from streams.transport import KafkaTransport
 from streams.wire import origins
-
-if TYPE_CHECKING:
-    from control.controller import Controller
 
 LEAVE_S = 8.0  # a worker that is told to end waits so long for its slots to be taken over
 
@@ -146,12 +144,9 @@ def _give_hands(
             live.give_hands(each, ModelHands(make, device, live.post(each)))
 
 
-def controller_maker(file: PipelineFile) -> "Callable[[], Controller]":
+def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
     """Makes controllers that plan with the file's cluster and profiles, whose errors are raised
     now."""
-    # Not above: with it comes SciPy, and whoever carries queries starts faster without.
-    from control.controller import Controller
-
     table = planning_profile(file)
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)
