@@ -17,7 +17,8 @@ from streams.refusals import turned_away, unadorned
 log = logging.getLogger("headrace.broker")
 
 REMIND_S = 30.0
-CALM_S = 5.0  # so long after it is back, aiokafka still speaks of its being away
+CALM_S = 5.0  # so long after it is back, Faust still speaks of its being away
+PERSIST_S = 10.0  # what aiokafka retries for so long does not mend itself
 
 LEVELS = {
     "broker.away": logging.WARNING,
@@ -80,17 +81,20 @@ class Presence:
 
 
 class Hushed(logging.Filter):
-    """Turns what aiokafka, and Faust on top of it, say of an absent broker into its absence."""
+    """Turns what aiokafka, and Faust on top of it, say of an absent broker into its absence.
+
+    What else aiokafka warns of it also retries: a coordinator that moves, or is not known yet
+    after a restart. That is news only once it has gone on for a while.
+    """
 
     LIBRARIES = ("aiokafka", "faust", "mode")
     NONE_LEFT = "Unable to update metadata"
     MARKS = ("Unable connect to node", NONE_LEFT, "KafkaConnectionError", "NodeNotReadyError")
-    # A group's coordinator is lost a moment before the connection is, or moves, which is no news.
-    LOST = "coordinator dead"
 
     def __init__(self, presence: Presence) -> None:
         super().__init__()
         self._presence = presence
+        self._spans: dict[tuple[str, str], tuple[float, float]] = {}  # of each line: first, last
 
     def filter(self, record: logging.LogRecord) -> bool:
         library = record.name.partition(".")[0]
@@ -101,6 +105,15 @@ class Hushed(logging.Filter):
             _, _, why = text.partition(": ")
             presence.failed(why, none_left=text.startswith(self.NONE_LEFT))
             return False
-        if self.LOST in text:
+        if presence.away or record.created - presence.since_s <= CALM_S:
             return False
-        return not presence.away and record.created - presence.since_s > CALM_S
+        return library != "aiokafka" or bool(record.exc_info) or self._persists(record)
+
+    def _persists(self, record: logging.LogRecord) -> bool:
+        """Has this line come again and again for ``PERSIST_S``?"""
+        key, now = (record.name, str(record.msg)), record.created
+        first, last = self._spans.get(key, (now, now))
+        if now - last > PERSIST_S:
+            first = now
+        self._spans[key] = first, now
+        return now - first >= PERSIST_S

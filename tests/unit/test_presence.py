@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from streams.kafka import KafkaConfig
-from streams.presence import REMIND_S, Hushed, Presence
+from streams.presence import PERSIST_S, REMIND_S, Hushed, Presence
 
 REFUSED = KafkaError(
     KafkaError._TRANSPORT,
@@ -63,9 +63,6 @@ def test_what_aiokafka_says_of_an_absent_broker_becomes_its_absence(
 ) -> None:
     presence = Presence(KafkaConfig("127.0.0.1:9"))
     passes = Hushed(presence).filter
-    assert passes(a_record("aiokafka.consumer.fetcher", "something else"))
-    assert not passes(a_record("aiokafka", "Marking the coordinator dead (node 1)for group words."))
-    assert lines(told) == []
     assert not passes(a_record("aiokafka", "Unable connect to node with id 1: [Errno 111] refused"))
     assert not passes(a_record("aiokafka", "Unable to update metadata from [1]"))
     presence.look(99.0)
@@ -74,9 +71,30 @@ def test_what_aiokafka_says_of_an_absent_broker_becomes_its_absence(
     assert passes(a_record("headrace.control", "ours"))
     assert passes(a_record("aiokafka", "the end", logging.CRITICAL))
     presence.heard(99.5)
-    assert not passes(a_record("aiokafka.producer.sender", "Got error produce response"))
+    assert not passes(a_record("faust.agents", "it crashed"))
     presence.since_s = 90.0
-    assert passes(a_record("aiokafka.producer.sender", "Got error produce response"))
+    assert passes(a_record("faust.agents", "it crashed"))
+
+
+def test_what_aiokafka_retries_is_told_once_it_goes_on() -> None:
+    passes = Hushed(Presence(KafkaConfig("127.0.0.1:9"))).filter
+    lost = "Group Coordinator Request failed: [Error 15] GroupCoordinatorNotAvailableError"
+
+    def told_at(created: float) -> bool:
+        record = a_record("aiokafka.consumer.group_coordinator", lost)
+        record.created = created
+        return passes(record)
+
+    assert not any(told_at(100.0 + since) for since in (0.0, 0.1, 5.0, PERSIST_S - 0.1))
+    assert told_at(100.0 + PERSIST_S)
+    assert told_at(101.0 + PERSIST_S)
+    assert not told_at(101.1 + 2 * PERSIST_S)  # it had ceased: this is another time
+
+
+def test_an_exception_in_aiokafka_is_told_at_once() -> None:
+    record = a_record("aiokafka.conn", "Unexpected exception in AIOKafkaConnection")
+    record.exc_info = (ValueError, ValueError("x"), None)
+    assert Hushed(Presence(KafkaConfig("127.0.0.1:9"))).filter(record)
 
 
 def test_one_broken_connection_is_no_absence(told: pytest.LogCaptureFixture) -> None:
