@@ -22,12 +22,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from msgspec.structs import replace
 
 from control.membership import DEAD_AFTER_S
 from headrace.config import PipelineFile, load_profile, read_pipeline_file

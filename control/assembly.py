@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isclose
 
+from msgspec import structs
+
 from control.choices import budgets_s
 from control.forecast import (
     Mix,
@@ -76,7 +78,7 @@ def assemble(
     items = _items(pipeline, profile, variants, expected)
     capacity = capacity_qps(pipeline, busy, rates, items) if items is not None else None
     unserved = [name for name in pipeline.task_names if name not in variants]
-    return replace(
+    return structs.replace(
         base,
         leases=tuple(leases),
         routes=shares,
@@ -98,7 +100,7 @@ def same(one: Plan, other: Plan) -> bool:
 
 
 def _content(plan: Plan) -> Plan:
-    return replace(
+    return structs.replace(
         plan, epoch=0, issued_s=0.0, reason="", demand_qps=0.0, factors=(), routes=(),
         capacity_qps=None, expected_accuracy=None,
     )  # fmt: skip

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from math import isfinite
+
+from msgspec.structs import replace
 
 from control.problem import BUILT_IN
 from schemas.pipeline import Pipeline

@@ -8,7 +8,9 @@ a solve, and so do routes as demand moves. Slots of a lost worker are handed on 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from control.arrangement import Ground
 from control.assembly import assemble, same

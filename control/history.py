@@ -1,6 +1,6 @@
 """Which plans have there been, and what do they bind the next one to?"""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from control.leases import Slots, after
 from control.problem import policy_named

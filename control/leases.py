@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from control.placement import Member, Posts
 from schemas.records import Lease
 
@@ -100,12 +102,12 @@ def _next(lease: Lease | None, member: Member, posts: Posts) -> _Draft | None:
     """What becomes of one worker's lease; None: it has none."""
     post = posts.get(member.name)
     if lease is not None and post is not None and post.task == lease.task:
-        draft = _Draft.of(replace(lease, variant=post.variant, batch=post.batch))
+        draft = _Draft.of(structs.replace(lease, variant=post.variant, batch=post.batch))
         draft.opens = True
         return draft
     released = lease is None or (lease.open_slot < 0 and member.quiet)
     if lease is not None and not released:
-        return _Draft.of(replace(lease, open_slot=-1))
+        return _Draft.of(structs.replace(lease, open_slot=-1))
     return _Draft(member.name, post.task, post.variant, post.batch) if post else None
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isclose
 
+from msgspec import structs
+
 from control.problem import PlanError, policy_named, selections
 from control.selection import (
     APART,
@@ -194,7 +196,9 @@ class Selecting:
         plans = grid.plans or grid.before
         if not plans:
             return plan
-        return replace(plan, expected_accuracy=for_load(plans, demand_qps).expected_accuracy)
+        return structs.replace(
+            plan, expected_accuracy=for_load(plans, demand_qps).expected_accuracy
+        )
 
     def _selection(self, grid: _Grid, now: float) -> Selection:
         need, plans = grid.need, grid.plans

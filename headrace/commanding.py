@@ -5,6 +5,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from msgspec import structs
+
 from control.problem import BUILT_IN
 from headrace.cli_options import reached
 from headrace.clients import Commander, plans
@@ -40,7 +42,7 @@ def give_and_tell(
     plan = next((p for p in plans(kafka, file.pipeline.name) if p.epoch == result.epoch), None)
     infeasible = result.ok and plan is not None and not plan.feasible
     if as_json:
-        print_json({**asdict(result), "feasible": not infeasible})
+        print_json({**structs.asdict(result), "feasible": not infeasible})
     elif result.ok:
         print_text(f"{result.message} (plan {result.epoch})")
     else:
@@ -89,7 +91,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
         "epoch": plan.epoch,
         "issued_s": plan.issued_s,
         "reason": plan.reason,
-        "settings": asdict(plan.settings),
+        "settings": structs.asdict(plan.settings),
         "variants": variants(plan),
         "demand_qps": plan.demand_qps,
         "capacity_qps": plan.capacity_qps,

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from control.problem import policy_named, selections
 from headrace.broker_lock import ROOTS
@@ -167,7 +168,7 @@ def told(wish: Asked, times: Times, stage: Stage) -> Figures:
     for answer in answers(stage):
         if number_of(answer) >= first:
             # Its CreateTime is cut to whole ms, so the first one's may be before it left.
-            counted = replace(answer, created_s=max(answer.created_s, since_s))
+            counted = structs.replace(answer, created_s=max(answer.created_s, since_s))
             ledger.answer(counted, answer.answered_s)
     return ledger.figures(_counted(wish, times), stage.began_s + float(times[-1]))
 

@@ -4,7 +4,9 @@ It says that plan, and keeps what it hears of the input topic for the one that c
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from control.course import solved_for
 from control.demand import INPUT

@@ -4,7 +4,8 @@ A worker makes a new one of these for every plan that it follows.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from control.batching import BATCHERS, most_held
 from control.dropping import BUDGETS, RULES, Stage

@@ -4,6 +4,8 @@ because generic conversion costs more than the encoding itself."""
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from schemas.codec_values import pack, unpack
 from schemas.records import (
     Answer,
@@ -346,7 +348,7 @@ def _optional(number: float | None) -> Any:
     return None if number is None else ("double", number)
 
 
-TO_ROW: dict[type, Callable[[Any], Row]] = {
+TO_ROW: dict[type[Struct], Callable[[Any], Row]] = {
     Query: _query_row,
     Work: _work_row,
     Notice: _notice_row,

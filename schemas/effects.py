@@ -9,10 +9,10 @@ their names on the broker.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schemas.filling import quick
+from msgspec import Struct
+
 from schemas.records import Origin, Record, Value
 
 QUERIES = "queries"
@@ -30,9 +30,7 @@ def work_topic(task: str) -> str:
     return f"work.{task}"
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(Struct, frozen=True, gc=False):
     """A record came in on a topic the node reads. ``at_s`` is the broker's time stamp."""
 
     record: Record
@@ -42,9 +40,7 @@ class Arrived:
     at_s: float
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Inferred:
+class Inferred(Struct, frozen=True, gc=False):
     """A batch ran: one output per value, in order."""
 
     job: int
@@ -53,29 +49,25 @@ class Inferred:
     finished_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True, gc=False):
     """A variant is on the device and ready. ``variant`` is "task/variant"."""
 
     variant: str
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
+class Solved(Struct, frozen=True, gc=False):
     """A solver returned."""
 
     job: int
     plan: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Woke:
+class Woke(Struct, frozen=True, gc=False):
     """The time a node asked for has come; also a node's first event. May come more than once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True, gc=False):
     """A job (``Infer``, ``Solve``) or a load ended in an error, told in one sentence."""
 
     job: int | str  # a load's variant
@@ -85,9 +77,7 @@ class Failed:
 Event = Arrived | Inferred | Loaded | Solved | Woke | Failed
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True, gc=False):
     """Write a record to a topic: to ``slot`` if it is not negative, else by ``key``."""
 
     topic: str
@@ -96,9 +86,7 @@ class Send:
     key: str = ""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Infer:
+class Infer(Struct, frozen=True, gc=False):
     """Run a loaded variant over a batch; comes back as ``Inferred`` or ``Failed``."""
 
     job: int
@@ -106,8 +94,7 @@ class Infer:
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True, gc=False):
     """Bring a variant ("task/variant") to the device. What is there stays until the new one
     is first used, so that a swap leaves no gap; ``beside`` it stays for good."""
 
@@ -115,8 +102,7 @@ class Load:
     beside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Solve:
+class Solve(Struct, frozen=True, gc=False):
     """Run a solver by name over a problem, away from the event loop."""
 
     job: int
@@ -124,9 +110,7 @@ class Solve:
     problem: Any
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True, gc=False):
     """Offsets below ``offset`` of a slot need nobody any more; committed once every effect
     before it is performed. ``note`` is stored with the commit."""
 
@@ -135,9 +119,7 @@ class Done:
     note: str = ""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(Struct, frozen=True, gc=False):
     """Which slots of a topic to read from now on, which of them are paused, how far each is done.
 
     ``slots`` is the full set (None: as before). A slot that is new to the node is read from the
@@ -150,9 +132,7 @@ class Assign:
     done: tuple[Done, ...] = ()
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(Struct, frozen=True, gc=False):
     """Send ``Woke`` when the clock shows ``at_s``, after what has already arrived."""
 
     at_s: float

@@ -10,10 +10,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from schemas.codec import CodecError, decode
 from schemas.codec_raw import MAX_ID_LENGTH, query_from_raw
@@ -44,10 +44,12 @@ __all__ = [
 
 # --- records ------------------------------------------------------------------------------------
 
-_NESTED = (
+_NESTED: tuple[type[Struct], ...] = (
     End, Factor, Hop, Item, Lease, Noticed, Origin, Route, SelectionTable, Settings, SlotState,
 )  # fmt: skip
-_FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in (*TO_ROW, *_NESTED)}
+_FIELDS: dict[type, tuple[str, ...]] = {
+    kind: kind.__struct_fields__ for kind in (*TO_ROW, *_NESTED)
+}
 
 
 def to_json(record: Record) -> str:
@@ -108,7 +110,7 @@ _ENCODER = json.JSONEncoder(default=_spelled, allow_nan=False, separators=(",", 
 
 # --- commands -----------------------------------------------------------------------------------
 
-_COMMAND_KEYS = tuple(f.name for f in fields(Command))
+_COMMAND_KEYS = Command.__struct_fields__
 
 
 def decode_any(data: bytes) -> Command:

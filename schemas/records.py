@@ -5,12 +5,10 @@ Times are seconds since the epoch and durations seconds, both as ``float``, on o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-from schemas.filling import quick
+from msgspec import Struct, field
 
 # What operators exchange. Lists and mappings hold JSON values only; arrays travel as tensors.
 Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
@@ -26,18 +24,14 @@ FAILED = "failed"
 REFUSED = "refused"
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True, gc=False):
     """Where a query stands on the input topic: its identity, whatever id its producer chose."""
 
     partition: int
     offset: int
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Struct, frozen=True, gc=False, kw_only=True):
     """A request as the producer wrote it, or as ingress reads it from a raw value.
 
     ``deadline_s`` wins over ``slo_class``, which wins over the pipeline's SLO.
@@ -49,8 +43,7 @@ class Query:
     slo_class: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Garbled:
+class Garbled(Struct, frozen=True, gc=False):
     """Bytes that no codec of ours understands, with the reason. Never leaves the process."""
 
     value: bytes
@@ -59,9 +52,7 @@ class Garbled:
     id: str = ""
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hop:
+class Hop(Struct, frozen=True, gc=False, kw_only=True):
     """One task's part in an item's story."""
 
     task: str
@@ -76,9 +67,7 @@ class Hop:
     rerouted: str = ""  # why the item then went elsewhere than its turn was; empty: it did not
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True, gc=False):
     """Why an item goes no further: it is ``answered`` at a leaf, ``dropped`` or ``failed``."""
 
     outcome: str
@@ -86,9 +75,7 @@ class End:
     reason: str = ""
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Struct, frozen=True, gc=False, kw_only=True):
     """One piece of a query's work.
 
     ``branch`` names the piece: (child index, ordinal) for every fan-out since the root, so that
@@ -103,9 +90,7 @@ class Item:
     end: End | None = None
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, gc=False, kw_only=True):
     """Items of one query that travel together to one slot of a task, or to egress (task "").
 
     So many queries of the same run ``follow`` it on the slot; a worker may wait for them.
@@ -122,9 +107,7 @@ class Work:
     follow: int = 0
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(Struct, frozen=True, gc=False, kw_only=True):
     """What ingress took in since its last notice, told to egress so that every query is awaited.
 
     ``queries`` come from one partition of the input topic, in the order of their offsets;
@@ -136,9 +119,7 @@ class Notice:
     queries: tuple["Noticed", ...] = ()
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noticed:
+class Noticed(Struct, frozen=True, gc=False, kw_only=True):
     """A query that ingress admitted, or refused for the reason given."""
 
     query_id: str
@@ -148,9 +129,7 @@ class Noticed:
     refused: str = ""
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, gc=False, kw_only=True):
     """The one outcome of a query.
 
     ``outcome`` is answered, dropped, failed or refused; ``late`` marks an answer behind its
@@ -175,8 +154,7 @@ class Answer:
     ends: tuple[End, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
+class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
     """A record that could not be understood, kept as it came."""
 
     topic: str
@@ -189,8 +167,7 @@ class DeadLetter:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SlotState:
+class SlotState(Struct, frozen=True, gc=False):
     """How far a worker is with a slot: offsets below ``done`` need nobody any more."""
 
     task: str
@@ -199,8 +176,7 @@ class SlotState:
     queued: int  # items it holds and has not finished
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, gc=False, kw_only=True):
     """A node's sign of life, every 200 ms.
 
     ``counts`` only grow during one ``incarnation`` (the node's start time), so a lost report
@@ -224,8 +200,7 @@ class Report:
     counts: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(Struct, frozen=True, gc=False, kw_only=True):
     """What one worker does under a plan.
 
     It loads ``variant``, runs batches of at most ``batch`` and reads ``slots``; senders write
@@ -240,8 +215,7 @@ class Lease:
     open_slot: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True, gc=False):
     """A share of a task's traffic that goes to a slot. Shares of one task and source sum to 1.
 
     ``source`` is the variant ("task/variant") that sends, or "" for every sender without routes
@@ -258,8 +232,7 @@ class Route:
     latency_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(Struct, frozen=True, gc=False):
     """How many items for ``child`` an item of ``variant`` ("task/variant") makes, as observed.
 
     ``items`` weigh the observation: of so many of late it is the mean.
@@ -271,8 +244,7 @@ class Factor:
     items: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, gc=False, kw_only=True):
     """What commands have changed; rides in every plan so that it outlives the control app.
 
     With what the pipeline file said then ("", 0: not known): it wins where it has changed since.
@@ -287,8 +259,7 @@ class Settings:
     filed_slo_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, gc=False, kw_only=True):
     """A full snapshot of who does what. Readers keep the one with the highest epoch.
 
     ``capacity_qps`` is what ingress admits per second at most (None: no limit). ``mode`` says how
@@ -312,8 +283,7 @@ class Plan:
     factors: tuple[Factor, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionTable:
+class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):
     """What workers run at one load, by queue length and slack.
 
     ``rows[n - 1]`` is for n items queued, the last row for any more. A row holds (level, variant,
@@ -329,8 +299,7 @@ class SelectionTable:
     run: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, gc=False, kw_only=True):
     """Which variant and batch for this queue and slack? A task's tables, solved ahead, by load.
 
     A worker of the task follows the newest of its policy while that one is in force: it holds all
@@ -351,8 +320,7 @@ class Selection:
     reason: str = ""  # where there are no tables: why none can be made
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, gc=False, kw_only=True):
     """A person's wish: ``action`` with its ``arguments``, all strings.
 
     ``id`` makes it idempotent.
@@ -365,8 +333,7 @@ class Command:
     issued_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True, gc=False, kw_only=True):
     """The one answer to a command: what was done, or why not, and the plan epoch that shows it."""
 
     id: str

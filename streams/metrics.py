@@ -9,7 +9,7 @@ hold costs a look at each event: outcomes with their reasons, and how long thing
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,11 +89,11 @@ class Metrics:
         self._counts: Counter[tuple[str, Labels]] = Counter()
         self._observed: dict[tuple[str, Labels], Observed] = {}
         self._solving: dict[int, float] = {}
-        self._told = {
+        self._told: dict[type, Callable[[str, Any, Sequence[Effect], float], None]] = {
             Plan: self._followed, Inferred: self._inferred, Loaded: self._loaded,
             Solved: self._solved, Failed: self._solved,
         }  # fmt: skip
-        self._asked = {
+        self._asked: dict[type, Callable[[str, Any, float], None]] = {
             Answer: self._answer, DeadLetter: self._dead_letter, Report: self._report,
             Plan: self._planned, CommandResult: self._command, Solve: self._solve,
         }  # fmt: skip

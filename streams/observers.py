@@ -8,7 +8,7 @@ import json
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
         return {"~record": _text(encode(value))}
     name = type(value).__name__
     if _SPELLED.get(name) is type(value):
-        return {"~" + name: {f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
+        return {"~" + name: {f: _plain(getattr(value, f)) for f in value.__struct_fields__}}
     if isinstance(value, bytes):
         return {"~bytes": _text(value)}
     if isinstance(value, np.generic):

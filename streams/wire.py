@@ -1,8 +1,9 @@
 """Which bytes stand on which topic: the codec a pipeline's topics are read and written with."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from schemas.codec import CodecError, decode, encode
 from schemas.codec_confluent import ConfluentCodec

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from schemas.effects import (
     OUTPUTS,
     PLANS,
@@ -98,7 +100,7 @@ def a_plan(leases: Iterable[Lease] = (), epoch: int = 1, **changes: Any) -> Plan
         leases=listed,
         routes=tuple(Route(each.task, each.open_slot, 1 / count[each.task]) for each in opened),
     )
-    return replace(plan, **changes)
+    return structs.replace(plan, **changes)
 
 
 def an_item(value: Value = b"x", branch: tuple[int, ...] = (), **changes: Any) -> Item:
@@ -118,7 +120,7 @@ def a_work(
         epoch=1,
         items=items or (an_item(),),
     )
-    return replace(work, **changes)
+    return structs.replace(work, **changes)
 
 
 def a_hop(**changes: Any) -> Hop:
@@ -126,7 +128,7 @@ def a_hop(**changes: Any) -> Hop:
         task="read", variant="v", worker="w", epoch=1, received_s=0.1, started_s=0.1,
         finished_s=0.2, batch=1, released="idle",
     )  # fmt: skip
-    return replace(hop, **changes)
+    return structs.replace(hop, **changes)
 
 
 def an_ended(
@@ -140,7 +142,7 @@ def an_ended(
 
 def a_noticed(offset: int = 0, **changes: Any) -> Noticed:
     noticed = Noticed(query_id=f"q{offset}", offset=offset, created_s=0.0, deadline_s=SLO_S)
-    return replace(noticed, **changes)
+    return structs.replace(noticed, **changes)
 
 
 def a_notice(*offsets: int, upto: int | None = None, partition: int = 0) -> Notice:
@@ -157,7 +159,7 @@ def an_answer(offset: int = 0, **changes: Any) -> Answer:
         id=f"q{offset}", origin=Origin(0, offset), outcome=ANSWERED, created_s=0.0,
         deadline_s=SLO_S, answered_s=0.2, epoch=1,
     )  # fmt: skip
-    return replace(answer, **changes)
+    return structs.replace(answer, **changes)
 
 
 def a_refusal(offset: int, reason: str, answered_s: float) -> Answer:

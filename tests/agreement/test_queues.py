@@ -13,10 +13,10 @@ stands in the worker's place.
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from scipy import optimize, stats
 
 from operators.egress import Egress

@@ -10,7 +10,6 @@ import copy
 import hashlib
 import json
 import typing
-from dataclasses import MISSING, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ import avro.schema
 import fastavro
 import pytest
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from schemas import records
 from schemas.codec import decode
@@ -249,12 +250,12 @@ def test_a_schema_has_the_fields_and_defaults_of_its_class(schema: Schema) -> No
     defaults = {f["name"]: f["default"] for f in schema["fields"] if "default" in f}
     for field in fields(kind):
         default = default_of(field)
-        if default is not MISSING:
+        if default is not NODEFAULT:
             assert defaults[field.name] == default, f"{schema['name']}.{field.name}: {WHERE}"
 
 
 def default_of(field: Any) -> Any:
-    value = field.default_factory() if field.default_factory is not MISSING else field.default
+    value = field.default_factory() if field.default_factory is not NODEFAULT else field.default
     return list(value) if isinstance(value, tuple) else value
 
 

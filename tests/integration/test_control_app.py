@@ -17,6 +17,7 @@ import faust
 import psutil
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from msgspec import structs
 
 from control.controller import Controller
 from schemas.codec import decode, encode
@@ -82,7 +83,7 @@ class Cluster:
             self._report_at = time.monotonic() + 0.2
             for name in sorted(self.workers):
                 report = self.workers[name].report(time.time())
-                self.write(REPORTS, encode(replace(report, pipeline=self.pipeline.name)))
+                self.write(REPORTS, encode(structs.replace(report, pipeline=self.pipeline.name)))
         for message in self._consumer.consume(50, timeout=0.02):
             assert message.error() is None
             self._read(decode(message.value()))
@@ -197,7 +198,7 @@ def test_a_killed_app_is_replaced_by_one_that_knows_what_was_said(cluster: Clust
     ]  # fmt: skip
     cluster.until(lambda: cluster.plans[-1].epoch == 4, "the plan of the command")
     assert cluster.plans[-1].capacity_qps == 0.0
-    assert cluster.plans[-1].settings == replace(
+    assert cluster.plans[-1].settings == structs.replace(
         cluster.plans[0].settings, policy="accurate", slo_s=2.0, paused=True
     )
 

@@ -1,10 +1,9 @@
 """Whatever happens to workers and commands, the controller keeps its promises."""
 
-from dataclasses import replace
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 
 from control.check import check
 from control.membership import LOADING_S

@@ -1,10 +1,10 @@
 """A ledger of answers and plans counts what the account of the simulation counts."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.small_cluster import a_cluster
 from headrace.config import load_profile, read_pipeline_file

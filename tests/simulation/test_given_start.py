@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from benchmarks.small_cluster import a_cluster
 from headrace.config import read_pipeline_file
@@ -37,7 +38,7 @@ def test_a_plan_holds_until_planning_begins_and_its_epochs_go_on(tmp_path: Path)
     cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 12.0), warm_up_s=6.0)
     _, before = played(cold)
     # Another's time stamps, as a live run has them.
-    plan = replace(before[-1][1], epoch=40, issued_s=1e9)
+    plan = structs.replace(before[-1][1], epoch=40, issued_s=1e9)
     ended, said = played(replace(cold, start=Start(plan, 5.0)))
     (first_s, first), *others = said
     assert (first.epoch, first.leases, first_s) == (40, plan.leases, 0.0)
@@ -50,7 +51,7 @@ def test_planning_goes_on_from_the_arrivals_that_were(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
     cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 20.0), warm_up_s=10.0)
     _, before = played(cold)
-    start = Start(replace(before[0][1], epoch=40), 8.0)
+    start = Start(structs.replace(before[0][1], epoch=40), 8.0)
     ended, said = played(replace(cold, start=start))
     demands = [plan.demand_qps for at_s, plan in said if 8.0 < at_s - ended.first_s < 20.0]
     # Of 60 queries/s with headroom; one that has heard of none would plan for none at first.
@@ -63,10 +64,12 @@ def test_a_policy_by_command_makes_no_other_run_than_a_filed_one(tmp_path: Path)
     assert file.pipeline.policy != "loki"
     cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 20.0), warm_up_s=10.0)
     _, before = played(cold)
-    known = replace(before[0][1], epoch=40)
-    commanded = replace(known.settings, filed_policy=file.pipeline.policy)
+    known = structs.replace(before[0][1], epoch=40)
+    commanded = structs.replace(known.settings, filed_policy=file.pipeline.policy)
     _, by_file = played(replace(cold, start=Start(known, 8.0)))
-    _, by_command = played(replace(cold, start=Start(replace(known, settings=commanded), 8.0)))
+    _, by_command = played(
+        replace(cold, start=Start(structs.replace(known, settings=commanded), 8.0))
+    )
     assert by_command == by_file
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from msgspec import structs
 
 from control.inferline import allocate as inferline
 from control.outlook import Outlook
@@ -152,5 +153,5 @@ def test_headroom_multiplies_an_estimate_and_not_what_a_command_has_set() -> Non
     plain = outlook.demand_qps(BUILT_IN["loki-paper"], given, 10.0)
     more = outlook.demand_qps(replace(BUILT_IN["loki-paper"], headroom=1.2), given, 10.0)
     assert (plain, more) == (pytest.approx(100.0), pytest.approx(120.0))
-    fixed = replace(given, demand_qps=50.0)
+    fixed = structs.replace(given, demand_qps=50.0)
     assert outlook.demand_qps(replace(BUILT_IN["loki"], headroom=2.0), fixed, 10.0) == 50.0

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from benchmarks.chaos_account import Record, broken
 from benchmarks.chaos_faults import KINDS, drawn
@@ -56,7 +57,7 @@ def test_a_part_of_the_squares_is_right_for_an_incomplete_answer_only() -> None:
     part = an_answer("a", 0, result=25 + 49, incomplete=True)
     others = WHOLE.answers[1:]
     assert broken(replace(WHOLE, answers=[part, *others])) == []
-    (found,) = broken(replace(WHOLE, answers=[replace(part, incomplete=False), *others]))
+    (found,) = broken(replace(WHOLE, answers=[structs.replace(part, incomplete=False), *others]))
     assert found.startswith("a result is right: a answered, made at 1.000")
     assert found.endswith("to b'5' has 74")
 

@@ -1,8 +1,7 @@
 """control/check.py: every broken promise is found, and only those."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from control.check import check
 from schemas.records import Lease, Plan, Route, Settings

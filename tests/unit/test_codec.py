@@ -8,7 +8,6 @@ import json
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from io import BytesIO
 
@@ -18,6 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from schemas import records
 from schemas.codec import CodecError, decode, encode, read, reader_of, write_as, write_row
@@ -73,9 +74,9 @@ def drawn(hint: typing.Any) -> st.SearchStrategy[typing.Any]:
         return VALUES
     if hint in PRIMITIVES:
         return PRIMITIVES[hint]
-    if is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         hints = typing.get_type_hints(hint)
-        return st.builds(hint, **{f.name: drawn(hints[f.name]) for f in fields(hint)})
+        return st.builds(hint, **{name: drawn(hints[name]) for name in hint.__struct_fields__})
     if origin in (typing.Union, types.UnionType):
         return st.one_of([drawn(one) for one in inner])
     if origin is tuple and inner[-1] is Ellipsis:
@@ -92,8 +93,8 @@ RECORDS = st.one_of([drawn(kind) for kind in KINDS])
 
 def comparable(thing: typing.Any) -> typing.Any:
     """A structure that is equal where the values are: arrays by content, NaN as itself."""
-    if is_dataclass(thing):
-        return (type(thing), [comparable(getattr(thing, f.name)) for f in fields(thing)])
+    if isinstance(thing, Struct):
+        return (type(thing), [comparable(value) for value in astuple(thing)])
     if isinstance(thing, np.ndarray):
         little = thing.astype(thing.dtype.newbyteorder("<"))
         return (thing.dtype.name, thing.shape, little.tobytes())

@@ -1,8 +1,7 @@
 """control/commands.py: what a command leads to, or why not."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from control.commands import ACTIONS, CommandError, Situation, carry_out, duration_s
 from schemas.pipeline import Policy

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from control.commands import ACTIONS
 from control.desk import KNOWN_IDS, Desk
@@ -206,7 +207,7 @@ def test_a_change_of_policy_swaps_variants_in_place() -> None:
         "w1": ("read", "vit", (0,), 0),
         "w2": ("read", "vit", (1,), 1),
     }
-    assert world.plan.settings == replace(FILED, policy="accurate")
+    assert world.plan.settings == structs.replace(FILED, policy="accurate")
 
 
 def test_a_drained_worker_gives_its_slots_up_only_when_it_is_empty() -> None:
@@ -343,13 +344,13 @@ def test_what_the_file_says_anew_wins_over_commands_of_before() -> None:
     world.pipeline = replace(world.pipeline, slo_s=0.4)
     world.restart_controller()
     world.run(0.4)
-    wanted = replace(FILED, policy="accurate", demand_qps=40.0, slo_s=0.4, filed_slo_s=0.4)
+    wanted = structs.replace(FILED, policy="accurate", demand_qps=40.0, slo_s=0.4, filed_slo_s=0.4)
     assert world.plan.settings == wanted
     other = replace(VIT, name="other")
     world.pipeline = replace(world.pipeline, policies=(VIT, other), policy="other")
     world.restart_controller()
     world.run(0.4)
-    assert world.plan.settings == replace(wanted, policy="other", filed_policy="other")
+    assert world.plan.settings == structs.replace(wanted, policy="other", filed_policy="other")
 
 
 def test_a_rollback_is_no_change_of_the_file() -> None:
@@ -359,7 +360,7 @@ def test_a_rollback_is_no_change_of_the_file() -> None:
     world.restart_controller()
     world.run(0.4)
     world.command("rollback", epoch=str(before))
-    back = replace(FILED, slo_s=0.3, filed_slo_s=0.4)
+    back = structs.replace(FILED, slo_s=0.3, filed_slo_s=0.4)
     assert world.plan.settings == back
     world.restart_controller()
     world.run(0.4)
@@ -370,7 +371,7 @@ def test_only_so_many_plans_and_ids_are_remembered() -> None:
     history = History(a_pipeline())
     world = a_world().start("w0", "w1", "w2")
     for epoch in range(1, REMEMBERED_PLANS + 4):
-        history.add(replace(world.plan, epoch=epoch))
+        history.add(structs.replace(world.plan, epoch=epoch))
     assert (min(history.plans), len(history.plans)) == (4, REMEMBERED_PLANS)
     desk = Desk()
     for number in range(KNOWN_IDS + 1):
@@ -401,8 +402,8 @@ def test_a_command_waits_for_the_solve_that_is_under_way() -> None:
 def test_commands_and_workers_of_other_pipelines_are_theirs() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.arrive(Command(id="c7", pipeline="other", action="pause"), COMMANDS)
-    world.arrive(replace(world.plan, pipeline="other", epoch=9), PLANS)
-    other = replace(world.workers["w0"].report(world.now), pipeline="other", node="w7")
+    world.arrive(structs.replace(world.plan, pipeline="other", epoch=9), PLANS)
+    other = structs.replace(world.workers["w0"].report(world.now), pipeline="other", node="w7")
     world.arrive(other, REPORTS)
     world.run(2.0)
     assert (len(world.plans), world.results) == (1, [])
@@ -456,7 +457,7 @@ def test_a_restarted_controller_goes_on_where_the_last_one_stood() -> None:
     assert len(world.plans) == 2
     world.command("set-demand", qps="40")
     assert (world.plan.epoch, world.plan.demand_qps) == (3, 40.0)
-    assert world.plan.settings == replace(FILED, policy="accurate", demand_qps=40.0)
+    assert world.plan.settings == structs.replace(FILED, policy="accurate", demand_qps=40.0)
 
 
 def test_a_worker_that_died_with_the_controller_is_missed_after_a_grace() -> None:
@@ -474,7 +475,7 @@ def test_somebody_elses_plan_is_outbid() -> None:
     world.arrive(world.plan, PLANS)
     world.run(2.0)
     assert world.plan.epoch == 1
-    world.arrive(replace(world.plan, epoch=7, issued_s=world.now), PLANS)
+    world.arrive(structs.replace(world.plan, epoch=7, issued_s=world.now), PLANS)
     world.run(2.0)
     assert [plan.epoch for plan in world.plans] == [1, 8]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from headrace.demo_compare import Comparison
 from headrace.demo_compare_text import shown as shown_compared
@@ -75,11 +76,13 @@ def test_the_steps_of_a_query_add_up_to_its_latency(created: float) -> None:
 
 
 def test_an_answer_without_hops_is_one_step() -> None:
-    assert steps(replace(answer("a", 0.0), paths=())) == [("to the answer: Kafka, egress", 0.1)]
+    assert steps(structs.replace(answer("a", 0.0), paths=())) == [
+        ("to the answer: Kafka, egress", 0.1)
+    ]
 
 
 def test_the_mean_of_every_step_and_its_share_are_told_in_order_of_the_way() -> None:
-    found = time_spent([answer("a", 10.0), replace(answer("b", 10.0), paths=())])
+    found = time_spent([answer("a", 10.0), structs.replace(answer("b", 10.0), paths=())])
     assert [(s.what, round(s.mean_ms, 6)) for s in found][-2:] == [
         ("read: compute", 15.0),
         ("to the answer: Kafka, egress", 55.0),

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headrace.answers import answer_of, answer_that_ended
 from headrace.explain import KAFKA, QUEUE, RUN, Fate, Stage, Step, explained

@@ -1,10 +1,9 @@
 """control/factors.py: how many items does one item make?"""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from control.factors import FEWEST, Factors
 from control.readings import Readings

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from control.batching import DUE
 from headrace.fidelity_delays import (
     Batch,
@@ -47,22 +49,22 @@ def test_a_record_with_several_items_is_one_hop() -> None:
 
 
 def test_what_waited_long_at_its_worker_may_have_waited_on_the_broker() -> None:
-    crowded = replace(READ, received_s=2.25, started_s=4.0, finished_s=5.0)
+    crowded = structs.replace(READ, received_s=2.25, started_s=4.0, finished_s=5.0)
     assert list(hops_s(an_answer((DETECT, crowded)))) == []
 
 
 def test_the_way_in_is_two_hops_and_the_way_out_begins_with_the_last_batch() -> None:
-    early = replace(DETECT, received_s=1.25)
+    early = structs.replace(DETECT, received_s=1.25)
     answer = an_answer((early, READ), (early, OTHER))
     assert (list(ways_in_s(answer)), list(ways_out_s(answer))) == ([(0.0, 0.625)], [(5.0, 3.0)])
-    assert list(ways_out_s(replace(answer, incomplete=True))) == []
+    assert list(ways_out_s(structs.replace(answer, incomplete=True))) == []
 
 
 TASKS = ("detect", "read")
 
 
 def later(hop: Hop, by_s: float) -> Hop:
-    return replace(
+    return structs.replace(
         hop, received_s=hop.received_s + by_s, started_s=hop.started_s + by_s,
         finished_s=hop.finished_s + by_s,
     )  # fmt: skip
@@ -74,7 +76,7 @@ FIRST = Batch(
 
 
 def test_a_batch_counts_once_with_the_first_of_its_items() -> None:
-    later = replace(DETECT, received_s=1.25)
+    later = structs.replace(DETECT, received_s=1.25)
     found = batches([an_answer((later, READ), (DETECT, READ))])
     assert found == [
         FIRST,
@@ -105,7 +107,7 @@ def test_too_few_answers_tell_nothing() -> None:
 
 
 def test_many_answers_tell_hops_in_wall_seconds_and_when_they_were() -> None:
-    early = replace(DETECT, received_s=1.25)
+    early = structs.replace(DETECT, received_s=1.25)
     found = seen([an_answer((early, READ))] * 100, TABLE, {}, 4.0, 0.5, 10.5)
     assert (found.seconds, set(found.hops), set(found.ways_in)) == (
         10.0, {(1.5, 1.0)}, {(-0.5, 2.49975)}
@@ -117,7 +119,7 @@ def test_many_answers_tell_hops_in_wall_seconds_and_when_they_were() -> None:
 
 
 def test_real_batches_are_told_by_task_and_size() -> None:
-    alone = replace(READ, worker="w2", batch=1, finished_s=5.0)
+    alone = structs.replace(READ, worker="w2", batch=1, finished_s=5.0)
     table = ProfileTable(
         "p", tuple(an_entry(Variant(task=t, name="v", operator="a:B"), {}) for t in TASKS)
     )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from control.assembly import Expected, assemble, same
 from control.placement import Member
@@ -41,7 +42,7 @@ def a_plan(
 
 
 def test_without_a_profile_shares_are_equal_and_nothing_is_promised() -> None:
-    assert a_plan() == replace(
+    assert a_plan() == structs.replace(
         BASE,
         leases=LEASES,
         routes=(Route("locate", 0, 1.0), Route("read", 0, 0.5), Route("read", 1, 0.5)),
@@ -62,7 +63,7 @@ def test_a_path_that_was_measured_counts_instead_of_the_product() -> None:
     )
     plan = a_plan(profile=measured)
     assert plan.expected_accuracy == pytest.approx((0.77 * 1000 + 0.9 * 0.95 * 200) / 1200)
-    mixed = replace(BASE, settings=replace(BASE.settings, policy="loki"))
+    mixed = structs.replace(BASE, settings=structs.replace(BASE.settings, policy="loki"))
     by_tables = a_plan(profile=measured, base=mixed)
     assert [route.source for route in by_tables.routes] == ["", "", ""]
     assert by_tables.expected_accuracy == pytest.approx(0.9 * 0.95)  # all to vit
@@ -75,7 +76,7 @@ def test_the_tightest_task_bounds_the_capacity() -> None:
 def test_a_worker_that_still_loads_gets_no_traffic_while_another_serves() -> None:
     crew = (*CREW[:2], replace(CREW[2], serves=""))
     plan = a_plan(profile=a_profile(), crew=crew)
-    assert plan == replace(a_plan(LEASES[:2], a_profile()), leases=LEASES)
+    assert plan == structs.replace(a_plan(LEASES[:2], a_profile()), leases=LEASES)
     nobody = (replace(CREW[0], serves=""), replace(CREW[1], serves="locate"), crew[2])
     assert a_plan(profile=a_profile(), crew=nobody) == a_plan(profile=a_profile())
 
@@ -108,19 +109,19 @@ def test_a_task_without_an_open_slot_makes_a_plan_infeasible() -> None:
 
 
 def test_a_planners_reason_comes_first() -> None:
-    base = replace(BASE, feasible=False, binding="too few")
+    base = structs.replace(BASE, feasible=False, binding="too few")
     assert a_plan(LEASES[:1], base=base).binding == "too few"
 
 
 def test_plans_are_the_same_but_for_when_and_why() -> None:
-    later = replace(BASE, epoch=9, issued_s=9.0, reason="later", demand_qps=9.0)
+    later = structs.replace(BASE, epoch=9, issued_s=9.0, reason="later", demand_qps=9.0)
     assert same(BASE, later)
-    assert not same(BASE, replace(later, capacity_qps=1.0))
+    assert not same(BASE, structs.replace(later, capacity_qps=1.0))
 
 
 # ---------------------------------------------------------------------- policies that scale
 
-SCALED = replace(BASE, settings=Settings(policy="loki-paper", slo_s=0.3))
+SCALED = structs.replace(BASE, settings=Settings(policy="loki-paper", slo_s=0.3))
 
 
 def scaled(demand_qps: float, **multiplicity: float) -> Plan:
@@ -177,5 +178,5 @@ def test_plans_that_hardly_differ_say_the_same() -> None:
     plan = scaled(60.0)
     assert same(plan, scaled(60.5))
     assert not same(plan, scaled(70.0))
-    assert not same(plan, replace(plan, capacity_qps=None))
-    assert not same(plan, replace(plan, routes=plan.routes[1:]))
+    assert not same(plan, structs.replace(plan, capacity_qps=None))
+    assert not same(plan, structs.replace(plan, routes=plan.routes[1:]))

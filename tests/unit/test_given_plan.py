@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from control.course import ROUTED, STAGED
 from control.demand import input_report
@@ -15,11 +16,11 @@ from schemas.records import Plan, Settings
 
 SETTINGS = Settings(policy="loki", slo_s=0.5)
 PLAN = Plan(pipeline="p", epoch=7, issued_s=103.0, reason="", settings=SETTINGS)
-LATER = replace(PLAN, epoch=8, issued_s=131.0)
+LATER = structs.replace(PLAN, epoch=8, issued_s=131.0)
 
 
 def test_the_newest_plan_at_the_end_of_the_warm_up_is_the_start() -> None:
-    older = replace(PLAN, epoch=6, issued_s=103.5)
+    older = structs.replace(PLAN, epoch=6, issued_s=103.5)
     assert start_of([LATER, PLAN, older], 100.0, 20.0, 5.0) == Start(PLAN, 18.0)
     assert start_of([LATER, PLAN], 100.0, 32.0, 5.0) == Start(LATER, 31.0)
 
@@ -29,13 +30,13 @@ def test_the_newest_plan_at_the_end_of_the_warm_up_is_the_start() -> None:
     [ROUTED, STAGED, "worker cpu-0 is drained", "worker cpu-1 serves read; worker a is drained"],
 )
 def test_a_step_on_the_way_was_not_solved_for(reason: str) -> None:
-    moved = replace(PLAN, epoch=8, issued_s=105.5, reason=reason)
+    moved = structs.replace(PLAN, epoch=8, issued_s=105.5, reason=reason)
     assert start_of([PLAN, moved], 100.0, 20.0, 5.0) == Start(moved, 18.0)
     assert start_of([moved], 100.0, 20.0, 5.0) == Start(moved, 15.5)
 
 
 def test_a_solve_may_also_have_other_reasons() -> None:
-    solved = replace(PLAN, epoch=8, issued_s=105.5, reason="worker a is new; planned anew")
+    solved = structs.replace(PLAN, epoch=8, issued_s=105.5, reason="worker a is new; planned anew")
     assert start_of([PLAN, solved], 100.0, 20.0, 5.0) == Start(solved, 15.5)
 
 
@@ -50,9 +51,9 @@ def test_a_policy_that_came_by_command_is_as_good_as_filed() -> None:
         Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
     ).pipeline
     commanded = replace(pipeline, policy="loki")
-    settings = replace(SETTINGS, filed_policy=pipeline.policy, filed_slo_s=pipeline.slo_s)
-    found = filed(replace(PLAN, settings=settings), commanded).settings
-    assert found == replace(settings, filed_policy="loki")
+    settings = structs.replace(SETTINGS, filed_policy=pipeline.policy, filed_slo_s=pipeline.slo_s)
+    found = filed(structs.replace(PLAN, settings=settings), commanded).settings
+    assert found == structs.replace(settings, filed_policy="loki")
 
 
 def test_without_a_plan_by_then_there_is_no_start() -> None:
@@ -63,13 +64,13 @@ def test_without_a_plan_by_then_there_is_no_start() -> None:
 def test_planning_begins_when_there_were_arrivals_for_an_interval(
     issued_s: float, from_s: float
 ) -> None:
-    plan = replace(PLAN, issued_s=issued_s)
+    plan = structs.replace(PLAN, issued_s=issued_s)
     assert start_of([plan], 100.0, 9.0, 5.0) == Start(plan, from_s)
 
 
 def test_it_says_its_plan_once() -> None:
     given = GivenPlan(PLAN)
-    assert given.handle(Woke(), 0.5) == [Send(PLANS, replace(PLAN, issued_s=0.5), 0)]
+    assert given.handle(Woke(), 0.5) == [Send(PLANS, structs.replace(PLAN, issued_s=0.5), 0)]
     assert given.handle(Arrived(PLAN, PLANS, 0, 0, 0.5), 0.6) == []
 
 

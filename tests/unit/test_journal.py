@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.effects import (
     COMMAND_RESULTS,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -119,7 +120,7 @@ def test_an_answer_with_a_failed_branch_counts_as_dropped_for_an_operators_fault
 
 def test_queue_and_compute_are_taken_from_what_became_of_a_batch() -> None:
     hop = a_hop(task="locate", received_s=0.04, started_s=0.1, finished_s=0.2)
-    path, other = (hop,), (replace(hop, received_s=0.09),)
+    path, other = (hop,), (structs.replace(hop, received_s=0.09),)
     dropped = an_ended(outcome=DROPPED, reason="late", path=(a_hop(worker="far", started_s=0.1),))
     effects = [
         # one item with two children in two slots, another with none, a third dropped afterwards
@@ -176,8 +177,10 @@ def test_what_nodes_count_themselves_is_taken_from_their_newest_reports() -> Non
 def test_ingress_and_egress_count_queries_and_duplicates() -> None:
     metrics = Metrics(PIPELINE)
     counts = {"arrived": 10.0, "admitted": 7.0, "refused": 2.0, "dropped": 1.0}
-    ingress = replace(report("ingress-0"), role="ingress", slots=(), counts=counts)
-    egress = replace(report("egress-0"), role="egress", slots=(), counts={"duplicates": 3.0})
+    ingress = structs.replace(report("ingress-0"), role="ingress", slots=(), counts=counts)
+    egress = structs.replace(
+        report("egress-0"), role="egress", slots=(), counts={"duplicates": 3.0}
+    )
     for each in (ingress, egress):
         metrics.saw(each.node, Woke(), [Send(REPORTS, each, 0)], 1.0)
     assert {key: value for key, value in folded(metrics).items() if key[0] != "nodes"} == {

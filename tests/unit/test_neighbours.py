@@ -1,8 +1,7 @@
 """Several pipelines on one broker: what the control app of one makes of the others' records."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from control.controller import NEIGHBOUR_S
 from schemas.effects import COMMANDS, REPORTS

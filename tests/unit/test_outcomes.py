@@ -1,9 +1,8 @@
 """Outcomes are disjoint, sum to the queries, and latencies count what has a result."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headrace.outcomes import OUTCOMES, Accuracy, Sent, Tally, outcome, tally
 from schemas.records import Answer, Origin

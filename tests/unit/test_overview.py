@@ -1,6 +1,6 @@
 """All pipelines on a broker: each on its own board, and one table of them."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from headrace.overview import Boards
 from headrace.overview_view import view

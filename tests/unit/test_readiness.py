@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headrace.readiness import Readiness
 from headrace.terminal import Unsuccessful
@@ -91,7 +92,7 @@ def tables(**changes: Any) -> Selection:
         variants=("careful", "quick"), levels_s=(0.0,),
         tables=(SelectionTable(qps=1.0, rows=((0, 0, 1),)),),
     )  # fmt: skip
-    return replace(made, **changes)
+    return structs.replace(made, **changes)
 
 
 def test_where_workers_follow_tables_these_and_all_their_variants_are_awaited() -> None:
@@ -100,11 +101,11 @@ def test_where_workers_follow_tables_these_and_all_their_variants_are_awaited() 
     assert under_tables(tables(complete=False)) == being_made
     assert under_tables(tables(policy="other")) == being_made
     held = {"load_s/shout/careful": 1.0}
-    assert under_tables(tables(), replace(report("cpu-0", 2), counts=held)) == (
+    assert under_tables(tables(), structs.replace(report("cpu-0", 2), counts=held)) == (
         "loading: cpu-0 (shout/quick)"
     )
     both = {**held, "load_s/shout/quick": 1.0}
-    assert under_tables(tables(), replace(report("cpu-0", 2), counts=both)) == ""
+    assert under_tables(tables(), structs.replace(report("cpu-0", 2), counts=both)) == ""
 
 
 def test_tables_that_cannot_be_made_are_not_awaited() -> None:

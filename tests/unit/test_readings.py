@@ -1,6 +1,6 @@
 """control/readings.py: what is new in a worker's report?"""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from control.readings import News, Readings
 from schemas.records import Report

@@ -1,10 +1,9 @@
 """control/rerouting.py: where may a late item go instead?"""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from control.rerouting import NOWHERE, Behind, Junction, junctions, least_behind
 from schemas.records import Route

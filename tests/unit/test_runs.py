@@ -1,11 +1,11 @@
 """operators/runs.py: ingress sends in runs, and a worker waits for the rest of one."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from control.routing import Spread, Turns
 from control.selection_runs import WAIT

@@ -1,9 +1,9 @@
 """Tables as workers follow them."""
 
-from dataclasses import replace
 from math import inf
 
 import pytest
+from msgspec.structs import replace
 
 from control.selection_follow import Following, faults, for_runs, lasting
 from schemas.records import Selection, SelectionTable

@@ -1,10 +1,10 @@
 """The status board: rates from growing counts, silence, restarts, and what is shown of it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.status import Board, DeviceRow, NodeRow, VariantRow, board_of
 from headrace.status_view import head, troubles, view

@@ -1,9 +1,9 @@
 """A worker's items on their way: who is late, who is rerouted, who ends."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from operators.steering import Steering
 from schemas.effects import Send

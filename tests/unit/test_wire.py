@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from headrace.forms import read_answer
 from schemas.codec import encode
@@ -58,11 +59,11 @@ def test_answers_are_written_as_json_where_the_file_says_so() -> None:
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_an_answer_that_fits_no_record_says_so_instead(form: str) -> None:
     # As base64 and digits JSON needs more than Avro does, so egress cannot tell by the value.
-    large = replace(ANSWER, result=bytes(MAX_RECORD_BYTES), late=True)
+    large = structs.replace(ANSWER, result=bytes(MAX_RECORD_BYTES), late=True)
     written = encoder(replace(PIPELINE, results=form), RESULTS)(large)
     answer = read_answer(written)
     assert len(written) < 1000
-    assert answer == replace(
+    assert answer == structs.replace(
         ANSWER, outcome="failed", task="egress", result=None, reason=answer.reason
     )
     assert "MiB, a record holds 8" in answer.reason

@@ -1,7 +1,8 @@
 """The worker under tables: it holds their variants and asks them for every batch."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from operators.worker import Worker
 from schemas.effects import PLANS, Arrived, Effect, Failed, Infer, Load, Woke
