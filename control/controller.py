@@ -16,7 +16,7 @@ from control.arrangement import Ground
 from control.assembly import assemble, same
 from control.check import check
 from control.commands import CommandError, Situation, carry_out
-from control.course import Course
+from control.course import HANDED_ON, Course
 from control.demand import INPUT
 from control.desk import Desk, Pending
 from control.history import History
@@ -244,7 +244,8 @@ class Controller:
             return []
         ground = self._ground(plan.settings, now)
         leases = without(held, lost, self._history.slots)
-        base, profile = replace(plan, reason=reason), self._outlook.profile
+        base = replace(plan, reason=f"{reason}; {HANDED_ON}")
+        profile = self._outlook.profile
         made = assemble(base, leases, self._pipeline, profile, ground.members, ground.expected)
         return self._publish(made, now)
 

@@ -14,13 +14,14 @@ from schemas.records import Plan, Settings
 ROUTES_S = 2.0  # routes follow demand so often
 # Reasons of plans that no solve led to.
 STAGED, ROUTED = "more workers may change", "routes for what arrives now"
+HANDED_ON = "slots handed on"  # how the reason ends
 _MOVE = re.compile(r"worker \S+ (serves \S+|is drained)")
 
 
 def solved_for(plan: Plan) -> bool:
     """Whether a solve led to a plan, by its reason; else it is a step on the way or routes."""
     steps = all(_MOVE.fullmatch(reason) for reason in plan.reason.split("; "))
-    return plan.reason not in (STAGED, ROUTED) and not steps
+    return not steps and not plan.reason.endswith((STAGED, ROUTED, HANDED_ON))
 
 
 class Course:

@@ -78,7 +78,7 @@ def test_a_lost_workers_slot_is_adopted_before_any_solve() -> None:
         "w0": ("locate", "net", (0,), 0),
         "w1": ("read", "forest", (0, 1), 0),
     }
-    assert world.plan.reason == "lost w2"
+    assert world.plan.reason == "lost w2; slots handed on"
 
 
 def test_a_worker_that_loads_may_be_silent_for_longer() -> None:
@@ -139,7 +139,7 @@ def test_when_nobody_at_all_is_heard_it_is_the_broker_that_is_away() -> None:
     world.run(2.9)
     assert len(world.plans) == 1
     world.run(0.5)
-    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2"]
+    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed on"]
 
 
 def test_workers_that_find_a_returned_broker_one_by_one_keep_their_leases() -> None:
@@ -161,7 +161,7 @@ def test_a_hiccup_of_the_broker_gives_no_more_than_the_usual_patience() -> None:
     world.run(0.6)
     world.workers, world.ingress = {name: workers[name] for name in ("w0", "w1")}, True
     world.run(1.2)
-    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2"]
+    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed on"]
 
 
 def test_a_long_silence_is_taken_for_death_all_the_same() -> None:
