@@ -37,6 +37,7 @@ from schemas.effects import (
     Effect,
     Event,
     Failed,
+    Forget,
     Send,
     Solve,
     Solved,
@@ -374,17 +375,16 @@ class Controller:
         if broken:
             self._trouble = "; ".join(broken)
             return []
-        # Of plans that only share traffic anew compaction keeps the newest; of others, each.
-        before, version = self._plan, f"{plan.epoch:08d}"
-        if before and (before.leases, before.settings) == (plan.leases, plan.settings):
-            version = "routes"
+        version = self._history.version(plan)
         self._members.follow(plan, self._held())
         self._plan = plan
         self._history.add(plan)
         self._contested = False
         self._trouble = ""
         out = Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}")
-        return [out, *self._selecting.follow(plan, self._members.devices, now)]
+        outdated, self._history.outdated = self._history.outdated, []
+        gone = [Forget(PLANS, f"{plan.pipeline}/{version}") for version in outdated]
+        return [out, *gone, *self._selecting.follow(plan, self._members.devices, now)]
 
     def _land(self, now: float) -> list[Effect]:
         """A solve has led to the plan in force: answer the command that waited for it."""

@@ -8,22 +8,26 @@ from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Settings
 
 REMEMBERED_PLANS = 500
+ROUTES = "routes"  # the version of every plan that only shares traffic anew
 
 
 class History:
     """The plans on the topic, our own and others'.
 
     ``plans`` are by epoch, ``epoch`` is the highest ever seen, ``slots`` tells which slots of
-    each task were ever open.
+    each task were ever open. As the compacted topic does, it keeps the newest plan of each
+    version; the versions in ``outdated`` are one too many and may go from the topic, too.
     """
 
-    __slots__ = ("_pipeline", "_variants", "epoch", "plans", "slots")
+    __slots__ = ("_pipeline", "_routes", "_variants", "epoch", "outdated", "plans", "slots")
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._variants = {v.key for task in pipeline.tasks for v in task.variants}
         self.plans: dict[int, Plan] = {}
         self.epoch = 0
+        self.outdated: list[str] = []
+        self._routes = 0  # epoch of the plan that is remembered as ``ROUTES``
         self.slots = {task.name: Slots(task.slots) for task in pipeline.tasks}
 
     @property
@@ -36,11 +40,24 @@ class History:
         known = self.plans.get(plan.epoch)
         return known is not None and known.issued_s == plan.issued_s
 
+    def version(self, plan: Plan) -> str:
+        """Under which name a plan is kept that is to follow the newest: its own, but for plans
+        that only share traffic anew, of which there is one every two seconds."""
+        before = self.newest
+        if before and (before.leases, before.settings) == (plan.leases, plan.settings):
+            return ROUTES
+        return f"{plan.epoch:08d}"
+
     def add(self, plan: Plan) -> None:
         """Remember a plan."""
+        if plan.epoch > self.epoch and self.version(plan) == ROUTES:
+            self.plans.pop(self._routes, None)
+            self._routes = plan.epoch
         self.plans.setdefault(plan.epoch, plan)
         if len(self.plans) > REMEMBERED_PLANS:
-            del self.plans[min(self.plans)]
+            oldest = min(self.plans)
+            del self.plans[oldest]
+            self.outdated.append(f"{oldest:08d}")
         self.epoch = max(self.epoch, plan.epoch)
         self.slots = after(self.slots, self.fitting(plan))
 

@@ -213,10 +213,15 @@ def _taken(refused: Mapping[str, str]) -> None:
 
 
 def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
-    """Every plan of a pipeline that is still on the plans topic, oldest first."""
-    topic = physical(pipeline, PLANS)
-    records = (decoded(_value(m)) for m in read_to_end(kafka, topic))
-    found = [r for r in records if isinstance(r, Plan) and r.pipeline == pipeline]
+    """Every plan of a pipeline that the plans topic is to keep, oldest first."""
+    messages = read_to_end(kafka, physical(pipeline, PLANS))
+    # What compaction has not removed yet is gone all the same.
+    newest = {message.key(): _value(message) for message in messages}
+    found = [
+        record
+        for record in map(decoded, newest.values())
+        if isinstance(record, Plan) and record.pipeline == pipeline
+    ]
     return sorted(found, key=lambda plan: plan.epoch)
 
 

@@ -138,7 +138,14 @@ class Wake(Struct, frozen=True, gc=False):
     at_s: float
 
 
-Effect = Send | Infer | Load | Solve | Assign | Wake
+class Forget(Struct, frozen=True, gc=False):
+    """Delete what a compacted topic of one partition holds under ``key``."""
+
+    topic: str
+    key: str
+
+
+Effect = Send | Infer | Load | Solve | Assign | Wake | Forget
 
 
 class Node(Protocol):
@@ -149,6 +156,7 @@ class Node(Protocol):
 
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES", "REPORTS",
-    "RESULTS", "Arrived", "Assign", "Done", "Effect", "Event", "Failed", "Infer", "Inferred",
-    "Load", "Loaded", "Node", "Origin", "Send", "Solve", "Solved", "Wake", "Woke", "work_topic",
+    "RESULTS", "Arrived", "Assign", "Done", "Effect", "Event", "Failed", "Forget", "Infer",
+    "Inferred", "Load", "Loaded", "Node", "Origin", "Send", "Solve", "Solved", "Wake", "Woke",
+    "work_topic",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from schemas.effects import (
     Arrived,
     Effect,
     Event,
+    Forget,
     Send,
     Solve,
     Woke,
@@ -68,7 +69,7 @@ LEVELS = {
 READ = (REPORTS, COMMANDS, PLANS)
 
 # topic, value, partition (None: by key), key -> once the broker has it
-Write = Callable[[str, bytes, int | None, bytes | None], Awaitable[Any]]
+Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[Any]]
 
 
 class Steward:
@@ -232,6 +233,9 @@ class Steward:
         # Assign and Wake need nothing: Faust reads the topics, and ticks come anyway.
         if isinstance(effect, Send):
             await self._send(effect)
+        elif isinstance(effect, Forget):
+            topic = physical(self._pipeline.name, effect.topic)
+            await self._write(topic, None, 0, effect.key.encode())
         elif isinstance(effect, Solve):
             task = asyncio.create_task(self._solve(effect, self._controller))
             self._solving.add(task)
@@ -379,7 +383,7 @@ def _reachable(kafka: KafkaConfig) -> bool:
 
 
 def _writer(producer: Any) -> Write:
-    async def write(topic: str, value: bytes, slot: int | None, key: bytes | None) -> None:
+    async def write(topic: str, value: bytes | None, slot: int | None, key: bytes | None) -> None:
         await producer.send_and_wait(topic, key, value, slot, None, None)
 
     return write

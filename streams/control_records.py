@@ -16,7 +16,9 @@ from streams.wire import Fetched
 
 def arrived(pipeline: str, logical: str, fetched: Fetched) -> Arrived | None:
     """The event that a record of a control topic is; None for a command that cannot be read and
-    names another pipeline."""
+    names another pipeline, and where something is deleted."""
+    if fetched.value is None and logical != COMMANDS:
+        return None
     value = fetched.value or b""
     read: Callable[[bytes], Record] = decode_any if logical == COMMANDS else decode
     try:

@@ -23,6 +23,7 @@ from schemas.effects import (
     Effect,
     Event,
     Failed,
+    Forget,
     Infer,
     Inferred,
     Load,
@@ -54,8 +55,8 @@ STORY = 5  # how many of the node's last events a mismatch tells
 _SPELLED: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, Assign, Done, Failed, Garbled, Infer, Inferred, Load, Loaded, Send, Solve, Solved,
-        Wake, Woke,
+        Arrived, Assign, Done, Failed, Forget, Garbled, Infer, Inferred, Load, Loaded, Send, Solve,
+        Solved, Wake, Woke,
     )
 }  # fmt: skip
 _RECORDS = (

@@ -27,6 +27,7 @@ from schemas.effects import (
     Effect,
     Event,
     Failed,
+    Forget,
     Infer,
     Inferred,
     Load,
@@ -275,6 +276,9 @@ class Simulated:
         known_s = ends_s + self._delays.lag()
         self._later(known_s, running, Inferred(effect.job, outputs, begins_s, ends_s))
 
+    def _forget(self, running: _Running, effect: Forget) -> None:
+        pass  # topics are not compacted here
+
     def _load(self, running: _Running, effect: Load) -> None:
         model = running.models[effect.variant] = self._make(running.name, effect.variant)
         self._later(self.now + model.load_s, running, Loaded(effect.variant, model.load_s))
@@ -412,6 +416,7 @@ _WOKE = Woke()
 _PERFORMED: dict[type, Callable[[Simulated, _Running, Any], None]] = {
     Infer: Simulated._infer,
     Assign: Simulated._assign,
+    Forget: Simulated._forget,
     Load: Simulated._load,
     Solve: Simulated._begin_solve,
 }

@@ -16,6 +16,7 @@ from schemas.effects import (
     Effect,
     Event,
     Failed,
+    Forget,
     Send,
     Solve,
     Solved,
@@ -148,6 +149,7 @@ class World:
     topic: list[Plan] = field(default_factory=list)  # those of other controllers as well
     results: list[CommandResult] = field(default_factory=list)
     solves: list[Solve] = field(default_factory=list)  # under way
+    forgotten: list[str] = field(default_factory=list)  # keys of the plans topic
     commands: int = 0
     ingress: bool = True  # one reports
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -208,6 +210,8 @@ class World:
         for effect in effects:
             if isinstance(effect, Solve):
                 self.solves.append(effect)
+            elif isinstance(effect, Forget):
+                self.forgotten.append(effect.key)
             elif isinstance(effect, Send) and isinstance(effect.record, Plan):
                 self.plans.append(effect.record)
                 self.topic.append(effect.record)

@@ -20,12 +20,14 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from msgspec import structs
 
 from control.controller import Controller
+from control.history import REMEMBERED_PLANS
+from headrace.clients import plans
 from schemas.codec import decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline, Policy
-from schemas.records import Command, CommandResult, Plan, Record
+from schemas.records import Command, CommandResult, Plan, Record, Settings
 from streams.control_app import Steward, make_app, run, started
-from streams.kafka import KafkaConfig, consumer, ensure_topics, producer, read_to_end
+from streams.kafka import KafkaConfig, consumer, ensure_topics, producer
 from streams.topics import physical, topics
 from tests.control_world import FakeWorker, a_pipeline, a_profile
 
@@ -86,7 +88,8 @@ class Cluster:
                 self.write(REPORTS, encode(structs.replace(report, pipeline=self.pipeline.name)))
         for message in self._consumer.consume(50, timeout=0.02):
             assert message.error() is None
-            self._read(decode(message.value()))
+            if message.value():
+                self._read(decode(message.value()))
 
     def _read(self, record: Record) -> None:
         if isinstance(record, Plan) and record.pipeline == self.pipeline.name:
@@ -96,8 +99,8 @@ class Cluster:
         elif isinstance(record, CommandResult) and record.pipeline == self.pipeline.name:
             self.results.append(record)
 
-    def write(self, logical: str, value: bytes) -> None:
-        self._producer.produce(physical("", logical), value, partition=0)
+    def write(self, logical: str, value: bytes, key: str = "") -> None:
+        self._producer.produce(physical("", logical), value, key, partition=0)
         self._producer.poll(0)
 
     def command(self, action: str, **arguments: str) -> CommandResult:
@@ -205,9 +208,22 @@ def test_a_killed_app_is_replaced_by_one_that_knows_what_was_said(cluster: Clust
     assert cluster.command("rollback", epoch="1").ok
     cluster.until(lambda: cluster.plans[-1].epoch == 5, "the plan of the rollback")
     assert cluster.plans[-1].settings == cluster.plans[0].settings
-    kept = [decode(m.value()) for m in read_to_end(cluster.kafka, physical("", PLANS))]
-    mine = [p.epoch for p in kept if isinstance(p, Plan) and p.pipeline == cluster.pipeline.name]
-    assert mine == [1, 2, 3, 4, 5]
+    kept = plans(cluster.kafka, cluster.pipeline.name)
+    assert [plan.epoch for plan in kept] == [1, 2, 3, 4, 5]
+
+
+def test_of_too_many_plans_the_oldest_go_from_the_topic(cluster: Cluster) -> None:
+    name, before = cluster.pipeline.name, REMEMBERED_PLANS + 2
+    for epoch in range(1, before + 1):
+        settings = Settings(policy="accurate", slo_s=1 + epoch / 100)
+        old = Plan(pipeline=name, epoch=epoch, issued_s=1.0, reason="old", settings=settings)
+        cluster.write(PLANS, encode(old), f"{name}/{epoch:08d}")
+    cluster.start_app()
+    cluster.until(lambda: cluster.plans and cluster.plans[-1].epoch == before + 1, "its own plan")
+    cluster.until(lambda: plans(cluster.kafka, name)[0].epoch == 4, "the first three to go")
+    assert len(plans(cluster.kafka, name)) == REMEMBERED_PLANS
+    assert cluster.command("rollback", epoch="4").ok
+    assert "4" in cluster.command("rollback", epoch="3").message
 
 
 def test_a_second_app_takes_over_when_the_first_ends(cluster: Cluster) -> None:

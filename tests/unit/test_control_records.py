@@ -9,7 +9,7 @@ from streams.control_records import arrived
 from streams.wire import Fetched
 
 
-def fetched(value: bytes) -> Fetched:
+def fetched(value: bytes | None) -> Fetched:
     return Fetched("headrace.commands", 0, 7, 5.0, None, value, None)
 
 
@@ -30,6 +30,11 @@ def test_a_plan_survives_the_wire() -> None:
         settings=Settings(policy="static", slo_s=0.3),
     )
     assert arrived("p", PLANS, fetched(encode(plan))) == Arrived(plan, PLANS, 0, 7, 5.0)
+
+
+def test_a_plan_that_is_deleted_is_no_event() -> None:
+    assert arrived("p", PLANS, fetched(None)) is None
+    assert arrived("p", COMMANDS, fetched(None)) is not None
 
 
 @pytest.mark.parametrize(

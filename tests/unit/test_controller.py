@@ -1,13 +1,14 @@
 """control/controller.py: when does it plan, what does it publish, what does it answer?"""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from control.commands import ACTIONS
 from control.desk import KNOWN_IDS, Desk
-from control.history import REMEMBERED_PLANS, History
+from control.history import REMEMBERED_PLANS, ROUTES, History
 from control.membership import LOADING_S
 from control.problem import Allocation, Replicas
 from schemas.effects import (
@@ -23,7 +24,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Policy
-from schemas.records import Command, CommandResult, Garbled, Route, Settings
+from schemas.records import Command, CommandResult, Garbled, Plan, Route, Settings
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_ingress_report
 
 VIT = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
@@ -371,12 +372,41 @@ def test_only_so_many_plans_and_ids_are_remembered() -> None:
     history = History(a_pipeline())
     world = a_world().start("w0", "w1", "w2")
     for epoch in range(1, REMEMBERED_PLANS + 4):
-        history.add(structs.replace(world.plan, epoch=epoch))
+        settings = structs.replace(FILED, demand_qps=float(epoch))
+        history.add(structs.replace(world.plan, epoch=epoch, settings=settings))
     assert (min(history.plans), len(history.plans)) == (4, REMEMBERED_PLANS)
+    assert history.outdated == ["00000001", "00000002", "00000003"]
     desk = Desk()
     for number in range(KNOWN_IDS + 1):
         assert desk.know(str(number))
     assert [desk.know("1"), desk.know("0")] == [False, True]
+
+
+def test_of_plans_that_only_share_traffic_anew_the_newest_is_remembered() -> None:
+    history, plan = History(a_pipeline()), a_world().start("w0", "w1", "w2").plan
+    drained = structs.replace(FILED, drained=("w1",))
+    changes: dict[int, dict[str, Any]] = {
+        1: {}, 2: {"routes": ()}, 3: {}, 4: {"settings": drained}, 5: {"settings": drained},
+    }  # fmt: skip
+    versions = []
+    for epoch, change in changes.items():
+        later = structs.replace(plan, epoch=epoch, **change)
+        versions.append(history.version(later))
+        history.add(later)
+    assert versions == ["00000001", ROUTES, ROUTES, "00000004", ROUTES]
+    assert sorted(history.plans) == [1, 4, 5]
+
+
+def test_what_is_too_much_for_the_topic_is_deleted_with_the_next_plan() -> None:
+    world, before = a_world(), REMEMBERED_PLANS + 2
+    for epoch in range(1, before + 1):
+        settings = structs.replace(FILED, demand_qps=float(epoch))
+        plan = Plan(pipeline="postcode", epoch=epoch, issued_s=0.0, reason="", settings=settings)
+        world.arrive(plan, PLANS)
+    assert world.forgotten == []
+    world.start("w0", "w1", "w2")
+    assert [plan.epoch for plan in world.plans] == [before + 1]
+    assert world.forgotten == [f"postcode/0000000{epoch}" for epoch in (1, 2, 3)]
 
 
 def test_a_command_is_answered_once_whoever_repeats_it() -> None:
