@@ -34,7 +34,7 @@ def validate(file: Path, as_json: bool) -> int:
 @json_option
 @click.option("--detach", is_flag=True, help="Return once it is up; `headrace down FILE` ends it.")
 @log_options
-@metrics_option("First of the ports of loopback that serve the roles' metrics; 0: any free ones.")
+@metrics_option("First of the ports that serve the roles' metrics; 0: any free ones.")
 def up(
     file: Path,
     bootstrap: str | None,

@@ -42,9 +42,9 @@ from headrace.doctor import (
     topics_found,
 )
 from headrace.kafka_options import kafka_config
-from headrace.metrics_port import LOOPBACK
 from headrace.run_state import read_state, run_directory
 from headrace.supervisor import roles
+from headrace.telling import LOOPBACK
 from headrace.terminal import exit_code
 from headrace.validation import examined
 from schemas.pipeline import Pipeline

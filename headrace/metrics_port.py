@@ -1,4 +1,4 @@
-"""Metrics for Prometheus over HTTP, on loopback: what the observer has folded."""
+"""Metrics for Prometheus over HTTP: what the observer has folded."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +17,6 @@ from prometheus_client.registry import Collector
 from streams.metric_table import BY_NAME, COUNTER, HISTOGRAM, PREFIX, SUMMARY, Metric
 from streams.metrics import Observed, Sample
 
-LOOPBACK = "127.0.0.1"  # whoever may reach the port may read it: there is no password
-
 
 class PortTaken(Exception):
     """The port for metrics is another program's; the message says which and what to do."""
@@ -27,20 +25,21 @@ class PortTaken(Exception):
 Source = Callable[[], Iterable[Sample]]
 
 
-def serve(sources: Iterable[Source], port: int) -> int:
-    """Answer on ``port`` of loopback (0: any that is free) until the process ends; the port.
+def serve(sources: Iterable[Source], port: int, host: str) -> int:
+    """Answer on ``port`` (0: any that is free) of ``host``, an address of this machine, until the
+    process ends; the port.
 
-    Raises ``PortTaken`` where another program has it.
+    Raises ``PortTaken`` where another program has it, or the machine no such address.
     """
     registry = CollectorRegistry()
     registry.register(_Folded(tuple(sources)))
     ProcessCollector(registry=registry)
     try:
-        server, _ = start_http_server(port, LOOPBACK, registry)
+        server, _ = start_http_server(port, host, registry)
     except OSError as error:
         raise PortTaken(
-            f"metrics cannot be served on {LOOPBACK}:{port} ({error.strerror}); "
-            "name another port with --metrics-port"
+            f"metrics cannot be served on {host}:{port} ({error.strerror}); "
+            "name another port with --metrics-port, or another address with --metrics-host"
         ) from error
     return int(server.server_port)
 

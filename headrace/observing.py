@@ -44,20 +44,23 @@ def observed(
     metrics = None if telling.metrics_port is None else Metrics(pipeline)
     where: dict[str, str] = {}
     if metrics is not None and telling.metrics_port is not None:
-        where = {"metrics": _served(metrics, pipeline, telling.metrics_port, reading)}
+        port = _served(metrics, pipeline, telling.metrics_port, telling.metrics_host, reading)
+        where = {"metrics": f"http://{telling.metrics_host}:{port}/metrics"}
     _started(role, pipeline, where, env)
     yield (journal,) if metrics is None else (journal, metrics)
     tell(log, logging.INFO, "role.ended", f"{role} of {pipeline.name} ends", **_who(role, pipeline))
 
 
-def _served(metrics: Metrics, pipeline: Pipeline, port: int, reading: Reading | None) -> str:
+def _served(
+    metrics: Metrics, pipeline: Pipeline, port: int, host: str, reading: Reading | None
+) -> int:
     # Imported here: a role without metrics does not pay for it.
-    from headrace.metrics_port import LOOPBACK, serve
+    from headrace.metrics_port import serve
 
     sources: list[Callable[[], Iterator[Sample]]] = [metrics.samples]
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
-    return f"http://{LOOPBACK}:{serve(sources, port)}/metrics"
+    return serve(sources, port, host)
 
 
 def _broker(pipeline: Pipeline, reading: Reading) -> Iterator[Sample]:

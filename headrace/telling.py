@@ -17,6 +17,8 @@ from headrace.terminal import UNSUCCESSFUL, exit_code
 F = TypeVar("F", bound=Callable[..., Any])
 
 METRICS_VARIABLE = "HEADRACE_METRICS_PORT"
+METRICS_HOST_VARIABLE = "HEADRACE_METRICS_HOST"
+LOOPBACK = "127.0.0.1"  # whoever may reach the port may read it: there is no password
 
 log = logging.getLogger("headrace.role")
 
@@ -28,24 +30,28 @@ class Telling:
     log_format: str = "human"
     log_level: str = "info"
     metrics_port: int | None = None
+    metrics_host: str = LOOPBACK
 
 
 SILENT = Telling()  # no metrics, and a log as the process has it
 
 
 def telling_options(function: F) -> F:
-    """``--log-format``, ``--log-level`` and ``--metrics-port`` of a role, as ``telling``; its log
-    is set up before it begins, and with JSON its end is a line of it too."""
+    """``--log-format``, ``--log-level``, ``--metrics-port`` and ``--metrics-host`` of a role, as
+    ``telling``; its log is set up before it begins, and with JSON its end is a line of it too."""
 
     @functools.wraps(function)
     def told(*args: Any, metrics_port: int | None, **more: Any) -> Any:
         form, level = os.environ[FORMAT_VARIABLE], os.environ[LEVEL_VARIABLE]
         configure(form, level)
-        telling = Telling(log_format=form, log_level=level, metrics_port=metrics_port)
+        host = os.environ[METRICS_HOST_VARIABLE]
+        telling = Telling(
+            log_format=form, log_level=level, metrics_port=metrics_port, metrics_host=host
+        )
         with _end_told(telling):
             return function(*args, telling=telling, **more)
 
-    port = metrics_option("Serve Prometheus metrics on this port of loopback; 0: any free one.")
+    port = metrics_option("Serve Prometheus metrics on this port; 0: any free one.")
     return log_options(port(told))  # type: ignore[return-value]
 
 
@@ -76,8 +82,8 @@ def log_options(function: F) -> F:
 
 
 def metrics_option(told: str) -> Callable[[F], F]:
-    """``--metrics-port``."""
-    return click.option(
+    """``--metrics-port``, and ``--metrics-host``, which sets its variable of the environment."""
+    port = click.option(
         "--metrics-port",
         type=click.IntRange(0, 65535),
         envvar=METRICS_VARIABLE,
@@ -85,6 +91,17 @@ def metrics_option(told: str) -> Callable[[F], F]:
         metavar="PORT",
         help=told,
     )
+    host = click.option(
+        "--metrics-host",
+        default=LOOPBACK,
+        show_default=True,
+        envvar=METRICS_HOST_VARIABLE,
+        callback=_inherited(METRICS_HOST_VARIABLE),
+        expose_value=False,
+        metavar="ADDRESS",
+        help="Serve them on this address of the machine; 0.0.0.0: on all, for whoever asks.",
+    )
+    return lambda function: port(host(function))
 
 
 def _inherited(variable: str) -> Callable[[click.Context, click.Parameter, Any], Any]:

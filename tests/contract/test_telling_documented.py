@@ -10,7 +10,7 @@ from headrace import observing
 from headrace.cli import headrace
 from headrace.logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
 from headrace.logs import LEVELS as CHOICES
-from headrace.telling import METRICS_VARIABLE
+from headrace.telling import METRICS_HOST_VARIABLE, METRICS_VARIABLE
 from operators.reasons import CLASSES
 from streams import control_app, journal, lines, presence
 from streams.metric_table import HISTOGRAM, METRICS, PREFIX
@@ -61,7 +61,7 @@ def test_the_expressions_name_metrics_that_are_there() -> None:
 
 
 def test_options_variables_and_limits_stand_there() -> None:
-    for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE):
+    for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE, METRICS_HOST_VARIABLE):
         assert f"`{variable}`" in PAGE
     for choice in (*FORMATS, *CHOICES):
         assert f"`{choice}`" in PAGE

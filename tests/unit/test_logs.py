@@ -11,8 +11,21 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headrace.logs import FORMATTERS, REPEAT_S, Seldom, configure, told
-from headrace.telling import Telling, telling_options
+from headrace.logs import (
+    FORMAT_VARIABLE,
+    FORMATTERS,
+    LEVEL_VARIABLE,
+    REPEAT_S,
+    Seldom,
+    configure,
+    told,
+)
+from headrace.telling import (
+    METRICS_HOST_VARIABLE,
+    METRICS_VARIABLE,
+    Telling,
+    telling_options,
+)
 from streams.journal import tell
 from streams.kafka import BrokerError
 
@@ -118,12 +131,17 @@ def a_role(raises: str, telling: Telling) -> None:
 def test_options_and_environment_say_how_a_role_tells(
     monkeypatch: pytest.MonkeyPatch, logging_as_found: None
 ) -> None:
-    for variable in ("HEADRACE_LOG_FORMAT", "HEADRACE_LOG_LEVEL", "HEADRACE_METRICS_PORT"):
+    for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE, METRICS_HOST_VARIABLE):
         monkeypatch.setenv(variable, "")  # so that what the command sets is taken back
     run = CliRunner().invoke
     assert run(a_role).stdout == f"{Telling()!r}\n"
-    given = ["--log-format", "json", "--log-level", "debug", "--metrics-port", "9400"]
-    wanted = Telling(log_format="json", log_level="debug", metrics_port=9400)
+    given = [
+        "--log-format", "json", "--log-level", "debug", "--metrics-port", "9400",
+        "--metrics-host", "0.0.0.0",
+    ]  # fmt: skip
+    wanted = Telling(
+        log_format="json", log_level="debug", metrics_port=9400, metrics_host="0.0.0.0"
+    )
     assert run(a_role, given).stdout == f"{wanted!r}\n"
     # Processes that it starts find the same in their environment.
     assert run(a_role).stdout == f"{wanted!r}\n"

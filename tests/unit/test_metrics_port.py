@@ -2,20 +2,22 @@
 
 import socket
 from collections.abc import Iterator
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.metrics_port import LOOPBACK, PortTaken, serve
+from headrace.metrics_port import PortTaken, serve
+from headrace.telling import LOOPBACK
 from schemas.effects import RESULTS, Send, Woke
 from streams.metrics import Metrics, Sample
 from tests.builders import a_pipeline, a_refusal, an_answer
 
 
-def scraped(port: int) -> dict[str, float]:
+def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
     """Sample values by name and labels, those of the process left out."""
-    with urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=5) as answer:
+    with urlopen(f"http://{host}:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     return {
         f"{sample.name}{sample.labels or ''}": sample.value
@@ -33,7 +35,7 @@ def test_what_was_folded_is_read_over_http() -> None:
     metrics = Metrics(a_pipeline(slo_s=0.3))
     answers = [an_answer(0, expected_accuracy=0.75), a_refusal(1, "over capacity", 0.01)]
     metrics.saw("egress-0", Woke(), [Send(RESULTS, answer) for answer in answers], 1.0)
-    found = scraped(serve([metrics.samples, lag], 0))
+    found = scraped(serve([metrics.samples, lag], 0, LOOPBACK))
     buckets = [
         value for name, value in found.items() if name.startswith("headrace_query_seconds_b")
     ]
@@ -56,4 +58,16 @@ def test_a_port_that_is_taken_is_said_with_the_mend() -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"127\.0\.0\.1:{port} .*--metrics-port"):
-            serve([], port)
+            serve([], port, LOOPBACK)
+
+
+def test_it_answers_on_the_address_that_is_named_only() -> None:
+    port = serve([lag], 0, "127.0.0.2")
+    assert scraped(port, "127.0.0.2") == {"headrace_lag_records{'topic': 'queries'}": 3}
+    with pytest.raises(URLError):
+        scraped(port)
+
+
+def test_an_address_of_another_machine_is_said_with_the_mend() -> None:
+    with pytest.raises(PortTaken, match=r"192\.0\.2\.1:0 .*--metrics-host"):
+        serve([], 0, "192.0.2.1")
