@@ -76,13 +76,12 @@ class Conditions:
     ``dilate``: time ran so many times slower in the live run. ``host_cpu_share`` is the busy part
     of all cores while queries were sent, whoever used them, ``own_cpu_share`` what the run itself
     used. ``behind_ms``: how late a query left at worst, in the time of the pipeline. ``hop_ms`` are
-    quantiles of a hop between tasks (wall time) as measured during the warm-up, with which the
+    quantiles of a hop between tasks (wall time) as seen in the live run, with which the
     simulation ran; empty: it ran with the built-in ones. ``way_in_ms``, ``way_out_ms``: likewise
     each of the two hops to the first task, and the one to egress. ``lag_ms``: from the end of a
     batch until its worker knows. Of real devices ``start_ms``, from when a batch could begin until
-    it did, and ``stretch``, what it took by its profiled median. ``drift``: how many times as long
-    as in the warm-up things took when it was over, of which the simulation knows nothing.
-    ``simulations``: how many ran, with seeds from ``seed`` on.
+    it did, and ``stretch``, what it took by its profiled median. ``simulations``: how many ran,
+    with seeds from ``seed`` on.
     """
 
     pipeline: str
@@ -111,7 +110,6 @@ class Conditions:
     lag_ms: Mapping[str, float] = field(default_factory=dict)
     start_ms: Mapping[str, float] = field(default_factory=dict)
     stretch: Mapping[str, float] = field(default_factory=dict)
-    drift: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""How long did things take on this machine? As seen in the warm-up of a live run, for simulations.
+"""How long did things take on this machine? As seen in a live run, for simulations of it.
 
 Hops, lags and batches depend on the machine, on what else runs there and on how many records a
-second there are. What is compared comes after the warm-up, so that nothing judges itself.
+second there are. A simulation takes them from beside its own moment (streams/delays.py), so that
+nothing judges itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,25 +83,6 @@ def seen(
         starts={task: found for task, found in starts.items() if found},
         stretch={kind: found for kind, found in stretch.items() if found},
     )
-
-
-def drift(before: World, after: World) -> dict[str, float]:
-    """How many times as long as before things took after, on average: ways with the lag that is in
-    them, starts, and real batches; only what was seen both times."""
-    pairs = zip(_means(before).items(), _means(after).values(), strict=True)
-    return {
-        name: round(later / first, 3) for (name, first), later in pairs if first > 0 and later > 0
-    }
-
-
-def _means(world: World) -> dict[str, float]:
-    kinds, lag_s = _kinds(world), mean(world.lags)
-    ways = {"hop": "hop_ms", "way out": "way_out_ms"}
-    others = {"way in": "way_in_ms", "start": "start_ms", "batch": "stretch"}
-    return {
-        **{name: mean(kinds[key]) + lag_s if kinds[key] else 0.0 for name, key in ways.items()},
-        **{name: mean(kinds[key]) for name, key in others.items()},
-    }
 
 
 def told(world: World) -> dict[str, dict[str, float]]:

@@ -16,7 +16,7 @@ from control.problem import policy_named, selections
 from headrace.broker_lock import ROOTS
 from headrace.config import PipelineError, PipelineFile, load_profile
 from headrace.fidelity import Certificate, CertificateError, Conditions, Figures, certified
-from headrace.fidelity_delays import drift, seen
+from headrace.fidelity_delays import seen
 from headrace.fidelity_delays import told as told_of
 from headrace.fidelity_ledger import Ledger
 from headrace.fidelity_live import Stage, answers, number_of, play, staged
@@ -78,7 +78,7 @@ def certify(wish: Asked) -> Certificate:
         progress("live", len(times)) as advance,
     ):
         play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
-    world = machine_seen(wish, stage)
+    world = machine_seen(wish, times, stage)
     seeds = range(wish.seed, wish.seed + wish.simulations)
     start = start_seen(wish, stage.plans, stage.began_s)
     simulations = [foretold(replace(wish, seed=seed), times, world, start) for seed in seeds]
@@ -104,22 +104,10 @@ def drawn(wish: Asked) -> Times:
     return times
 
 
-def machine_seen(wish: Asked, stage: Stage) -> World:
-    """What the warm-up tells of the machine; its first half belongs to the cold start."""
-    return _seen(wish, stage, wish.warm_up_s * 0.5, wish.warm_up_s)
-
-
-def drift_seen(wish: Asked, times: Times, stage: Stage, world: World) -> dict[str, float]:
-    """How the machine had changed when the warm-up was over."""
-    return drift(world, _seen(wish, stage, wish.warm_up_s, float(times[-1])))
-
-
-def _seen(wish: Asked, stage: Stage, first_s: float, last_s: float) -> World:
-    """Of the answers to what arrived from then on and had its answer by then."""
-    from_s, until_s = stage.began_s + first_s, stage.began_s + last_s
-    known = (
-        each for each in answers(stage) if from_s <= each.created_s and each.answered_s < until_s
-    )
+def machine_seen(wish: Asked, times: Times, stage: Stage) -> World:
+    """What the answers tell of the machine while the arrivals came."""
+    from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
+    known = (each for each in answers(stage) if each.answered_s < until_s)
     profile = load_profile(wish.file)
     return seen(known, profile, devices(wish.file), wish.dilate, from_s, until_s)
 
@@ -210,7 +198,6 @@ def conditions(wish: Asked, times: Times, stage: Stage, world: World) -> Conditi
         behind_ms=round(stage.behind_s * 1e3, 3),
         own_cpu_share=stage.own_cpu_share,
         **told_of(world),
-        drift=drift_seen(wish, times, stage, world),
         simulations=wish.simulations,
     )
 

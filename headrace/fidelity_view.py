@@ -71,11 +71,10 @@ def _conditions(certificate: Certificate) -> list[str]:
         f"{it.machine}; host {load} busy{own}; a query left {it.behind_ms:.1f} ms late at worst",
     ]
     for what, figures, form in (
-        ("a hop in the warm-up, as simulated: {} of the wall", it.hop_ms, "{:g} ms"),
+        ("a hop, as seen and simulated: {} of the wall", it.hop_ms, "{:g} ms"),
         ("from the end of a batch until its worker knew: {} of the wall", it.lag_ms, "{:g} ms"),
-        ("a batch in the warm-up, by its profiled median: {}", it.stretch, "{:.2f}"),
+        ("a batch, by its profiled median: {}", it.stretch, "{:.2f}"),
         ("from when a batch could begin until it did: {}", it.start_ms, "{:g} ms"),
-        ("after the warm-up things took so many times as long as in it: {}", it.drift, "{:.2f}"),
     ):
         if figures:
             told = (f"{name} {form.format(value)}" for name, value in figures.items())

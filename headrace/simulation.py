@@ -54,7 +54,7 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Query
 from streams.account import LOST, Account
-from streams.delays import ANY_SIZE, STAMP_S, Delay, Delays, World, as_seen, drawn, replayed
+from streams.delays import ANY_SIZE, STAMP_S, Delay, Delays, World, as_seen, beside, drawn, replayed
 from streams.simulated import Model, Observer, Simulated
 from streams.topics import physical, topics
 
@@ -217,8 +217,6 @@ class _World:
         self._measured = load_profile(run.file)
         self.account = Account(self.pipeline, accuracies(self._measured))
         self.first_s = 0.0
-        seen_s = run.world.seconds if run.world is not None else 0.0
-        self._shift_s = np.random.default_rng([run.seed, 6]).uniform(0.0, seen_s)
         self._rngs = {
             name: np.random.default_rng([run.seed, 2, number])
             for number, name in enumerate(self.devices)
@@ -371,8 +369,9 @@ class _World:
         return as_seen(self.run.world, rng, self.run.dilate, self._moment)
 
     def _moment(self) -> float:
-        """Of what the machine was seen to do; where it begins is chance."""
-        return self.system.now + self._shift_s
+        """Of what the machine was seen to do while these arrivals came."""
+        assert self.run.world is not None
+        return beside(self.system.now - self.first_s, self.run.world.seconds)
 
     # ------------------------------------------------------------------ what goes wrong
 

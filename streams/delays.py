@@ -50,6 +50,7 @@ STAMP_S = 0.001  # Kafka's time stamps are whole milliseconds
 ANY_SIZE = 0  # of a batch
 BLOCK = 4096  # draws made at a time
 NEAR = 8  # so many seen before a moment, and as many behind it, may stand for it
+BESIDE_S = 10.0  # long, and still the same machine
 
 
 def _none() -> float:
@@ -97,6 +98,17 @@ def drawn(
     each = partial(next, draws(rng, shorter))
     fetch, commit = (partial(_same, seconds / dilate) for seconds in (FETCH_S, COMMIT_S))
     return Delays(hop=each, report=each, fetch=fetch, commit=commit)
+
+
+def beside(at_s: float, seconds: float) -> float:
+    """The moment of a machine seen for so many seconds by which a simulation of what ran on it
+    then goes at ``at_s``: as far into the ten seconds beside it, two and two taking each other's.
+
+    So nothing is foretold by what itself took, nor by what the machine was long before or after.
+    """
+    at_s, span_s = at_s % seconds, min(BESIDE_S, seconds / 2)
+    other_s = at_s + span_s if at_s // span_s % 2 == 0 else at_s - span_s
+    return other_s if other_s < seconds else at_s - span_s
 
 
 def as_seen(world: World, rng: np.random.Generator, dilate: float, moment: Delay) -> Delays:

@@ -4,8 +4,20 @@ from itertools import repeat
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streams.delays import COMMIT_S, FETCH_S, NEAR, World, as_seen, drawn, replayed
+from streams.delays import (
+    BESIDE_S,
+    COMMIT_S,
+    FETCH_S,
+    NEAR,
+    World,
+    as_seen,
+    beside,
+    drawn,
+    replayed,
+)
 
 HOPS = ((0.0, 0.001), (0.99, 0.004), (1.0, 0.1))
 
@@ -85,3 +97,19 @@ def test_a_machine_of_which_nothing_was_seen_is_a_quiet_one() -> None:
     found = as_seen(World(seconds=9.0), np.random.default_rng(1), 2.0, lambda: 0.0)
     quiet = drawn(np.random.default_rng(1), dilate=2.0)
     assert [found.hop() for _ in range(9)] == [quiet.hop() for _ in range(9)]
+
+
+@given(seconds=st.floats(1.0, 500.0), share=st.floats(0.0, 0.999))
+def test_a_moment_goes_by_another_that_is_near_it(seconds: float, share: float) -> None:
+    at_s, span_s = seconds * share, min(BESIDE_S, seconds / 2)
+    other_s = beside(at_s, seconds)
+    assert 0 <= other_s < seconds
+    assert abs(other_s - at_s) == pytest.approx(span_s)
+
+
+def test_two_spans_take_each_others_moments() -> None:
+    assert [beside(at_s, 45.0) for at_s in (0.0, 9.5, 10.0, 19.5, 20.5, 40.0, 44.0)] == [
+        10.0, 19.5, 0.0, 9.5, 30.5, 30.0, 34.0
+    ]  # fmt: skip
+    assert beside(46.0, 45.0) == beside(1.0, 45.0)
+    assert beside(-1.0, 45.0) == beside(44.0, 45.0)

@@ -8,7 +8,6 @@ from control.batching import DUE
 from headrace.fidelity_delays import (
     Batch,
     batches,
-    drift,
     hops_s,
     lags_s,
     seen,
@@ -138,13 +137,6 @@ def test_real_batches_are_told_by_task_and_size() -> None:
     assert {task: {s for _, s in of} for task, of in found.starts.items()} == {
         "detect": {0.5}, "read": {0.75}
     }  # fmt: skip
-
-
-def test_a_machine_that_got_slower_is_told_by_how_much() -> None:
-    before = World(hops=((0.0, 1.0),) * 9, lags=((0.0, 1.0),) * 9, ways_in=((0.0, 4.0),) * 9)
-    after = World(hops=((0.0, 2.0),) * 9, lags=((0.0, 2.0),) * 9, ways_in=((0.0, 1.0),) * 9)
-    assert drift(before, after) == {"hop": 2.0, "way in": 0.25}
-    assert drift(before, World()) == {}
 
 
 def test_on_a_slower_machine_a_batch_takes_its_median_times_the_stretch() -> None:
