@@ -29,7 +29,7 @@ from streams.kafka import (
     consumer,
     offset_since,
     producer,
-    read_to_end,
+    read_kept,
     readable_partitions,
     watermarks,
 )
@@ -214,14 +214,8 @@ def _taken(refused: Mapping[str, str]) -> None:
 
 def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
     """Every plan of a pipeline that the plans topic is to keep, oldest first."""
-    messages = read_to_end(kafka, physical(pipeline, PLANS))
-    # What compaction has not removed yet is gone all the same.
-    newest = {message.key(): _value(message) for message in messages}
-    found = [
-        record
-        for record in map(decoded, newest.values())
-        if isinstance(record, Plan) and record.pipeline == pipeline
-    ]
+    records = map(decoded, read_kept(kafka, physical(pipeline, PLANS)).values())
+    found = [r for r in records if isinstance(r, Plan) and r.pipeline == pipeline]
     return sorted(found, key=lambda plan: plan.epoch)
 
 

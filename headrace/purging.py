@@ -14,7 +14,7 @@ from headrace.terminal import Unsuccessful
 from schemas.effects import COMMAND_RESULTS, PLANS, REPORTS
 from schemas.pipeline import Pipeline
 from schemas.records import Report
-from streams.kafka import BrokerError, KafkaConfig, asked, partitions, producer, read_to_end
+from streams.kafka import BrokerError, KafkaConfig, asked, partitions, producer, read_kept
 from streams.rights import own_groups
 from streams.topics import own_topics, physical
 
@@ -110,6 +110,5 @@ def _forget(
 
 def _keys(kafka: KafkaConfig, pipeline: Pipeline, topic: str) -> list[bytes]:
     """Keys of what a shared topic still holds of the pipeline, by the newest record of each."""
-    newest = {message.key(): message.value() for message in read_to_end(kafka, topic, WAIT_S)}
     mine = f"{pipeline.name}/".encode()
-    return [key for key, value in newest.items() if value and key and key.startswith(mine)]
+    return [key for key in read_kept(kafka, topic, WAIT_S) if key.startswith(mine)]

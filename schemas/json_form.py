@@ -14,28 +14,14 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from schemas.codec import CodecError, decode
 from schemas.codec_raw import MAX_ID_LENGTH, query_from_raw
 from schemas.codec_rows import TO_ROW
 from schemas.codec_schemas import MARK
 from schemas.codec_values import pack
-from schemas.records import (
-    Answer,
-    Command,
-    End,
-    Factor,
-    Hop,
-    Item,
-    Lease,
-    Noticed,
-    Origin,
-    Record,
-    Route,
-    SelectionTable,
-    Settings,
-    SlotState,
-)
+from schemas.records import Answer, Command, Record
 
 __all__ = [
     "answer_to_json", "command_from_json", "decode_any", "origin_of_answer", "query_from_raw",
@@ -43,13 +29,6 @@ __all__ = [
 ]  # fmt: skip
 
 # --- records ------------------------------------------------------------------------------------
-
-_NESTED: tuple[type[Struct], ...] = (
-    End, Factor, Hop, Item, Lease, Noticed, Origin, Route, SelectionTable, Settings, SlotState,
-)  # fmt: skip
-_FIELDS: dict[type, tuple[str, ...]] = {
-    kind: kind.__struct_fields__ for kind in (*TO_ROW, *_NESTED)
-}
 
 
 def to_json(record: Record) -> str:
@@ -88,9 +67,8 @@ def _text(record: Record) -> str:
 
 
 def _spelled(value: Any) -> Any:
-    names = _FIELDS.get(type(value))
-    if names is not None:
-        return {name: getattr(value, name) for name in names}
+    if isinstance(value, Struct):
+        return asdict(value)
     if isinstance(value, bytes):
         return binascii.b2a_base64(value, newline=False).decode()
     if isinstance(value, np.ndarray):

@@ -300,6 +300,13 @@ def read_to_end(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> lis
         reader.close()
 
 
+def read_kept(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> dict[bytes, bytes]:
+    """What a small compacted topic is to keep: the newest value of each key, less what is deleted,
+    whether or not compaction has come that far."""
+    newest = {m.key() or b"": m.value() for m in read_to_end(config, topic, timeout_s)}
+    return {key: value for key, value in newest.items() if value}
+
+
 def _read_partition(reader: Consumer, topic: str, partition: int, timeout_s: float) -> list[Any]:
     place = TopicPartition(topic, partition, OFFSET_BEGINNING)
     low, high = watermarks(reader, place, timeout_s)
