@@ -11,18 +11,24 @@ from setuptools import setup
 
 # What handles an event, live and simulated, and the driver and observers of virtual time.
 HOT = """
-    control/admission.py control/batching.py control/controller.py control/course.py
-    control/credit.py control/demand.py control/dropping.py control/factors.py control/membership.py
-    control/outlook.py control/placement.py control/rerouting.py control/routing.py
-    control/selection_follow.py control/selection_load.py control/selection_runs.py
-    control/task_demand.py
-    operators/closing.py operators/dead_letters.py operators/device.py operators/egress.py
-    operators/fanout.py operators/ingress.py operators/latencies.py operators/parcels.py
-    operators/plans.py operators/progress.py operators/reasons.py operators/reporting.py
-    operators/runs.py operators/steering.py operators/weight.py operators/worker.py
+    control/per_query/admission.py control/per_query/batching.py control/controller/controller.py
+    control/rollout/target.py
+    control/per_query/credit.py control/estimation/demand.py control/per_query/dropping.py
+    control/estimation/multiplicative_factors.py control/controller/membership.py
+    control/estimation/estimates.py control/rollout/placement.py control/per_query/rerouting.py
+    control/per_query/routing.py
+    control/per_query/table_lookup.py control/per_query/arrival_rate.py
+    control/policies/ramsis/burst_lengths.py
+    control/estimation/task_demand.py
+    operators/join.py operators/dead_letter.py operators/device.py operators/egress.py
+    operators/fanout.py operators/ingress.py operators/latency_histogram.py operators/outbox.py
+    operators/plan_follower.py operators/offset_tracker.py operators/drop_reasons.py
+    operators/reporter.py
+    operators/bursts.py operators/worker_rules.py operators/record_size.py operators/worker.py
     operators/models/emulated.py
-    streams/account.py streams/delays.py streams/quantiles.py streams/simulated.py
-    streams/simulated_log.py
+    streams/observers/run_metrics.py streams/simulated/delays.py streams/observers/quantiles.py
+    streams/simulated/simulated_driver.py
+    streams/simulated/topic_log.py
 """
 
 

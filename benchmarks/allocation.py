@@ -21,12 +21,12 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.papers.loki import write
-from control import mip
-from control.allocation import allocate
-from control.plan_table import PlanTable
-from control.problem import Problem
-from headrace.config import read_pipeline_file
-from headrace.planning import Asked, problem, spent
+from control.policies.loki.allocate import allocate
+from control.policies.loki.plan_table import PlanTable
+from control.problem import mip
+from control.problem.problem import Problem
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.planning.dry_run import Asked, problem, spent
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "loki"
 CASES = (  # file, devices, largest demand

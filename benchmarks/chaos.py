@@ -36,8 +36,8 @@ from benchmarks.chaos_faults import CONTROLS, Fault, Scene, drawn, perform
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends, in_time
 from benchmarks.squares import PIPELINE
-from headrace import broker as local
-from headrace.supervisor import Role
+from headrace.broker import local_broker as local
+from headrace.cluster.supervisor import Role
 
 WHOLE_WITHIN_S = 60.0
 ENDED_WITHIN_S = 10.0

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.rig import Asked, Rig, Stuck
-from headrace import broker as local
-from headrace.cli_options import WRITE_RELEASE
-from headrace.supervisor import pause_s
-from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER
+from headrace.broker import local_broker as local
+from headrace.cli.options import WRITE_RELEASE
+from headrace.cluster.supervisor import pause_s
+from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
 from streams.topics import MAX_RECORD_BYTES
 
 CONTROLS = ("control", "control-2")

@@ -24,9 +24,9 @@ import avro.schema
 import fastavro
 import numpy as np
 
-from schemas.codec import decode, encode
-from schemas.codec_rows import TO_ROW
-from schemas.codec_schemas import CURRENT
+from schemas.codec.rows import TO_ROW
+from schemas.codec.schema_store import CURRENT
+from schemas.codec.single_object import decode, encode
 from schemas.records import Answer, End, Hop, Item, Origin, Record, Work
 
 NOW = 1_767_225_600.0

@@ -30,16 +30,16 @@ import numpy as np
 import yaml
 from msgspec.structs import replace
 
-from control.membership import DEAD_AFTER_S
-from headrace.config import PipelineFile, load_profile, read_pipeline_file
-from headrace.fidelity import Figures
-from headrace.fidelity_ledger import Ledger
-from headrace.fidelity_live import Stage, answers, number_of, play, staged
-from headrace.fidelity_run import machine
-from headrace.supervisor import end_session, environment
+from control.controller.membership import DEAD_AFTER_S
+from headrace.arrivals.arrival_processes import Times, read_arrivals
+from headrace.cluster.supervisor import end_session, environment
+from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
+from headrace.fidelity.certificate import Figures
+from headrace.fidelity.fidelity_run import machine
+from headrace.fidelity.live_run import Stage, answers, number_of, play, staged
+from headrace.results.ledger import Ledger
+from headrace.roles.wiring import accuracies
 from headrace.terminal import progress
-from headrace.wiring import accuracies
-from headrace.workload import Times, read_arrivals
 from schemas.records import Plan
 
 DEVICES = 20

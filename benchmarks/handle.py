@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from headrace.config import read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
 from operators.worker import Worker
 from schemas.effects import (
     Arrived,
@@ -29,9 +29,9 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.records import Hop, Item, Lease, Origin, Plan, Route, Settings, Work
-from streams.journal import Journal
-from streams.live import Observer
-from streams.metrics import Metrics
+from streams.live.live_driver import Observer
+from streams.observers.journal import Journal
+from streams.observers.metrics import Metrics
 
 BATCH = 8
 ROUNDS = 400

@@ -3,7 +3,7 @@
     python -m benchmarks.isolation [--json]
 
 A batch of 8 payloads goes through an operator that gives them back: called directly, and through
-``headrace/isolation.py``. The difference is the hand-over there and back.
+``headrace/roles/subprocess_operator.py``. The difference is the hand-over there and back.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from headrace.isolation import Isolated
+from headrace.roles.subprocess_operator import Isolated
 from operators.models.loading import load_operator
 from schemas.pipeline import Variant
 

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 from confluent_kafka import Message, TopicPartition
 
-from streams.kafka import KafkaConfig, consumer, producer
+from streams.kafka.kafka_client import KafkaConfig, consumer, producer
 
 RECORD_BYTES = 500
 _PER_TURN = 500  # queries sent before answers are looked at again

@@ -23,10 +23,10 @@ from benchmarks.handle import figures as handle_figures
 from benchmarks.load import Load, Offered, offer
 from benchmarks.load import Path as Way
 from benchmarks.relay import RelayFigures, machine, measure_relay
-from headrace.broker import Running, borrow
-from headrace.config import read_pipeline_file
+from headrace.broker.local_broker import Running, borrow
+from headrace.config.pipeline_file import read_pipeline_file
 from schemas.effects import QUERIES, RESULTS
-from streams.kafka import KafkaConfig, ensure_topics, partitions
+from streams.kafka.kafka_client import KafkaConfig, ensure_topics, partitions
 from streams.topics import physical, topics
 
 FILE = Path(__file__).parent / "pipelines" / "noop.yaml"

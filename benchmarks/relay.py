@@ -25,8 +25,8 @@ from pathlib import Path as FilePath
 from confluent_kafka import TopicPartition
 
 from benchmarks.load import Load, Path, offer
-from headrace.broker import borrow
-from streams.kafka import KafkaConfig, admin, consumer, ensure_topics, producer
+from headrace.broker.local_broker import borrow
+from streams.kafka.kafka_client import KafkaConfig, admin, consumer, ensure_topics, producer
 from streams.topics import Topic
 
 STEPS = ("queries", "work.a", "work.b", "outputs", "results")

@@ -21,12 +21,12 @@ from typing import Any
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
-from headrace.clients import decoded, new_id
-from headrace.config import read_pipeline_file
-from headrace.forms import read_answer
-from headrace.supervisor import Role, end_session, environment, last_word, roles
-from schemas.codec import encode
-from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER
+from headrace.client.formats import read_answer
+from headrace.client.topic_clients import decoded, new_id
+from headrace.cluster.supervisor import Role, end_session, environment, last_word, roles
+from headrace.config.pipeline_file import read_pipeline_file
+from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
+from schemas.codec.single_object import encode
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
@@ -46,7 +46,7 @@ from schemas.records import (
     Plan,
     Report,
 )
-from streams.kafka import KafkaConfig, consumer, ensure_topics, partitions_of, producer
+from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, partitions_of, producer
 from streams.topics import physical, topics
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +54,7 @@ WAIT_S = 40.0  # a busy machine takes its time
 SETTLED = ("ready", "idle", "draining")
 WELL_S = 1.0
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # by our own closing
-READY = b"ready to control pipeline"  # streams/control_app.py, once it has started
+READY = b"ready to control pipeline"  # streams/control_app/app.py, once it has started
 FRESH_S = 0.6  # a node that reported within it is there
 
 

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import process_time
 
-from control.assembly import Expected, assemble
-from control.forecast import routes, throughputs
-from control.placement import Member
-from control.problem import BUILT_IN
-from control.routing_tables import BALANCED, PAPER, Filling, Receiver, most_accurate_first
-from profiles.table import Entry, FanOut, Latency, ProfileTable
+from control.problem.forecast import routes, throughputs
+from control.problem.problem import BUILT_IN
+from control.problem.routes import BALANCED, PAPER, Filling, Receiver, most_accurate_first
+from control.rollout.placement import Member
+from control.rollout.plan_builder import Expected, assemble
+from profiles.profile import Entry, FanOut, Latency, ProfileTable
 from schemas.pipeline import Pipeline, Task, Variant
 from schemas.records import Lease, Plan, Settings
 

@@ -27,7 +27,7 @@ import psutil
 from benchmarks.chaos import a_rig, say
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends
-from control.membership import DEAD_AFTER_S
+from control.controller.membership import DEAD_AFTER_S
 
 BURN = "while True: pass"
 ACCOUNT_EVERY_S = 60.0

@@ -31,11 +31,11 @@ import numpy as np
 from benchmarks.papers.ramsis import entries
 from benchmarks.selection_reference import dense, iterate, worth
 from benchmarks.selection_worker import decisions, follow, with_gamma_gaps
-from control.selection import POLICIES, Ask, SelectionPlan, solved
-from control.selection_arrivals import Arrivals
-from control.selection_model import Setting, fixed_levels, whole_queue
-from control.selection_profile import Model, planned, worthwhile_alone
-from control.selection_solver import Objective, value_iteration
+from control.policies.ramsis.arrival_counts import Arrivals
+from control.policies.ramsis.mdp import Setting, fixed_levels, whole_queue
+from control.policies.ramsis.mdp_solver import Objective, value_iteration
+from control.policies.ramsis.pareto_models import Model, planned, worthwhile_alone
+from control.policies.ramsis.tables import POLICIES, Ask, SelectionPlan, solved
 
 DATA = Path(__file__).parents[2] / "shared/data/ramsis"
 LOADS = tuple(range(200, 4001, 200))

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headrace.broker import borrow
+from headrace.broker.local_broker import borrow
 
 FILE = Path(__file__).parents[1] / "examples" / "postcode" / "read.yaml"
 POLICIES = ("ramsis", "committee", "cnn", "loki")

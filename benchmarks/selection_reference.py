@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import poisson
 
-from control.selection_model import Setting
+from control.policies.ramsis.mdp import Setting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

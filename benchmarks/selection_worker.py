@@ -9,7 +9,7 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
-from control.selection_model import Process, Setting
+from control.policies.ramsis.mdp import Process, Setting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

@@ -32,11 +32,11 @@ from typing import Any
 
 from benchmarks.small_cluster import a_cluster
 from benchmarks.twins import NotCompiled, compiled_copy, printed, pure_copy
-from control.problem import BUILT_IN
-from headrace.collecting import collect_seldom
-from headrace.config import read_pipeline_file
-from headrace.simulation import Ended, Run, simulated
-from headrace.workload import Arrivals, Rates, Renewal, read_workload
+from control.problem.problem import BUILT_IN
+from headrace.arrivals.arrival_processes import Arrivals, Rates, Renewal, read_workload
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.roles.gc_tuning import collect_seldom
+from headrace.simulation.simulation_run import Ended, Run, simulated
 
 BATCH_S = 0.01
 HOUR_QUERIES = 500 * 3600

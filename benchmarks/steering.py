@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from time import process_time
 
-from control.rerouting import junctions
-from control.routing import spreads
-from headrace.config import read_pipeline_file
-from operators.steering import Steering
+from control.per_query.rerouting import junctions
+from control.per_query.routing import spreads
+from headrace.config.pipeline_file import read_pipeline_file
+from operators.worker_rules import Steering
 from schemas.records import Hop, Item, Lease, Origin, Plan, Route, Settings, Work
 
 BATCH = 8

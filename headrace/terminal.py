@@ -32,19 +32,19 @@ class Unfeasible(Exception):
 
 # Named, not imported: `headrace --help` must not load the modules that raise them.
 EXIT_CODES = {
-    "headrace.config_yaml.PipelineError": BAD_INPUT,
-    "headrace.fidelity.CertificateError": BAD_INPUT,
-    "headrace.metrics_port.PortTaken": BAD_INPUT,
+    "headrace.config.yaml_source.PipelineError": BAD_INPUT,
+    "headrace.fidelity.certificate.CertificateError": BAD_INPUT,
+    "headrace.roles.metrics_port.PortTaken": BAD_INPUT,
     "headrace.terminal.Unfeasible": INFEASIBLE,
     "headrace.terminal.Unsuccessful": UNSUCCESSFUL,
-    "headrace.workload.ArrivalsError": BAD_INPUT,
-    "operators.models.errors.ModelError": BAD_INPUT,
-    "profiles.table.ProfileError": BAD_INPUT,
-    "control.problem.PlanError": BAD_INPUT,
-    "schemas.codec_values.CodecError": BAD_INPUT,
-    "streams.kafka.BrokerError": NO_BROKER,
-    "streams.kafka_config.KafkaConfigError": BAD_INPUT,
-    "streams.live.OperatorStuck": UNSUCCESSFUL,
+    "headrace.arrivals.arrival_processes.ArrivalsError": BAD_INPUT,
+    "operators.models.model_errors.ModelError": BAD_INPUT,
+    "profiles.profile.ProfileError": BAD_INPUT,
+    "control.problem.problem.PlanError": BAD_INPUT,
+    "schemas.codec.values.CodecError": BAD_INPUT,
+    "streams.kafka.kafka_client.BrokerError": NO_BROKER,
+    "streams.kafka.kafka_config.KafkaConfigError": BAD_INPUT,
+    "streams.live.live_driver.OperatorStuck": UNSUCCESSFUL,
 }
 
 

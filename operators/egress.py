@@ -9,13 +9,13 @@ Offsets are committed only behind closed queries, so a restart finds every open 
 from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
 
-from operators.closing import Accuracies, Combine, OpenQuery, answer, as_list, refusal
-from operators.dead_letters import dead_letter
-from operators.latencies import bucket
-from operators.plans import PlanFollower
-from operators.progress import Progress
-from operators.reasons import classed
-from operators.reporting import Reporter
+from operators.dead_letter import dead_letter
+from operators.drop_reasons import classed
+from operators.join import Accuracies, Combine, OpenQuery, answer, as_list, refusal
+from operators.latency_histogram import bucket
+from operators.offset_tracker import Progress
+from operators.plan_follower import PlanFollower
+from operators.reporter import Reporter
 from schemas.effects import (
     OUTPUTS,
     RESULTS,

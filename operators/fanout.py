@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from control.credit import split
-from operators.weight import excess
-from schemas.codec_values import pack
+from control.per_query.credit import split
+from operators.record_size import excess
+from schemas.codec.values import pack
 from schemas.pipeline import Task
 from schemas.records import ANSWERED, FAILED, End, Hop, Item, Value
 

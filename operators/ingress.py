@@ -7,13 +7,13 @@ one whose work is lost on the way.
 
 from collections.abc import Sequence
 
-from control.admission import Admission
-from operators.dead_letters import dead_letter
-from operators.plans import PlanFollower
-from operators.reasons import OVER_CAPACITY, PAUSED, no_worker, read_late
-from operators.reporting import Reporter
-from operators.runs import Runs
-from operators.weight import excess
+from control.per_query.admission import Admission
+from operators.bursts import Runs
+from operators.dead_letter import dead_letter
+from operators.drop_reasons import OVER_CAPACITY, PAUSED, no_worker, read_late
+from operators.plan_follower import PlanFollower
+from operators.record_size import excess
+from operators.reporter import Reporter
 from schemas.effects import (
     OUTPUTS,
     QUERIES,

@@ -9,19 +9,19 @@ offset on; what it still has of that slot is forgotten or, when running, counted
 from collections import deque
 from collections.abc import Iterable
 
-from control.batching import IDLE, batch_size, released
-from control.pace import Pace
-from control.selection_follow import Following, Selections
-from control.selection_runs import WAIT
-from operators.dead_letters import dead_letter
+from control.per_query.batching import IDLE, batch_size, released
+from control.per_query.local_slowdown import Pace
+from control.per_query.table_lookup import Following, Selections
+from control.policies.ramsis.burst_lengths import WAIT
+from operators.bursts import Gathering
+from operators.dead_letter import dead_letter
 from operators.device import Device
 from operators.fanout import failed, outcome
-from operators.parcels import Onward
-from operators.plans import PlanFollower
-from operators.progress import Progress
-from operators.reporting import Reporter
-from operators.runs import Gathering
-from operators.steering import UNSTEERED, LatencyOf, Steering
+from operators.offset_tracker import Progress
+from operators.outbox import Onward
+from operators.plan_follower import PlanFollower
+from operators.reporter import Reporter
+from operators.worker_rules import UNSTEERED, LatencyOf, Steering
 from schemas.effects import (
     Arrived,
     Assign,

@@ -1,7 +1,8 @@
 """What a node is told and what it may ask for.
 
 A node is one method, ``handle(event, now) -> list[Effect]``. It performs nothing, reads no clock,
-draws no random number and never blocks. Drivers (``streams/live.py``, ``streams/simulated.py``)
+draws no random number and never blocks. Drivers (``streams/live/live_driver.py``,
+``streams/simulated/simulated_driver.py``)
 perform its effects in order and bring it the events.
 
 Topics are named logically here ("queries", "work.read", "outputs"); ``streams/topics.py`` knows

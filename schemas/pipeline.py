@@ -1,6 +1,6 @@
 """What a pipeline is: tasks in a tree, each with variants to choose from.
 
-``headrace/config.py`` makes these from a pipeline file.
+``headrace/config/pipeline_file.py`` makes these from a pipeline file.
 """
 
 from collections.abc import Mapping
@@ -53,15 +53,18 @@ class Policy:
 
     For planners that solve a MILP: the quantile of the profile that a batch is taken to need, the
     one that gives a device's rate, and what bounds the work. While it runs: how often to plan
-    anew, how demand is estimated (``control/estimators.py``) and how many times the estimate is
-    planned for, how traffic is shared among workers (``control/routing_tables.py``) and up to
+    anew, how demand is estimated (``control/estimation/estimators.py``) and how many times the
+    estimate is
+    planned for, how traffic is shared among workers (``control/problem/routes.py``) and up to
     which part of their capacity, which items are dropped and what a task's latency budget is
-    (``control/dropping.py``), whether a batch waits to be full (``control/batching.py``).
+    (``control/per_query/dropping.py``), whether a batch waits to be full
+    (``control/per_query/batching.py``).
 
     For policies that choose per batch: the loads, in queries/s, that tables are made for, where
     they are not to be found by refinement, the price of a late query in units of accuracy, whether
     batches that are late anyway are ``capped`` at the lease's, whether choices are ``paced`` by how
-    long a worker's own batches take (``control/pace.py``), and the longest run of queries that
+    long a worker's own batches take (``control/per_query/local_slowdown.py``), and the longest run
+    of queries that
     ingress may send to a worker.
     """
 

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 # What operators exchange. Lists and mappings hold JSON values only; arrays travel as tensors.
 Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
 
-# A query enters with this much credit; fan-out splits it without remainder (control/credit.py).
+# A query enters with this much credit; fan-out splits it without remainder
+# (control/per_query/credit.py).
 # 10**18 fits a signed 64-bit integer and survives six levels of a thousand children each.
 FULL_CREDIT = 10**18
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from control.problem import BUILT_IN, Problem
-from profiles.table import Entry, FanOut, Latency, ProfileTable
+from control.problem.problem import BUILT_IN, Problem
+from profiles.profile import Entry, FanOut, Latency, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 
 PAPER = BUILT_IN["loki-paper"]

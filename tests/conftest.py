@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from headrace.broker import borrow
+from headrace.broker.local_broker import borrow
 
 # Continuous integration tries the same examples every time; a developer's runs look further.
 settings.register_profile("ci", derandomize=True)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from control.controller import Controller
-from control.leases import Slots
-from control.problem import PlanError
-from control.solvers import solve
-from profiles.table import Entry, FanOut, Latency, ProfileTable
+from control.controller.controller import Controller
+from control.policies.solvers import solve
+from control.problem.problem import PlanError
+from control.rollout.leases import Slots
+from profiles.profile import Entry, FanOut, Latency, ProfileTable
 from schemas.effects import (
     COMMANDS,
     PLANS,

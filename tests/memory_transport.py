@@ -7,9 +7,9 @@ from zlib import crc32
 
 from schemas.pipeline import Pipeline
 from schemas.records import Record
-from streams.live import Batch, Inbox, Live
+from streams.codecs.wire import Fetched, encoder
+from streams.live.live_driver import Batch, Inbox, Live
 from streams.topics import physical, topics
-from streams.wire import Fetched, encoder
 
 Place = tuple[str, int]
 

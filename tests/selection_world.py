@@ -1,8 +1,8 @@
 """Small settings of model selection."""
 
-from control.selection_arrivals import Arrivals
-from control.selection_model import Setting, fixed_levels
-from control.selection_profile import Model
+from control.policies.ramsis.arrival_counts import Arrivals
+from control.policies.ramsis.mdp import Setting, fixed_levels
+from control.policies.ramsis.pareto_models import Model
 
 FAST = Model("fast", 0.60, (0.020, 0.030, 0.040))
 GOOD = Model("good", 0.75, (0.045, 0.080, 0.110))

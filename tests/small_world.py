@@ -11,10 +11,10 @@ from operators.worker import Worker
 from schemas.effects import PLANS, QUERIES, Node
 from schemas.pipeline import Pipeline
 from schemas.records import Query, Record, Selection, SelectionTable, Settings
-from streams.delays import steady
-from streams.emulated_hands import EmulatedHands
-from streams.live import Live, Observer
-from streams.simulated import Simulated
+from streams.live.emulated_executor import EmulatedHands
+from streams.live.live_driver import Live, Observer
+from streams.simulated.delays import steady
+from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.memory_transport import JumpingInbox, MemoryTransport, VirtualClock, drive
 from tests.toys import Toy, fanning, reading

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.papers.loki_compare import SCENES, Stretch, compare
 from benchmarks.papers.sources import DataError, table, unreadable
-from profiles.table import EMULATED, Entry, FanOut, Latency, ProfileTable
+from profiles.profile import EMULATED, Entry, FanOut, Latency, ProfileTable
 
 PAPER = "Loki"
 

@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.comparing import Comparison, as_json, compared
-from headrace.comparing_view import comparison_text
-from headrace.config import PipelineFile, read_pipeline_file
-from headrace.page_comparison import comparison_page
-from headrace.page_file import write_page
-from headrace.policies import with_policies
-from headrace.simulation import Run
-from headrace.static_best import NAME as STATIC_BEST
-from headrace.workload import Recorded, Times, read_workload
+from headrace.arrivals.arrival_processes import Recorded, Times, read_workload
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.policy_options import with_policies
+from headrace.html.atomic_file import write_page
+from headrace.html.comparison_page import comparison_page
+from headrace.simulation.comparison import Comparison, as_json, compared
+from headrace.simulation.comparison_text import comparison_text
+from headrace.simulation.simulation_run import Run
+from headrace.simulation.static_best import NAME as STATIC_BEST
 
 ABLATION = (
     "loki-paper",

@@ -22,8 +22,8 @@ from benchmarks.papers.ramsis_compare import LOADS, Cluster, Row, at_constant_lo
 from benchmarks.papers.ramsis_nodes import by_nodes
 from benchmarks.papers.ramsis_page import page
 from benchmarks.papers.sources import DataError, table
-from control.selection_profile import Model, planned
-from profiles.table import EMULATED, Entry, Latency, ProfileTable
+from control.policies.ramsis.pareto_models import Model, planned
+from profiles.profile import EMULATED, Entry, Latency, ProfileTable
 
 PAPER = "RAMSIS"
 

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from control.selection import Ask, Table
-from control.selection_model import fixed_levels
+from control.policies.ramsis.mdp import fixed_levels
+from control.policies.ramsis.tables import Ask, Table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

@@ -27,9 +27,7 @@ from benchmarks.papers.ramsis_queues import (
     in_runs,
     round_robin,
 )
-from control.problem import BUILT_IN
-from control.selection import POLICIES, Ask, Table, grid, setting_for, solved
-from control.selection_baselines import (
+from control.policies.ramsis.baselines import (
     TOLERATED,
     Fixed,
     held,
@@ -37,11 +35,13 @@ from control.selection_baselines import (
     model_switching,
     tuned_static,
 )
-from control.selection_model import fixed_levels
-from control.selection_plan import most_throughput
-from control.selection_profile import Model
-from control.selection_runs import SAVING
-from headrace.workload import Times, from_rates, poisson
+from control.policies.ramsis.burst_lengths import SAVING
+from control.policies.ramsis.mdp import fixed_levels
+from control.policies.ramsis.pareto_models import Model
+from control.policies.ramsis.table_leases import most_throughput
+from control.policies.ramsis.tables import POLICIES, Ask, Table, grid, setting_for, solved
+from control.problem.problem import BUILT_IN
+from headrace.arrivals.arrival_processes import Times, from_rates, poisson
 
 LOADS = tuple(range(400, 4001, 400))
 GRID = tuple(float(qps) for qps in range(200, 4001, 200))  # the artifact's, for a load that moves

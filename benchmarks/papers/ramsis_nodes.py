@@ -1,4 +1,5 @@
-"""The same policies by the nodes that serve live, in virtual time (``headrace/simulation.py``).
+"""The same policies by the nodes that serve live, in virtual time
+(``headrace/simulation/simulation_run.py``).
 
 Round robin only, one by one or in runs: a slot has one reader. Every policy has tables for the
 load that is played, as in the artifact; hops are those of the local broker, a batch takes its
@@ -20,12 +21,12 @@ from benchmarks.papers.ramsis_compare import (
     constant,
     tuned,
 )
-from control.problem import BUILT_IN
-from control.selection_baselines import Fixed
-from headrace.collecting import collect_seldom
-from headrace.config import PipelineFile, read_pipeline_file
-from headrace.simulation import Run, simulated
-from headrace.workload import Recorded
+from control.policies.ramsis.baselines import Fixed
+from control.problem.problem import BUILT_IN
+from headrace.arrivals.arrival_processes import Recorded
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.roles.gc_tuning import collect_seldom
+from headrace.simulation.simulation_run import Run, simulated
 from schemas.pipeline import Policy
 
 ON = "nodes"

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from heapq import heapreplace
 from math import inf
 
-from control.selection import Table
-from control.selection_follow import for_runs, lasting
-from control.selection_profile import Model, extrapolated_s
-from control.selection_runs import WAIT
+from control.per_query.table_lookup import for_runs, lasting
+from control.policies.ramsis.burst_lengths import WAIT
+from control.policies.ramsis.pareto_models import Model, extrapolated_s
+from control.policies.ramsis.tables import Table
 
 ROUNDING_S = 1e-9  # a deadline met to within this is met
 

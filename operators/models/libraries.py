@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from operators.models.errors import BadDevice, MissingExtra
+from operators.models.model_errors import BadDevice, MissingExtra
 
 EXTRAS = {
     "torch": "torch",

@@ -5,8 +5,8 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from operators.models.errors import BadDevice, BadWeights
 from operators.models.hooks import hooks
+from operators.models.model_errors import BadDevice, BadWeights
 from operators.models.weights import LIGHTGBM_TEXT, weights_file
 from schemas.records import Value
 

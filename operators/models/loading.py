@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from operators.models.errors import BadArguments, BadOperator, ModelError
+from operators.models.model_errors import BadArguments, BadOperator, ModelError
 from operators.models.references import nearest, resolve
 from schemas.pipeline import Variant
 

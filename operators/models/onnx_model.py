@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.models.errors import BadDevice, BadWeights
 from operators.models.hooks import hooks
 from operators.models.libraries import cuda_index, library
+from operators.models.model_errors import BadDevice, BadWeights
 from operators.models.weights import ONNX, weights_file
 from schemas.records import Value
 

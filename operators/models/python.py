@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from operators.models.errors import BadOperator
+from operators.models.model_errors import BadOperator
 from operators.models.references import resolve
 from schemas.records import Value
 

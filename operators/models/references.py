@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
-from operators.models.errors import BadReference
 from operators.models.libraries import missing
+from operators.models.model_errors import BadReference
 
 
 def resolve(reference: str) -> Any:

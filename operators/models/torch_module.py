@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.models.errors import BadArguments, BadWeights
 from operators.models.hooks import hooks
 from operators.models.libraries import library, torch_on
+from operators.models.model_errors import BadArguments, BadWeights
 from operators.models.references import resolve
 from operators.models.weights import SAFETENSORS, weights_file
 from schemas.records import Value

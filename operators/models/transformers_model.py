@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from operators.models.errors import BadReference
 from operators.models.hooks import hooks
 from operators.models.libraries import library, torch_on
+from operators.models.model_errors import BadReference
 from operators.models.references import nearest
 from operators.models.torch_module import Network, made
 from operators.models.weights import SAFETENSORS, weights_file

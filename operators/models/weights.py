@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from operators.models.errors import BadWeights
+from operators.models.model_errors import BadWeights
 
 SAFETENSORS = ".safetensors"
 LIGHTGBM_TEXT = ".txt"

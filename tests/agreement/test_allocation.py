@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from control.allocation import allocate
-from control.allocation_search import Search, accurate, find
-from control.choices import choices
-from control.mip import Bounds, unmetered
-from control.problem import Problem
-from control.promises import broken_promises
+from control.policies.loki.allocate import allocate
+from control.policies.loki.milp_search import Search, accurate, find
+from control.problem.allocation_check import broken_promises
+from control.problem.candidates import choices
+from control.problem.mip import Bounds, unmetered
+from control.problem.problem import Problem
 from tests.allocation_world import a_problem, an_entry, by_trying, problems
 
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

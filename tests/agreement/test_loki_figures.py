@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.loki import write
-from headrace.cli import run
-from headrace.config import read_pipeline_file
-from headrace.workload import read_arrivals
+from headrace.arrivals.arrival_processes import read_arrivals
+from headrace.cli.main import run
+from headrace.config.pipeline_file import read_pipeline_file
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "loki"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from control.course import STAGED, solved_for
-from headrace.config import read_pipeline_file
-from headrace.faults import DEATH, Fault
-from headrace.simulation import Run, simulated
-from headrace.workload import Rates
+from control.rollout.target import STAGED, solved_for
+from headrace.arrivals.arrival_processes import Rates
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.faults import DEATH, Fault
+from headrace.simulation.simulation_run import Run, simulated
 from schemas.effects import Effect, Event, Send, Solved
 from schemas.records import Plan
 

@@ -39,8 +39,8 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.records import Answer, End, Query, Settings, Work
-from streams.delays import steady
-from streams.simulated import Simulated
+from streams.simulated.delays import steady
+from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 
 SERVICE_S = 0.01

@@ -9,18 +9,18 @@ import pytest
 from benchmarks.papers.ramsis_compare import Cluster
 from benchmarks.papers.ramsis_nodes import fixed
 from benchmarks.papers.ramsis_queues import Seen, always, capped, decided, in_runs, round_robin
-from control.problem import BUILT_IN
-from control.selection import POLICIES, Ask, setting_for, solved
-from control.selection_baselines import Fixed, held
-from control.selection_plan import most_throughput
-from control.selection_profile import Model
-from control.selection_runs import SAVING
-from headrace.config import PipelineFile, read_pipeline_file
-from headrace.simulation import Run, simulated
-from headrace.workload import Recorded, poisson
-from profiles.table import EMULATED, Entry, Latency, ProfileTable
+from control.policies.ramsis.baselines import Fixed, held
+from control.policies.ramsis.burst_lengths import SAVING
+from control.policies.ramsis.pareto_models import Model
+from control.policies.ramsis.table_leases import most_throughput
+from control.policies.ramsis.tables import POLICIES, Ask, setting_for, solved
+from control.problem.problem import BUILT_IN
+from headrace.arrivals.arrival_processes import Recorded, poisson
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.simulation.simulation_run import Run, simulated
+from profiles.profile import EMULATED, Entry, Latency, ProfileTable
 from schemas.pipeline import Policy
-from streams.delays import World
+from streams.simulated.delays import World
 
 SLO_S = 0.1
 QUICK = Model("quick", 0.6, (0.01003, 0.01511, 0.02017, 0.02519))

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.selection_reference import Dense, dense, iterate, shares
 from benchmarks.selection_worker import decisions, follow, with_increments
-from control.selection_model import Process, Setting, fixed_levels, model_levels, whole_queue
-from control.selection_solver import SOLVERS, Objective, Solution, stationary, worth
-from control.selection_variable import part_of_queue
+from control.policies.ramsis.mdp import Process, Setting, fixed_levels, model_levels, whole_queue
+from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, stationary, worth
+from control.policies.ramsis.variable_batching import part_of_queue
 from tests.selection_world import BEST, FAST, GOOD, a_setting
 
 LATE = (0.0, 2.0)  # prices of a late query

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.papers.ramsis import write
-from control.selection import POLICIES, Ask, models_of, solved
-from control.selection_profile import Model, planned, worthwhile_alone
-from headrace.config import load_profile, read_pipeline_file
+from control.policies.ramsis.pareto_models import Model, planned, worthwhile_alone
+from control.policies.ramsis.tables import POLICIES, Ask, models_of, solved
+from headrace.config.pipeline_file import load_profile, read_pipeline_file
 
 DATA = Path(__file__).parents[3] / "shared/data/ramsis"
 

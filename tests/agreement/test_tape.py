@@ -7,7 +7,7 @@ import pytest
 
 from operators.worker import Worker
 from schemas.effects import Effect, Event
-from streams.observers import Mismatch, Tape, replay
+from streams.observers.tape import Mismatch, Tape, replay
 from tests.small_world import FOLLOWED, run_live, small_nodes, small_pipeline
 
 SEED = 11

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from headrace.cli import headrace
+from headrace.cli.main import headrace
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cli_help.txt"
 

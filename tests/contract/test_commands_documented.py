@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from headrace.cli import headrace
+from headrace.cli.main import headrace
 
 ROOT = Path(__file__).parents[2]
 TERMINAL = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")

@@ -59,7 +59,7 @@ def test_the_control_plane_imports_no_extra() -> None:
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
-@pytest.mark.parametrize("driver", ["headrace.wiring", "streams.control_app"])
+@pytest.mark.parametrize("driver", ["headrace.roles.wiring", "streams.control_app.app"])
 def test_no_role_starts_with_a_solver(driver: str) -> None:
     # Each is up to a second of every start, and of every restart; solves have a process apart.
     slow = {"pulp", "highspy", "scipy.special", "scipy.sparse", "scipy.fft"}

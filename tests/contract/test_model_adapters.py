@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.models.errors import BadArguments, BadDevice, BadReference, BadWeights, MissingExtra
 from operators.models.libraries import library
 from operators.models.lightgbm_model import LightGbm
+from operators.models.model_errors import (
+    BadArguments,
+    BadDevice,
+    BadReference,
+    BadWeights,
+    MissingExtra,
+)
 from operators.models.onnx_model import OnnxModel
 from operators.models.python import Python
 from operators.models.torch_module import TorchModule

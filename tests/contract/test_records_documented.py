@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from schemas.codec import encode
-from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER, MAX_ID_LENGTH, SLO_CLASS_HEADER
-from schemas.codec_values import DTYPES, MAX_DEPTH
-from schemas.json_form import command_from_json, to_json
+from schemas.codec.json_form import command_from_json, to_json
+from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, MAX_ID_LENGTH, SLO_CLASS_HEADER
+from schemas.codec.single_object import encode
+from schemas.codec.values import DTYPES, MAX_DEPTH
 from schemas.records import (
     Answer,
     Command,

@@ -10,8 +10,8 @@ import click
 import pytest
 import yaml
 
-from headrace.broker_lock import ROOTS
-from headrace.cli_roles import control, egress, ingress, worker
+from headrace.broker.jar_lock import ROOTS
+from headrace.cli.roles import control, egress, ingress, worker
 from streams.topics import MAX_RECORD_BYTES
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 """Every schema ever released can still be read, and a change of one is released on purpose.
 
 To change a record: edit ``schemas/avro/NAME.avsc`` (a new field needs a default), its class in
-``schemas/records.py``, its row in ``schemas/codec_rows.py`` (``codec_hot.py`` too for Work and
+``schemas/records.py``, its row in ``schemas/codec/rows.py`` (``codec_hot.py`` too for Work and
 Answer) and ``docs/records.md``; then release it: copy the file to a folder with the next number
 under ``schemas/avro/released/`` and write the checksums anew as ``RELEASE`` says.
 """
@@ -22,8 +22,8 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields
 
 from schemas import records
-from schemas.codec import decode
-from schemas.codec_schemas import CURRENT, parse
+from schemas.codec.schema_store import CURRENT, parse
+from schemas.codec.single_object import decode
 
 AVRO = Path(__file__).parents[2] / "schemas" / "avro"
 RELEASED = AVRO / "released"

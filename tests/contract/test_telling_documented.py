@@ -6,15 +6,18 @@ from pathlib import Path
 
 import click
 
-from headrace import observing
-from headrace.cli import headrace
-from headrace.logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
-from headrace.logs import LEVELS as CHOICES
-from headrace.telling import METRICS_HOST_VARIABLE, METRICS_VARIABLE
-from operators.reasons import CLASSES
-from streams import control_app, journal, lines, presence
-from streams.metric_table import HISTOGRAM, METRICS, PREFIX
-from streams.metrics import BOUNDS_S
+from headrace.cli.main import headrace
+from headrace.roles import observability as observing
+from headrace.roles.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
+from headrace.roles.logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
+from headrace.roles.logs import LEVELS as CHOICES
+from operators.drop_reasons import CLASSES
+from streams.control_app import app as control_app
+from streams.kafka import connectivity as presence
+from streams.observers import journal
+from streams.observers import log_lines as lines
+from streams.observers.metric_table import HISTOGRAM, METRICS, PREFIX
+from streams.observers.metrics import BOUNDS_S
 
 PAGE = (Path(__file__).parents[2] / "docs" / "logs-and-metrics.md").read_text(encoding="utf-8")
 EVENTS = {**lines.LEVELS, **presence.LEVELS, **control_app.LEVELS, **observing.LEVELS}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from schemas.effects import work_topic
 from schemas.pipeline import Pipeline, Policy, Task, Variant
-from streams.rights import READ, ROLES, WRITE, rights
+from streams.kafka.acl_rights import READ, ROLES, WRITE, rights
 from streams.topics import (
     DAY_MS,
     EVERY_TASK,

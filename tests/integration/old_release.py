@@ -5,10 +5,10 @@ Run as ``python -m tests.integration.old_release`` it takes what ``headrace`` ta
 
 import os
 
-from headrace.cli import main
-from headrace.cli_options import WRITE_RELEASE
-from schemas import codec
-from schemas.codec_schemas import as_of
+from headrace.cli.main import main
+from headrace.cli.options import WRITE_RELEASE
+from schemas.codec import single_object as codec
+from schemas.codec.schema_store import as_of
 
 RELEASE = 1
 

@@ -11,11 +11,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.broker import _free_ports
-from headrace.broker_jars import classpath
-from headrace.broker_java import find_java
-from headrace.broker_process import death_of, end, format_if_new, is_ours, spawn
-from headrace.broker_settings import (
+from headrace.broker.broker_home import (
     Home,
     Identity,
     format_command,
@@ -23,6 +19,10 @@ from headrace.broker_settings import (
     serve_command,
     server_properties,
 )
+from headrace.broker.broker_process import death_of, end, format_if_new, is_ours, spawn
+from headrace.broker.jars import classpath
+from headrace.broker.java import find_java
+from headrace.broker.local_broker import _free_ports
 from tests.integration.certificates import make_authority
 
 ADMIN = "admin"

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace import broker as local
-from headrace.broker import BrokerError, Running
-from headrace.broker_lock import ROOTS, locked_jars
+from headrace.broker import local_broker as local
+from headrace.broker.jar_lock import ROOTS, locked_jars
+from headrace.broker.local_broker import BrokerError, Running
 
 pytestmark = pytest.mark.kafka
 
@@ -126,7 +126,8 @@ def test_a_process_number_used_by_something_else_is_not_taken_for_the_broker(hom
 
 def test_starts_at_the_same_time_make_one_broker(home: Path) -> None:
     code = (
-        "import sys, pathlib, headrace.broker as b; print(b.ensure(pathlib.Path(sys.argv[1])).pid)"
+        "import sys, pathlib, headrace.broker.local_broker as b; "
+        "print(b.ensure(pathlib.Path(sys.argv[1])).pid)"
     )
     starters = [
         subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)

@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import TopicPartition
 
-from headrace.broker_warming import PARTITIONS, TOPIC, warm_up
-from streams.kafka import KafkaConfig, consumer, watermarks
+from headrace.broker.warm_up import PARTITIONS, TOPIC, warm_up
+from streams.kafka.kafka_client import KafkaConfig, consumer, watermarks
 
 pytestmark = pytest.mark.kafka
 

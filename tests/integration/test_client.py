@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from headrace import Client, ClientClosed, NoAnswer
-from headrace.clients import new_id
+from headrace.client.topic_clients import new_id
 from schemas.records import Answer
-from streams.kafka import BrokerError, KafkaConfig, ensure_topics
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, ensure_topics
 from streams.topics import Topic
 from tests.integration.brought_up import brought_up
 

@@ -19,15 +19,15 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from msgspec import structs
 
-from control.controller import Controller
-from control.history import REMEMBERED_PLANS
-from headrace.clients import plans
-from schemas.codec import decode, encode
+from control.controller.controller import Controller
+from control.rollout.history import REMEMBERED_PLANS
+from headrace.client.topic_clients import plans
+from schemas.codec.single_object import decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Plan, Record, Settings
-from streams.control_app import Steward, make_app, run, started
-from streams.kafka import KafkaConfig, consumer, ensure_topics, producer
+from streams.control_app.app import Steward, make_app, run, started
+from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, producer
 from streams.topics import physical, topics
 from tests.control_world import FakeWorker, a_pipeline, a_profile
 

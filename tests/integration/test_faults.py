@@ -13,15 +13,15 @@ import pytest
 
 from benchmarks.rig import Rig, ends, in_time, recovered_s
 from benchmarks.squares import PIPELINE, right
-from headrace import broker as local
-from headrace.supervisor import Role
+from headrace.broker import local_broker as local
+from headrace.cluster.supervisor import Role
 from schemas.records import Answer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.alone]
 
 RATE = 50.0
 TRIES = 3  # a machine that does other things as well may be late once
-UP_PAUSE_S = 0.5  # headrace/supervisor.py: pause before the first restart
+UP_PAUSE_S = 0.5  # headrace/cluster/supervisor.py: pause before the first restart
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
-from headrace import fidelity_live
-from headrace.cli import run
-from headrace.config import read_pipeline_file
-from headrace.fidelity import Certificate
-from headrace.fidelity_run import stale, stored
+from headrace.cli.main import run
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.fidelity import live_run as fidelity_live
+from headrace.fidelity.certificate import Certificate
+from headrace.fidelity.fidelity_run import stale, stored
 
 pytestmark = [pytest.mark.kafka, pytest.mark.alone]
 

@@ -7,10 +7,10 @@ import psutil
 import pytest
 
 from benchmarks.rig import Rig, ends
-from headrace.isolation import Isolated
+from headrace.roles.subprocess_operator import Isolated
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, FAILED
-from streams.live import OperatorFailed
+from streams.live.live_driver import OperatorFailed
 
 OPERATOR = "tests.integration.operators_for_tests:Brittle"
 TROUBLE = {

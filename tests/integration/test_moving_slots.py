@@ -8,14 +8,14 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import TopicPartition
 
-from schemas.codec import decode, encode
+from schemas.codec.single_object import decode, encode
 from schemas.effects import Node
 from schemas.records import Answer, Lease, Query, Settings
-from streams.emulated_hands import EmulatedHands
-from streams.kafka import KafkaConfig, consumer, ensure_topics, producer
-from streams.live import Live
+from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, producer
+from streams.kafka.transport import KafkaTransport
+from streams.live.emulated_executor import EmulatedHands
+from streams.live.live_driver import Live
 from streams.topics import topics
-from streams.transport import KafkaTransport
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.small_world import small_model, small_nodes
 

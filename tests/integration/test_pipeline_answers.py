@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.rig import Rig, ends, in_time
 from benchmarks.squares import right
-from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER
+from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer, Origin
 from streams.topics import MAX_RECORD_BYTES
 

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.rig import Rig
-from headrace.cli import headrace
-from headrace.purging import Purged, purge
+from headrace.cli.main import headrace
+from headrace.cluster.purge import Purged, purge
 from headrace.terminal import Unsuccessful
 from schemas.effects import COMMAND_RESULTS, PLANS
 from schemas.pipeline import Pipeline
-from streams.kafka import KafkaConfig, asked, partitions, read_to_end
-from streams.rights import own_groups
+from streams.kafka.acl_rights import own_groups
+from streams.kafka.kafka_client import KafkaConfig, asked, partitions, read_to_end
 from streams.topics import own_topics, physical
 
 pytestmark = pytest.mark.kafka

@@ -6,17 +6,17 @@ import time
 import pytest
 from confluent_kafka import TopicPartition
 
-from schemas.codec import decode, encode
+from schemas.codec.single_object import decode, encode
 from schemas.effects import OUTPUTS, RESULTS
 from schemas.records import Answer, Notice, Noticed
-from streams.kafka import KafkaConfig, consumer, ensure_topics, producer
-from streams.recovery import (
+from streams.kafka.egress_recovery import (
     CLOCK_SKEW_S,
     Committed,
     answered_since,
     answers_from_s,
     committed_notes,
 )
+from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, producer
 from streams.topics import physical, topics
 from tests.builders import a_pipeline, an_answer
 

@@ -3,7 +3,7 @@ import multiprocessing
 import pytest
 
 from benchmarks.relay import measure_relay
-from streams.kafka import KafkaConfig, partitions
+from streams.kafka.kafka_client import KafkaConfig, partitions
 
 pytestmark = pytest.mark.kafka
 

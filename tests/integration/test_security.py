@@ -26,21 +26,21 @@ from confluent_kafka.admin import (
 )
 
 from benchmarks.squares import right
-from headrace.acls import acl_lines, principals
-from headrace.broker import _free_ports
-from headrace.cli import run
-from headrace.clients import Asker, Commander, Tail, plans
-from headrace.config import PipelineFile, read_pipeline_file
-from headrace.forms import answers_in, read_answer
-from headrace.kafka_options import BOOTSTRAP, KAFKA_CONFIG, read_kafka_properties
-from headrace.supervisor import end_session, environment, last_word
+from headrace.broker.connect import BOOTSTRAP, KAFKA_CONFIG, read_kafka_properties
+from headrace.broker.local_broker import _free_ports
+from headrace.cli.main import run
+from headrace.client.formats import answers_in, read_answer
+from headrace.client.topic_clients import Asker, Commander, Tail, plans
+from headrace.cluster.acl_lines import acl_lines, principals
+from headrace.cluster.supervisor import end_session, environment, last_word
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.terminal import BAD_INPUT, NO_BROKER
 from schemas.effects import QUERIES, RESULTS
 from schemas.records import Query
-from streams.credentials import to_aiokafka
-from streams.kafka import BrokerError, KafkaConfig, consumer, producer
-from streams.preparing import prepare
-from streams.rights import ROLES
+from streams.kafka.acl_rights import ROLES
+from streams.kafka.faust_security import to_aiokafka
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, consumer, producer
+from streams.kafka.preflight import prepare
 from streams.topics import physical
 from tests.integration.certificates import make_authority
 from tests.integration.secured_broker import Secured, secured_broker

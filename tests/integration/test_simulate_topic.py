@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import Producer
 
 from benchmarks.small_cluster import a_cluster
-from headrace.cli import run
-from headrace.clients import new_id
-from streams.kafka import KafkaConfig, ensure_topics
+from headrace.cli.main import run
+from headrace.client.topic_clients import new_id
+from streams.kafka.kafka_client import KafkaConfig, ensure_topics
 from streams.topics import Topic
 
 pytestmark = pytest.mark.kafka

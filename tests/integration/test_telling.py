@@ -11,10 +11,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.rig import Rig
-from headrace import broker as local
+from headrace.broker import local_broker as local
 from schemas.records import ANSWERED
-from streams.metric_table import METRICS, PREFIX
-from streams.presence import REMIND_S
+from streams.kafka.connectivity import REMIND_S
+from streams.observers.metric_table import METRICS, PREFIX
 
 pytestmark = pytest.mark.kafka
 

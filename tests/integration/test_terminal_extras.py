@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from headrace import Client
-from headrace.clients import new_id
-from streams.kafka import KafkaConfig, ensure_topics, partitions
+from headrace.client.topic_clients import new_id
+from streams.kafka.kafka_client import KafkaConfig, ensure_topics, partitions
 from streams.topics import Topic
 from tests.integration.brought_up import brought_up
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from streams import transport as module
-from streams.kafka import BrokerError, KafkaConfig, admin, producer
-from streams.transport import KafkaTransport
+from streams.kafka import transport as module
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, admin, producer
+from streams.kafka.transport import KafkaTransport
 
 pytestmark = pytest.mark.kafka
 

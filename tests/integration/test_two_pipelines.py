@@ -17,13 +17,13 @@ import pytest
 
 from benchmarks.rig import WAIT_S, Rig, Stuck, ends
 from benchmarks.squares import right
-from headrace.run_state import Process, read_state
-from headrace.sharing import cores
-from headrace.supervisor import environment
-from schemas.codec import encode
+from headrace.cluster.device_budget import cores
+from headrace.cluster.run_state import Process, read_state
+from headrace.cluster.supervisor import environment
+from schemas.codec.single_object import encode
 from schemas.effects import COMMANDS
 from schemas.records import ANSWERED, REFUSED, Command
-from streams.kafka import producer
+from streams.kafka.kafka_client import producer
 from streams.topics import physical
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

@@ -16,8 +16,8 @@ from operators.worker import Worker
 from schemas.effects import OUTPUTS, PLANS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Plan, Query, Settings
-from streams.delays import steady
-from streams.simulated import Observer, Simulated
+from streams.simulated.delays import steady
+from streams.simulated.simulated_driver import Observer, Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.toys import Toy, Unreadable
 
@@ -146,7 +146,7 @@ class World:
         return Worker(name, self.pipeline, "d", incarnation=0.0, latency=lambda v, n: 0.004 * n)
 
     def _egress(self) -> Egress:
-        """With what streams/recovery.py would read back from the broker."""
+        """With what streams/kafka/egress_recovery.py would read back from the broker."""
         committed = self.simulated.committed(OUTPUTS)
         written = self.simulated.written(OUTPUTS)
         again = [

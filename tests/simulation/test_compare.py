@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
-from headrace.cli import run
-from headrace.comparing import FIGURES
-from headrace.config import read_pipeline_file
-from headrace.simulation import Run, simulated
-from headrace.static_best import search, yielded
-from headrace.workload import Renewal
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.cli.main import run
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.comparison import FIGURES
+from headrace.simulation.simulation_run import Run, simulated
+from headrace.simulation.static_best import search, yielded
 
 
 def compare(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:

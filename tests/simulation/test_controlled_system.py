@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control.check import check
-from control.controller import Controller
-from control.problem import PlanError
-from control.solvers import solve
+from control.controller.controller import Controller
+from control.policies.solvers import solve
+from control.problem.plan_check import check
+from control.problem.problem import PlanError
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.worker import Worker
@@ -27,8 +27,8 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Answer, Command, CommandResult, Plan, Query
-from streams.delays import steady
-from streams.simulated import Simulated
+from streams.simulated.delays import steady
+from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_pipeline
 from tests.toys import Toy, fanning, reading
 

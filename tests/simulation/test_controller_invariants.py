@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from control.check import check
-from control.membership import LOADING_S
+from control.controller.membership import LOADING_S
+from control.problem.plan_check import check
 from schemas.effects import PLANS
 from schemas.pipeline import Policy
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.small_cluster import a_cluster
-from control.check import check
-from headrace.config import read_pipeline_file
-from headrace.simulation import Ended, Run, simulated
-from headrace.workload import Renewal
+from control.problem.plan_check import check
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.simulation_run import Ended, Run, simulated
 from schemas.effects import (
     PLANS,
     RESULTS,

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.small_cluster import a_cluster
-from headrace.config import load_profile, read_pipeline_file
-from headrace.fidelity import Figures
-from headrace.fidelity_ledger import Ledger, Replicas
-from headrace.simulation import Ended, Run, simulated
-from headrace.wiring import accuracies
-from headrace.workload import Recorded, poisson
+from headrace.arrivals.arrival_processes import Recorded, poisson
+from headrace.config.pipeline_file import load_profile, read_pipeline_file
+from headrace.fidelity.certificate import Figures
+from headrace.results.ledger import Ledger, Replicas
+from headrace.roles.wiring import accuracies
+from headrace.simulation.simulation_run import Ended, Run, simulated
 from schemas.records import Lease, Plan, Settings
 
 SECONDS = 20.0

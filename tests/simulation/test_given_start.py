@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from benchmarks.small_cluster import a_cluster
-from headrace.config import read_pipeline_file
-from headrace.given_plan import Start
-from headrace.simulation import Ended, Run, simulated
-from headrace.workload import Renewal
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.simulation_run import Ended, Run, simulated
+from headrace.simulation.warm_start import Start
 from schemas.effects import PLANS, Effect, Event, Send
 from schemas.records import Plan
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from headrace.config import read_pipeline_file
-from headrace.faults import Fault
-from headrace.simulation import Run, devices, simulated
-from headrace.workload import Rates, Renewal
+from headrace.arrivals.arrival_processes import Rates, Renewal
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.faults import Fault
+from headrace.simulation.simulation_run import Run, devices, simulated
 from schemas.effects import RESULTS, Effect, Event, Send
 from schemas.records import ANSWERED, Answer
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from control.check import check
-from control.controller import Controller
-from control.problem import PlanError
-from control.solvers import solve
+from control.controller.controller import Controller
+from control.policies.solvers import solve
+from control.problem.plan_check import check
+from control.problem.problem import PlanError
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated
@@ -17,8 +17,8 @@ from operators.worker import Worker
 from schemas.effects import PLANS, QUERIES, RESULTS, Failed, Solve, Solved
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Plan, Query
-from streams.delays import steady
-from streams.simulated import Simulated
+from streams.simulated.delays import steady
+from streams.simulated.simulated_driver import Simulated
 from tests.control_world import a_pipeline, a_profile
 
 WORKERS = tuple(f"w{n}" for n in range(6))

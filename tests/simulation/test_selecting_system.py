@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from headrace.cli import run
-from headrace.config import read_pipeline_file
-from headrace.faults import Fault
-from headrace.simulation import Ended, Run, simulated
-from headrace.workload import Renewal
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.cli.main import run
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.faults import Fault
+from headrace.simulation.simulation_run import Ended, Run, simulated
 from schemas.effects import Effect, Event, Infer, Send
 from schemas.records import Selection, Work
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
-from headrace.cli import run
-from headrace.config import read_pipeline_file
-from headrace.simulation import Run, simulated
-from headrace.workload import Renewal
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.cli.main import run
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.simulation_run import Run, simulated
 
 KEYS = [
     "policy", "seed", "queries", "answered", "late", "dropped", "failed", "refused", "lost",
@@ -183,7 +183,7 @@ class Most:
     def look(self, sent: int) -> None:
         import gc
 
-        from streams.simulated_log import Log
+        from streams.simulated.topic_log import Log
 
         logs = [each for each in gc.get_objects() if type(each) is Log and not each.keeps]
         self.records = max(self.records, sum(len(log.records) for log in logs))

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from control.commands import ACTIONS
+from control.controller.commands import ACTIONS
 from operators.ingress import Ingress
-from schemas.codec import CodecError, decode, encode
-from schemas.codec_raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
-from schemas.codec_schemas import CURRENT
+from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
+from schemas.codec.schema_store import CURRENT
+from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMANDS, DEAD_LETTERS, OUTPUTS, QUERIES, Arrived, Send, Woke
 from schemas.records import Command, Garbled, Notice, Query
-from streams.control_records import arrived
-from streams.wire import Fetched, decoder
+from streams.codecs.wire import Fetched, decoder
+from streams.control_app.control_records import arrived
 from tests.builders import a_lease, a_notice, a_pipeline, a_plan, a_work, an_answer
 from tests.control_world import World
 from tests.control_world import a_pipeline as a_controlled_pipeline

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.config import read_pipeline_file
-from headrace.config_yaml import PipelineError
-from operators.models.errors import BadOperator, BadReference, BadWeights
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.yaml_source import PipelineError
 from operators.models.lightgbm_model import LightGbm
 from operators.models.loading import load_operator
+from operators.models.model_errors import BadOperator, BadReference, BadWeights
 from operators.models.onnx_model import OnnxModel
 from operators.models.torch_module import TorchModule
 from operators.models.torchvision_model import TorchvisionModel
 from operators.models.transformers_model import TransformersModel
-from schemas.codec import CodecError, decode, encode
+from schemas.codec.single_object import CodecError, decode, encode
 from schemas.pipeline import Variant
 from schemas.records import Query
 

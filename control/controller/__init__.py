@@ -1,0 +1,1 @@
+"""The control node: events in, plans and command results out."""

@@ -1,0 +1,168 @@
+"""What a command asks for: the settings it leads to, or a sentence that says why not."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from math import isfinite
+
+from msgspec.structs import replace
+
+from control.problem.problem import BUILT_IN
+from schemas.pipeline import Pipeline
+from schemas.records import Command, Plan, Settings
+
+
+class CommandError(ValueError):
+    """A command that cannot be carried out; the message is the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a command meets. ``devices`` maps the workers that are there to their devices,
+    ``neighbours`` are the other pipelines that are up on the broker."""
+
+    pipeline: Pipeline
+    settings: Settings
+    devices: Mapping[str, str]
+    plans: Mapping[int, Plan]  # by epoch
+    neighbours: tuple[str, ...] = ()
+
+
+Change = tuple[Settings, str]  # and what was done, in words
+Action = Callable[[Situation, str], Change]
+
+
+def carry_out(command: Command, situation: Situation) -> Change:
+    """The settings after the command; raises ``CommandError``."""
+    if not command.pipeline and situation.neighbours:
+        names = sorted((situation.pipeline.name, *situation.neighbours))
+        raise CommandError(
+            f"the command names no pipeline, and {' and '.join(names)} are up on this broker; "
+            'name one as "pipeline"'
+        )
+    if command.action not in ACTIONS:
+        raise CommandError(_unknown("action", command.action, ACTIONS))
+    argument, action = ACTIONS[command.action]
+    for name in sorted(command.arguments):
+        if name != argument:
+            takes = f"it takes {argument!r}" if argument else "it takes none"
+            raise CommandError(f"{command.action} has no argument {name!r}; {takes}")
+    if argument and argument not in command.arguments:
+        raise CommandError(f"{command.action} needs the argument {argument!r}; give it")
+    return action(situation, command.arguments.get(argument, ""))
+
+
+def duration_s(text: str) -> float:
+    """Seconds of "250ms", "2s" or "500us"; raises ``CommandError``, also for a bare number."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|ms|us)", text.strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < seconds < float("inf"):
+        raise CommandError(f"{text!r} is no duration; write a number above 0 and ms, s or us")
+    return seconds
+
+
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+def _apply_policy(situation: Situation, name: str) -> Change:
+    _known_policy(situation.pipeline, name)
+    return replace(situation.settings, policy=name), f"policy {name!r} is in force"
+
+
+def _set_slo(situation: Situation, text: str) -> Change:
+    return replace(situation.settings, slo_s=duration_s(text)), f"the SLO is {text.strip()}"
+
+
+def _set_demand(situation: Situation, text: str) -> Change:
+    try:
+        demand = float(text)
+    except ValueError:
+        demand = -1.0
+    if not (isfinite(demand) and demand >= 0):
+        raise CommandError(f"{text!r} is no demand; write queries per second, 0 or above")
+    return replace(situation.settings, demand_qps=demand), f"planning for {demand:g} queries/s"
+
+
+def _release_demand(situation: Situation, _: str) -> Change:
+    return replace(situation.settings, demand_qps=None), "planning for the measured demand"
+
+
+def _drain(situation: Situation, target: str) -> Change:
+    drained = situation.settings.drained
+    known = {*situation.devices, *situation.devices.values(), *drained}
+    if target not in known:
+        raise CommandError(_unknown("worker or device", target, known))
+    settings = replace(situation.settings, drained=tuple(sorted({*drained, target})))
+    return settings, f"{target!r} gets no new work and drains"
+
+
+def _restore(situation: Situation, target: str) -> Change:
+    drained = situation.settings.drained
+    if target not in drained:
+        raise CommandError(_unknown("drained worker or device", target, drained))
+    left = tuple(name for name in drained if name != target)
+    return replace(situation.settings, drained=left), f"{target!r} is used again"
+
+
+def _pause(situation: Situation, _: str) -> Change:
+    return replace(situation.settings, paused=True), "ingress refuses queries"
+
+
+def _resume(situation: Situation, _: str) -> Change:
+    return replace(situation.settings, paused=False), "ingress takes queries"
+
+
+def _replan(situation: Situation, _: str) -> Change:
+    return situation.settings, "planned again"
+
+
+def _rollback(situation: Situation, text: str) -> Change:
+    plans = situation.plans
+    plan = plans.get(int(text)) if text.strip().isdecimal() else None
+    if plan is None:
+        raise CommandError(_unknown_epoch(text, plans))
+    _known_policy(situation.pipeline, plan.settings.policy)
+    now = situation.settings
+    back = replace(plan.settings, filed_policy=now.filed_policy, filed_slo_s=now.filed_slo_s)
+    return back, f"the settings of epoch {plan.epoch} are in force"
+
+
+def _unknown_epoch(text: str, plans: Iterable[int]) -> str:
+    known = sorted(plans)
+    if not known:
+        return f"no plan epoch {text!r}; there is none yet"
+    wanted = int(text) if text.strip().isdecimal() else known[-1]
+    nearest = min(known, key=lambda epoch: abs(epoch - wanted))
+    return f"no plan epoch {text!r}; the nearest one known is {nearest}"
+
+
+def _known_policy(pipeline: Pipeline, name: str) -> None:
+    known = {*BUILT_IN, *(policy.name for policy in pipeline.policies)}
+    if name not in known:
+        raise CommandError(_unknown("policy", name, known))
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """A sentence with the nearest valid name, or with the names there are."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        return f"no {what} {name!r}; did you mean {near[0]!r}?"
+    shown = ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")
+    return f"no {what} {name!r}; " + (f"there are: {shown}" if names else "there is none")
+
+
+# action -> (its argument, "" for none; what it does)
+ACTIONS: Mapping[str, tuple[str, Action]] = {
+    "apply-policy": ("policy", _apply_policy),
+    "set-slo": ("slo", _set_slo),
+    "set-demand": ("qps", _set_demand),
+    "release-demand": ("", _release_demand),
+    "drain": ("target", _drain),
+    "restore": ("target", _restore),
+    "pause": ("", _pause),
+    "resume": ("", _resume),
+    "replan": ("", _replan),
+    "rollback": ("epoch", _rollback),
+}

@@ -1,0 +1,442 @@
+"""The control node: reports and commands in, plans out.
+
+Records of earlier lives (plans, command results) arrive before the first ``Woke``, which starts
+it. From then on it solves when a worker is new, leaves or is lost, when a command says so, when
+demand jumps or fan-out drifts, and at the policy's interval; one solve at a time. What a solve
+led to is its target; on the way there, when workers have loaded or drained, plans follow without
+a solve, and so do routes as demand moves. Slots of a lost worker are handed on at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from control.controller.command_queue import Desk, Pending
+from control.controller.commands import CommandError, Situation, carry_out
+from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
+from control.estimation.demand import INPUT
+from control.estimation.estimates import Outlook
+from control.policies.ramsis.table_jobs import Selecting
+from control.problem.allocation_check import over_memory
+from control.problem.plan_check import check
+from control.problem.problem import Problem, policy_named
+from control.rollout.history import History
+from control.rollout.leases import without
+from control.rollout.next_plan import Ground
+from control.rollout.plan_builder import assemble, same
+from control.rollout.target import HANDED_ON, Course
+from profiles.profile import ProfileTable
+from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    PLANS,
+    REPORTS,
+    Arrived,
+    Assign,
+    Effect,
+    Event,
+    Failed,
+    Forget,
+    Send,
+    Solve,
+    Solved,
+    Wake,
+    Woke,
+)
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Command, CommandResult, Garbled, Lease, Plan, Report, Settings
+
+TICK_S = 0.1
+UNLIKE_S = 1.0  # what a plan was made for may change so often at the most
+FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
+MERGE_S = 0.25
+CONTEST_S = 1.0  # so long somebody else's plan may stay in force
+NEIGHBOUR_S = 3.0  # a pipeline of which no node was heard for so long is not up
+ANY_MEMORY: Mapping[str, int] = {}
+COMMAND_AGE_S = 12 * 3600.0  # results are kept for a day: within it no command counts twice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flight:
+    """A solve under way: what for, and the command that waits for it."""
+
+    job: int
+    problem: Problem
+    settings: Settings
+    reasons: tuple[str, ...]
+    pending: Pending | None
+
+
+class Controller:
+    """The node. ``memory`` is what one worker may use, in bytes, by device.
+
+    Invariants: epochs of its plans grow; no plan goes out that ``check`` refuses.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        profile: ProfileTable | None,
+        expected_workers: int,
+        memory: Mapping[str, int] = ANY_MEMORY,
+    ) -> None:
+        self._pipeline = pipeline
+        self._profile = profile
+        self._memory = memory
+        self._expected = expected_workers
+        self._plan: Plan | None = None  # in force
+        self._history = History(pipeline)
+        self._settings = self._history.settings()
+        self._members = Membership()
+        self._outlook = Outlook(pipeline, profile)
+        self._desk = Desk()
+        self._flight: _Flight | None = None
+        self._job = 0
+        self._course = Course()
+        self._selecting = Selecting(pipeline, profile, memory)
+        self._asked: Problem | None = None  # what the last solve was for
+        self._asked_s = 0.0  # and when it began
+        self._reasons: list[str] = []
+        self._ready: list[str] = []  # reasons that wait for more of their kind
+        self._merge_s = 0.0  # until then
+        self._trouble = ""  # why the last solve led to no plan
+        self._quiet: frozenset[str] = frozenset()
+        self._neighbours: dict[str, float] = {}  # other pipelines, when a node of theirs was heard
+        self._contested = self._settled = False
+        self._started_s: float | None = None
+        self._replan_s = self._wake_s = 0.0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if self._started_s is not None:
+            self._members.wake(now)
+        effects = self._take(event, now)
+        if self._started_s is None:
+            return effects
+        return [*effects, *self._review(now)]
+
+    def _take(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Arrived):
+            return self._arrived(event, now)
+        if isinstance(event, Solved):
+            return self._solved(event, now)
+        if isinstance(event, Failed):
+            return self._failed(event, now)
+        if isinstance(event, Woke) and self._started_s is None:
+            self._start(now)
+            return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS)]
+        return []
+
+    # ------------------------------------------------------------------ what comes in
+
+    def _arrived(self, event: Arrived, now: float) -> list[Effect]:
+        record = event.record
+        if isinstance(record, Report):
+            self._report(record, now)
+        elif isinstance(record, Plan):
+            self._seen(record, now)
+        elif isinstance(record, CommandResult) and record.pipeline == self._pipeline.name:
+            self._desk.answered(record.id)
+        elif isinstance(record, Command):
+            self._command(record, event, now)
+        elif isinstance(record, Garbled) and event.topic == COMMANDS:
+            return self._garbled(record, record.id or _name(event), now)
+        return []
+
+    def _report(self, report: Report, now: float) -> None:
+        if now - report.sent_s > REPORT_AGE_S:
+            return
+        if report.pipeline != self._pipeline.name:
+            self._neighbours[report.pipeline] = now
+            return
+        self._outlook.hear(report)
+        if report.role != INPUT:  # which is nobody's sign of life
+            self._members.listen(now)
+        if report.role == "worker":
+            self._worker_news(report.node, self._members.hear(report, now), now)
+
+    def _worker_news(self, name: str, news: str, now: float) -> None:
+        if news.startswith("serves"):
+            # Others of the same round of reports are likely to follow: one plan for all.
+            self._merge_s = self._merge_s if self._ready else now + MERGE_S
+            self._ready.append(f"worker {name} {news}")
+        elif news:
+            self._reasons.append(f"worker {name} {news}")
+
+    def _command(self, command: Command, event: Arrived, now: float) -> None:
+        # What names nobody is for those who were up: it must not find who comes up later.
+        began_s = float("inf") if self._started_s is None else self._started_s
+        nameless = not command.pipeline and event.at_s >= began_s
+        ours = nameless or command.pipeline == self._pipeline.name
+        if ours and now - event.at_s <= COMMAND_AGE_S:
+            self._desk.accept(replace(command, id=command.id or _name(event)))
+
+    def _seen(self, plan: Plan, now: float) -> None:
+        """A plan on the topic: from an earlier life, our own, or another controller's."""
+        if plan.pipeline != self._pipeline.name or self._history.has(plan):
+            return
+        newest = plan.epoch >= self._history.epoch
+        self._history.add(plan)
+        if newest and self._started_s is not None:
+            # Not at once: two controllers would outbid each other as fast as the broker allows.
+            self._contested = True
+            self._replan_s = min(self._replan_s, now + CONTEST_S)
+
+    def _garbled(self, garbled: Garbled, name: str, now: float) -> list[Effect]:
+        if not self._desk.know(name):
+            return []
+        command = Command(id=name, pipeline=self._pipeline.name, action="")
+        return [self._answer(command, False, garbled.reason, now)]
+
+    def _start(self, now: float) -> None:
+        self._started_s = now
+        self._members.wake(now)
+        self._replan_s = now
+        newest = self._history.newest
+        if newest is None:
+            return
+        self._outlook.recall(newest)
+        self._settings = self._history.settings()
+        self._plan = replace(newest, leases=self._history.fitting(newest))
+        self._members.expect(self._plan.leases, now)
+        self._course.resume(self._plan)
+        self._members.follow(self._plan, {})
+
+    # ------------------------------------------------------------------ what to do about it
+
+    def _review(self, now: float) -> list[Effect]:
+        """What the state of things asks for now."""
+        effects = self._bury(now)
+        self._settled = self._settled or self._is_settled(now)
+        if self._settled:
+            quiet = frozenset(self._members.quiet(now))
+            self._course.moved(f"worker {name} is drained" for name in sorted(quiet - self._quiet))
+            self._quiet = quiet
+            if now >= self._merge_s:
+                self._course.moved(self._ready)
+                self._ready = []
+            effects += self._next_command(now)
+            effects += self._solve(now)
+            effects += self._advance(now)
+            effects += self._selecting.more()
+        if now >= self._wake_s:
+            self._wake_s = now + TICK_S
+            effects.append(Wake(self._wake_s))
+        return effects
+
+    def _is_settled(self, now: float) -> bool:
+        """Whether the workers that can be expected at the start have reported."""
+        assert self._started_s is not None
+        if self._members.unheard or not self._members:
+            return False
+        takes_over = self._plan is not None and self._plan.leases
+        patience_s = GRACE_S if takes_over else FIRST_PLAN_S
+        return len(self._members) >= self._expected or now - self._started_s >= patience_s
+
+    def _bury(self, now: float) -> list[Effect]:
+        """Hand the slots of lost workers to others at once; where to run what comes later."""
+        lost = self._members.bury(now)
+        if not lost:
+            return []
+        reason = f"lost {', '.join(lost)}"
+        self._reasons.append(reason)
+        plan, held = self._plan, self._held()
+        if plan is None or held.keys().isdisjoint(lost):
+            return []
+        ground = self._ground(plan.settings, now)
+        leases = without(held, lost, self._history.slots)
+        base = replace(plan, reason=f"{reason}; {HANDED_ON}")
+        profile = self._outlook.profile
+        made = assemble(base, leases, self._pipeline, profile, ground.members, ground.expected)
+        return self._publish(made, now)
+
+    def _next_command(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        while (command := self._desk.next()) is not None:
+            situation = Situation(
+                pipeline=self._pipeline,
+                settings=self._settings,
+                devices=self._members.devices,
+                plans=self._history.plans,
+                neighbours=self._heard(now),
+            )
+            try:
+                settings, message = carry_out(command, situation)
+            except CommandError as error:
+                effects.append(self._answer(command, False, str(error), now))
+                continue
+            self._desk.pending = Pending(command, message, self._settings)
+            self._settings = settings
+        return effects
+
+    def _solve(self, now: float) -> list[Effect]:
+        if self._flight is not None:
+            return []
+        if now >= self._replan_s:
+            self._reasons.append("planned anew" if self._plan else "first plan")
+        elif self._asked is not None and now - self._asked_s >= UNLIKE_S:
+            unlike = self._outlook.unlike(self._asked, self._settings, now)
+            self._reasons += [unlike] if unlike else []
+        if not self._reasons and self._desk.pending is None:
+            return []
+        self._job += 1
+        problem = self._problem(self._settings, now)
+        self._flight = _Flight(
+            job=self._job,
+            problem=problem,
+            settings=self._settings,
+            reasons=tuple(self._reasons),
+            pending=self._desk.pending,
+        )
+        self._reasons = []
+        self._asked, self._asked_s = problem, now
+        self._replan_s = now + problem.policy.interval_s
+        return [Solve(self._job, problem.policy.kind, problem)]
+
+    def _advance(self, now: float) -> list[Effect]:
+        """The next step to the target, or other routes, where there is one to take."""
+        settings = self._course.settings(now)
+        if self._flight is not None or self._plan is None or settings is None:
+            return []
+        plan = self._course.step(self._ground(settings, now), now)
+        return self._publish(plan, now) if plan else []
+
+    def _ground(self, settings: Settings, now: float) -> Ground:
+        policy = self._policy(settings)
+        return Ground(
+            pipeline=self._pipeline,
+            profile=self._outlook.profile,
+            history=self._history,
+            members=self._members.members(settings.drained, now),
+            in_force=self._plan,
+            expected=self._outlook.expected(policy, settings, now),
+        )
+
+    def _policy(self, settings: Settings) -> Policy:
+        return policy_named(self._pipeline, settings.policy) or Policy(name=settings.policy)
+
+    def _problem(self, settings: Settings, now: float) -> Problem:
+        members = self._members.members(settings.drained, now)
+        policy = self._policy(settings)
+        return Problem(
+            pipeline=self._outlook.planned(policy),
+            policy=policy,
+            slo_s=settings.slo_s,
+            demand_qps=self._demand_qps(settings, now),
+            devices=tuple(member.device for member in members if member.usable),
+            profile=self._outlook.keep_pace(policy),
+            memory=self._memory,
+            multiplicity=self._outlook.multiplicity,
+            arriving=self._outlook.arriving(policy, now),
+            path_accuracy=self._profile.path_accuracy if self._profile else {},
+        )
+
+    # ------------------------------------------------------------------ what comes of it
+
+    def _solved(self, event: Solved, now: float) -> list[Effect]:
+        flight = self._flight
+        if flight is None or event.job != flight.job:
+            return self._selecting.solved(event, now)
+        target = self._course.choose(event.plan, flight.problem, flight.settings, now)
+        ground = self._ground(flight.settings, now)
+        plan = self._course.first(target, ground, self._reason(flight), now)
+        broken = (*check(plan, self._pipeline), *over_memory(target.allocation, flight.problem))
+        if broken:
+            return self._give_up(f"the plan would break promises: {'; '.join(broken)}", now)
+        self._course.take(target, now)
+        plan = self._selecting.expecting(plan, self._outlook.arriving_qps(now))
+        if self._plan is not None and same(plan, self._plan) and not self._contested:
+            tables = self._selecting.follow(self._plan, self._members.devices, now)
+            return [*tables, *self._land(now)]
+        return [*self._publish(plan, now), *self._land(now)]
+
+    def _failed(self, event: Failed, now: float) -> list[Effect]:
+        if self._flight is None or event.job != self._flight.job:
+            return self._selecting.failed(event, now)
+        return self._give_up(event.error, now)
+
+    def _reason(self, flight: _Flight) -> str:
+        command = flight.pending.command if flight.pending else None
+        parts = [f"command {command.action} ({command.id})"] if command else []
+        trouble = [f"earlier: {self._trouble}"] if self._trouble else []
+        return "; ".join(dict.fromkeys([*parts, *flight.reasons, *trouble]))
+
+    def _publish(self, plan: Plan, now: float) -> list[Effect]:
+        """Put a plan in force, unless it breaks a promise: then the old one stays."""
+        plan = replace(
+            plan,
+            epoch=self._history.epoch + 1,
+            issued_s=now,
+            demand_qps=self._demand_qps(plan.settings, now),
+            factors=self._outlook.factors,
+        )
+        plan = self._selecting.expecting(plan, self._outlook.arriving_qps(now))
+        broken = check(plan, self._pipeline)
+        if broken:
+            self._trouble = "; ".join(broken)
+            return []
+        version = self._history.version(plan)
+        self._members.follow(plan, self._held())
+        self._plan = plan
+        self._history.add(plan)
+        self._contested = False
+        self._trouble = ""
+        out = Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}")
+        outdated, self._history.outdated = self._history.outdated, []
+        gone = [Forget(PLANS, f"{plan.pipeline}/{version}") for version in outdated]
+        return [out, *gone, *self._selecting.follow(plan, self._members.devices, now)]
+
+    def _land(self, now: float) -> list[Effect]:
+        """A solve has led to the plan in force: answer the command that waited for it."""
+        assert self._flight is not None
+        pending = self._flight.pending
+        self._flight = None
+        if pending is None:
+            return []
+        self._desk.pending = None
+        return [self._answer(pending.command, True, pending.message, now)]
+
+    def _give_up(self, error: str, now: float) -> list[Effect]:
+        """A solve has led to no plan: the old one stays, and so do its settings."""
+        assert self._flight is not None
+        flight, self._flight = self._flight, None
+        if flight.pending is None:
+            self._trouble = error
+            return []
+        self._settings = flight.pending.before
+        self._reasons = [*flight.reasons, *self._reasons]
+        self._desk.pending = None
+        return [self._answer(flight.pending.command, False, error, now)]
+
+    def _answer(self, command: Command, ok: bool, message: str, now: float) -> Send:
+        result = CommandResult(
+            id=command.id,
+            pipeline=self._pipeline.name,
+            action=command.action,
+            ok=ok,
+            message=message,
+            epoch=self._plan.epoch if self._plan else 0,
+            finished_s=now,
+        )
+        # The topic is compacted and serves every pipeline: under the bare id another pipeline's
+        # answer to the same command would take the place of ours.
+        return Send(COMMAND_RESULTS, result, key=f"{result.pipeline}/{command.id}")
+
+    # ------------------------------------------------------------------ what is known
+
+    def _heard(self, now: float) -> tuple[str, ...]:
+        """The other pipelines on the broker that are up."""
+        heard = self._neighbours
+        self._neighbours = {name: at for name, at in heard.items() if now - at <= NEIGHBOUR_S}
+        return tuple(sorted(self._neighbours))
+
+    def _held(self) -> dict[str, Lease]:
+        return {lease.worker: lease for lease in self._plan.leases} if self._plan else {}
+
+    def _demand_qps(self, settings: Settings, now: float) -> float:
+        return self._outlook.demand_qps(self._policy(settings), settings, now)
+
+
+def _name(event: Arrived) -> str:
+    """An id for a command that came without one."""
+    return f"{event.topic}@{event.offset}"

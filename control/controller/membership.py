@@ -1,0 +1,184 @@
+"""Who is there? Workers by their reports: new, lost, drained."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from control.rollout.placement import Member
+from schemas.records import Lease, Plan, Report
+
+REPORT_AGE_S = 2.0  # an older report says nothing about now
+DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitter
+LOADING_S = 5.0  # importing a library can hold a process for seconds; nobody waits for it yet
+GRACE_S = 2.0  # for the workers of a plan that outlived its control app
+QUIET_S = 1.0  # a draining worker with nothing queued for so long is drained
+LEAVING_QUIET_S = 0.3  # the same of one that leaves: what comes later its heir finds in the slot
+STALL_S = 0.5  # whoever hears nothing at all for so long cannot tell who is alive
+RETURN_S = 3.0  # after a broker was away its clients find it again one by one, over so long
+ALONE_S = 60.0  # when nobody reports, not even ingress, it is rather the broker that is away
+
+
+@dataclass(slots=True)
+class _Worker:
+    device: str = ""
+    loaded: str = ""
+    serves: str = ""
+    loading: bool = False  # leased, and serving nothing yet
+    incarnation: float = float("-inf")
+    known_s: float = 0.0  # alive when this was
+    closed_in: int | None = None  # the epoch of the plan that drains it
+    quiet_s: float | None = None  # nothing queued since
+    unheard: bool = False  # known from a plan only
+    leaving: bool = False  # its process ends once it is drained
+
+
+class Membership:
+    """The workers that are alive.
+
+    A worker's silence counts only while others could be heard: after a stall of the controller or
+    of the broker every worker has the whole of ``DEAD_AFTER_S`` again, and as long as nobody was
+    heard, up to ``RETURN_S``.
+    """
+
+    __slots__ = ("_awake_s", "_heard_s", "_listening_s", "_workers")
+
+    def __init__(self) -> None:
+        self._workers: dict[str, _Worker] = {}
+        self._awake_s = float("-inf")  # something happened last
+        self._heard_s = float("-inf")  # a node reported last
+        self._listening_s = float("-inf")  # reports have come without a gap since
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    @property
+    def devices(self) -> Mapping[str, str]:
+        """Each live worker's device ("" if it has not reported yet)."""
+        return {name: self._workers[name].device for name in sorted(self._workers)}
+
+    @property
+    def unheard(self) -> bool:
+        """A worker of the plan in force has not reported yet."""
+        return any(worker.unheard for worker in self._workers.values())
+
+    def wake(self, now: float) -> None:
+        """Something happened at ``now``, if only a timer."""
+        if now - self._awake_s > STALL_S:
+            self._heard_s = self._listening_s = now
+        self._awake_s = max(self._awake_s, now)
+
+    def listen(self, now: float) -> None:
+        """A node of any role reported."""
+        silence_s = now - self._heard_s
+        if silence_s > STALL_S:
+            patience_s = max(DEAD_AFTER_S, min(silence_s, RETURN_S))
+            self._listening_s = now + patience_s - DEAD_AFTER_S
+        self._heard_s = max(self._heard_s, now)
+
+    def expect(self, leases: Iterable[Lease], now: float) -> None:
+        """Take the workers of a plan for alive for ``GRACE_S``."""
+        until = now + GRACE_S - DEAD_AFTER_S
+        for lease in leases:
+            worker = _Worker(known_s=until, unheard=True, serves=lease.task)
+            self._workers.setdefault(lease.worker, worker)
+
+    def hear(self, report: Report, now: float) -> str:
+        """Take a worker's report in; what is news about it, for a plan's reason, or ""."""
+        worker = self._workers.get(report.node)
+        if worker is not None and report.incarnation < worker.incarnation:
+            return ""  # from the process that this one has replaced
+        news = "is new" if worker is None else ""
+        worker = self._workers.setdefault(report.node, _Worker())
+        if not (news or worker.unheard) and report.incarnation > worker.incarnation:
+            news = "has restarted"
+        worker.device, worker.incarnation = report.device, report.incarnation
+        worker.known_s, worker.unheard = now, False
+        worker.loading = worker.loading and report.state != "ready"
+        if report.state == "leaving" and not worker.leaving:
+            news = news or "is leaving"
+        worker.leaving = report.state == "leaving"
+        worker.loaded = f"{report.task}/{report.variant}" if report.variant else ""
+        self._note_quiet(worker, report, now)
+        service = self._note_service(worker, report)
+        return news or service
+
+    def _note_service(self, worker: _Worker, report: Report) -> str:
+        # While it loads another variant of its task it goes on with the one it has.
+        before = worker.serves
+        if report.state == "leaving":
+            return ""  # it goes on until it is drained
+        if report.state == "ready":
+            worker.serves = report.task
+        elif report.task != before or not report.variant:
+            worker.serves = ""
+        if worker.serves == before:
+            return ""
+        return f"serves {worker.serves}" if worker.serves else f"no longer serves {before}"
+
+    def _note_quiet(self, worker: _Worker, report: Report, now: float) -> None:
+        drained = (
+            worker.closed_in is not None
+            and report.epoch >= worker.closed_in
+            and report.state in ("draining", "leaving")
+            and all(slot.queued == 0 for slot in report.slots)
+        )
+        if not drained:
+            worker.quiet_s = None
+        elif worker.quiet_s is None:
+            worker.quiet_s = now
+
+    def bury(self, now: float) -> tuple[str, ...]:
+        """The workers that have been silent for too long; they are forgotten."""
+        alone = now - self._heard_s > STALL_S
+        patience_s = ALONE_S if alone else DEAD_AFTER_S
+        if now - self._listening_s <= patience_s:
+            return ()
+        lost = sorted(
+            name
+            for name, worker in self._workers.items()
+            if now - worker.known_s > patience_s and not self._may_load(worker, now)
+        )
+        for name in lost:
+            del self._workers[name]
+        return tuple(lost)
+
+    def _may_load(self, worker: _Worker, now: float) -> bool:
+        """Whether a silent worker may be held by a library that it imports."""
+        return worker.loading and now - max(worker.known_s, self._listening_s) <= LOADING_S
+
+    def follow(self, plan: Plan, before: Mapping[str, Lease]) -> None:
+        """A plan is out: whoever drains under a lease that changed must become quiet anew."""
+        leases = {lease.worker: lease for lease in plan.leases}
+        for name, worker in self._workers.items():
+            lease = leases.get(name)
+            worker.loading = lease is not None and worker.serves != lease.task
+            if lease is None or lease.open_slot >= 0:
+                worker.closed_in = worker.quiet_s = None
+            elif worker.closed_in is None or before.get(name) != lease:
+                worker.closed_in, worker.quiet_s = plan.epoch, None
+
+    def quiet(self, now: float) -> tuple[str, ...]:
+        """The draining workers that have nothing left."""
+        return tuple(
+            sorted(
+                name
+                for name, worker in self._workers.items()
+                if worker.quiet_s is not None
+                and now - worker.quiet_s >= (LEAVING_QUIET_S if worker.leaving else QUIET_S)
+            )
+        )
+
+    def members(self, drained: Iterable[str], now: float) -> tuple[Member, ...]:
+        """The live workers by name; ``drained`` names workers and devices not to be used."""
+        out = set(drained)
+        quiet = set(self.quiet(now))
+        return tuple(
+            Member(
+                name=name,
+                device=worker.device,
+                loaded=worker.loaded,
+                serves=worker.serves,
+                usable=not (worker.leaving or name in out or worker.device in out),
+                quiet=name in quiet,
+            )
+            for name, worker in sorted(self._workers.items())
+        )

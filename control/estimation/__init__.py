@@ -1,0 +1,1 @@
+"""Estimates from reports: demand, multiplicative factors, slowdown."""

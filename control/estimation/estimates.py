@@ -1,0 +1,156 @@
+"""What is to be expected? Demand, fan-out and how fast devices are, as reports tell them, for plans
+and for routes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from control.estimation.demand import Demand
+from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped
+from control.estimation.multiplicative_factors import Edge, Factors
+from control.estimation.report_deltas import Readings
+from control.estimation.slowdown import Slowness, drifted
+from control.estimation.task_demand import TaskDemand
+from control.problem.problem import SELECTING, Problem
+from control.rollout.plan_builder import Expected
+from profiles.profile import ProfileError, ProfileTable
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Factor, Plan, Report, Settings
+
+BY_WHAT_ARRIVES = ("loki", "inferline")  # kinds that go by the parts that branches get
+
+
+class Outlook:
+    """What the reports so far lead to expect of a pipeline."""
+
+    __slots__ = (
+        "_at_tasks", "_demand", "_factors", "_pipeline", "_profile", "_readings", "_slowness",
+        "_stretches", "profile",
+    )  # fmt: skip
+
+    def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
+        self._pipeline = pipeline
+        self._profile = profile
+        self.profile = profile  # as devices keep to it, as of ``keep_pace``
+        self._readings = Readings()
+        self._slowness = Slowness(profile)
+        self._stretches: dict[str, float] = {}
+        self._demand = Demand()
+        self._at_tasks = TaskDemand()
+        self._factors = Factors(
+            tuple(
+                (v.key, child) for t in pipeline.tasks for v in t.variants for child in t.children
+            )
+        )
+
+    def hear(self, report: Report) -> None:
+        """Take in a report of any role."""
+        self._demand = self._demand.observe(report)
+        self._at_tasks = self._at_tasks.observe(report)
+        self._readings, news = self._readings.take(report)
+        if news is not None:
+            self._factors = self._factors.observe(news)
+            self._slowness = self._slowness.observe(news)
+
+    def recall(self, plan: Plan) -> None:
+        """Take over what an earlier control app knew."""
+        self._factors = self._factors.recall(plan.factors)
+
+    def keep_pace(self, policy: Policy) -> ProfileTable | None:
+        """Take what devices need by now for ``profile``, where the policy goes by that."""
+        seen = self._slowness.stretches() if _goes_by_pace(policy) else {}
+        if drifted(self._stretches, seen) is not None:
+            self._stretches = seen
+            self.profile = self._profile.stretched(seen) if self._profile else None
+        return self.profile
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What is known of fan-out, for a plan to carry."""
+        return self._factors.told()
+
+    @property
+    def multiplicity(self) -> dict[Edge, float]:
+        """Factors of which enough was seen."""
+        return self._factors.multiplicity()
+
+    def arriving_qps(self, now: float) -> float:
+        """What comes in now, whatever will come."""
+        return self._demand.rate_qps(now)
+
+    def planned(self, policy: Policy) -> Pipeline:
+        """The pipeline as a policy plans it.
+
+        Untied branches are planned as tied ones with the part of the items that each is seen to
+        get: content decides where a query goes, and a plan that chose the parts itself would leave
+        a branch short. ``loki-paper`` chooses them, as the authors' code does.
+        """
+        pipeline = self._pipeline
+        if pipeline.branches != "untied" or policy.kind not in BY_WHAT_ARRIVES:
+            return pipeline
+        free = tuple(replace(task, share=(0.0, 1.0)) for task in pipeline.tasks)
+        return replace(pipeline, branches="tied", tasks=free)
+
+    def arriving(self, policy: Policy, now: float) -> dict[str, float]:
+        """Items per second at each task, for a policy that plans each alone."""
+        return self._at_tasks.arriving(now) if policy.kind == "proteus" else {}
+
+    def demand_qps(self, policy: Policy, settings: Settings, now: float) -> float:
+        """What to plan for: what a command has set, else the policy's estimate with headroom."""
+        if settings.demand_qps is not None:
+            return settings.demand_qps
+        horizon = Horizon(
+            interval_s=policy.interval_s,
+            slo_s=settings.slo_s,
+            queue_share=1 - self._pipeline.compute_share,
+        )
+        return policy.headroom * ESTIMATORS[policy.estimator](self._demand, now, horizon)
+
+    def expected(self, policy: Policy, settings: Settings, now: float) -> Expected:
+        """What to make routes for: what comes in now, not what a plan must be ready for."""
+        given = settings.demand_qps
+        arriving = self.arriving_qps(now) if given is None else given
+        return Expected(arriving, self.multiplicity)
+
+    def unlike(self, problem: Problem, settings: Settings, now: float) -> str:
+        """Why a plan that was made for a problem should not wait for its time; "": it can.
+
+        A demand that a command has set does not jump, and a static policy plans for none.
+        """
+        if problem.policy.kind == "static":
+            return ""
+        if settings.demand_qps is None:
+            expected = self.demand_qps(problem.policy, settings, now)
+            planned = f"{problem.demand_qps:.4g} queries/s that were planned for"
+            if jumped(self._demand, now, problem.demand_qps):
+                return f"demand jumped to {expected:.4g} from the {planned}"
+            if fell(expected, problem.demand_qps):
+                return f"demand fell to {expected:.4g} from the {planned}"
+        if _goes_by_pace(problem.policy):
+            slow = drifted(self._stretches, self._slowness.stretches())
+            if slow is not None:
+                return f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
+        strayed = self._factors.drifted(self._planned(problem.multiplicity))
+        if not strayed:
+            return ""
+        variant, child = strayed[0]
+        seen = self.multiplicity[variant, child]
+        return f"{variant} makes {seen:.3g} items for {child} each, other than planned for"
+
+    def _planned(self, observed: Mapping[Edge, float]) -> dict[Edge, float]:
+        """Every edge's factor as a plan took it: observed, else profiled."""
+        planned = dict(observed)
+        for task in self._pipeline.tasks:
+            for variant in task.variants:
+                for child in task.children:
+                    try:
+                        if self._profile is not None:
+                            mean = self._profile.children_mean(task.name, variant.name, child)
+                            planned.setdefault((variant.key, child), mean)
+                    except ProfileError:
+                        continue
+        return planned
+
+
+def _goes_by_pace(policy: Policy) -> bool:
+    # Policies that select go by it in their workers (control/per_query/local_slowdown.py).
+    return policy.paced and policy.kind not in SELECTING

@@ -1,0 +1,147 @@
+"""What demand should a plan be made for? Estimators by name, over queries second by second.
+
+``recent`` is what arrives now. ``ewma`` is the paper's, with the weights of its authors' code:
+
+    sum of (1 - a)^k x(k) / sum of (1 - a)^k       k seconds back, a = 1 / 2.6, 20 seconds
+
+``trend`` plans for what comes, in three steps, each because a plan stays for seconds:
+
+    level      a line through the last ``FITTED`` seconds, by least squares, at its end; but the
+               newest where they lie beyond chance above the line through those before: then load
+               has jumped
+    ahead      + slope x ``REACT_S``, where the slope is more than chance: until then a plan that
+               has become too small is replaced. Downwards it waits, since planning for too little
+               loses answers, for too much a little accuracy
+    headroom   + ln(1 / ``OVERFLOW``) / (2 t), t = (1 - compute share) x SLO, the time for queues
+
+The headroom is the Poisson quantile over all windows at once: with capacity C and Poisson
+arrivals at rate r the work that waits exceeds C t with probability exp(-2 t (C - r)) as C nears r
+(Kingman's bound). It is a number of queries, not a part: large streams are smooth.
+
+A backlog is added as the rate that works it off within an interval, as far as it can still be
+answered in time: r x SLO queries at the most.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+
+from control.estimation.demand import Demand
+
+COM = 1.6  # pandas' center of mass: a = 1 / (1 + com)
+SAMPLES = 20
+FITTED = 10
+LEAST_FITTED = 5
+REACT_S = 3.0  # from a jump of demand to workers that have loaded what the next plan says
+SHORT_S = 0.15  # a part of a second that is shorter says nothing
+FALLEN = 0.7  # a plan for more than 1 / FALLEN of what is expected now is too large to stay
+OVERFLOW = 0.05
+SIGMAS = 4.0  # beyond chance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """What an estimate is for: a plan that stays for ``interval_s``, under this SLO, of which
+    ``queue_share`` is for queues."""
+
+    interval_s: float
+    slo_s: float
+    queue_share: float
+
+
+def recent(demand: Demand, now: float, horizon: Horizon) -> float:
+    """What arrives now."""
+    return demand.rate_qps(now)
+
+
+def ewma(demand: Demand, now: float, horizon: Horizon) -> float:
+    """Exponentially weighted, as in Loki (section 4.2)."""
+    seen = demand.by_second(now)
+    if not seen:
+        return demand.rate_qps(now)
+    return _weighted(seen) + _backlog(demand, now, horizon)
+
+
+def trend(demand: Demand, now: float, horizon: Horizon) -> float:
+    """What is to be expected when the next plan takes effect, with headroom for chance."""
+    seen = demand.by_second(now)[-FITTED:]
+    level = _ahead(seen) if seen else demand.rate_qps(now)
+    seconds, count = demand.latest(now)
+    if seconds >= SHORT_S and _above(count / seconds, seconds, level):
+        level = count / seconds
+    if level <= 0:
+        return 0.0
+    room_s = 2 * horizon.queue_share * horizon.slo_s
+    headroom = log(1 / OVERFLOW) / room_s if room_s > 0 else 0.0
+    # A stream that is thinner than its headroom needs no more than twice itself.
+    return level + min(headroom, level) + _backlog(demand, now, horizon)
+
+
+Estimator = Callable[[Demand, float, Horizon], float]
+ESTIMATORS: Mapping[str, Estimator] = {"recent": recent, "ewma": ewma, "trend": trend}
+
+
+def jumped(demand: Demand, now: float, planned_qps: float) -> bool:
+    """Whether more comes than was planned for, beyond chance: a plan must not wait.
+
+    True where what was seen of this second, the last one, or the mean of the last three lies above
+    the planned demand by a tenth of it and by four standard errors.
+    """
+    seen = demand.by_second(now)
+    seconds, count = demand.latest(now)
+    return (seconds >= SHORT_S and _above(count / seconds, seconds, planned_qps)) or any(
+        _above(sum(seen[-wide:]) / wide, wide, planned_qps) for wide in (1, 3) if len(seen) >= wide
+    )
+
+
+def fell(expected_qps: float, planned_qps: float) -> bool:
+    """Whether so much less is expected than was planned for that accuracy is given away."""
+    return expected_qps < FALLEN * planned_qps
+
+
+def _above(mean_qps: float, seconds: float, planned_qps: float) -> bool:
+    """Whether so many queries a second, over so long, are beyond chance for a planned demand."""
+    chance = SIGMAS * sqrt(max(planned_qps, 1.0) / seconds)
+    return mean_qps > planned_qps + max(chance, 0.1 * planned_qps)
+
+
+def _weighted(seen: Sequence[float]) -> float:
+    kept = 1 - 1 / (1 + COM)
+    weights = [kept**back for back in range(min(len(seen), SAMPLES))]
+    newest_first = reversed(seen[-SAMPLES:])
+    return sum(w * x for w, x in zip(weights, newest_first, strict=True)) / sum(weights)
+
+
+def _ahead(seen: Sequence[float]) -> float:
+    if len(seen) < LEAST_FITTED:
+        return seen[-1]  # it has only begun
+    newest = sum(seen[-2:]) / 2
+    mean, slope, _ = _line(seen[:-2])
+    expected = mean + max(0.0, slope) * len(seen) / 2  # there
+    if _above(newest, 2, expected):
+        return newest
+    mean, slope, error = _line(seen)
+    sure = abs(slope) - error
+    if sure <= 0:
+        return mean
+    end = mean + slope * (len(seen) - 1) / 2
+    if slope < 0:
+        return max(end, newest)
+    if end - newest > SIGMAS * sqrt(end / 2):
+        return newest  # what rose has come to rest
+    return end + sure * REACT_S
+
+
+def _line(seen: Sequence[float]) -> tuple[float, float, float]:
+    """Least squares: the mean, the slope per second, and the slope's standard error (Poisson)."""
+    mean, middle = sum(seen) / len(seen), (len(seen) - 1) / 2
+    squares = sum((at - middle) ** 2 for at in range(len(seen)))
+    if squares == 0:
+        return mean, 0.0, 0.0
+    slope = sum((at - middle) * x for at, x in enumerate(seen)) / squares
+    return mean, slope, sqrt(max(mean, 1.0) / squares)
+
+
+def _backlog(demand: Demand, now: float, horizon: Horizon) -> float:
+    in_time = demand.rate_qps(now) * horizon.slo_s
+    return min(demand.waiting(now), in_time) / horizon.interval_s

@@ -1,0 +1,144 @@
+"""Where may a late item go instead? Opportunistic rerouting, item by item.
+
+A ``Junction`` is the way on from one sender to one child task: whose turn it is by the routing
+table, and which slots have capacity to spare, the most accurate first. Spare capacity is drawn
+from a token bucket per slot, since a report of what is left comes seconds later; it is shared
+among the senders of the task.
+
+``gap`` is the paper's (section 5.2): an item that ended its task x over its budget, and whose turn
+is a worker that takes y, may go to one that takes at most y - x.
+
+``in-time`` asks what counts, the deadline. With l(s) what a worker takes, h a hop and R what is
+behind the child, an item is on track by its turn where what is left is no less than
+
+    l(s) / compute share + h + R / compute share     as the plan counts, queues and all
+
+Else it goes to the most accurate slot with spare capacity that is on track, else to the fastest
+one where l(s) + h + R fits, or by its turn where that fits. Only what no way can save is dropped:
+the budgets of a plan are often far below what the deadline leaves.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from control.per_query.admission import Admission
+from control.per_query.dropping import GAP, IN_TIME
+from control.per_query.routing import Spread
+from schemas.pipeline import Pipeline
+from schemas.records import Route
+
+NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Backup:
+    """A slot with capacity to spare. ``full_s`` and ``bare_s``: until the answer is out."""
+
+    slot: int
+    latency_s: float
+    full_s: float
+    bare_s: float
+    spare: Admission
+
+
+class Junction:
+    """The way on to one child task."""
+
+    __slots__ = ("_backups", "_bare", "_fastest", "_full", "_latency", "spread")
+
+    def __init__(self, routes: Sequence[Route], behind: "Behind", share: int, now: float) -> None:
+        """``routes`` are those of one task and source, by falling accuracy; ``share`` is the
+        number of senders among whom spare capacity is divided."""
+        self.spread = Spread((route.slot, route.share) for route in routes)
+        self._latency = {r.slot: r.latency_s for r in routes}
+        self._full = {r.slot: behind.full_s(r.latency_s) for r in routes}
+        self._bare = {r.slot: behind.bare_s(r.latency_s) for r in routes}
+        self._backups = [
+            _Backup(
+                r.slot, r.latency_s, self._full[r.slot], self._bare[r.slot],
+                Admission(r.spare_qps / share, r.spare_qps / share * behind.burst_s, now),
+            )
+            for r in routes
+            if r.spare_qps > 0
+        ]  # fmt: skip
+        self._fastest = sorted(self._backups, key=lambda each: each.latency_s)
+
+    def gap(self, late_s: float, left_s: float, now: float) -> tuple[int, int]:
+        """Whose turn it is, and the slot to take: ``NOWHERE`` where none makes up for it."""
+        turn = self.spread.pick()
+        if late_s <= 0:
+            return turn, turn
+        most_s = self._latency[turn] - late_s
+        for backup in self._backups:
+            if backup.latency_s <= most_s and backup.spare.admit(now):
+                return turn, backup.slot
+        return turn, NOWHERE
+
+    def in_time(self, late_s: float, left_s: float, now: float) -> tuple[int, int]:
+        """As ``gap``, by what is left until the deadline."""
+        turn = self.spread.pick()
+        if self._full[turn] <= left_s:
+            return turn, turn
+        for backup in self._backups:
+            if backup.full_s <= left_s and backup.spare.admit(now):
+                return turn, backup.slot
+        for backup in self._fastest:
+            if backup.bare_s > left_s or self._bare[turn] <= backup.bare_s:
+                break
+            if backup.spare.admit(now):
+                return turn, backup.slot
+        return turn, turn if self._bare[turn] <= left_s else NOWHERE
+
+
+# How a late item finds its slot: (seconds over its budget, until its deadline, now)
+Way = Callable[[Junction, float, float, float], tuple[int, int]]
+WAYS: Mapping[str, Way] = {GAP: Junction.gap, IN_TIME: Junction.in_time}
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What lies behind a child task: seconds that its own children take at least, with hops."""
+
+    hop_s: float
+    compute_share: float
+    rest_s: float
+    rest_hops_s: float
+    burst_s: float
+
+    def full_s(self, latency_s: float) -> float:
+        """From a sender's end to the answer, as plans count: with time in queues."""
+        return (latency_s + self.rest_s) / self.compute_share + self.hop_s + self.rest_hops_s
+
+    def bare_s(self, latency_s: float) -> float:
+        """The same without any queue."""
+        return latency_s + self.rest_s + self.hop_s + self.rest_hops_s
+
+
+def junctions(
+    routes: Iterable[Route], sender: str, pipeline: Pipeline, slo_s: float, senders: int, now: float
+) -> dict[str, Junction]:
+    """The ways on of a variant ("task/variant"), by child task, for one of so many workers."""
+    listed = tuple(routes)
+    found: dict[str, Junction] = {}
+    for child in pipeline.task(sender.partition("/")[0]).children:
+        own = [r for r in listed if r.task == child and r.source == sender]
+        own = own or [r for r in listed if r.task == child and not r.source]
+        rest_s, hops = least_behind(listed, pipeline, child)
+        behind = Behind(
+            pipeline.comm_s, pipeline.compute_share, rest_s, hops * pipeline.comm_s, slo_s
+        )
+        found[child] = Junction(own, behind, max(1, senders), now)
+    return found
+
+
+def least_behind(routes: Sequence[Route], pipeline: Pipeline, task: str) -> tuple[float, int]:
+    """Compute seconds from a task's end to the nearest answer, and hops, that to egress included.
+
+    Of the branches the shortest counts: a branch that is too late ends alone.
+    """
+    ways = []
+    for child in pipeline.task(task).children:
+        own = min((r.latency_s for r in routes if r.task == child), default=0.0)
+        rest_s, hops = least_behind(routes, pipeline, child)
+        ways.append((own + rest_s, hops + 1))
+    return min(ways, default=(0.0, 1))

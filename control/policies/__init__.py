@@ -1,0 +1,1 @@
+"""The policies: how to allocate devices, route, drop, batch and choose models."""

@@ -1,0 +1,39 @@
+"""The policy ``inferline``: the most accurate variants, as many of them as demand asks for.
+
+After InferLine as Loki's evaluation sets it up (Loki, section 6.1, and its authors' code): one
+variant for each task, replicas and batches by demand on the fewest devices, and no accuracy
+scaling. InferLine's own planner and tuner (SoCC 2020) are not built here.
+
+    hardware      the fewest devices that serve the demand
+    best-effort   where that does not fit: the largest share of the demand that all devices serve
+
+A task's variant is its most accurate one that fits the compute budget of a path at all: nobody
+would name another. The bounds on the shares of tasks hold throughout, so that with untied branches
+no branch is without a worker.
+"""
+
+from control.policies.loki.allocate import HARDWARE, best_effort, check_demand, nobody, search_for
+from control.policies.loki.milp_search import fewest, find
+from control.policies.loki.solution import allocation
+from control.problem.candidates import Choices, choices, most_accurate, needed
+from control.problem.mip import Meter, unmetered
+from control.problem.problem import Allocation, Problem
+
+
+def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
+    """The plan for a problem; raises ``PlanError`` where nothing that is profiled can serve it."""
+    check_demand(problem)
+    if not problem.devices:
+        return nobody()
+    named = _named(choices(problem))
+    search = search_for(problem, meter)
+    found = find(named, problem.demand_qps, fewest, search, served=1.0, bounded=True)
+    if found.solved:
+        return allocation(found, problem.demand_qps, HARDWARE)
+    return best_effort(named, problem, search, found.run)
+
+
+def _named(every: Choices) -> Choices:
+    """The one variant of each task."""
+    fitting = needed(every)
+    return most_accurate(fitting if all(fitting.units.values()) else every)

@@ -1,0 +1,1 @@
+"""Loki: hardware and accuracy scaling by a MILP."""

@@ -1,0 +1,143 @@
+"""The policies ``loki`` and ``loki-paper``: which variants, in which batches, on how many devices?
+
+Three steps (Loki, section 4.1; design section 8), each a MILP (``allocation_model.py``):
+
+    hardware      only the most accurate variant of each task; the fewest devices
+    accuracy      where that does not fit: the highest accuracy with the devices there are
+    best-effort   where that does not fit either: the largest served share, then accuracy
+
+A plan is always returned. A best-effort plan is infeasible: it says which constraint binds and
+what demand, SLO or number of devices could be met (``nearest.py``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from control.policies.loki.milp_search import Aim, Found, Search, accurate, fewest, find, most
+from control.policies.loki.relaxations import binding, nearest
+from control.policies.loki.solution import allocation
+from control.policies.static import divide
+from control.problem.candidates import Choices, Unit, choices, most_accurate
+from control.problem.mip import Bounds, Meter, unmetered
+from control.problem.problem import Allocation, PlanError, Problem, Replicas, SolverRun
+
+HARDWARE, ACCURACY, BEST_EFFORT = "hardware", "accuracy", "best-effort"
+
+SOME = 1e-6
+WHOLE = 1 - 1e-7  # a served share above this is all
+NEARLY = 1 - 1e-7  # of the largest served share must be served in the step after
+
+
+def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
+    """The plan for a problem; raises ``PlanError`` where nothing that is profiled can serve it."""
+    check_demand(problem)
+    if not problem.devices:
+        return nobody()
+    every = choices(problem)
+    search = search_for(problem, meter)
+    run = SolverRun(search.solver, None)
+    found = hardware(every, problem, search)
+    if found.solved:
+        return allocation(found, problem.demand_qps, HARDWARE)
+    run = _and(run, found)
+    found = _step(every, problem, accurate, search, bounded=True)
+    run = _and(run, found)
+    if found.solved:
+        return replace(allocation(found, problem.demand_qps, ACCURACY), solved=run)
+    return best_effort(every, problem, search, run)
+
+
+def check_demand(problem: Problem) -> None:
+    """Raise ``PlanError`` for a demand that is none."""
+    if not problem.demand_qps >= 0:
+        raise PlanError(f"demand is {problem.demand_qps:g} queries/s; it must be 0 or more")
+
+
+def nobody() -> Allocation:
+    """The plan where no worker can be used."""
+    binding = "devices: no worker can be used; start one"
+    return Allocation((), False, binding, mode=BEST_EFFORT, served_share=0.0)
+
+
+def search_for(problem: Problem, meter: Meter) -> Search:
+    """How the policy wants its models solved."""
+    policy = problem.policy
+    return Search(policy.solver, Bounds(policy.gap, policy.nodes), meter)
+
+
+def hardware(every: Choices, problem: Problem, search: Search) -> Found:
+    """The first step: the most accurate variants on the fewest devices."""
+    return _step(most_accurate(every), problem, fewest, search, bounded=False)
+
+
+def _step(every: Choices, problem: Problem, aim: Aim, search: Search, *, bounded: bool) -> Found:
+    return find(every, problem.demand_qps, aim, search, served=1.0, bounded=bounded)
+
+
+def best_effort(every: Choices, problem: Problem, search: Search, run: SolverRun) -> Allocation:
+    """The last step: the largest served share, then accuracy; ``run`` is what solving took."""
+    largest = find(every, problem.demand_qps, most, search, served=None, bounded=True)
+    run = _and(run, largest)
+    served = largest.model.served.varValue if largest.solved else 0.0
+    if served < SOME:
+        plan = _stand_in(every, problem)
+    else:
+        share = 1.0 if served >= WHOLE else served * NEARLY
+        found = find(every, problem.demand_qps, accurate, search, served=share, bounded=True)
+        run = _and(run, found)
+        plan = allocation(found if found.solved else largest, problem.demand_qps, BEST_EFFORT)
+        if served >= WHOLE:  # the step before ran out of nodes
+            return replace(plan, mode=ACCURACY, solved=run)
+    close = nearest(every, problem, plan.served_share, search)
+    return replace(
+        plan,
+        feasible=False,
+        nearest=close,
+        binding=binding(every, problem, close),
+        solved=run,
+    )
+
+
+def _stand_in(every: Choices, problem: Problem) -> Allocation:
+    """What to run where nothing can be served in time: the fastest variants, on all devices."""
+    free = dict(every.devices)
+    runs: dict[str, Unit] = {}
+    for task in every.tasks:
+        able = [unit for unit in every.units[task.name] if free[unit.device] > 0]
+        if able:
+            runs[task.name] = min(able, key=lambda unit: unit.configs[0].latency_s)
+            free[runs[task.name].device] -= 1
+    counts: dict[str, int] = {}
+    for kind, there in every.devices.items():
+        own = {name: unit for name, unit in runs.items() if unit.device == kind}
+        slots = {name: every.task(name).slots for name in own}
+        counts |= divide(there, _loads(every, runs, own), slots, dict.fromkeys(own, 1))
+    return Allocation(
+        tuple(
+            Replicas(
+                task=name,
+                variant=unit.variant,
+                batch=unit.configs[0].batch,
+                count=counts[name],
+                device=unit.device if len(every.devices) > 1 else "",
+                on=every.names[unit.device] if len(every.devices) > 1 else (),
+            )
+            for name, unit in runs.items()
+        ),
+        mode=BEST_EFFORT,
+        served_share=0.0,
+    )
+
+
+def _loads(every: Choices, runs: Mapping[str, Unit], own: Mapping[str, Unit]) -> dict[str, float]:
+    """Workers per query/s that each task takes with these units."""
+    items = {every.tasks[0].name: 1.0}
+    for name, unit in runs.items():
+        items |= {child: items.get(name, 1.0) * n for child, n in unit.items.items()}
+    return {name: items.get(name, 1.0) / unit.configs[0].rate for name, unit in own.items()}
+
+
+def _and(run: SolverRun, found: Found) -> SolverRun:
+    return SolverRun(
+        run.solver, found.run.gap, run.cpu_s + found.run.cpu_s, run.wall_s + found.run.wall_s
+    )

@@ -1,0 +1,110 @@
+"""From a solved model to an allocation: shares that add up, and replicas that carry them."""
+
+from collections import defaultdict
+from math import ceil
+
+from control.policies.loki.milp import FlowModel, Key
+from control.policies.loki.milp_search import USED, Found, chosen
+from control.policies.loki.paths import Node
+from control.problem.problem import Allocation, PathShare, Replicas
+
+ROUNDING = 1e-6  # of a device: a solver's tolerance, no load
+
+
+def allocation(found: Found, demand_qps: float, mode: str) -> Allocation:
+    """What the solution says, with no more replicas than its shares need."""
+    model = found.model
+    shares = _shares(model)
+    served = sum(s for n, s in shares.items() if model.nodes[n].parent < 0)
+    several = len(model.choices.devices) > 1
+    leaves = [(model.nodes[n], s) for n, s in shares.items()
+              if model.nodes[n].task in model.choices.weight]  # fmt: skip
+    return Allocation(
+        replicas=_replicas(model, shares, demand_qps, several),
+        mode=mode,
+        accuracy=_accuracy(model, leaves) / served if served else None,
+        served_share=served,
+        shares=tuple(
+            PathShare(
+                tuple(unit.key for unit in node.units),
+                share,
+                tuple(unit.device for unit in node.units) if several else (),
+            )
+            for node, share in _merged(leaves)
+        ),
+        solved=found.run,
+    )
+
+
+def _shares(model: FlowModel) -> dict[int, float]:
+    """The share of every node that is used, those that continue a node summing to its own."""
+    used = _used(model)
+    groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for at in used:
+        node = model.nodes[at]
+        branch = node.task if model.choices.tied or node.parent < 0 else ""
+        groups[node.parent, branch].append(at)
+    exact: dict[int, float] = {}
+    served = model.served.varValue
+    whole = 1.0 if served > 1 - USED else served
+    for (parent, _), members in groups.items():  # parents come before what continues them
+        if parent >= 0 and parent not in exact:  # it was dropped itself
+            continue
+        to_share = exact[parent] if parent >= 0 else whole
+        sum_used = sum(used[at] for at in members)
+        exact.update({at: to_share * used[at] / sum_used for at in members})
+    return exact
+
+
+def _used(model: FlowModel) -> dict[int, float]:
+    """Nodes with a share, each continued by others down to the leaves."""
+    children = {task.name: len(task.children) for task in model.choices.tasks}
+    continued: dict[int, set[str]] = defaultdict(set)
+    used: dict[int, float] = {}
+    for at in reversed(range(len(model.nodes))):
+        node, share = model.nodes[at], model.share[at].varValue
+        wanted = children[node.task] if model.choices.tied else min(children[node.task], 1)
+        if share >= USED and len(continued[at]) >= wanted:
+            used[at] = share
+            continued[node.parent].add(node.task)
+    return dict(sorted(used.items()))
+
+
+def _merged(leaves: list[tuple[Node, float]]) -> list[tuple[Node, float]]:
+    """Nodes over the same units as one, whatever their batches."""
+    sums: dict[tuple[Key, ...], tuple[Node, float]] = {}
+    for node, share in leaves:
+        key = tuple(unit.key_on_device for unit in node.units)
+        sums[key] = (node, sums.get(key, (node, 0.0))[1] + share)
+    return list(sums.values())
+
+
+def _accuracy(model: FlowModel, leaves: list[tuple[Node, float]]) -> float:
+    weight = model.choices.weight
+    return sum(
+        share * node.accuracy * (weight[node.task] if model.choices.tied else 1.0)
+        for node, share in leaves
+    )
+
+
+def _replicas(
+    model: FlowModel, shares: dict[int, float], demand_qps: float, several: bool
+) -> tuple[Replicas, ...]:
+    configs = chosen(model)
+    items: dict[Key, float] = defaultdict(float)
+    for at, share in shares.items():
+        node = model.nodes[at]
+        items[node.unit.key_on_device] += demand_qps * share * node.items
+    return tuple(
+        Replicas(
+            task=unit.task,
+            variant=unit.variant,
+            batch=configs[unit.key_on_device].batch,
+            count=max(1, ceil(items[unit.key_on_device] / configs[unit.key_on_device].rate
+                              - ROUNDING)),
+            device=unit.device if several else "",
+            on=model.choices.names[unit.device] if several else (),
+        )
+        for unit in model.choices.all_units
+        if unit.key_on_device in items
+    )  # fmt: skip

@@ -1,0 +1,224 @@
+"""The policy ``proteus``: accuracy scaling for each task alone, whatever the pipeline.
+
+After Proteus (ASPLOS 2024) as Loki's evaluation sets it up (Loki, section 6.1): every task is an
+application of its own, with the items that arrive at it as its demand D(t) and an equal part of
+the SLO. With q(u) the items per second of a device that runs unit u in its largest batch that
+takes at most its part of the compute budget, a(u) its own accuracy, x(u) devices, y(u) items/s:
+
+    served       sum of y(u) over the units of t   == s D(t)
+    capacity     y(u)                              <= q(u) x(u)
+    present      sum of x(u) over the units of t   >= 1
+    slots        sum of x(u) over the units of t   <= its slots
+    devices      sum of x(u) over units of a kind  <= how many there are
+
+    max  sum of y(u) a(u)     with s = 1; where that does not fit, with the largest s
+
+An item counts wherever it is: that the first task's accuracy is part of every answer, or that
+fewer items there make fewer behind, is not in the model, which is the point of this baseline. All
+devices are loaded: those left over go one by one to the unit with the highest load.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pulp
+
+from control.policies.loki.allocate import ACCURACY, BEST_EFFORT, check_demand, nobody
+from control.problem.candidates import FITS_S, Choices, Config, Unit, budgets_s, choices, paths
+from control.problem.mip import Bounds, Meter, Outcome, solve_model, unmetered
+from control.problem.problem import Allocation, PlanError, Problem, Replicas, SolverRun
+
+WHOLE = 1 - 1e-7
+LEAST_QPS = 1.0  # queries/s that every task is ready for: before anything came, nothing is known
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The formulas above; ``share`` is s."""
+
+    problem: Any
+    share: Any
+    devices: dict[Key, Any]
+    items: dict[Key, Any]
+
+
+def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
+    """The plan for a problem.
+
+    Raises ``PlanError`` where a task has no profiled variant, or there are more tasks than devices.
+    """
+    check_demand(problem)
+    if not problem.devices:
+        return nobody()
+    every = choices(problem)
+    configs = {unit.key_on_device: config for unit, config in _fitting(every, problem)}
+    demand = task_demands(every, problem)
+    model = _model(every, configs, demand)
+    run, share = SolverRun(problem.policy.solver, None), 1.0
+    model.share.lowBound = 1.0
+    outcome = _solved(model, pulp.LpMaximize, _accuracy(every, model), problem, meter)
+    run = _and(run, outcome)
+    if not outcome.solved:
+        model.share.lowBound = 0.0
+        run = _and(run, _solved(model, pulp.LpMaximize, +model.share, problem, meter))
+        most = _value(model.share)
+        if most is None:
+            raise PlanError(_too_few(every, problem))
+        share = most
+        model.share.lowBound = share * WHOLE
+        run = _and(run, _solved(model, pulp.LpMaximize, _accuracy(every, model), problem, meter))
+    plan = _answer(every, configs, model, run)
+    if outcome.solved:
+        return replace(plan, mode=ACCURACY)
+    return replace(plan, feasible=False, served_share=share, binding=_short(every, share, problem))
+
+
+def task_demands(every: Choices, problem: Problem) -> dict[str, float]:
+    """Items per second of each task: the root's by the estimate, the others' as they arrive.
+
+    Where nothing was seen to arrive yet, as many as the most accurate variants above would make.
+    """
+    root = every.tasks[0].name
+    made = {root: 1.0}
+    for task in every.tasks:
+        best = max(every.units[task.name], key=lambda unit: unit.accuracy)
+        made |= {child: made[task.name] * items for child, items in best.items.items()}
+    seen = {**problem.arriving, root: problem.demand_qps}
+    return {
+        task: max(seen.get(task, problem.demand_qps * items), LEAST_QPS * items)
+        for task, items in made.items()
+    }
+
+
+def _fitting(every: Choices, problem: Problem) -> list[tuple[Unit, Config]]:
+    """Each unit with its largest batch within its task's part of the compute budget.
+
+    A task for which none is quick enough runs what is quickest on each kind of device.
+    """
+    budgets = budgets_s(problem)
+    part: dict[str, float] = {}
+    for leaf, way in paths(every.tasks).items():
+        for task in way:
+            part[task] = min(part.get(task, float("inf")), budgets[leaf] / len(way))
+    found: list[tuple[Unit, Config]] = []
+    for task, units in every.units.items():
+        most_s = part[task] + FITS_S
+        own = [(u, [c for c in u.configs if c.latency_s <= most_s]) for u in units]
+        able = [(unit, fits[-1]) for unit, fits in own if fits]
+        found += able or _quickest(units)
+    return found
+
+
+def _quickest(units: Sequence[Unit]) -> list[tuple[Unit, Config]]:
+    kinds: dict[str, Unit] = {}
+    for unit in sorted(units, key=lambda each: each.configs[0].latency_s):
+        kinds.setdefault(unit.device, unit)
+    return [(unit, unit.configs[0]) for unit in kinds.values()]
+
+
+def _model(every: Choices, configs: Mapping[Key, Config], demand: Mapping[str, float]) -> _Model:
+    problem = pulp.LpProblem("proteus", pulp.LpMaximize)
+    share = problem.add_variable("served", 0, 1)
+    devices = {
+        key: problem.add_variable(f"devices_{at}", 0, every.devices[key[2]], pulp.LpInteger)
+        for at, key in enumerate(configs)
+    }
+    items = {key: problem.add_variable(f"items_{at}", 0) for at, key in enumerate(configs)}
+    for at, (key, config) in enumerate(configs.items()):
+        problem.addConstraint(items[key] <= config.rate * devices[key], f"capacity_{at}")
+    for task in every.tasks:
+        own = [key for key in configs if key[0] == task.name]
+        there = pulp.lpSum(devices[key] for key in own)
+        served = pulp.lpSum(items[key] for key in own)
+        problem.addConstraint(served == demand[task.name] * share, f"served_{task.name}")
+        problem.addConstraint(there >= 1, f"present_{task.name}")
+        problem.addConstraint(there <= task.slots, f"slots_{task.name}")
+    for at, (kind, count) in enumerate(every.devices.items()):
+        used = pulp.lpSum(devices[key] for key in configs if key[2] == kind)
+        problem.addConstraint(used <= count, f"devices_{at}")
+    return _Model(problem, share, devices, items)
+
+
+def _accuracy(every: Choices, model: _Model) -> Any:
+    own = {unit.key_on_device: unit.accuracy for unit in every.all_units}
+    return pulp.lpSum(own[key] * items for key, items in model.items.items())
+
+
+def _solved(model: _Model, sense: int, aim: Any, problem: Problem, meter: Meter) -> Outcome:
+    model.problem.sense = sense
+    model.problem.setObjective(aim)
+    policy = problem.policy
+    return solve_model(model.problem, policy.solver, Bounds(policy.gap, policy.nodes), meter)
+
+
+def _value(variable: Any) -> float | None:
+    return None if variable.varValue is None else float(variable.varValue)
+
+
+def _answer(
+    every: Choices, configs: Mapping[Key, Config], model: _Model, run: SolverRun
+) -> Allocation:
+    counts = {key: round(_value(x) or 0.0) for key, x in model.devices.items()}
+    loads = {key: (_value(y) or 0.0) / configs[key].rate for key, y in model.items.items()}
+    counts = _all_loaded(every, counts, loads)
+    several = len(every.devices) > 1
+    return Allocation(
+        tuple(
+            Replicas(
+                task=unit.task,
+                variant=unit.variant,
+                batch=configs[unit.key_on_device].batch,
+                count=counts[unit.key_on_device],
+                device=unit.device if several else "",
+                on=every.names[unit.device] if several else (),
+            )
+            for unit in every.all_units
+            if counts.get(unit.key_on_device, 0) > 0
+        ),
+        mode=BEST_EFFORT,
+        solved=run,
+    )
+
+
+def _all_loaded(
+    every: Choices, counts: Mapping[Key, int], loads: Mapping[Key, float]
+) -> dict[Key, int]:
+    """With the devices of each kind that are left over, up to the tasks' slots."""
+    given = dict(counts)
+    slots = {task.name: task.slots for task in every.tasks}
+    for kind, there in every.devices.items():
+        for _ in range(there - sum(n for key, n in given.items() if key[2] == kind)):
+            hungry = [
+                key
+                for key, count in given.items()
+                if key[2] == kind
+                and count > 0
+                and sum(n for other, n in given.items() if other[0] == key[0]) < slots[key[0]]
+            ]
+            if not hungry:
+                break
+            given[max(hungry, key=lambda key: loads[key] / given[key])] += 1
+    return given
+
+
+def _too_few(every: Choices, problem: Problem) -> str:
+    return (
+        f"policy {problem.policy.name!r} needs a worker for each of {len(every.tasks)} tasks and "
+        f"{len(problem.devices)} can be used; start more, or raise the slots of the tasks"
+    )
+
+
+def _short(every: Choices, share: float, problem: Problem) -> str:
+    devices = sum(every.devices.values())
+    return (
+        f"devices: {devices} serve {share:.1%} of what arrives at each task within an equal part "
+        f"of {problem.slo_s * 1e3:g} ms; add devices, or raise the SLO"
+    )
+
+
+def _and(run: SolverRun, outcome: Outcome) -> SolverRun:
+    more = outcome.run
+    return SolverRun(run.solver, more.gap, run.cpu_s + more.cpu_s, run.wall_s + more.wall_s)

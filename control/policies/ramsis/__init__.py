@@ -1,0 +1,1 @@
+"""RAMSIS: model selection per batch, solved ahead as a Markov decision process."""

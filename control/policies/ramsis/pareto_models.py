@@ -1,0 +1,89 @@
+"""Which models may a worker choose from, and how long does each take?
+
+Planning wants one latency per model and batch that never falls as the batch grows, so from the
+largest batch down each value is lowered to the next one's where that is smaller. What is not
+measured is not planned with, except the full queue, one query longer than the longest batch: its
+latency lies on the straight line through the measured ones.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from control.problem.problem import PlanError
+
+
+class SelectionError(PlanError):
+    """No table can be made of what was asked; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that every worker holds. ``latency_s[b - 1]`` is the planning latency of batch b."""
+
+    name: str
+    accuracy: float  # 0..1
+    latency_s: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Raise ``SelectionError`` for latencies or an accuracy that cannot be."""
+        if not 0 <= self.accuracy <= 1:
+            raise SelectionError(
+                f"the accuracy of {self.name} is {self.accuracy:g}; it must lie in 0..1"
+            )
+        if not self.latency_s or not all(0 < s < math.inf for s in self.latency_s):
+            raise SelectionError(
+                f"{self.name} has latencies of {list(self.latency_s)} s; it needs one above 0 "
+                "for every batch from 1, so profile it again"
+            )
+
+
+def planned(model: Model) -> Model:
+    """The model with latencies that never fall as the batch grows."""
+    lowered = list(model.latency_s)
+    for at in range(len(lowered) - 2, -1, -1):
+        lowered[at] = min(lowered[at], lowered[at + 1])
+    return Model(model.name, model.accuracy, tuple(lowered))
+
+
+def extrapolated_s(model: Model) -> float:
+    """Seconds of a batch one larger than the largest: least squares of latency on batch."""
+    count = len(model.latency_s)
+    middle, mean = (count + 1) / 2, math.fsum(model.latency_s) / count
+    spread = math.fsum((b - middle) ** 2 for b in range(1, count + 1))
+    if spread == 0:
+        return mean
+    slope = math.fsum((b - middle) * s for b, s in enumerate(model.latency_s, start=1)) / spread
+    return mean + slope * (count + 1 - middle)
+
+
+def worthwhile(models: Sequence[Model]) -> tuple[Model, ...]:
+    """The models that no other makes pointless, fastest first.
+
+    A model goes if another is at least as accurate and at most as slow for each of its batches;
+    of equal ones the first stays.
+    """
+    return _front(models, max((len(model.latency_s) for model in models), default=0))
+
+
+def worthwhile_alone(models: Sequence[Model]) -> tuple[Model, ...]:
+    """The paper's front (section 4.3.3): accuracy against the latency of a single query."""
+    return _front(models, 1)
+
+
+def _front(models: Sequence[Model], batches: int) -> tuple[Model, ...]:
+    def latencies(model: Model) -> tuple[float, ...]:
+        known = model.latency_s[:batches]
+        return known + (math.inf,) * (batches - len(known))
+
+    kept: list[Model] = []
+    for model in sorted(models, key=lambda m: (latencies(m), -m.accuracy)):
+        mine = latencies(model)
+        beaten = (
+            other.accuracy >= model.accuracy
+            and all(a <= b for a, b in zip(latencies(other), mine, strict=True))
+            for other in kept
+        )
+        if not any(beaten):
+            kept.append(model)
+    return tuple(kept)

@@ -1,0 +1,87 @@
+"""Who makes the tables of a policy, one load at a time, and how do they travel?
+
+A maker is given one load and may start from the plan of a load close by. ``ramsis`` and its kin
+solve an MDP; any other function of a ``TableProblem`` does as well, as long as its table says what
+to run in every state.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from control.policies.ramsis.tables import (
+    POLICIES,
+    Ask,
+    Options,
+    SelectionPlan,
+    Table,
+    priced,
+    solved,
+)
+from schemas.records import SelectionTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProblem:
+    """What one table is wanted for. ``start`` only says where a search may begin."""
+
+    kind: str  # the maker's name
+    ask: Ask
+    price: float = 0.0  # of a late query, in units of accuracy
+    start: SelectionPlan | None = field(default=None, compare=False)
+
+
+Maker = Callable[[TableProblem], SelectionPlan]
+
+
+def _solved(options: Options, problem: TableProblem) -> SelectionPlan:
+    return solved(priced(options, problem.price), problem.ask, problem.start)
+
+
+MAKERS: Mapping[str, Maker] = {
+    name: partial(_solved, options) for name, options in POLICIES.items()
+}
+
+
+def make(problem: TableProblem) -> SelectionPlan:
+    """The table; raises ``SelectionError`` where none can be made, ``KeyError`` for the name."""
+    return MAKERS[problem.kind](problem)
+
+
+def names(tables: Iterable[Table]) -> tuple[str, ...]:
+    """Every model that a table may choose, in the order in which they first come."""
+    return tuple(dict.fromkeys(name for table in tables for name in table.models))
+
+
+def compact(
+    plan: SelectionPlan, variants: Sequence[str], levels_s: Sequence[float]
+) -> SelectionTable:
+    """A table as it travels: of neighbours in slack that choose alike the first.
+
+    ``variants`` and ``levels_s`` are the selection's; those of the table are among them.
+    """
+    table = plan.table
+    number = [variants.index(name) for name in table.models]
+    level = {seconds: at for at, seconds in enumerate(levels_s)}
+    levels = [level[seconds] for seconds in table.levels_s]
+    full = len(table.model)
+    rows = []
+    for n, (models, batches) in enumerate(zip(table.model, table.batch, strict=True), start=1):
+        # The full queue has no slack: only its first decision is ever met.
+        told = zip(levels, models, batches, strict=True)
+        rows.append(tuple(_runs((at, number[m], b) for at, m, b in told if n < full or at == 0)))
+    return SelectionTable(
+        qps=table.qps,
+        rows=tuple(rows),
+        expected_accuracy=plan.expected_accuracy,
+        expected_violation=plan.expected_violation,
+        run=table.run,
+    )
+
+
+def _runs(decisions: Iterable[tuple[int, int, int]]) -> Iterable[int]:
+    last: tuple[int, int] | None = None
+    for level, model, batch in decisions:
+        if (model, batch) != last:
+            yield from (level, model, batch)
+            last = (model, batch)

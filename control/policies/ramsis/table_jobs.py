@@ -1,0 +1,297 @@
+"""Which tables do workers need under the plan in force, and which one is to be made next?
+
+A task's tables are wanted for a number of workers, a latency budget and the models. The first
+table is that of the highest load, which is safe for all; then come halves of it, down to a load so
+light that the best model serves nearly all, and queries go one by one; then loads between
+neighbours that expect to differ by 1 % of accuracy or more. Workers follow what there is. Tables
+are made one at a time: between two of them the planner's process serves whoever plans, and each
+starts from the values of a load close by.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isclose
+
+from msgspec import structs
+
+from control.policies.ramsis.pareto_models import SelectionError
+from control.policies.ramsis.table_builder import TableProblem, compact, names
+from control.policies.ramsis.table_leases import DEFAULT, alike, check_memory, runs, whole_budget_s
+from control.policies.ramsis.tables import (
+    APART,
+    POLICIES,
+    Ask,
+    SelectionPlan,
+    close_to,
+    for_load,
+    joined,
+    next_load,
+    setting_for,
+)
+from control.policies.solvers import TABLE
+from control.problem.problem import PlanError, policy_named, selections
+from profiles.profile import ProfileError, ProfileTable
+from schemas.effects import PLANS, Effect, Failed, Send, Solve, Solved
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Lease, Plan, Selection
+
+HALVINGS = 24  # of the load, at the most
+SAME_BUDGET = 0.05  # relative; a budget that moves by less is the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Need:
+    """What a task's tables are made for. ``loads`` come first, in this order; ``best`` is what
+    the lightest load should reach."""
+
+    policy: str
+    task: str
+    kind: str
+    price: float
+    ask: Ask
+    loads: tuple[float, ...]
+    apart: float
+    best: float  # accuracy
+
+    def serves(self, other: "_Need") -> bool:
+        """Whether tables made for this one do for the other."""
+        if not isclose(self.ask.slo_s, other.ask.slo_s, rel_tol=SAME_BUDGET):
+            return False
+        # Where the loads are found by halving, the highest follows from the rest.
+        loads = other.loads if self.apart < inf else self.loads
+        ask = replace(self.ask, slo_s=other.ask.slo_s)
+        return replace(self, ask=ask, loads=loads) == other
+
+
+@dataclass(slots=True)
+class _Grid:
+    """A task's tables in the making. ``before`` are those that its workers follow meanwhile.
+
+    ``missing`` is the load to be solved for next; None: all are there, or none can be made.
+    """
+
+    need: _Need
+    before: tuple[SelectionPlan, ...] = ()
+    plans: tuple[SelectionPlan, ...] = ()
+    missing: float | None = None
+    loads: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.loads = self.need.loads
+        self.missing = self.loads[0]
+
+    def add(self, plan: SelectionPlan) -> bool:
+        """One more table; whether what there is now should be followed: not each one is news."""
+        self.plans = joined(self.plans, plan)
+        lightest, need = self.plans[0], self.need
+        # Also a load at which runs are still best is too much for lighter ones.
+        in_runs = lightest.table.run > 1 and need.apart < inf
+        heavy = in_runs or lightest.expected_accuracy <= need.best - need.apart
+        coarse = len(self.plans) == len(self.loads)
+        if coarse and heavy and len(self.loads) <= HALVINGS:
+            self.loads = (*self.loads, lightest.table.qps / 2)
+            coarse = False
+        self.missing = next_load(self.plans, self.loads, need.apart)
+        return self.missing is None or (not self.before and (coarse or len(self.plans) == 1))
+
+    def problem(self, qps: float) -> TableProblem:
+        """The next table's."""
+        return TableProblem(
+            kind=self.need.kind,
+            ask=replace(self.need.ask, qps=qps),
+            price=self.need.price,
+            start=close_to(self.plans or self.before, qps),
+        )
+
+
+class Selecting:
+    """The part of the controller that has tables made, one at a time.
+
+    Its jobs have numbers below 0, so that they are not those of plans.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, profile: ProfileTable | None, memory: Mapping[str, int]
+    ) -> None:
+        self._pipeline = pipeline
+        self._profile = profile
+        self._memory = memory
+        self._grids: dict[str, _Grid] = {}  # by task
+        self._job = 0
+        self._asked: _Grid | None = None  # for which a table is under way
+        self._told: dict[tuple[str, str], str] = {}  # why a task has no tables, by policy and task
+
+    def follow(self, plan: Plan, devices: Mapping[str, str], now: float) -> list[Effect]:
+        """A plan is in force; ``devices`` are its workers'."""
+        policy = policy_named(self._pipeline, plan.settings.policy)
+        wanted = selections(self._pipeline, policy) if policy else {}
+        self._grids = {task: grid for task, grid in self._grids.items() if task in wanted}
+        effects: list[Effect] = []
+        for task, kind in wanted.items():
+            leases = [x for x in plan.leases if x.task == task and x.open_slot >= 0]
+            if policy is None or not leases or not all(devices.get(x.worker) for x in leases):
+                continue
+            try:
+                self._want(self._need(plan, policy, leases, kind, devices))
+            except (PlanError, ProfileError) as error:
+                self._grids.pop(task, None)
+                effects += self._without(policy.name, task, str(error), now)
+        return effects
+
+    def _want(self, need: _Need) -> None:
+        there = self._grids.get(need.task)
+        if there is None or not there.need.serves(need):
+            self._grids[need.task] = _Grid(need, _of_the_same(there, need))
+
+    def more(self) -> list[Effect]:
+        """Have the next table made, unless one is under way or all are there."""
+        if self._asked is not None:
+            return []
+        for grid in self._grids.values():
+            if grid.missing is not None:
+                self._asked = grid
+                self._job -= 1
+                return [Solve(self._job, TABLE, grid.problem(grid.missing))]
+        return []
+
+    def solved(self, event: Solved, now: float) -> list[Effect]:
+        """A table was made: what workers should follow from now on, if that is news."""
+        grid = self._ended(event.job)
+        if grid is None or not grid.add(event.plan):
+            return []
+        self._told.pop((grid.need.policy, grid.need.task), None)
+        return [_sent(self._selection(grid, now))]
+
+    def failed(self, event: Failed, now: float) -> list[Effect]:
+        """A table could not be made, and so none of its task can: workers do without."""
+        grid = self._ended(event.job)
+        if grid is None:
+            return []
+        grid.missing = None
+        return self._without(grid.need.policy, grid.need.task, event.error, now)
+
+    def _ended(self, job: int | str) -> _Grid | None:
+        """What a job was for; None where it is another's, or a later plan wants others."""
+        if job != self._job or self._asked is None:
+            return None
+        grid, self._asked = self._asked, None
+        return grid if self._grids.get(grid.need.task) is grid else None
+
+    def _without(self, policy: str, task: str, error: str, now: float) -> list[Effect]:
+        if self._told.get((policy, task)) == error:
+            return []
+        self._told[policy, task] = error
+        none = Selection(
+            pipeline=self._pipeline.name, task=task, policy=policy, issued_s=now, slo_s=0.0,
+            workers=0, variants=(), levels_s=(), reason=error,
+        )  # fmt: skip
+        return [_sent(none)]
+
+    def expecting(self, plan: Plan, demand_qps: float) -> Plan:
+        """A plan with the accuracy that its workers' tables expect, where they decide it alone."""
+        grid = self._grids.get(self._pipeline.root.name)
+        alone = len(self._pipeline.tasks) == 1
+        if grid is None or not alone or grid.need.policy != plan.settings.policy:
+            return plan
+        plans = grid.plans or grid.before
+        if not plans:
+            return plan
+        return structs.replace(
+            plan, expected_accuracy=for_load(plans, demand_qps).expected_accuracy
+        )
+
+    def _selection(self, grid: _Grid, now: float) -> Selection:
+        need, plans = grid.need, grid.plans
+        variants = names(plan.table for plan in plans)
+        levels_s = tuple(sorted({s for plan in plans for s in plan.table.levels_s}))
+        return Selection(
+            pipeline=self._pipeline.name,
+            task=need.task,
+            policy=need.policy,
+            issued_s=now,
+            slo_s=need.ask.slo_s,
+            workers=need.ask.workers,
+            variants=variants,
+            levels_s=levels_s,
+            tables=tuple(compact(plan, variants, levels_s) for plan in plans),
+            complete=grid.missing is None,
+        )
+
+    def _need(
+        self,
+        plan: Plan,
+        policy: Policy,
+        leases: Sequence[Lease],
+        kind: str,
+        devices: Mapping[str, str],
+    ) -> _Need:
+        if self._profile is None:
+            raise SelectionError("nothing was measured; run `headrace profile`")
+        task = self._pipeline.task(leases[0].task)
+        there = tuple(devices[lease.worker] for lease in leases)
+        ask = Ask(
+            models=alike(self._profile, task, there, policy.latency),
+            slo_s=self._budget_s(plan, policy, task.name, devices),
+            workers=len(leases),
+            qps=0.0,
+            runs=runs(self._pipeline, policy),
+        )
+        alone, told_qps = len(self._pipeline.tasks) == 1, plan.settings.demand_qps
+        given = policy.loads if alone else ()
+        if alone and told_qps is not None:
+            given = (told_qps,)
+        setting = setting_for(POLICIES.get(kind, POLICIES[DEFAULT]), ask)
+        check_memory(self._profile, task.name, there, self._memory, setting)
+        return _Need(
+            policy=policy.name,
+            task=task.name,
+            kind=kind,
+            price=policy.price,
+            ask=ask,
+            loads=tuple(sorted(given, reverse=True)) or (setting.capacity_qps(),),
+            apart=inf if given else APART,
+            best=max(model.accuracy for model in setting.models),
+        )
+
+    def _budget_s(self, plan: Plan, policy: Policy, task: str, devices: Mapping[str, str]) -> float:
+        """What the plan leaves a task of the SLO, queueing included: its part of the slowest path
+        of leases that it is on."""
+        pipeline, profile = self._pipeline, self._profile
+        if len(pipeline.tasks) == 1:
+            return whole_budget_s(pipeline, plan.settings.slo_s)
+        assert profile is not None
+        slowest: dict[str, float] = {}
+        for lease in plan.leases:
+            if lease.open_slot >= 0 and devices.get(lease.worker):
+                seconds = profile.latency_s(
+                    lease.task, lease.variant, devices[lease.worker], lease.batch, policy.latency
+                )
+                slowest[lease.task] = max(slowest.get(lease.task, 0.0), seconds)
+        own = slowest[task]
+        return min(
+            own * (plan.settings.slo_s - (len(path) + 2) * pipeline.comm_s)
+            / sum(slowest.get(each, 0.0) for each in path)
+            for path in _paths(pipeline, pipeline.root.name)
+            if task in path
+        )  # fmt: skip
+
+
+def _sent(selection: Selection) -> Send:
+    """Under a key of its own, so that compaction keeps it beside the plans."""
+    key = f"{selection.pipeline}/tables/{selection.policy}/{selection.task}"
+    return Send(PLANS, selection, slot=0, key=key)
+
+
+def _of_the_same(grid: _Grid | None, need: _Need) -> tuple[SelectionPlan, ...]:
+    """The plans that workers follow until there are new ones, where they are of the same maker."""
+    if grid is None or (grid.need.policy, grid.need.kind) != (need.policy, need.kind):
+        return ()
+    return grid.plans if grid.missing is None else grid.before
+
+
+def _paths(pipeline: Pipeline, task: str) -> list[tuple[str, ...]]:
+    """From a task to every leaf below it."""
+    children = pipeline.task(task).children
+    if not children:
+        return [(task,)]
+    return [(task, *path) for child in children for path in _paths(pipeline, child)]

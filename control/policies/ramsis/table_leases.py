@@ -1,0 +1,133 @@
+"""The policies that choose a model per batch: what do their leases say?
+
+Every worker holds all variants of the one task and reads one slot, so that queries go round robin,
+one by one or in runs.
+Its lease names the variant that serves most in its best batch: that one is loaded first, runs
+until there are tables, and tells what ingress may admit.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from control.policies.ramsis.burst_lengths import SAVING
+from control.policies.ramsis.mdp import Setting
+from control.policies.ramsis.pareto_models import Model, SelectionError
+from control.policies.ramsis.tables import POLICIES, Ask, models_of, setting_for
+from control.problem.problem import Allocation, PlanError, Problem, Replicas
+from profiles.profile import ProfileError, ProfileTable
+from schemas.pipeline import Pipeline, Policy, Task
+
+HOPS = 3  # from producer to ingress to worker to egress
+DEFAULT = "ramsis"
+ONE_BY_ONE = (1,)
+
+
+def allocate(problem: Problem) -> Allocation:
+    """All workers with the same lease. Raises ``PlanError`` for what these policies cannot plan."""
+    pipeline, profile, policy = problem.pipeline, problem.profile, problem.policy
+    if len(pipeline.tasks) > 1:
+        raise PlanError(
+            f"policy {policy.name!r} plans for one task, and the pipeline has "
+            f"{', '.join(pipeline.task_names)}; plan with loki, and write `selection: ramsis` "
+            "under a task"
+        )
+    if profile is None:
+        raise PlanError(
+            f"policy {policy.name!r} needs a profile of every variant; run `headrace profile`"
+        )
+    if not problem.devices:
+        return Allocation((), False, "there is no worker that can be used; start one")
+    task = pipeline.root
+    try:
+        models = alike(profile, task, problem.devices, policy.latency)
+    except ProfileError as error:
+        raise SelectionError(f"policy {policy.name!r} cannot be planned: {error}") from error
+    ask = Ask(
+        models=models,
+        slo_s=whole_budget_s(pipeline, problem.slo_s),
+        workers=min(len(problem.devices), task.slots),
+        qps=0.0,
+    )
+    setting = setting_for(POLICIES.get(policy.kind, POLICIES[DEFAULT]), ask)
+    check_memory(profile, task.name, problem.devices, problem.memory, setting)
+    # By round robin a queue waits for a batch about as long as its own.
+    part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SAVING
+    model, batch = most_throughput(setting, part)
+    replicas = Replicas(task=task.name, variant=model.name, batch=batch, count=ask.workers)
+    capacity = setting.capacity_qps()
+    if problem.demand_qps <= capacity:
+        return Allocation((replicas,))
+    binding = (
+        f"{problem.demand_qps:.4g} queries/s are more than the {capacity:.4g} that "
+        f"{ask.workers} workers serve in time; start more workers or lower the load"
+    )
+    return Allocation((replicas,), False, binding)
+
+
+def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:
+    """What is left of the SLO for the only task; raises ``SelectionError`` where nothing is."""
+    left_s = slo_s - HOPS * pipeline.comm_s
+    if left_s <= 0:
+        raise SelectionError(
+            f"the SLO of {slo_s * 1e3:g} ms leaves nothing beside {HOPS} hops of "
+            f"{pipeline.comm_s * 1e3:g} ms; raise the SLO or correct comm"
+        )
+    return left_s
+
+
+def alike(
+    profile: ProfileTable, task: Task, devices: tuple[str, ...], quantile: str
+) -> tuple[Model, ...]:
+    """A task's models on devices that are alike; raises ``SelectionError`` where they are not,
+    ``ProfileError`` for what was not measured."""
+    kinds = sorted(set(devices))
+    found = {models_of(profile, task, device, quantile) for device in kinds}
+    if len(found) > 1:
+        raise SelectionError(
+            f"one table is for workers that are alike, and those of task {task.name!r} stand on "
+            f"{', '.join(kinds)}; use workers of one kind"
+        )
+    return found.pop()
+
+
+def runs(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
+    """In runs of how many ingress may send to the workers of the root task. Only where they alone
+    decide what runs, and where one ingress sends to them: runs of several would meet."""
+    if len(pipeline.tasks) > 1 or pipeline.ingress > 1:
+        return ONE_BY_ONE
+    return tuple(range(1, policy.longest_run + 1))
+
+
+def most_throughput(setting: Setting, part: float = 0.5) -> tuple[Model, int]:
+    """The model and the batch that serve most per second within a part of the SLO, which leaves the
+    rest for the queue, or if none does, within all of it."""
+    for most in (part, 1.0):
+        fitting = [
+            (batch / seconds, model.accuracy, -batch, model)
+            for model in setting.models
+            for batch, seconds in enumerate(model.latency_s, start=1)
+            if seconds <= most * setting.slo_s
+        ]
+        if fitting:
+            _, _, batch, model = max(fitting, key=lambda each: each[:3])
+            return model, -batch
+    raise AssertionError("a setting has a model that serves one query within the SLO")
+
+
+def check_memory(
+    profile: ProfileTable,
+    task: str,
+    devices: Iterable[str],
+    memory: Mapping[str, int],
+    setting: Setting,
+) -> None:
+    """Raise ``SelectionError`` where a worker may use too little memory (bytes, by device) to hold
+    all models of a setting."""
+    for device in sorted(set(devices)):
+        room = memory.get(device)
+        needed = sum(profile.entry(task, m.name, device).memory_bytes for m in setting.models)
+        if room is not None and needed > room:
+            raise SelectionError(
+                f"a worker on {device} is to hold {len(setting.models)} variants of {task!r}, "
+                f"which take {needed / 1e6:.0f} MB, and it may use {room / 1e6:.0f} MB; remove "
+                "variants or raise cluster.memory"
+            )

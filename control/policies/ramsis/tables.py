@@ -1,0 +1,369 @@
+"""Which model and batch for this queue and slack? Tables solved ahead, one per load.
+
+    models = models_of(profile, task, "cpu")
+    plan = solved(POLICIES["ramsis"], ask)
+    plan.table.choose(queue=3, slack_s=0.08)
+
+Policies by name: ``ramsis-paper`` does what the paper's code does (specs in the module docstrings
+of ``selection_model``, ``selection_transitions`` and ``selection_solver``), ``ramsis`` counts
+queries instead of decisions, and ``ramsis-variable`` may also serve a part of the queue: dearer to
+solve, and better near capacity. Whatever ends in ``_s`` is in seconds.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from control.policies.ramsis.arrival_counts import Arrivals
+from control.policies.ramsis.burst_lengths import (
+    Stream,
+    batches_of,
+    by_queries,
+    gathered,
+    in_runs,
+    overrun,
+    ways,
+)
+from control.policies.ramsis.mdp import Process, Setting, fixed_levels, model_levels, whole_queue
+from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, falls_short
+from control.policies.ramsis.pareto_models import (
+    Model,
+    SelectionError,
+    planned,
+    worthwhile,
+    worthwhile_alone,
+)
+from control.policies.ramsis.transitions import Floats
+from control.policies.ramsis.variable_batching import part_of_queue
+from profiles.profile import ProfileTable
+from schemas.pipeline import Task
+
+STEPS = 100  # of slack: the paper's D
+PRICES = (0.25, 4096.0)  # of a late query, tried in the search for a violation budget
+HALVINGS = 12
+APART = 0.01  # in expected accuracy: neighbours in a grid are closer
+FINEST = 1 / 128  # of their load: neighbours in a grid are never closer
+OVERRUN = 0.5  # expected violation: nothing keeps up
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Serve the ``batch`` queries with the earliest deadlines with ``model``."""
+
+    model: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Decisions for one load by [n - 1][j], n up to N and N + 1 for more; ``model`` is a number of
+    ``models``.
+
+    A batch of N + 1 stands for the whole of a queue, however long. It is made for queries that come
+    to each worker in runs of ``run``.
+    """
+
+    qps: float
+    models: tuple[str, ...]
+    levels_s: tuple[float, ...]
+    model: tuple[tuple[int, ...], ...]
+    batch: tuple[tuple[int, ...], ...]
+    run: int = 1
+
+    def choose(self, queue: int, slack_s: float) -> Choice:
+        """What to run now, by the queue's length (from 1) and its earliest deadline's slack."""
+        if queue < 1:
+            raise SelectionError(f"a queue of {queue} has nothing to serve; wait for a query")
+        full = len(self.model)
+        at = min(queue, full) - 1
+        level = max(bisect_right(self.levels_s, slack_s) - 1, 0) if queue < full else 0
+        batch = self.batch[at][level]
+        return Choice(self.models[self.model[at][level]], queue if batch == full else batch)
+
+    def decisions(self) -> list[list[Any]]:
+        """[[queue, slack index, model, batch], ...]; the full queue comes last, at index 0."""
+        full = len(self.model)
+        return [
+            [n, j, self.models[model], batch]
+            for n, (models, batches) in enumerate(zip(self.model, self.batch, strict=True), start=1)
+            for j, (model, batch) in enumerate(zip(models, batches, strict=True))
+            if n < full or j == 0
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a policy makes its tables."""
+
+    objective: Objective
+    front: Callable[[Sequence[Model]], tuple[Model, ...]] = worthwhile
+    batching: str = "whole-queue"
+    discretisation: str = "fixed-length"
+    steps: int = STEPS
+    solver: str = "value-iteration"
+
+
+BATCHING: Mapping[str, Callable[[Setting], Process]] = {
+    "whole-queue": whole_queue,
+    "variable": part_of_queue,
+}
+POLICIES: Mapping[str, Options] = {
+    "ramsis-paper": Options(objective=Objective(per="decision"), front=worthwhile_alone),
+    "ramsis": Options(objective=Objective(per="query")),
+    "ramsis-variable": Options(
+        objective=Objective(per="query"), batching="variable", solver="policy-iteration"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a table is wanted for. Models as they were profiled, in any order.
+
+    ``runs``: queries may be sent in runs of so many, of which the best is taken.
+    """
+
+    models: tuple[Model, ...]
+    slo_s: float
+    workers: int
+    qps: float
+    dispersion: float = 1.0
+    runs: tuple[int, ...] = (1,)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SelectionPlan:
+    """A table and what it promises: fractions of 1, by its own model of the queue.
+
+    ``feasible`` says whether the load is within what the workers can carry in time at all.
+    """
+
+    table: Table
+    feasible: bool
+    expected_accuracy: float
+    expected_violation: float
+    price: float
+    states: int
+    actions: int
+    sweeps: int
+    solver: str
+    values: Floats  # where a solve for a load close by may start
+
+
+def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> SelectionPlan:
+    """The best table, from the neighbour's values where ``start`` is one.
+
+    Raises ``SelectionError`` where no query could be served in time, or for what cannot be.
+    """
+    if len(ask.runs) == 1:
+        return _solved(options, ask, ask.runs[0], start)
+    models = [planned(model) for model in ask.models]
+    stream = Stream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
+    among = ways(models, stream, ask.runs)
+    if not among:
+        return _solved(options, ask, 1, start)  # which says what is wrong
+    first, *others = among
+    if not first.alone:
+        return _solved(options, ask, overrun(models, stream, among).run, start)
+    best = _solved(options, ask, first.run, start)
+    for way in others:
+        if way.at_most <= _worth(options, best):
+            break
+        if not _falls_short(options, ask, way.run, _worth(options, best)):
+            best = max(best, _solved(options, ask, way.run, start), key=partial(_worth, options))
+    if best.expected_violation > OVERRUN:
+        return _solved(options, ask, overrun(models, stream, among).run, start)
+    return best
+
+
+def _worth(options: Options, plan: SelectionPlan) -> float:
+    return options.objective.mean(plan.expected_accuracy, plan.expected_violation)
+
+
+def _falls_short(options: Options, ask: Ask, run: int, worth: float) -> bool:
+    process = BATCHING[options.batching](setting_for(options, ask, run))
+    return falls_short(process, options.objective, worth)
+
+
+def _solved(options: Options, ask: Ask, run: int, start: SelectionPlan | None) -> SelectionPlan:
+    """The best table for runs of so many."""
+    setting = setting_for(options, ask, run)
+    process = BATCHING[options.batching](setting)
+    known = None
+    if start is not None and start.table.run == run and start.table.levels_s == setting.levels_s:
+        known = start.values
+    solution = SOLVERS[options.solver](process, options.objective, known)
+    return SelectionPlan(
+        table=_table(setting, process, solution, run),
+        feasible=ask.qps <= setting.capacity_qps(),
+        expected_accuracy=solution.worth.accuracy,
+        expected_violation=solution.worth.violation,
+        price=options.objective.price,
+        states=setting.states,
+        actions=process.actions,
+        sweeps=solution.sweeps,
+        solver=options.solver,
+        values=solution.values,
+    )
+
+
+def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan:
+    """The highest accuracy with an expected violation of at most ``violation``.
+
+    The price of a late query is the budget's multiplier: the lowest price that keeps it is
+    searched by halving. Of all deterministic tables that finds those on the hull of accuracy
+    against violation. Where no price keeps the budget, the plan of the highest one comes back, not
+    ``feasible``.
+    """
+    if not 0 <= violation <= 1:
+        raise SelectionError(f"a violation budget of {violation:g} is no fraction; give 0..1")
+    plan = solved(priced(options, 0.0), ask)
+    if plan.expected_violation <= violation:
+        return plan
+    low, high = PRICES
+    kept = solved(priced(options, high), ask, plan)
+    if kept.expected_violation > violation:
+        return replace(kept, feasible=False)
+    ask = replace(ask, runs=(kept.table.run,))
+    for _ in range(HALVINGS):
+        middle = (low * high) ** 0.5
+        plan = solved(priced(options, middle), ask, kept)
+        if plan.expected_violation <= violation:
+            kept, high = plan, middle
+        else:
+            low = middle
+    return kept
+
+
+def grid(
+    options: Options, ask: Ask, loads: Iterable[float], apart: float = APART
+) -> tuple[SelectionPlan, ...]:
+    """Plans for the loads, and for loads between them until neighbours are close, by growing load.
+
+    The load of ``ask`` itself counts for nothing.
+    """
+    wanted = sorted(set(loads))
+    if not wanted:
+        raise SelectionError("a grid needs one load at least; name the highest to be expected")
+    plans: tuple[SelectionPlan, ...] = ()
+    while (qps := next_load(plans, wanted, apart)) is not None:
+        plans = joined(plans, solved(options, replace(ask, qps=qps), close_to(plans, qps)))
+    return plans
+
+
+def next_load(
+    plans: Sequence[SelectionPlan], wanted: Sequence[float], apart: float = APART
+) -> float | None:
+    """The load to solve for next on the way to a grid: one that is wanted and missing, in the order
+    of ``wanted``, then one between neighbours that are not close; None where all are.
+
+    Close is a difference in expected accuracy below ``apart``, or in load of at most 1/128.
+    """
+    known = {plan.table.qps for plan in plans}
+    missing = next((qps for qps in wanted if qps not in known), None)
+    if missing is not None:
+        return missing
+    for below, above in pairwise(plans):
+        gap = above.table.qps - below.table.qps
+        differ = abs(above.expected_accuracy - below.expected_accuracy) >= apart
+        if differ and gap > FINEST * above.table.qps:
+            return below.table.qps + gap / 2
+    return None
+
+
+def joined(plans: Sequence[SelectionPlan], plan: SelectionPlan) -> tuple[SelectionPlan, ...]:
+    """The plans with one more, by growing load."""
+    return tuple(sorted((*plans, plan), key=lambda each: each.table.qps))
+
+
+def close_to(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan | None:
+    """Where a solve for a load may start: the plan of the next lower load, else of the lowest."""
+    below = [plan for plan in plans if plan.table.qps <= qps]
+    return below[-1] if below else next(iter(plans), None)
+
+
+def for_load(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan:
+    """The plan of the lowest load that is not below ``qps``, else that of the highest."""
+    return next((plan for plan in plans if plan.table.qps >= qps), plans[-1])
+
+
+def models_of(
+    profile: ProfileTable, task: Task, device: str, quantile: str = "p95"
+) -> tuple[Model, ...]:
+    """A task's variants as models, each up to its largest batch; raises ``ProfileError``."""
+    found = []
+    for variant in task.variants:
+        entry = profile.entry(task.name, variant.name, device)
+        batches = range(1, min(variant.batch, entry.largest) + 1)
+        latency = tuple(
+            profile.latency_s(task.name, variant.name, device, b, quantile) for b in batches
+        )
+        found.append(Model(variant.name, entry.accuracy, latency))
+    return tuple(found)
+
+
+def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
+    """What a table for runs of so many is made for, of the models that no other makes pointless;
+    raises ``SelectionError`` where no query could be served in time."""
+    models = options.front(
+        [whole for model in ask.models if (whole := in_runs(planned(model), run)) is not None]
+    )
+    if options.discretisation == "fixed-length":
+        levels_s = fixed_levels(ask.slo_s, options.steps)
+    else:
+        levels_s = model_levels(ask.slo_s, models)
+    stream = Stream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
+    slo_s = ask.slo_s - stream.gathering_s(run)
+    return Setting(
+        models=models,
+        slo_s=slo_s,
+        workers=ask.workers * run,
+        arrivals=Arrivals(ask.qps, ask.dispersion),
+        levels_s=gathered(levels_s, slo_s),
+    )
+
+
+def described(
+    policy: str, plan: SelectionPlan, seconds: float, wall_seconds: float, table: bool
+) -> dict[str, Any]:
+    """A plan as ``headrace plan --json`` prints it; ``table`` adds the decisions."""
+    shown: dict[str, Any] = {
+        "policy": policy,
+        "demand": plan.table.qps,
+        "feasible": plan.feasible,
+        "expected_accuracy": plan.expected_accuracy,
+        "expected_violation": plan.expected_violation,
+        "states": plan.states,
+        "actions": plan.actions,
+        "solver": {
+            "name": plan.solver,
+            "seconds": seconds,
+            "wall_seconds": wall_seconds,
+            "sweeps": plan.sweeps,
+        },
+    }
+    if plan.table.run > 1:
+        shown["run"] = plan.table.run
+    return {**shown, "decisions": plan.table.decisions()} if table else shown
+
+
+def _table(setting: Setting, process: Process, solution: Solution, run: int) -> Table:
+    served = np.take_along_axis(process.served, solution.choice, axis=1).astype(int)
+    return Table(
+        qps=setting.arrivals.qps,
+        models=tuple(model.name for model in setting.models),
+        levels_s=setting.levels_s,
+        model=by_queries(process.model[solution.choice].tolist(), run),
+        batch=batches_of(served.tolist(), run),
+        run=run,
+    )
+
+
+def priced(options: Options, price: float) -> Options:
+    """The options with a late query at this price."""
+    return replace(options, objective=replace(options.objective, price=price))

@@ -1,0 +1,164 @@
+"""The static policy: replicas as the pipeline file says, or in proportion to load.
+
+The load of a task, in workers per query/s, is
+
+    load(t) = n(t) / u(t)        n: items per query, u: items/s of one worker
+
+and tasks for which the file names no replicas share the workers left over in proportion to it,
+each with its most accurate profiled variant. Demand multiplies every load alike, so it does not
+change the shares. Without a profile all loads are equal.
+"""
+
+from collections.abc import Mapping
+
+from control.problem.allocation_check import over_memory
+from control.problem.forecast import items_per_query
+from control.problem.problem import Allocation, PlanError, Problem, Replicas
+from profiles.profile import ProfileError, ProfileTable
+from schemas.pipeline import Task, Variant
+
+Counts = dict[str, int]  # "task/variant" -> workers
+
+
+def allocate(problem: Problem) -> Allocation:
+    """Workers per variant.
+
+    With fewer workers than asked for every task keeps one where possible, the rest is shared in
+    proportion, and the allocation is infeasible. Raises ``PlanError`` for a variant that does
+    not exist, for more replicas than a task has slots, and for a variant that a worker has not
+    the memory for: any worker may get it.
+    """
+    named = _named(problem)
+    wanted = {**named, **_by_load(problem, named)}
+    _fits_slots(problem, wanted)
+    _fits_memory(problem, wanted)
+    there, total = len(problem.devices), sum(wanted.values())
+    if total <= there:
+        return Allocation(_replicas(problem, wanted))
+    binding = (
+        f"policy {problem.policy.name!r} asks for {total} workers and {there} can be used; "
+        f"start {total - there} more or lower its replicas"
+    )
+    return Allocation(_replicas(problem, _fewer(problem, wanted)), False, binding)
+
+
+def divide(
+    total: int, weights: Mapping[str, float], caps: Mapping[str, int], start: Mapping[str, int]
+) -> Counts:
+    """Whole numbers in proportion to ``weights`` (Sainte-Laguë), from ``start`` up to ``caps``.
+
+    Each unit goes where weight / (given + 1/2) is largest, in a tie to the first.
+    """
+    given = {name: start.get(name, 0) for name in weights}
+    for _ in range(total - sum(given.values())):
+        hungry = [name for name in weights if given[name] < caps[name]]
+        if not hungry:
+            break
+        given[max(hungry, key=lambda name: weights[name] / (given[name] + 0.5))] += 1
+    return given
+
+
+def _named(problem: Problem) -> Counts:
+    """What the policy asks for, or else the variants themselves; nothing where both are silent."""
+    variants = {v.key: v for task in problem.pipeline.tasks for v in task.variants}
+    unknown = [key for key in problem.policy.replicas if key not in variants]
+    if unknown:
+        raise PlanError(
+            f"policy {problem.policy.name!r} names {unknown[0]!r}, but the pipeline has only "
+            f"{', '.join(variants)}; correct its replicas"
+        )
+    asked = problem.policy.replicas or {key: v.replicas or 0 for key, v in variants.items()}
+    return {key: asked[key] for key in variants if asked.get(key, 0) > 0}
+
+
+def _by_load(problem: Problem, named: Counts) -> Counts:
+    """Workers for the tasks of which nothing is said, at least one each."""
+    served = {key.partition("/")[0] for key in named}
+    silent = [task for task in problem.pipeline.tasks if task.name not in served]
+    if not silent:
+        return {}
+    best = {task.name: _most_accurate(task, problem) for task in silent}
+    loads = _loads(problem, named, best)
+    left_over = max(len(problem.devices) - sum(named.values()), len(silent))
+    slots = {task.name: task.slots for task in silent}
+    shares = divide(left_over, loads, slots, dict.fromkeys(loads, 1))
+    return {best[task].key: count for task, count in shares.items()}
+
+
+def _most_accurate(task: Task, problem: Problem) -> Variant:
+    """The variant of highest profiled accuracy that fits every worker's memory, the first one in a
+    tie or without a profile; where none fits, as if all did."""
+    profile = problem.profile
+
+    def accuracy(variant: Variant) -> tuple[bool, float]:
+        alone = _replicas(problem, {variant.key: 1})
+        fits = not any(over_memory(Allocation(alone), problem))
+        try:
+            return fits, profile.accuracy(task.name, variant.name) if profile else 0.0
+        except ProfileError:
+            return fits, -1.0
+
+    return max(task.variants, key=accuracy)
+
+
+def _loads(problem: Problem, named: Counts, best: Mapping[str, Variant]) -> dict[str, float]:
+    """Each silent task's load; all equal where one of them is not measured."""
+    profile = problem.profile
+    if profile is None or not problem.devices:
+        return dict.fromkeys(best, 1.0)
+    shares: dict[str, dict[str, float]] = {task: {v.name: 1.0} for task, v in best.items()}
+    for key, count in named.items():
+        task, _, variant = key.partition("/")
+        total = sum(n for other, n in named.items() if other.partition("/")[0] == task)
+        shares.setdefault(task, {})[variant] = count / total
+    try:
+        items = items_per_query(problem.pipeline, profile, shares)
+        return {task: items[task] / _rate(problem, profile, v) for task, v in best.items()}
+    except ProfileError:
+        return dict.fromkeys(best, 1.0)
+
+
+def _rate(problem: Problem, profile: ProfileTable, variant: Variant) -> float:
+    """Items per second of one worker, on average over the devices there are."""
+    batch = problem.batch(variant)
+    rates = [
+        profile.throughput(variant.task, variant.name, device, batch) for device in problem.devices
+    ]
+    return sum(rates) / len(rates)
+
+
+def _fits_slots(problem: Problem, wanted: Counts) -> None:
+    for task in problem.pipeline.tasks:
+        replicas = sum(wanted.get(variant.key, 0) for variant in task.variants)
+        if replicas > task.slots:
+            raise PlanError(
+                f"policy {problem.policy.name!r} asks for {replicas} replicas of task "
+                f"{task.name!r}, which has {task.slots} slots; raise `slots` or lower the replicas"
+            )
+
+
+def _fits_memory(problem: Problem, wanted: Counts) -> None:
+    for sentence in over_memory(Allocation(_replicas(problem, wanted)), problem):
+        raise PlanError(
+            f"policy {problem.policy.name!r}: {sentence}; name a smaller variant or raise "
+            "cluster.memory"
+        )
+
+
+def _fewer(problem: Problem, wanted: Counts) -> Counts:
+    """What is left of the wish with the workers there are."""
+    there = len(problem.devices)
+    start: Counts = {}
+    for task in problem.pipeline.tasks[:there]:
+        keys = [variant.key for variant in task.variants if variant.key in wanted]
+        start[max(keys, key=lambda key: wanted[key])] = 1
+    return divide(there, {key: float(n) for key, n in wanted.items()}, wanted, start)
+
+
+def _replicas(problem: Problem, counts: Counts) -> tuple[Replicas, ...]:
+    return tuple(
+        Replicas(task=v.task, variant=v.name, batch=problem.batch(v), count=counts[v.key])
+        for task in problem.pipeline.tasks
+        for v in task.variants
+        if counts.get(v.key, 0) > 0
+    )

@@ -1,0 +1,1 @@
+"""What every planner is given, what it returns, and the checks of both."""

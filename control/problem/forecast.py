@@ -1,0 +1,197 @@
+"""What may be expected of these leases? Routes, capacity and accuracy.
+
+With s(v) the share of a task's traffic that goes to variant v, f(v, c) the mean number of items
+for child c that one item of v makes, and u(w) the throughput of worker w at its batch:
+
+    routes       share(w) = u(w) / sum of u over the task's open slots
+    items        n(root) = 1;  n(c) = n(t) x sum over v of s(v) f(v, c),  c a child of t
+    capacity     min over tasks t of  (sum of u over the open slots of t) / n(t)
+    accuracy     mean over leaves of  sum over the paths to it of  share(path) A(path)
+
+where share(path) is the product of the shares that lead along it, those of each sender where
+senders have routes of their own (``routing_tables.py``), and A(path) the accuracy measured for
+it, else the product of its variants'.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+
+from profiles.profile import ProfileError, ProfileTable
+from schemas.pipeline import Pipeline
+from schemas.records import Lease, Route
+
+Mix = Mapping[str, Mapping[str, float]]  # task -> variant -> share of the task's traffic
+NOTHING_OBSERVED: Mapping[tuple[str, str], float] = {}
+
+
+def throughputs(
+    leases: Iterable[Lease],
+    devices: Mapping[str, str],
+    profile: ProfileTable | None,
+    quantile: str = "mean",
+) -> dict[str, float] | None:
+    """Items per second of each worker at its batch; None where one of them is not measured.
+
+    ``devices`` names each worker's device; ``quantile`` is that of the profile's latencies.
+    """
+    if profile is None:
+        return None
+    try:
+        return {
+            lease.worker: lease.batch
+            / profile.latency_s(
+                lease.task, lease.variant, devices[lease.worker], lease.batch, quantile
+            )
+            for lease in leases
+        }
+    except ProfileError:
+        return None
+
+
+def routes(
+    pipeline: Pipeline, leases: Sequence[Lease], rates: Mapping[str, float] | None
+) -> tuple[Route, ...]:
+    """A share for every open slot, by throughput, or equal ones where ``rates`` is None."""
+    found: list[Route] = []
+    for task in pipeline.task_names:
+        receivers = sorted(_open(leases, task), key=lambda lease: lease.open_slot)
+        weights = [1.0 if rates is None else rates[lease.worker] for lease in receivers]
+        total = sum(weights)
+        found += [
+            Route(task, lease.open_slot, weight / total)
+            for lease, weight in zip(receivers, weights, strict=True)
+        ]
+    return tuple(found)
+
+
+def mix(leases: Sequence[Lease], routes: Iterable[Route]) -> Mix:
+    """How each task's traffic is shared among its variants."""
+    variants = {(each.task, each.open_slot): each.variant for each in leases}
+    shares: dict[str, dict[str, float]] = {}
+    for route in routes:
+        if route.source:
+            continue  # the routes for all tell the mean
+        variant = variants[route.task, route.slot]
+        task = shares.setdefault(route.task, {})
+        task[variant] = task.get(variant, 0.0) + route.share
+    return shares
+
+
+def items_per_query(
+    pipeline: Pipeline,
+    profile: ProfileTable,
+    mix: Mix,
+    observed: Mapping[tuple[str, str], float] = NOTHING_OBSERVED,
+) -> dict[str, float]:
+    """Mean items of one query at each task; raises ``ProfileError`` for an unmeasured fan-out.
+
+    ``observed`` ("task/variant", child) is believed before the profile.
+    """
+    items = {pipeline.root.name: 1.0}
+    for task in pipeline.tasks:
+        for child in task.children:
+            mean = sum(
+                share * factor(profile, observed, f"{task.name}/{variant}", child)
+                for variant, share in mix.get(task.name, {}).items()
+            )
+            items[child] = items[task.name] * mean
+    return items
+
+
+def factor(
+    profile: ProfileTable, observed: Mapping[tuple[str, str], float], key: str, child: str
+) -> float:
+    """Items for a child that one item of "task/variant" makes; raises ``ProfileError``."""
+    seen = observed.get((key, child))
+    if seen is not None:
+        return seen
+    task, _, variant = key.partition("/")
+    return profile.children_mean(task, variant, child)
+
+
+def capacity_qps(
+    pipeline: Pipeline,
+    leases: Sequence[Lease],
+    rates: Mapping[str, float] | None,
+    items: Mapping[str, float],
+) -> float | None:
+    """Queries per second that the open slots serve at most; None where that is not known."""
+    if rates is None:
+        return None
+    lowest = inf
+    for task in pipeline.task_names:
+        served = sum(rates[lease.worker] for lease in _open(leases, task))
+        if served == 0.0:
+            return 0.0
+        if items[task] > 0:
+            lowest = min(lowest, served / items[task])
+    return lowest
+
+
+def expected_accuracy(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> float | None:
+    """Accuracy of an answer, 0..1; None where a task has no open slot or a variant no profile."""
+
+    def sent(task: str, _sender: str) -> Mapping[str, float]:
+        return {f"{task}/{variant}": share for variant, share in mix.get(task, {}).items()}
+
+    try:
+        return _accuracy(pipeline, profile, sent)
+    except ProfileError:
+        return None
+
+
+def accuracy_by_path(
+    pipeline: Pipeline,
+    profile: ProfileTable,
+    leases: Sequence[Lease],
+    routes: Sequence[Route],
+) -> float | None:
+    """Accuracy of an answer where senders have routes of their own; None where a task has no open
+    slot. Raises ``ProfileError`` for a variant without a profile."""
+    variants = {(each.task, each.open_slot): each.variant for each in leases}
+    return _accuracy(pipeline, profile, lambda task, way: _sent(routes, task, way, variants))
+
+
+def _accuracy(
+    pipeline: Pipeline, profile: ProfileTable, sent: Callable[[str, str], Mapping[str, float]]
+) -> float | None:
+    """Mean over leaf tasks of what the paths to each make of its traffic.
+
+    ``sent`` says how what a sender ("task/variant", "" for ingress) makes for a task is shared.
+    """
+    above = {child: task.name for task in pipeline.tasks for child in task.children}
+    ways: dict[str, dict[tuple[str, ...], float]] = {"": {(): 1.0}}  # task -> path -> its share
+    leaves: list[tuple[float, float]] = []
+    for task in pipeline.tasks:
+        own: dict[tuple[str, ...], float] = {}
+        shares: dict[str, Mapping[str, float]] = {}
+        for way, part in ways[above.get(task.name, "")].items():
+            sender = way[-1] if way else ""
+            if sender not in shares:
+                shares[sender] = sent(task.name, sender)
+            for key, share in shares[sender].items():
+                own[*way, key] = own.get((*way, key), 0.0) + part * share
+        if not own:
+            return None
+        ways[task.name] = own
+        if not task.children:
+            right = sum(share * profile.along(way) for way, share in own.items())
+            leaves.append((task.weight, right))
+    return sum(weight * each for weight, each in leaves) / sum(weight for weight, _ in leaves)
+
+
+def _sent(
+    routes: Sequence[Route], task: str, sender: str, variants: Mapping[tuple[str, int], str]
+) -> dict[str, float]:
+    """How what a sender makes for a task is shared among the task's variants."""
+    own = [r for r in routes if r.task == task and r.source == sender]
+    own = own or [r for r in routes if r.task == task and not r.source]
+    shares: dict[str, float] = {}
+    for route in own:
+        key = f"{task}/{variants[task, route.slot]}"
+        shares[key] = shares.get(key, 0.0) + route.share
+    return shares
+
+
+def _open(leases: Iterable[Lease], task: str) -> list[Lease]:
+    return [lease for lease in leases if lease.task == task and lease.open_slot >= 0]

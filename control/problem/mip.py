@@ -1,0 +1,164 @@
+"""Which solver, with which options? A PuLP model handed to CBC or HiGHS, and what came of it.
+
+One thread and fixed seeds, so that the same model has the same solution. Work is bounded by gap
+and nodes, never by seconds (docs/decisions/0003). ``Meter`` is how seconds are measured: CPU
+seconds, child processes included, and wall seconds; the caller's, since no decision reads a clock.
+"""
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import highspy
+import numpy as np
+import pulp
+
+from control.problem.problem import PlanError, SolverRun
+
+Meter = Callable[[], tuple[float, float]]  # -> CPU seconds, wall seconds so far
+
+OPTIMAL, STOPPED, INFEASIBLE, UNKNOWN = "optimal", "stopped", "infeasible", "unknown"
+
+
+def unmetered() -> tuple[float, float]:
+    """A meter for those who do not ask what a solve costs."""
+    return 0.0, 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What bounds a solver's work: the relative gap it may leave, the nodes it may look at."""
+
+    gap: float
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a solve ended. ``gap`` is what is proven, None where there is no solution."""
+
+    status: str
+    run: SolverRun
+
+    @property
+    def solved(self) -> bool:
+        """Whether the model's variables hold a solution."""
+        return self.status in (OPTIMAL, STOPPED)
+
+
+def solve_model(model: Any, solver: str, bounds: Bounds, meter: Meter) -> Outcome:
+    """Solve a PuLP model; raises ``PlanError`` for an unknown solver."""
+    try:
+        run = SOLVERS[solver]
+    except KeyError as error:
+        raise PlanError(f"no solver {solver!r}; there are {', '.join(SOLVERS)}") from error
+    cpu_s, wall_s = meter()
+    status, gap = run(model, bounds)
+    after_cpu_s, after_wall_s = meter()
+    return Outcome(status, SolverRun(solver, gap, after_cpu_s - cpu_s, after_wall_s - wall_s))
+
+
+def _highs(model: Any, bounds: Bounds) -> tuple[str, float | None]:
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    for name, value in {**HIGHS, "mip_rel_gap": bounds.gap, "mip_max_nodes": bounds.nodes}.items():
+        solver.setOptionValue(name, value)
+    columns = model.variables()
+    solver.passModel(_handed_over(model, columns))
+    solver.run()
+    info, status = solver.getInfo(), solver.getModelStatus()
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    if status == highspy.HighsModelStatus.kInfeasible or not found:
+        infeasible = status in (
+            highspy.HighsModelStatus.kInfeasible,
+            highspy.HighsModelStatus.kUnboundedOrInfeasible,
+        )
+        return (INFEASIBLE if infeasible else UNKNOWN), None
+    for variable, value in zip(columns, solver.getSolution().col_value, strict=True):
+        variable.varValue = value
+    optimal = status == highspy.HighsModelStatus.kOptimal
+    return (OPTIMAL if optimal else STOPPED), _proven(optimal, bounds, float(info.mip_gap))
+
+
+HIGHS: Mapping[str, Any] = {
+    "output_flag": False,
+    "threads": 1,
+    # Our models come reduced: on Loki's problems presolve doubles the time, and so do the
+    # heuristics that begin other searches (python -m benchmarks.allocation).
+    "presolve": "off",
+    "mip_heuristic_run_feasibility_jump": False,
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+}
+
+
+def _handed_over(model: Any, columns: list[Any]) -> Any:
+    """A PuLP model as HiGHS takes it, all at once; row by row takes as long as the solve."""
+    at = {id(variable): index for index, variable in enumerate(columns)}
+    rows = model.constraints()
+    entries = [(at[id(v)], value) for row in rows for v, value in row.items()]
+    sense = -1.0 if model.sense == pulp.LpMaximize else 1.0
+    linear = highspy.HighsLp()
+    linear.num_col_, linear.num_row_ = len(columns), len(rows)
+    linear.col_cost_ = np.array([sense * model.objective.get(v, 0.0) for v in columns])
+    linear.col_lower_ = np.array([_or(v.lowBound, -highspy.kHighsInf) for v in columns])
+    linear.col_upper_ = np.array([_or(v.upBound, highspy.kHighsInf) for v in columns])
+    kinds = {True: highspy.HighsVarType.kInteger, False: highspy.HighsVarType.kContinuous}
+    linear.integrality_ = [kinds[v.cat == pulp.LpInteger] for v in columns]
+    linear.row_lower_ = np.array([_or(row.getLb(), -highspy.kHighsInf) for row in rows])
+    linear.row_upper_ = np.array([_or(row.getUb(), highspy.kHighsInf) for row in rows])
+    matrix = linear.a_matrix_
+    matrix.format_ = highspy.MatrixFormat.kRowwise
+    matrix.start_ = np.cumsum([0, *(len(row) for row in rows)], dtype=np.int32)
+    matrix.index_ = np.array([index for index, _ in entries], dtype=np.int32)
+    matrix.value_ = np.array([value for _, value in entries], dtype=np.float64)
+    return linear
+
+
+def _or(bound: float | None, otherwise: float) -> float:
+    return otherwise if bound is None else float(bound)
+
+
+def _cbc(model: Any, bounds: Bounds) -> tuple[str, float | None]:
+    with tempfile.TemporaryDirectory(prefix="headrace-cbc-") as folder:
+        log = Path(folder) / "log"
+        solver = pulp.COIN_CMD(
+            path=pulp.PULP_CBC_CMD.pulp_cbc_path,  # the one that PuLP brings
+            msg=False,
+            threads=1,
+            gapRel=bounds.gap,
+            maxNodes=bounds.nodes,
+            logPath=str(log),
+            # Its default asks the next solution to be better by 1e-5, which hides optima.
+            options=["increment 1e-9"],
+        )
+        solver.tmpDir = folder
+        model.solve(solver)
+        told = log.read_text(encoding="utf-8", errors="replace")
+    if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return (INFEASIBLE if model.status == pulp.LpStatusInfeasible else UNKNOWN), None
+    figures = {name: float(value) for name, value in _FIGURE.findall(told)}
+    value = figures.get("Objective value", 0.0)
+    bound = figures.get("Lower bound", figures.get("Upper bound", value))
+    optimal = model.sol_status == pulp.LpSolutionOptimal
+    gap = abs(bound - value) / max(abs(value), 1e-9)
+    return (OPTIMAL if optimal else STOPPED), _proven(optimal, bounds, gap)
+
+
+_FIGURE = re.compile(r"^(Objective value|Lower bound|Upper bound): +(\S+)", re.MULTILINE)
+
+
+def _proven(optimal: bool, bounds: Bounds, found: float) -> float | None:
+    """The gap that a solver has proven; what it calls optimal lies within the one it was given."""
+    if optimal:
+        return found if 0 <= found <= bounds.gap else bounds.gap
+    return found if found < float("inf") else None
+
+
+SOLVERS: Mapping[str, Callable[[Any, Bounds], tuple[str, float | None]]] = {
+    "highs": _highs,
+    "cbc": _cbc,
+}

@@ -1,0 +1,1 @@
+"""The way from an allocation to plans in force: placement, staging, leases, history."""

@@ -1,0 +1,149 @@
+"""Is another allocation worth a change? Near-equal plans must not take turns.
+
+Both are judged alike, by what their workers would make of the demand when the most accurate are
+filled first: not by what their solver said of them, for another demand in the one's case. Another
+allocation is worth a change where
+
+    served      it serves a larger part of the demand, by ``SERVED`` at least
+    accuracy    it serves as much, more accurately by ``ACCURACY`` at least
+    devices     it does as well with fewer devices, would still do with ``MARGIN`` more demand, and
+                what is in force has been for an interval
+
+Margin and patience keep a demand that sways about a limit from moving a worker to and fro: a
+device too many costs little for a while, one too few costs answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from control.problem.allocation_check import over_memory
+from control.problem.candidates import device_kinds
+from control.problem.forecast import accuracy_by_path, factor
+from control.problem.problem import Allocation, Problem, Replicas
+from control.problem.routes import BALANCED, Receiver, most_accurate_first
+from profiles.profile import ProfileError, ProfileTable
+from schemas.records import Lease
+
+SERVED = 1e-3
+ACCURACY = 0.005
+MARGIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What replicas make of a demand: the part of it they serve, how accurately."""
+
+    served: float
+    accuracy: float
+    devices: int
+
+
+def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s: float) -> bool:
+    """Whether to leave an allocation for another one; also where it is not possible any more.
+
+    It has been in force for ``for_s``.
+    """
+    if not _possible(kept, problem):
+        return True
+    was, would = worth(kept.replicas, problem), worth(other.replicas, problem)
+    if was is None or would is None:
+        return kept.replicas != other.replicas
+    if abs(would.served - was.served) > SERVED:
+        return would.served > was.served
+    if abs(would.accuracy - was.accuracy) > ACCURACY:
+        return would.accuracy > was.accuracy
+    if would.devices >= was.devices or for_s < problem.policy.interval_s:
+        return False
+    more = worth(other.replicas, replace(problem, demand_qps=problem.demand_qps * (1 + MARGIN)))
+    return more is not None and more.served >= would.served - SERVED
+
+
+def _possible(kept: Allocation, problem: Problem) -> bool:
+    """Whether there still are the devices, of each kind, that an allocation uses, and memory."""
+    kinds = {kind: len(names) for kind, names in device_kinds(problem).items()}
+    there = kept.devices_used <= len(problem.devices) and all(
+        sum(each.count for each in kept.replicas if each.device == kind) <= kinds.get(kind, 0)
+        for kind in {each.device for each in kept.replicas if each.device}
+    )
+    return there and not any(over_memory(kept, problem))
+
+
+def worth(replicas: tuple[Replicas, ...], problem: Problem) -> Worth | None:
+    """What replicas make of the problem's demand; None where one of them was not measured."""
+    if problem.profile is None:
+        return None
+    try:
+        return _worth(replicas, problem, problem.profile)
+    except ProfileError:
+        return None
+
+
+def _worth(replicas: tuple[Replicas, ...], problem: Problem, profile: ProfileTable) -> Worth | None:
+    pipeline = problem.pipeline
+    receivers = _receivers(replicas, problem, profile)
+    if any(not receivers.get(task.name) for task in pipeline.tasks):
+        return Worth(0.0, 0.0, sum(each.count for each in replicas))
+    routes = most_accurate_first(
+        pipeline,
+        receivers,
+        problem.demand_qps,
+        lambda key, child: factor(profile, problem.multiplicity, key, child),
+        BALANCED,
+    )
+    leases = [
+        Lease(worker="", task=task, variant=each.variant.partition("/")[2], batch=1,
+              slots=(each.slot,), open_slot=each.slot)
+        for task, found in receivers.items() for each in found
+    ]  # fmt: skip
+    accuracy = accuracy_by_path(pipeline, profile, leases, routes) or 0.0
+    return Worth(
+        _served(problem, receivers, profile), accuracy, sum(each.count for each in replicas)
+    )
+
+
+def _receivers(
+    replicas: tuple[Replicas, ...], problem: Problem, profile: ProfileTable
+) -> dict[str, list[Receiver]]:
+    """One receiver for all the replicas of a variant."""
+    receivers: dict[str, list[Receiver]] = {}
+    for slot, each in enumerate(replicas):
+        kinds = [d for d in problem.devices if each.device in ("", d, d.partition(":")[0])]
+        device = kinds[0] if kinds else each.device
+        batch_s = profile.latency_s(
+            each.task, each.variant, device, each.batch, problem.policy.rate
+        )
+        receivers.setdefault(each.task, []).append(
+            Receiver(
+                variant=each.key,
+                slot=slot,
+                accuracy=profile.accuracy(each.task, each.variant),
+                capacity_qps=each.count * each.batch / batch_s,
+                latency_s=batch_s,
+            )
+        )
+    return receivers
+
+
+def _served(
+    problem: Problem, receivers: Mapping[str, list[Receiver]], profile: ProfileTable
+) -> float:
+    """The part of the demand for which every task has the capacity, 0..1.
+
+    What arrives at a task follows from its parent's variants as they are filled: by accuracy.
+    """
+    served = 1.0
+    loads = {problem.pipeline.root.name: problem.demand_qps}
+    for task in problem.pipeline.tasks:
+        load = loads[task.name]
+        able = sum(each.capacity_qps for each in receivers[task.name])
+        served = min(served, able / load if load > able else 1.0)
+        made: dict[str, float] = dict.fromkeys(task.children, 0.0)
+        left = load
+        ordered = sorted(receivers[task.name], key=lambda each: -each.accuracy)
+        for each in ordered:
+            part = min(left, each.capacity_qps) if each is not ordered[-1] else left
+            left -= part
+            for child in task.children:
+                made[child] += part * factor(profile, problem.multiplicity, each.variant, child)
+        loads.update(made)
+    return served

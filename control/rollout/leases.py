@@ -1,0 +1,163 @@
+"""Who reads which slots, and which one do senders write to?
+
+A slot that was ever open may still get work from a sender that follows an older plan, so each
+task's slots from 0 to the highest ever opened are read by exactly one of its workers in every
+plan. Slots move only when they must: when their worker is gone, or when another opens them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from control.rollout.placement import Member, Posts
+from schemas.records import Lease
+
+Held = Mapping[str, Lease]  # worker -> its lease
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """A task's slots: how many there are, and the highest that was ever open (-1: none)."""
+
+    count: int
+    opened: int = -1
+
+
+SlotsOf = Mapping[str, Slots]  # by task
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A lease in the making."""
+
+    worker: str
+    task: str
+    variant: str
+    batch: int
+    slots: set[int] = field(default_factory=set)
+    open_slot: int = -1
+    opens: bool = True  # it is to have an open slot
+
+    @classmethod
+    def of(cls, lease: Lease) -> "_Draft":
+        return cls(
+            lease.worker, lease.task, lease.variant, lease.batch, set(lease.slots),
+            lease.open_slot, opens=lease.open_slot >= 0,
+        )  # fmt: skip
+
+    def lease(self) -> Lease:
+        return Lease(
+            worker=self.worker,
+            task=self.task,
+            variant=self.variant,
+            batch=self.batch,
+            slots=tuple(sorted(self.slots)),
+            open_slot=self.open_slot,
+        )
+
+
+def arrange(
+    held: Held, members: Sequence[Member], posts: Posts, slots: SlotsOf
+) -> tuple[Lease, ...]:
+    """The leases of the next plan, by worker, from those of the plan in force.
+
+    ``held`` may name workers that are no longer members: their slots are adopted. A worker whose
+    post is in another task, or that has none, drains first (open slot -1) and gives its slots up
+    once it is quiet. The last of a task that has no post stays open until its successor serves.
+    """
+    ordered = sorted(members, key=lambda member: member.name)
+    drafts = [
+        draft
+        for member in ordered
+        if (draft := _next(held.get(member.name), member, posts)) is not None
+    ]
+    _await_successors(drafts, held, ordered, posts, slots)
+    closed = [draft for draft in drafts if draft.opens and draft.open_slot < 0]
+    # Whoever reads a slot already opens it before a newcomer can take it.
+    for draft in sorted(closed, key=lambda draft: (not draft.slots, draft.worker)):
+        task = [other for other in drafts if other.task == draft.task]
+        _open(draft, task, slots[draft.task].count)
+    return _settled(drafts, held, slots)
+
+
+def without(held: Held, lost: Iterable[str], slots: SlotsOf) -> tuple[Lease, ...]:
+    """The leases in force less those of lost workers, whose slots the others adopt."""
+    gone = set(lost)
+    drafts = [_Draft.of(held[name]) for name in sorted(held) if name not in gone]
+    return _settled(drafts, held, slots)
+
+
+def after(slots: SlotsOf, leases: Iterable[Lease]) -> dict[str, Slots]:
+    """What is known of the slots once these leases have been published."""
+    known = dict(slots)
+    for lease in leases:
+        task = known[lease.task]
+        known[lease.task] = replace(task, opened=max(task.opened, *lease.slots, -1))
+    return known
+
+
+def _next(lease: Lease | None, member: Member, posts: Posts) -> _Draft | None:
+    """What becomes of one worker's lease; None: it has none."""
+    post = posts.get(member.name)
+    if lease is not None and post is not None and post.task == lease.task:
+        draft = _Draft.of(structs.replace(lease, variant=post.variant, batch=post.batch))
+        draft.opens = True
+        return draft
+    released = lease is None or (lease.open_slot < 0 and member.quiet)
+    if lease is not None and not released:
+        return _Draft.of(structs.replace(lease, open_slot=-1))
+    return _Draft(member.name, post.task, post.variant, post.batch) if post else None
+
+
+def _await_successors(
+    drafts: Sequence[_Draft], held: Held, members: Sequence[Member], posts: Posts, slots: SlotsOf
+) -> None:
+    """Keep open who leaves a task that nobody else serves yet, but somebody will; as far as the
+    task has slots beside those that its successors need."""
+    serves = {member.name: member.serves for member in members}
+    served = {draft.task for draft in drafts if draft.opens and serves[draft.worker] == draft.task}
+    awaited = {post.task for post in posts.values()} - served
+    spare = Counter({task: slots[task].count for task in awaited})
+    spare.subtract(draft.task for draft in drafts if draft.opens)
+    for draft in drafts:
+        if draft.task in awaited and draft.worker not in posts and spare[draft.task] > 0:
+            draft.open_slot = held[draft.worker].open_slot
+            draft.opens = draft.open_slot >= 0
+            spare[draft.task] -= draft.opens
+
+
+def _open(draft: _Draft, task: Sequence[_Draft], count: int) -> None:
+    """Give a worker an open slot: one that it reads, else the lowest that nobody has open.
+
+    The slots of a draining worker are left to it while there are others: they hold its work.
+    """
+    taken = {other.open_slot for other in task}
+    draining = {slot for other in task if not other.opens for slot in other.slots}
+    free = [slot for slot in range(count) if slot not in taken]
+    slot = min(free, key=lambda slot: (slot not in draft.slots, slot in draining, slot))
+    for other in task:
+        other.slots.discard(slot)
+    draft.slots.add(slot)
+    draft.open_slot = slot
+
+
+def _settled(drafts: Sequence[_Draft], held: Held, slots: SlotsOf) -> tuple[Lease, ...]:
+    """The leases, once every slot that was ever open has its one reader."""
+    before = {(lease.task, slot): lease.variant for lease in held.values() for slot in lease.slots}
+    for task in sorted({draft.task for draft in drafts}):
+        readers = [draft for draft in drafts if draft.task == task]
+        read = {slot for reader in readers for slot in reader.slots}
+        highest = max(slots[task].opened, *read, -1)
+        for slot in sorted(set(range(highest + 1)) - read):
+            _adopter(readers, before.get((task, slot), "")).slots.add(slot)
+    return tuple(draft.lease() for draft in drafts)
+
+
+def _adopter(readers: Sequence[_Draft], variant: str) -> _Draft:
+    """Who takes an orphaned slot: one with its variant on the device, then the least laden."""
+    return min(
+        readers,
+        key=lambda each: (not each.opens, each.variant != variant, len(each.slots), each.worker),
+    )

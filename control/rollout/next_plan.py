@@ -1,0 +1,109 @@
+"""What is the next plan on the way to an allocation? Who does what, in steps that take no harm."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from control.problem.forecast import items_per_query, mix
+from control.problem.problem import Allocation, Replicas, policy_named
+from control.problem.routes import ROUTINGS
+from control.rollout.history import History
+from control.rollout.leases import arrange
+from control.rollout.placement import Member, Posts, place
+from control.rollout.plan_builder import Expected, assemble
+from control.rollout.staging import staged
+from profiles.profile import ProfileError, ProfileTable
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Lease, Plan, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the plans are to lead, and the settings that asked for it."""
+
+    allocation: Allocation
+    settings: Settings
+    kinds: Mapping[str, str] = field(default_factory=dict)  # device -> its kind in the allocation
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Target":
+        """What a plan of an earlier life had come to."""
+        counts = Counter((x.task, x.variant, x.batch) for x in plan.leases if x.open_slot >= 0)
+        replicas = tuple(
+            Replicas(task=task, variant=variant, batch=batch, count=count)
+            for (task, variant, batch), count in sorted(counts.items())
+        )
+        return cls(Allocation(replicas, plan.feasible, plan.binding, plan.mode), plan.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a next plan stands on."""
+
+    pipeline: Pipeline
+    profile: ProfileTable | None
+    history: History
+    members: Sequence[Member]
+    in_force: Plan | None
+    expected: Expected
+
+
+def scales(pipeline: Pipeline, settings: Settings) -> bool:
+    """Whether the policy in force shares traffic by accuracy, and so has changes staged."""
+    policy = policy_named(pipeline, settings.policy)
+    return policy is not None and ROUTINGS[policy.routing] is not None
+
+
+def next_plan(target: Target, ground: Ground, reason: str, now: float) -> tuple[Plan, bool]:
+    """The next plan, and whether there will be another one once workers have loaded."""
+    plan = ground.in_force
+    held = {lease.worker: lease for lease in plan.leases} if plan else {}
+    wanted = place(ground.members, held, target.allocation, target.kinds)
+    posts = wanted
+    if plan is not None and scales(ground.pipeline, target.settings):
+        posts = _staged(wanted, plan, held, ground)
+    leases = arrange(held, ground.members, posts, ground.history.slots)
+    base = Plan(
+        pipeline=ground.pipeline.name,
+        epoch=ground.history.epoch + 1,
+        issued_s=now,
+        reason=reason,
+        settings=target.settings,
+        feasible=target.allocation.feasible,
+        binding=target.allocation.binding,
+        mode=target.allocation.mode,
+    )
+    pipeline, profile, members = ground.pipeline, ground.profile, ground.members
+    made = assemble(base, leases, pipeline, profile, members, ground.expected)
+    return made, posts != wanted
+
+
+def _staged(wanted: Posts, plan: Plan, held: Mapping[str, Lease], ground: Ground) -> Posts:
+    profile = ground.profile
+    policy = policy_named(ground.pipeline, plan.settings.policy) or Policy(name="")
+    devices = {member.name: member.device for member in ground.members}
+
+    def rate(worker: str, task: str, variant: str, batch: int) -> float:
+        try:
+            if profile is not None:
+                device = devices[worker]
+                return batch / profile.latency_s(task, variant, device, batch, policy.rate)
+        except ProfileError:
+            pass
+        return 1.0
+
+    return staged(ground.members, held, wanted, _needed(plan, ground), rate)
+
+
+def _needed(plan: Plan, ground: Ground) -> dict[str, float]:
+    """Items per second that arrive at each task, as the plan in force shares them."""
+    expected = ground.expected
+    if ground.profile is None:
+        return {}
+    opened = [lease for lease in plan.leases if lease.open_slot >= 0]
+    try:
+        variants = mix(opened, plan.routes)
+        items = items_per_query(ground.pipeline, ground.profile, variants, expected.multiplicity)
+    except (KeyError, ProfileError):
+        return {}
+    return {task: expected.demand_qps * count for task, count in items.items()}

@@ -1,0 +1,74 @@
+"""Which worker runs which variant, so that as few as possible change?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from control.problem.problem import Allocation, Replicas
+from schemas.records import Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A live worker as planners see it.
+
+    ``loaded`` ("task/variant") is what it reported to have on its device, ``serves`` the task it
+    can do now ("" while it loads its first variant of it). One that is not ``usable`` was drained
+    by a command. ``quiet`` means drained: nothing left in its slots.
+    """
+
+    name: str
+    device: str = ""
+    loaded: str = ""
+    serves: str = ""
+    usable: bool = True
+    quiet: bool = False
+
+
+Posts = Mapping[str, Replicas]  # worker -> the variant it is to run
+ONE_KIND: Mapping[str, str] = {}
+
+
+def place(
+    members: Sequence[Member],
+    held: Mapping[str, Lease],
+    allocation: Allocation,
+    kinds: Mapping[str, str] = ONE_KIND,
+) -> Posts:
+    """A variant for as many workers as the allocation asks for.
+
+    Whoever runs a variant already keeps it, then whoever runs its task, then the idle, and only
+    then a worker of another task, which must drain first. Ties go by name. ``kinds`` names the
+    kind of each device where the allocation tells them apart.
+    """
+    free = {m.name: m for m in sorted(members, key=lambda m: m.name) if m.usable}
+    missing = {(each.key, each.device): each.count for each in allocation.replicas}
+    posts: dict[str, Replicas] = {}
+    for rank in range(_WORST + 1):
+        for wanted in allocation.replicas:
+            fitting = [
+                m
+                for m in free.values()
+                if wanted.device in ("", kinds.get(m.device, m.device))
+                and _rank(m, held.get(m.name), wanted) == rank
+            ]
+            kind = (wanted.key, wanted.device)
+            for member in fitting[: missing[kind]]:
+                posts[member.name] = wanted
+                del free[member.name]
+                missing[kind] -= 1
+    return posts
+
+
+_WORST = 6
+
+
+def _rank(member: Member, lease: Lease | None, wanted: Replicas) -> int:
+    """How well a worker fits a variant: 0 is best."""
+    if lease is None:
+        return 2 if member.loaded == wanted.key else 5
+    draining = lease.open_slot < 0
+    if f"{lease.task}/{lease.variant}" == wanted.key:
+        return 1 if draining else 0
+    if lease.task == wanted.task:
+        return 4 if draining else 3
+    return _WORST

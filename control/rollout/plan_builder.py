@@ -1,0 +1,218 @@
+"""From leases to a plan: routes, capacity, expected accuracy, and whether it is feasible."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import isclose
+
+from msgspec import structs
+
+from control.problem.candidates import budgets_s
+from control.problem.forecast import (
+    Mix,
+    accuracy_by_path,
+    capacity_qps,
+    expected_accuracy,
+    factor,
+    items_per_query,
+    mix,
+    routes,
+    throughputs,
+)
+from control.problem.problem import Problem, policy_named
+from control.problem.routes import (
+    BALANCED,
+    ROUTINGS,
+    Receiver,
+    most_accurate_first,
+    too_slow,
+)
+from control.rollout.placement import Member
+from profiles.profile import ProfileError, ProfileTable
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Lease, Plan, Route
+
+# Routes and forecasts that differ by no more than this say the same: demand is never quite still.
+SAME_SHARE = 0.02
+SAME_PART = 0.1  # of capacity
+SAME_SPARE = 0.25  # of spare capacity, which only late items ask for
+SAME_ACCURACY = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What routes are made for: root queries per second, and fan-out as observed."""
+
+    demand_qps: float = 0.0
+    multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+NOTHING = Expected()
+
+
+def assemble(
+    base: Plan,
+    leases: Sequence[Lease],
+    pipeline: Pipeline,
+    profile: ProfileTable | None,
+    members: Iterable[Member],
+    expected: Expected = NOTHING,
+) -> Plan:
+    """``base`` with other leases and all that follows from them.
+
+    A plan that was infeasible stays so; one that leaves a task without an open slot becomes so.
+    """
+    crew = {member.name: member for member in members}
+    busy = _receivers(leases, crew)
+    policy = policy_named(pipeline, base.settings.policy) or Policy(name="")
+    devices = {name: member.device for name, member in crew.items()}
+    rates = throughputs(busy, devices, profile, policy.rate)
+    shares = routes(pipeline, busy, rates)
+    if ROUTINGS[policy.routing] is None:
+        expected = NOTHING
+    elif profile is not None and rates is not None:
+        ways = _Ways(pipeline, profile, policy, base.settings.slo_s, devices, rates)
+        with suppress(ProfileError):  # a fan-out that nobody measured: by throughput, then
+            shares = _tables(ways, busy, expected)
+    variants = mix(busy, shares)
+    items = _items(pipeline, profile, variants, expected)
+    capacity = capacity_qps(pipeline, busy, rates, items) if items is not None else None
+    unserved = [name for name in pipeline.task_names if name not in variants]
+    return structs.replace(
+        base,
+        leases=tuple(leases),
+        routes=shares,
+        capacity_qps=_admitted(base, pipeline, capacity),
+        expected_accuracy=_accuracy(pipeline, profile, busy, shares, variants),
+        feasible=base.feasible and not unserved,
+        binding=base.binding or (_waiting(unserved[0], leases) if unserved else ""),
+    )
+
+
+def same(one: Plan, other: Plan) -> bool:
+    """Whether two plans say the same, but for when and why, and for what is no difference."""
+    return (
+        _content(one) == _content(other)
+        and _alike(one.routes, other.routes)
+        and _close(one.capacity_qps, other.capacity_qps, SAME_PART, 0.0)
+        and _close(one.expected_accuracy, other.expected_accuracy, 0.0, SAME_ACCURACY)
+    )
+
+
+def _content(plan: Plan) -> Plan:
+    return structs.replace(
+        plan, epoch=0, issued_s=0.0, reason="", demand_qps=0.0, factors=(), routes=(),
+        capacity_qps=None, expected_accuracy=None,
+    )  # fmt: skip
+
+
+def _alike(one: Sequence[Route], other: Sequence[Route]) -> bool:
+    """Whether routes lead to the same slots with shares and spare capacity that hardly differ."""
+    return len(one) == len(other) and all(
+        (a.task, a.slot, a.source, a.latency_s) == (b.task, b.slot, b.source, b.latency_s)
+        and abs(a.share - b.share) <= SAME_SHARE
+        and _close(a.spare_qps, b.spare_qps, SAME_SPARE, 1.0)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _close(one: float | None, other: float | None, part: float, least: float) -> bool:
+    if one is None or other is None:
+        return one is other
+    return isclose(one, other, rel_tol=part, abs_tol=least)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """What tables are made from, apart from leases and demand."""
+
+    pipeline: Pipeline
+    profile: ProfileTable
+    policy: Policy
+    slo_s: float
+    devices: Mapping[str, str]  # by worker
+    rates: Mapping[str, float]  # by worker
+
+    def receiver(self, lease: Lease) -> Receiver:
+        """A worker as tables see it; raises ``ProfileError`` where it was not measured."""
+        latency_s = self.profile.latency_s(
+            lease.task, lease.variant, self.devices[lease.worker], lease.batch, self.policy.latency
+        )
+        return Receiver(
+            variant=f"{lease.task}/{lease.variant}",
+            slot=lease.open_slot,
+            accuracy=self.profile.accuracy(lease.task, lease.variant),
+            capacity_qps=self.rates[lease.worker],
+            latency_s=latency_s,
+        )
+
+
+def _tables(ways: _Ways, busy: Sequence[Lease], expected: Expected) -> tuple[Route, ...]:
+    pipeline = ways.pipeline
+    filling = replace(ROUTINGS[ways.policy.routing] or BALANCED, up_to=ways.policy.utilisation)
+    receivers: dict[str, list[Receiver]] = {}
+    for lease in busy:
+        receivers.setdefault(lease.task, []).append(ways.receiver(lease))
+    problem = Problem(
+        pipeline=pipeline, policy=ways.policy, slo_s=ways.slo_s, demand_qps=0.0, devices=()
+    )
+    barred = too_slow(pipeline, receivers, budgets_s(problem)) if filling.within_budget else ()
+    return most_accurate_first(
+        pipeline,
+        receivers,
+        expected.demand_qps,
+        lambda sender, child: factor(ways.profile, expected.multiplicity, sender, child),
+        filling,
+        barred,
+    )
+
+
+def _accuracy(
+    pipeline: Pipeline,
+    profile: ProfileTable | None,
+    busy: Sequence[Lease],
+    shares: Sequence[Route],
+    variants: Mix,
+) -> float | None:
+    if profile is None:
+        return None
+    if not any(route.source for route in shares):
+        return expected_accuracy(pipeline, profile, variants)
+    try:
+        return accuracy_by_path(pipeline, profile, busy, shares)
+    except ProfileError:
+        return None
+
+
+def _receivers(leases: Sequence[Lease], crew: Mapping[str, Member]) -> list[Lease]:
+    """The leases that get traffic: not those of workers that still load, while others serve."""
+    ready = [
+        each for each in leases if each.open_slot >= 0 and crew[each.worker].serves == each.task
+    ]
+    served = {lease.task for lease in ready}
+    waiting = [each for each in leases if each.open_slot >= 0 and each.task not in served]
+    return [*ready, *waiting]
+
+
+def _items(
+    pipeline: Pipeline, profile: ProfileTable | None, variants: Mix, expected: Expected
+) -> dict[str, float] | None:
+    if profile is None:
+        return None
+    try:
+        return items_per_query(pipeline, profile, variants, expected.multiplicity)
+    except ProfileError:
+        return None
+
+
+def _admitted(base: Plan, pipeline: Pipeline, capacity: float | None) -> float | None:
+    if base.settings.paused:
+        return 0.0
+    return capacity if pipeline.admission else None
+
+
+def _waiting(task: str, leases: Sequence[Lease]) -> str:
+    draining = sorted(lease.worker for lease in leases if lease.open_slot < 0)
+    if draining:
+        return f"no worker serves task {task!r} while {', '.join(draining)} still drains"
+    return f"no worker serves task {task!r}; start one"

@@ -1,0 +1,164 @@
+"""In which order do workers change, so that no task falls below what it must serve?
+
+A worker that changes its variant within a task serves on with the old one until the new one is
+loaded, and one that changes its task drains first. So a change takes capacity away from the task
+
+    within it     old rate - new rate, where the new variant is slower
+    out of it     all of the worker's rate
+
+while what it brings comes only when the variant is loaded. Idle workers and faster variants change
+at once. The others change as long as their task keeps what it needs, at most half of its workers
+at a time; the rest wait until those have loaded. Where nothing is under way and nobody may change,
+the one that leaves its task the best off does, or the plan would never come about: the task lacks
+capacity anyway.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from control.problem.problem import Replicas
+from control.rollout.placement import Member, Posts
+from schemas.records import Lease
+
+# Items per second of a worker that runs a task's variant in batches of that size.
+RateOf = Callable[[str, str, str, int], float]  # worker, task, variant, batch
+
+AT_ONCE = 0.5  # of a task's workers
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a worker's next post takes from its task."""
+
+    worker: str
+    task: str
+    loss: float
+
+
+def staged(
+    members: Sequence[Member],
+    held: Mapping[str, Lease],
+    posts: Posts,
+    needed: Mapping[str, float],
+    rate: RateOf,
+) -> Posts:
+    """The posts of the next plan: of those wanted as many as may be taken now.
+
+    ``needed`` are items per second that each task must serve. Workers that wait keep their posts.
+    """
+    crew = {member.name: member for member in members}
+    serving = {
+        name: _rate_now(crew[name], lease, rate)
+        for name, lease in held.items()
+        if name in crew and lease.open_slot >= 0 and crew[name].serves == lease.task
+    }
+    # Whom nobody may use leaves whatever that costs: a person, or the worker itself, wants it so.
+    bound = {name for name in serving if crew[name].usable}
+    changes = _changes(held, posts, serving, bound, rate)
+    loading = [n for n in serving if crew[n].loaded != f"{held[n].task}/{held[n].variant}"]
+    kept = _waiting(changes, held, serving, needed, loading)
+    if len(kept) == len(changes) and changes and not _under_way(crew, held, posts, kept):
+        best = max(kept, key=lambda each: (_left(each, held, serving, needed), each.worker))
+        kept.remove(best)
+    stay = {each.worker: _post(held[each.worker]) for each in kept}
+    return {**posts, **stay}
+
+
+def _rate_now(member: Member, lease: Lease, rate: RateOf) -> float:
+    """What a worker can be counted on for while it may be about to change its variant."""
+    leased = rate(member.name, lease.task, lease.variant, lease.batch)
+    task, _, loaded = member.loaded.partition("/")
+    if task != lease.task or loaded == lease.variant:
+        return leased
+    return min(leased, rate(member.name, task, loaded, lease.batch))
+
+
+def _changes(
+    held: Mapping[str, Lease],
+    posts: Posts,
+    serving: Mapping[str, float],
+    bound: set[str],
+    rate: RateOf,
+) -> list[_Change]:
+    """What takes capacity away, the smallest loss first."""
+    found = []
+    for name, now in serving.items():
+        lease, post = held[name], posts.get(name)
+        if name not in bound:
+            continue
+        after = 0.0
+        if post is not None and post.task == lease.task:
+            after = rate(name, post.task, post.variant, post.batch)
+        if after < now:
+            found.append(_Change(name, lease.task, now - after))
+    return sorted(found, key=lambda each: (each.loss, each.worker))
+
+
+def _waiting(
+    changes: Sequence[_Change],
+    held: Mapping[str, Lease],
+    serving: Mapping[str, float],
+    needed: Mapping[str, float],
+    loading: Sequence[str],
+) -> list[_Change]:
+    """The changes for which it is too early; ``loading`` change their variant already."""
+    able = _able(held, serving)
+    left = {task: max(1, int(AT_ONCE * count)) for task, (_, count) in able.items()}
+    for name in loading:
+        left[held[name].task] -= 1
+    capacity = {task: sum_able for task, (sum_able, _) in able.items()}
+    waiting = []
+    for change in changes:
+        task = change.task
+        if left[task] > 0 and capacity[task] - change.loss >= needed.get(task, 0.0):
+            left[task] -= 1
+            capacity[task] -= change.loss
+        else:
+            waiting.append(change)
+    return waiting
+
+
+def _able(held: Mapping[str, Lease], serving: Mapping[str, float]) -> dict[str, tuple[float, int]]:
+    """Each task's capacity and the number of its workers that serve."""
+    able: dict[str, tuple[float, int]] = {}
+    for name, rate in serving.items():
+        capacity, count = able.get(held[name].task, (0.0, 0))
+        able[held[name].task] = (capacity + rate, count + 1)
+    return able
+
+
+def _left(
+    change: _Change,
+    held: Mapping[str, Lease],
+    serving: Mapping[str, float],
+    needed: Mapping[str, float],
+) -> float:
+    """The part of what a task needs that it can do after a change."""
+    capacity, _ = _able(held, serving)[change.task]
+    need = needed.get(change.task, 0.0)
+    return (capacity - change.loss) / need if need else capacity
+
+
+def _under_way(
+    crew: Mapping[str, Member],
+    held: Mapping[str, Lease],
+    posts: Posts,
+    kept: Sequence[_Change],
+) -> bool:
+    """Whether something still loads or drains, or is about to."""
+    waits = {each.worker for each in kept}
+    for name, member in crew.items():
+        lease, post = held.get(name), posts.get(name)
+        if name in waits:
+            continue
+        if lease is not None and (
+            lease.open_slot < 0 or member.loaded != f"{lease.task}/{lease.variant}"
+        ):
+            return True
+        if post is not None and (lease is None or _post(lease).key != post.key):
+            return True
+    return False
+
+
+def _post(lease: Lease) -> Replicas:
+    return Replicas(task=lease.task, variant=lease.variant, batch=lease.batch, count=1)

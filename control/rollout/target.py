@@ -1,0 +1,91 @@
+"""Where do the plans lead, and what is the next step there?"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from control.problem.candidates import device_kinds
+from control.problem.problem import Allocation, Problem
+from control.rollout.hysteresis import worth_a_change
+from control.rollout.next_plan import Ground, Target, next_plan, scales
+from control.rollout.plan_builder import same
+from schemas.records import Plan, Settings
+
+ROUTES_S = 2.0  # routes follow demand so often
+# Reasons of plans that no solve led to.
+STAGED, ROUTED = "more workers may change", "routes for what arrives now"
+HANDED_ON = "slots handed on"  # how the reason ends
+_MOVE = re.compile(r"worker \S+ (serves \S+|is drained)")
+
+
+def solved_for(plan: Plan) -> bool:
+    """Whether a solve led to a plan, by its reason; else it is a step on the way or routes."""
+    steps = all(_MOVE.fullmatch(reason) for reason in plan.reason.split("; "))
+    return not steps and not plan.reason.endswith((STAGED, ROUTED, HANDED_ON))
+
+
+class Course:
+    """The allocation that was settled on, and why there may be a next step to it now."""
+
+    __slots__ = ("_moves", "_routes_s", "_since_s", "_staging", "_target")
+
+    def __init__(self) -> None:
+        self._target: Target | None = None
+        self._staging = False  # the last step was not the last
+        self._moves: list[str] = []
+        self._routes_s = 0.0
+        self._since_s = float("-inf")  # the target has been this one
+
+    def resume(self, plan: Plan) -> None:
+        """Go on from the plan of an earlier life."""
+        self._target = Target.of(plan)
+
+    def moved(self, reasons: Iterable[str]) -> None:
+        """Something happened that the next step may have waited for."""
+        self._moves += reasons
+
+    def choose(self, found: Allocation, problem: Problem, settings: Settings, now: float) -> Target:
+        """What a solve has found, or what was settled on where a change is not worth it."""
+        kept = self._target
+        if (
+            kept is None
+            or kept.settings != settings
+            or not scales(problem.pipeline, settings)
+            or worth_a_change(kept.allocation, found, problem, now - self._since_s)
+        ):
+            kinds = device_kinds(problem)
+            return Target(found, settings, {d: kind for kind in kinds for d in kinds[kind]})
+        return replace(kept, allocation=replace(found, replicas=kept.allocation.replicas))
+
+    def first(self, target: Target, ground: Ground, reason: str, now: float) -> Plan:
+        """The first step to another target."""
+        plan, self._staging = next_plan(target, ground, reason, now)
+        return plan
+
+    def take(self, target: Target, now: float) -> None:
+        """The first step was good: go on that way."""
+        before, self._target = self._target, target
+        if before is None or before.allocation.replicas != target.allocation.replicas:
+            self._since_s = now
+        self._moves, self._routes_s = [], now + ROUTES_S
+
+    def settings(self, now: float) -> Settings | None:
+        """Those of the target, where there may be a next step to it or other routes; else None."""
+        if self._target is None:
+            return None
+        if self._moves or self._staging or now >= self._routes_s:
+            return self._target.settings
+        return None
+
+    def step(self, ground: Ground, now: float) -> Plan | None:
+        """The next plan, None where it would say the same."""
+        assert self._target is not None
+        flows = scales(ground.pipeline, self._target.settings)
+        reasons, self._moves = self._moves, []
+        self._routes_s = now + ROUTES_S
+        if not (reasons or self._staging or flows):
+            return None
+        otherwise = STAGED if self._staging else ROUTED
+        reason = "; ".join(dict.fromkeys(reasons)) or otherwise
+        plan, self._staging = next_plan(self._target, ground, reason, now)
+        return None if ground.in_force and same(plan, ground.in_force) else plan

@@ -1,0 +1,1 @@
+"""Arrival times: seeded processes, files, topics."""

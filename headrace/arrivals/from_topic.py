@@ -1,0 +1,40 @@
+"""When did the queries of a real topic arrive? Its records' time stamps, oldest first."""
+
+from typing import Any
+
+import numpy as np
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+
+from headrace.arrivals.arrival_processes import ArrivalsError, Times
+from streams.kafka.kafka_client import KafkaConfig, partitions, read_to_end
+
+
+def recorded(kafka: KafkaConfig, topic: str) -> Times:
+    """Seconds from the first record of a topic to each of them, ascending.
+
+    Raises ``ArrivalsError`` where the topic is not there, is empty or has no time stamps.
+    """
+    known = partitions(kafka)
+    if topic not in known:
+        raise ArrivalsError(
+            f"there is no topic {topic!r} on the broker; name the input topic, PIPELINE.queries"
+        )
+    return arrival_times(topic, read_to_end(kafka, topic))
+
+
+def arrival_times(topic: str, messages: list[Any]) -> Times:
+    """The same of records that were read."""
+    if not messages:
+        raise ArrivalsError(f"topic {topic!r} has no records any more; raise its retention.ms")
+    stamps = np.empty(len(messages))
+    for at, message in enumerate(messages):
+        kind, milliseconds = message.timestamp()
+        if kind == TIMESTAMP_NOT_AVAILABLE:
+            raise ArrivalsError(
+                f"{topic}[{message.partition()}] offset {message.offset()} has no time stamp; "
+                "its producer wrote an old message format; name a topic with CreateTime"
+            )
+        stamps[at] = milliseconds
+    stamps.sort()
+    times: Times = (stamps - stamps[0]) / 1e3
+    return times

@@ -1,0 +1,1 @@
+"""A local Apache Kafka, and how to reach any other."""

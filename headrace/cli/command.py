@@ -1,0 +1,204 @@
+"""Commands to a running pipeline: policies, drains, pauses, and any other by name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
+
+
+class _Pair(click.ParamType):
+    """KEY=VALUE."""
+
+    name = "KEY=VALUE"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, mark, rest = str(value).partition("=")
+        if not key or not mark:
+            self.fail(f"{value!r} is no argument; write KEY=VALUE, as in policy=fast", param)
+        return key, rest
+
+
+def _give(
+    file: Path, bootstrap: str | None, as_json: bool, action: str, arguments: Mapping[str, str]
+) -> int:
+    from headrace.client.give_command import give_and_tell
+
+    return give_and_tell(read_file(file), bootstrap, action, arguments, as_json=as_json)
+
+
+@click.command()
+@pipeline_argument
+@click.argument("action")
+@click.argument("arguments", nargs=-1, type=_Pair(), metavar="[KEY=VALUE]...")
+@bootstrap_option
+@json_option
+def command(
+    file: Path,
+    action: str,
+    arguments: tuple[tuple[str, str], ...],
+    bootstrap: str | None,
+    as_json: bool,
+) -> int:
+    """Give the control app any command and print its answer.
+
+    Actions: apply-policy policy=NAME, set-slo slo=250ms, set-demand qps=N, release-demand,
+    drain target=WORKER-OR-DEVICE, restore target=..., pause, resume, replan, rollback epoch=N.
+
+    \b
+    Example:
+      headrace command pipeline.yaml set-slo slo=250ms
+    """
+    return _give(file, bootstrap, as_json, action, dict(arguments))
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@json_option
+def pause(file: Path, bootstrap: str | None, as_json: bool) -> int:
+    """Let no more queries in; those under way are finished.
+
+    \b
+    Example:
+      headrace pause pipeline.yaml
+    """
+    return _give(file, bootstrap, as_json, "pause", {})
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@json_option
+def resume(file: Path, bootstrap: str | None, as_json: bool) -> int:
+    """Let queries in again after `pause`.
+
+    \b
+    Example:
+      headrace resume pipeline.yaml
+    """
+    return _give(file, bootstrap, as_json, "resume", {})
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@json_option
+def replan(file: Path, bootstrap: str | None, as_json: bool) -> int:
+    """Plan again now.
+
+    \b
+    Example:
+      headrace replan pipeline.yaml
+    """
+    return _give(file, bootstrap, as_json, "replan", {})
+
+
+@click.command()
+@pipeline_argument
+@click.argument("target")
+@bootstrap_option
+@json_option
+def drain(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int:
+    """Give a worker, or all of a device, no new work.
+
+    \b
+    Example:
+      headrace drain pipeline.yaml cpu-2
+    """
+    return _give(file, bootstrap, as_json, "drain", {"target": target})
+
+
+@click.command()
+@pipeline_argument
+@click.argument("target")
+@bootstrap_option
+@json_option
+def restore(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int:
+    """Use a drained worker or device again.
+
+    \b
+    Example:
+      headrace restore pipeline.yaml cpu-2
+    """
+    return _give(file, bootstrap, as_json, "restore", {"target": target})
+
+
+@click.group()
+def policy() -> None:
+    """See and change how a running pipeline is planned.
+
+    \b
+    Example:
+      headrace policy apply pipeline.yaml fast
+    """
+
+
+@policy.command("list")
+@pipeline_argument
+@bootstrap_option
+@json_option
+def policy_list(file: Path, bootstrap: str | None, as_json: bool) -> None:
+    """List the policies of the file, and which one is in force.
+
+    \b
+    Example:
+      headrace policy list pipeline.yaml
+    """
+    from headrace.client.give_command import list_policies
+
+    list_policies(read_file(file), bootstrap, as_json=as_json)
+
+
+@policy.command()
+@pipeline_argument
+@click.argument("name")
+@bootstrap_option
+@json_option
+def apply(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
+    """Put a policy in force.
+
+    \b
+    Example:
+      headrace policy apply pipeline.yaml fast
+    """
+    return _give(file, bootstrap, as_json, "apply-policy", {"policy": name})
+
+
+@policy.command()
+@pipeline_argument
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@bootstrap_option
+@json_option
+def history(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None:
+    """List the plans so far, newest first.
+
+    \b
+    Example:
+      headrace policy history pipeline.yaml --last 5
+    """
+    from headrace.client.give_command import list_plans
+
+    list_plans(read_file(file), bootstrap, last, as_json=as_json)
+
+
+@policy.command()
+@pipeline_argument
+@click.argument("epoch", type=click.IntRange(1))
+@bootstrap_option
+@json_option
+def rollback(file: Path, epoch: int, bootstrap: str | None, as_json: bool) -> int:
+    """Go back to the settings of an earlier plan.
+
+    `headrace policy history` has the epochs.
+
+    \b
+    Example:
+      headrace policy rollback pipeline.yaml 3
+    """
+    return _give(file, bootstrap, as_json, "rollback", {"epoch": str(epoch)})

@@ -1,0 +1,130 @@
+"""``headrace dead-letters``: what could not be understood."""
+
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from headrace.cli.options import (
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    reached,
+    read_file,
+)
+from headrace.terminal import UNSUCCESSFUL, print_json, print_text, say
+
+
+@click.group("dead-letters")
+def dead_letters() -> None:
+    """See what could not be understood, and replay it.
+
+    A letter is a record that no codec could read, kept as it came, with the reason.
+
+    \b
+    Example:
+      headrace dead-letters list pipeline.yaml
+    """
+
+
+@dead_letters.command("list")
+@pipeline_argument
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@bootstrap_option
+@json_option
+def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None:
+    """List the last letters, newest first.
+
+    Name, UTC time, where it came from, size, reason.
+
+    \b
+    Example:
+      headrace dead-letters list pipeline.yaml --last 5
+    """
+    from headrace.client.dead_letter_topic import listed, newest_letters
+
+    pipeline = read_file(file).pipeline.name
+    letters = newest_letters(reached(bootstrap), pipeline, last)
+    if as_json:
+        print_json([each.as_json(with_value=False) for each in letters])
+    else:
+        print_text("\n".join(listed(letters)) or f"{pipeline} has no dead letters")
+
+
+@dead_letters.command()
+@pipeline_argument
+@click.argument("letter")
+@click.option("--out", type=click.File("wb"), help="Write the whole value to this file.")
+@bootstrap_option
+@json_option
+def show(
+    file: Path, letter: str, out: BinaryIO | None, bootstrap: str | None, as_json: bool
+) -> None:
+    """Show one letter: reason, headers, the beginning of its value.
+
+    \b
+    Example:
+      headrace dead-letters show pipeline.yaml 0-17 --out letter.bin
+    """
+    from headrace.client.dead_letter_topic import described, one_letter
+
+    filed = one_letter(reached(bootstrap), read_file(file).pipeline.name, letter)
+    if as_json:
+        print_json(filed.as_json(with_value=True))
+    else:
+        print_text("\n".join(described(filed)))
+    if out is not None:
+        out.write(filed.letter.value)
+        say(f"{len(filed.letter.value)} bytes written to {out.name}")
+
+
+@dead_letters.command()
+@pipeline_argument
+@click.argument("letters", nargs=-1, required=True, metavar="LETTER...")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+@json_option
+def replay(
+    file: Path, letters: tuple[str, ...], yes: bool, bootstrap: str | None, as_json: bool
+) -> int:
+    """Write letters back to the input topic, as they came.
+
+    Only letters from the input topic can be replayed. The query's clock starts anew, unless a
+    header says when its answer was due.
+
+    \b
+    Example:
+      headrace dead-letters replay pipeline.yaml 0-17
+    """
+    from headrace.client.dead_letter_topic import one_letter, replayable
+    from headrace.client.dead_letter_topic import replay as write_back
+
+    if as_json and not yes:
+        raise click.UsageError("with --json nobody can be asked; add --yes")
+    pipeline = read_file(file).pipeline.name
+    kafka = reached(bootstrap)
+    found = [one_letter(kafka, pipeline, name) for name in dict.fromkeys(letters)]
+    for each in found:
+        replayable(each)
+    if not yes and not _agreed(len(found), pipeline):
+        say("nothing was replayed")
+        return UNSUCCESSFUL
+    done = write_back(kafka, pipeline, found)
+    if as_json:
+        print_json([{"letter": d.letter, "topic": d.topic, "query": d.query} for d in done])
+        return 0
+    for back in done:
+        print_text(
+            f"letter {back.letter} is on {back.topic} as query {back.query}; "
+            f"`headrace explain {file} {back.query}` tells what became of it"
+        )
+    return 0
+
+
+def _agreed(count: int, pipeline: str) -> bool:
+    letters = "a letter" if count == 1 else f"{count} letters"
+    if not sys.stdin.isatty():
+        say(f"replaying {letters} to {pipeline} needs a word from a person; add --yes")
+        return False
+    return click.confirm(f"Write {letters} to the input topic of {pipeline}?", err=True)

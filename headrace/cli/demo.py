@@ -1,0 +1,59 @@
+"""``headrace demo``."""
+
+from pathlib import Path
+
+import click
+
+from headrace.cli.options import bootstrap_option, json_option
+from headrace.terminal import UNSUCCESSFUL, print_json, print_rich
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@bootstrap_option
+@click.option("--seconds", type=click.FloatRange(1), default=80.0, show_default=True, help="Load.")
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), help="Highest, in queries/s; by the profile."
+)
+@click.option("--seed", default=0, show_default=True, help="Of arrivals and inputs.")
+@click.option("--compare", is_flag=True, help="The same load under each fixed plan too: minutes.")
+@json_option
+def demo(
+    file: Path | None,
+    bootstrap: str | None,
+    seconds: float,
+    rate: float | None,
+    seed: int,
+    compare: bool,
+    as_json: bool,
+) -> int:
+    """Show a pipeline at work, then report and clean up.
+
+    Without FILE it is the postcode pipeline of the repository. Without --bootstrap it has a broker
+    of its own for as long. The load rises past what the most accurate variants can carry and
+    falls again, and a command changes from a fixed plan to the policy that scales; of a pipeline
+    without such a policy the load is steady, and half-way a command changes the plan. Exit code 0
+    only if no query was lost and every process it started is gone.
+
+    \b
+    Example:
+      headrace demo
+      headrace demo --seconds 30 --json
+      headrace demo --compare
+    """
+    from headrace.demo.environment import wished
+
+    wish = wished(file, bootstrap, seconds, rate, seed)
+    if compare:
+        from headrace.demo.policy_comparison import compared
+        from headrace.demo.policy_comparison_text import shown as shown_compared
+
+        found = compared(wish)
+        print_json(found.as_json()) if as_json else print_rich(shown_compared(found))
+        return 0 if found.sound else UNSUCCESSFUL
+    from headrace.demo.demo_run import show
+    from headrace.demo.demo_text import shown
+
+    report = show(wish)
+    print_json(report.as_json()) if as_json else print_rich(shown(report))
+    return 0 if report.sound else UNSUCCESSFUL

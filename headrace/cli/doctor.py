@@ -1,0 +1,57 @@
+"""``headrace doctor``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import bootstrap_option, json_option
+from headrace.terminal import print_json, print_rich
+
+if TYPE_CHECKING:
+    from headrace.doctor.findings import Finding
+
+STYLES = {"ok": "green", "warn": "yellow", "wrong": "bold red"}
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@bootstrap_option
+@json_option
+def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> int:
+    """Check this machine, the broker and a pipeline, and say what to mend.
+
+    Python, extras, Java, disk, the broker's release and clock; with FILE also the pipeline file,
+    its topics and what this user may do with them. Starts nothing. Exit code 0 if nothing is
+    wrong, 4 without a broker, 2 for a wrong file, else 1.
+
+    \b
+    Example:
+      headrace doctor pipeline.yaml
+      headrace doctor --bootstrap kafka-1:9092 --json
+    """
+    from headrace.doctor.facts import findings
+    from headrace.doctor.findings import as_json as all_as_json
+    from headrace.doctor.findings import verdict
+
+    made = []
+    for finding in findings(file, bootstrap):
+        made.append(finding)
+        if not as_json:
+            print_rich(_row(finding))
+    if as_json:
+        print_json(all_as_json(made))
+    return verdict(made)
+
+
+def _row(finding: "Finding") -> Any:
+    """A line of a table that is printed as it grows; long findings wrap within their column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    row = Table.grid(padding=(0, 1))
+    for width in (5, 14, None):
+        row.add_column(width=width)
+    found = Text(finding.found + (f"\n-> {finding.mend}" if finding.mend else ""))
+    row.add_row(Text(finding.state, style=STYLES[finding.state]), finding.what, found)
+    return row

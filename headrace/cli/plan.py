@@ -1,0 +1,112 @@
+"""``headrace plan``."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import json_option, pipeline_argument, read_file
+from headrace.terminal import INFEASIBLE, print_json, print_text
+
+if TYPE_CHECKING:
+    from headrace.config.pipeline_file import PipelineFile
+    from headrace.planning.dry_run import Asked
+
+
+class _Demands(click.ParamType):
+    name = "Q[,Q...]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
+        try:
+            found = tuple(float(each) for each in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is no list of rates; write queries/s, as in 50,100.5", param, ctx)
+        if not all(0 <= each < float("inf") for each in found):
+            self.fail(f"{value!r} has a rate below 0 or without end", param, ctx)
+        return found
+
+
+class _Duration(click.ParamType):
+    name = "DURATION"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        from headrace.config.sections import duration
+
+        try:
+            return duration(value)
+        except ValueError as error:
+            self.fail(str(error).replace("{} is ", "").replace("{}", "it"), param, ctx)
+
+
+@click.command()
+@pipeline_argument
+@json_option
+@click.option("--demand", type=_Demands(), required=True, help="Queries/s to plan for.")
+@click.option("--devices", type=click.IntRange(min=1), metavar="N", help="Instead of the file's.")
+@click.option("--slo", type=_Duration(), help="Instead of the file's, as in 250ms.")
+@click.option("--comm", type=_Duration(), help="Latency of one hop, instead of the file's.")
+@click.option("--policy", metavar="NAME", help="Instead of the file's: loki, ramsis, ...")
+@click.option("--solver", type=click.Choice(["highs", "cbc"]), help="Instead of the policy's.")
+@click.option("--table", is_flag=True, help="ramsis: every decision, by queue and slack.")
+@click.option(
+    "--violation",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="ramsis: the highest accuracy with at most this share of late queries.",
+)
+def plan(
+    file: Path, as_json: bool, demand: tuple[float, ...], devices: int | None,
+    slo: float | None, comm: float | None, policy: str | None, solver: str | None,
+    table: bool, violation: float | None,
+) -> int:  # fmt: skip
+    """Show what would run for a demand: variants, batches, devices.
+
+    Nothing is started. With --json one line for each demand, in order. Exit code 3 tells that
+    some demand cannot be met; its plan says what binds and what could be met instead.
+
+    \b
+    Example:
+      headrace plan examples/postcode/pipeline.yaml --demand 20,40,80 --policy loki
+    """
+    # What a planner multiplies is small: BLAS threads cost more than they save. NumPy reads this
+    # when it is imported, so it stands before everything else.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from headrace.planning.dry_run import Asked, plans
+    from headrace.planning.dry_run import as_json as line
+    from headrace.planning.plan_text import described
+    from headrace.planning.table_plans import selects
+
+    asked = Asked(
+        demands_qps=demand, devices=devices, slo_s=slo, comm_s=comm, policy=policy, solver=solver
+    )
+    read = read_file(file)
+    if selects(read, asked):
+        return _tables(read, asked, violation, as_json, table)
+    if table or violation is not None:
+        raise click.UsageError("--table and --violation are for ramsis and its kin; see --policy")
+    code = 0
+    for at, planned in enumerate(plans(read, asked)):
+        if as_json:
+            print_json(line(planned))
+        else:
+            print_text(("\n" if at else "") + described(planned))
+        code = code if planned.allocation.feasible else INFEASIBLE
+    return code
+
+
+def _tables(
+    file: "PipelineFile", asked: "Asked", violation: float | None, as_json: bool, table: bool
+) -> int:
+    """The plans of policies that choose a model per batch."""
+    from headrace.planning.table_plans import as_json as line
+    from headrace.planning.table_plans import as_text, tables
+
+    code = 0
+    for at, made in enumerate(tables(file, asked, violation)):
+        if as_json:
+            print_json(line(made, table))
+        else:
+            print_text(("\n" if at else "") + as_text(made, table))
+        code = code if made.plan.feasible else INFEASIBLE
+    return code

@@ -1,0 +1,69 @@
+"""``headrace profile``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.cli.options import json_option, pipeline_argument, read_file
+from headrace.terminal import print_json, print_text
+
+
+class _Batches(click.ParamType):
+    """Whole numbers from 1, as in 1,2,4."""
+
+    name = "N,N,..."
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(int(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is no list of batch sizes; write one such as 1,2,4", param)
+
+
+@click.command()
+@pipeline_argument
+@click.option("--device", "devices", multiple=True, help="cpu, cuda:0 ...; may be repeated.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to; beside FILE otherwise.")
+@click.option("--batches", type=_Batches(), help="Batch sizes; up to the file's largest otherwise.")
+@click.option("--busy", type=click.IntRange(0), help="Further processes that keep devices busy.")
+@click.option("--samples", default=1000, show_default=True, help="Inputs for accuracy and fan-out.")
+@click.option("--seed", default=0, show_default=True, help="Of the inputs.")
+@click.option("--paths", is_flag=True, help="Add the accuracy of whole paths of variants, no more.")
+@json_option
+def profile(as_json: bool, **asked: Any) -> None:
+    """Measure every variant: latency, load, memory, accuracy, fan-out.
+
+    With --paths it measures instead how right every path of variants is from the query to the
+    answer, and adds that to the profile that is there; plans then count with it in place of the
+    product of accuracies.
+
+    \b
+    Example:
+      headrace profile examples/postcode/pipeline.yaml --device cpu
+      headrace profile examples/postcode/pipeline.yaml --paths
+    """
+    from headrace.profiling.profile_text import (
+        paths_json,
+        paths_text,
+        profiled,
+        profiled_paths,
+        table_text,
+        written_text,
+    )
+
+    file = read_file(asked["file"])
+    if asked["paths"]:
+        out, table = profiled_paths(file, asked)
+        print_json(paths_json(table, out)) if as_json else print_text(
+            f"{paths_text(table)}\n{written_text(file, out)}"
+        )
+        return
+    out, table = profiled(file, asked)
+    print_json({"out": str(out), "entries": len(table.entries)}) if as_json else print_text(
+        f"{table_text(table)}\n{written_text(file, out)}"
+    )

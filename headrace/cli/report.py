@@ -1,0 +1,46 @@
+"""``headrace report``: what became of a live pipeline's queries."""
+
+import time
+from pathlib import Path
+
+import click
+
+from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.send import DurationType
+from headrace.terminal import print_json, print_text, say
+
+
+@click.command()
+@pipeline_argument
+@click.option("--last", type=DurationType(), default="600s", show_default=True,
+              help="Queries made within this time from now back.")  # fmt: skip
+@click.option(
+    "--html", type=click.Path(path_type=Path), help="Write a page with charts, for any browser."
+)
+@bootstrap_option
+@json_option
+def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as_json: bool) -> int:
+    """Tell what became of a live pipeline's queries.
+
+    Read from the answers and plans on the broker, so that it works after the pipeline has ended,
+    too: outcomes, latencies, accuracy, devices, and what was given up where and why. Where a
+    certificate of the simulation lies beside the file (headrace fidelity), it is shown.
+
+    \b
+    Example:
+      headrace report pipeline.yaml --last 60s
+      headrace report pipeline.yaml --html page.html
+    """
+    from headrace.cli.options import reached
+    from headrace.html.atomic_file import writable, write_page
+    from headrace.report.live_report import live_report
+    from headrace.report.report_text import report_page, report_text
+
+    if html is not None:
+        writable(html)
+    made = live_report(read_file(file), reached(bootstrap), time.time(), last)
+    if html is not None:
+        write_page(html, report_page(made))
+        say(f"wrote {html}")
+    print_json(made.as_json()) if as_json else print_text(report_text(made))
+    return 0

@@ -1,0 +1,139 @@
+"""The roles as commands of their own: how one runs a pipeline on many machines."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.options import bootstrap_option, brokers, pipeline_argument, read_file
+from headrace.roles.log_options import Telling, telling_options
+
+if TYPE_CHECKING:
+    from headrace.roles.wiring import Share
+    from streams.kafka.kafka_client import KafkaConfig
+
+
+class _ShareType(click.ParamType):
+    """INDEX/OF, as in 0/1."""
+
+    name = "INDEX/OF"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "Share":
+        from headrace.roles.wiring import Share
+
+        if isinstance(value, Share):
+            return value
+        index, _, of = str(value).partition("/")
+        try:
+            return Share(int(index), int(of))
+        except ValueError:
+            self.fail(f"{value!r} is no share; write INDEX/OF with INDEX from 0 below OF", param)
+
+
+share_option = click.option(
+    "--share",
+    type=_ShareType(),
+    default="0/1",
+    show_default=True,
+    help="This process is number INDEX (from 0) of OF that divide the partitions.",
+)
+
+
+def _kafka(bootstrap: str | None) -> "KafkaConfig":
+    from headrace.cluster.supervisor import follow_supervisor
+
+    follow_supervisor()
+    return brokers(bootstrap)
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@share_option
+@telling_options
+def ingress(file: Path, bootstrap: str | None, share: "Share", telling: Telling) -> None:
+    """Run ingress: take queries in, refuse or admit them.
+
+    \b
+    Example:
+      headrace ingress pipeline.yaml --bootstrap kafka:9092 --share 0/2
+    """
+    from headrace.roles.wiring import run_ingress
+
+    run_ingress(read_file(file), _kafka(bootstrap), share, telling)
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@share_option
+@telling_options
+def egress(file: Path, bootstrap: str | None, share: "Share", telling: Telling) -> None:
+    """Run egress: join the branches of each query into its answer.
+
+    \b
+    Example:
+      headrace egress pipeline.yaml --bootstrap kafka:9092
+    """
+    from headrace.roles.wiring import run_egress
+
+    run_egress(read_file(file), _kafka(bootstrap), share, telling)
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@click.option("--name", required=True, help="Its name in plans and reports; unique.")
+@click.option("--device", required=True, help="cpu, cuda:0 ..., or emulated.")
+@click.option(
+    "--count",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Workers in this process; above 1 for emulated ones.",
+)
+@click.option("--seed", default=0, show_default=True, help="Of what emulated workers draw.")
+@telling_options
+def worker(
+    file: Path,
+    bootstrap: str | None,
+    name: str,
+    device: str,
+    count: int,
+    seed: int,
+    telling: Telling,
+) -> None:
+    """Run a worker: it serves what the plan gives it.
+
+    \b
+    Example:
+      headrace worker pipeline.yaml --name gpu-0 --device cuda:0
+    """
+    from headrace.roles.wiring import run_worker
+
+    run_worker(read_file(file), _kafka(bootstrap), name, device, count, seed, telling)
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@telling_options
+def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
+    """Run the control app: reports and commands in, plans out.
+
+    \b
+    Example:
+      headrace control pipeline.yaml --bootstrap kafka:9092
+    """
+    from headrace.roles.dilation_env import dilation
+    from headrace.roles.observability import observed
+    from headrace.roles.wiring import controller_maker
+    from streams.control_app.app import run
+
+    read = read_file(file)
+    fresh = controller_maker(read)
+    kafka = _kafka(bootstrap)
+    with observed("control", read.pipeline, telling) as observers:
+        run(read.pipeline, fresh, kafka, observers, dilation())

@@ -1,0 +1,93 @@
+"""``headrace send`` and ``headrace load``: queries from the terminal."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.cli.options import (
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    read_file,
+)
+from headrace.terminal import UNSUCCESSFUL, print_json, print_text
+
+
+class DurationType(click.ParamType):
+    """Seconds, written as in pipeline files: 300ms, 2s."""
+
+    name = "DURATION"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from headrace.config.sections import duration
+
+        if isinstance(value, float):
+            return value
+        try:
+            return duration(value)
+        except ValueError as error:
+            self.fail(str(error).replace("{}", "the duration", 1), param)
+
+
+deadline_option = click.option(
+    "--deadline", type=DurationType(), help="From now, as in 250ms. Without it the SLO counts."
+)
+slo_class_option = click.option("--slo-class", default="", help="One of the file's slo_classes.")
+
+
+@click.command()
+@pipeline_argument
+@click.argument("input", metavar="INPUT", type=click.File("rb"))
+@bootstrap_option
+@deadline_option
+@slo_class_option
+@click.option("--id", "name", default="", help="The query's id. Without it one is made.")
+@json_option
+def send(as_json: bool, **asked: Any) -> int:
+    """Send one query, a file or - for stdin, and print its answer.
+
+    Exit code 0 if it was answered, 1 if not.
+
+    \b
+    Example:
+      headrace send examples/postcode/pipeline.yaml envelope.png
+      echo hello | headrace send pipeline.yaml - --deadline 2s --json
+    """
+    from headrace.client.ask import answer_json, answer_text, send_one
+
+    answer = send_one(read_file(asked["file"]).pipeline, **asked)
+    print_json(answer_json(answer)) if as_json else print_text(answer_text(answer))
+    return 0 if answer.outcome == "answered" else UNSUCCESSFUL
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Queries/s on average.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long.")
+@click.option("--arrivals", type=click.Path(path_type=Path), help="Arrival times instead: a file.")
+@click.option("--input", "payload", type=click.File("rb"), help="Send this instead of the workload")
+@click.option("--seed", default=0, show_default=True, help="Of arrivals and inputs.")
+@deadline_option
+@slo_class_option
+@json_option
+def load(as_json: bool, **asked: Any) -> int:
+    """Send queries at random or given times; tell what became of them.
+
+    Random times are a Poisson process. Inputs come from the pipeline file's workload, which also
+    judges the results. An arrivals file has one time in ms a line, or second,qps for every
+    second.
+
+    \b
+    Example:
+      headrace load examples/postcode/pipeline.yaml --rate 20 --seconds 30
+      headrace load pipeline.yaml --arrivals trace.txt --input sample.png --json
+    """
+    from headrace.client.load import load_row, load_text, loaded
+
+    row = load_row(loaded(read_file(asked["file"]), asked))
+    print_json(row) if as_json else print_text(load_text(row))
+    return UNSUCCESSFUL if row["lost"] else 0

@@ -1,0 +1,116 @@
+"""``headrace simulate``: the pipeline in virtual time."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.cli.options import F, bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.send import DurationType
+from headrace.terminal import print_json, print_text
+
+# Options that may be followed by several values, and what such a value looks like.
+SEVERAL = {"--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*", "--seed": r"\d+"}
+
+
+class Spread(click.Command):
+    """Reads ``--seed 1 2 3`` and ``--seed 1,2,3`` as ``--seed 1 --seed 2 --seed 3``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread(args))
+
+
+def spread(args: list[str]) -> list[str]:
+    """The arguments with one option in front of each of its values.
+
+    The pipeline file is no value: it is named with a dot or a slash, or it is the first argument.
+    """
+    found: list[str] = []
+    option, waits = "", False
+    for arg in args:
+        name, equals, value = arg.partition("=")
+        if name in SEVERAL:
+            found += [option] if waits else []
+            option, waits = name, not equals
+            found += _each(name, value) if equals else []
+        elif option and all(re.fullmatch(SEVERAL[option], each) for each in arg.split(",")):
+            found += _each(option, arg)
+            waits = False
+        else:
+            # An option that still waits takes what comes; click says what is wrong with it.
+            found += [option, arg] if waits else [arg]
+            option, waits = "", False
+    return [*found, option] if waits else found
+
+
+def _each(option: str, values: str) -> list[str]:
+    return [part for value in values.split(",") for part in (option, value)]
+
+
+# What is played, and how: the options of every command that simulates.
+RUN_OPTIONS = (
+    click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times."),
+    click.option("--from-topic", metavar="TOPIC", help="Arrivals as recorded in an input topic."),
+    click.option("--rate", type=click.FloatRange(0, min_open=True), help="Queries/s on average."),
+    click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long."),
+    click.option(
+        "--cv", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
+        help="With --rate: coefficient of variation of the gaps; 1 is a Poisson process.",
+    ),
+    click.option(
+        "--burst", type=click.FloatRange(1),
+        help="With --rate: so many times the rate in bursts of 2 s, 20 s apart on average.",
+    ),
+    click.option(
+        "--policy", multiple=True, metavar="NAME", help="Policies; without it the file's."
+    ),
+    click.option(
+        "--seed", multiple=True, type=click.IntRange(0), metavar="N", help="Seeds; without it 0."
+    ),
+    click.option(
+        "--faults", type=click.Path(path_type=Path), help="YAML: what goes wrong, and when."
+    ),
+    click.option("--random-faults", type=click.IntRange(0), default=0, help="So many by chance."),
+    click.option("--warm-up", type=DurationType(), help="Count from then on only, as in 10s."),
+    click.option(
+        "--latency", type=click.Choice(["mean", "p50", "p90", "p95", "p99"]), default=None,
+        help="Every batch takes this quantile of the profile; without it, draws.",
+    ),
+    click.option("--solve-time", type=DurationType(), help="Of a solve, in virtual time."),
+)  # fmt: skip
+
+
+def run_options(function: F) -> F:
+    """``RUN_OPTIONS``, in order."""
+    for option in reversed(RUN_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command(cls=Spread)
+@pipeline_argument
+@run_options
+@click.option("--trace-out", type=click.Path(path_type=Path), help="Write a Chrome trace.")
+@bootstrap_option
+@json_option
+def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) -> int:
+    """Play arrivals through the pipeline in virtual time.
+
+    The nodes, policies and controller are those that run live; devices, hops and solves take
+    what was measured of them. An arrivals file has one time in ms a line, or second,qps for every
+    second. Policies share the arrivals; every policy runs with every seed, on all cores.
+
+    \b
+    Example:
+      headrace simulate pipeline.yaml --arrivals trace.txt --policy static loki --seed 1 2 3
+      headrace simulate pipeline.yaml --rate 200 --seconds 60 --burst 5 --json
+    """
+    # Tables of model selection are small matrix products, as in ``headrace plan``.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from headrace.simulation.batch_runs import rows, runs, table_text
+
+    found = rows(runs(read_file(file), asked), trace_out)
+    print_json(found) if as_json else print_text(table_text(found))
+    return 0

@@ -1,0 +1,1 @@
+"""Clients of a running pipeline: queries, answers, commands, load."""

@@ -1,0 +1,86 @@
+"""One query from the terminal, and its answer in words."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from headrace.cli.options import reached
+from headrace.client.open_loop import answer_within_s
+from headrace.client.topic_clients import ask_once, new_id
+from headrace.results.outcomes import latency_ms, outcome
+from headrace.terminal import Unsuccessful
+from schemas.codec.json_form import to_json
+from schemas.pipeline import Pipeline
+from schemas.records import ANSWERED, Answer, Query
+from streams.kafka.preflight import prepare
+
+
+def send_one(
+    pipeline: Pipeline,
+    *,
+    file: Path,
+    input: BinaryIO,
+    bootstrap: str | None,
+    deadline: float | None,
+    slo_class: str,
+    name: str,
+) -> Answer:
+    """The answer to one query. Raises ``Unsuccessful`` if none comes."""
+    payload = input.read()
+    if not payload:
+        raise click.BadParameter(f"{input.name} is empty; a query needs a payload")
+    kafka = reached(bootstrap)
+    prepare(kafka, pipeline, "producer", "consumer")
+    query = Query(
+        payload=payload,
+        id=name or new_id("query"),
+        deadline_s=None if deadline is None else time.time() + deadline,
+        slo_class=slo_class,
+    )
+    wait_s = answer_within_s(pipeline, deadline, slo_class)
+    answer = ask_once(kafka, pipeline, query, wait_s)
+    if answer is None:
+        raise Unsuccessful(
+            f"no answer to {query.id} within {wait_s:.1f} s; check that the pipeline is up: "
+            f"`headrace status {file} --once`, else `headrace up {file}`"
+        )
+    return answer
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """An answer as its JSON form, with the latency."""
+    row: dict[str, Any] = json.loads(to_json(answer))
+    row["latency_ms"] = round(latency_ms(answer), 3)
+    return row
+
+
+def answer_text(answer: Answer) -> str:
+    """The result on the first line, how it came about on the second."""
+    lines = [] if answer.outcome != ANSWERED else [_shown(answer.result)]
+    what = outcome(answer)
+    where = f" at {answer.task}" if answer.task else ""
+    why = f"{where}: {answer.reason}" if answer.reason else where
+    lines.append(f"{what}{why} ({latency_ms(answer):.1f} ms, {_variants(answer)})")
+    return "\n".join(lines)
+
+
+def _shown(result: Any) -> str:
+    return result if isinstance(result, str) else json.dumps(_plain(result))
+
+
+def _plain(result: Any) -> Any:
+    row = json.loads(to_json(_holding(result)))
+    return row["payload"]
+
+
+def _holding(result: Any) -> Query:
+    """Any record with a value: the JSON form of values is the records' business."""
+    return Query(payload=result)
+
+
+def _variants(answer: Answer) -> str:
+    used = dict.fromkeys(f"{hop.task}/{hop.variant}" for path in answer.paths for hop in path)
+    return f"plan {answer.epoch}" + (f", {' -> '.join(used)}" if used else "")

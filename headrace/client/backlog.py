@@ -1,0 +1,62 @@
+"""How much work waits on the broker? Records behind the committed offsets, per task."""
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
+
+from schemas.effects import OUTPUTS, work_topic
+from schemas.pipeline import Pipeline
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, consumer, done_offsets, log_offsets
+from streams.topics import physical
+
+WAIT_S = 10.0
+
+
+class Backlog:
+    """Asks the broker how many records wait; ``work`` by task, ``outputs`` before egress.
+
+    Raises ``BrokerError``.
+    """
+
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._workers = consumer(kafka, f"{pipeline.name}.workers")
+        self._egress = consumer(kafka, f"{pipeline.name}.egress")
+
+    def work(self) -> dict[str, int]:
+        """Records on each task's topic that no worker has finished."""
+        name = self._pipeline.name
+        places = {
+            task.name: [TopicPartition(physical(name, work_topic(task.name)), slot)
+                        for slot in range(task.slots)]
+            for task in self._pipeline.tasks
+        }  # fmt: skip
+        every = [place for of_task in places.values() for place in of_task]
+        waiting = _waiting(self._workers, every)
+        return {
+            task: sum(waiting[p.topic, p.partition] for p in of_task)
+            for task, of_task in places.items()
+        }
+
+    def outputs(self) -> int:
+        """Records of queries that egress has not closed."""
+        name = self._pipeline.name
+        topic = physical(name, OUTPUTS)
+        places = [TopicPartition(topic, p) for p in range(self._pipeline.egress_partitions)]
+        return sum(_waiting(self._egress, places).values())
+
+    def is_empty(self) -> bool:
+        """Nothing waits anywhere."""
+        return not any(self.work().values()) and not self.outputs()
+
+
+def _waiting(reader: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int]:
+    try:
+        ends = log_offsets(reader, places, OFFSET_END, WAIT_S)
+        starts = log_offsets(reader, places, OFFSET_BEGINNING, WAIT_S)
+        done = done_offsets(reader, places, WAIT_S)
+    except KafkaException as error:
+        raise BrokerError(
+            f"the broker did not say how much work waits: {error.args[0].str()}"
+        ) from error
+    return {
+        place: max(0, end - max(done.get(place, -1), starts[place])) for place, end in ends.items()
+    }

@@ -1,0 +1,302 @@
+"""Request and reply over a pipeline's topics, from Python.
+
+    with Client("localhost:9092", "postcode") as client:
+        answer = client.ask(image, deadline=0.3)
+
+Many queries may be in flight: ``submit`` returns a future, ``ask_async`` awaits one. One thread
+reads the results topic from its end on, without a consumer group, and gives each answer to whoever
+asked. Opening and closing wait for the broker, so they do not belong in an event loop.
+"""
+
+import asyncio
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from confluent_kafka import KafkaException, Message
+
+from headrace.client.formats import WRITERS, Read, reader_of
+from headrace.client.topic_clients import Asker, Tail
+from headrace.closing import Closing
+from schemas.codec.single_object import CodecError
+from schemas.effects import RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import Answer, Query, Value
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, reach
+from streams.topics import physical
+
+__all__ = ["Client", "ClientClosed", "NoAnswer"]
+
+OPENS_WITHIN_S = 5.0  # a person waits for a broker no longer
+ANSWER_WITHIN_S = 30.0  # where the query names no deadline: the client does not know the SLO
+BEYOND_DEADLINE_S = 4.0  # for egress's grace, and an answer on its way
+TURN_S = 0.05  # how late a timeout is noticed at most
+MOST_AT_ONCE = 499
+
+
+class NoAnswer(TimeoutError):
+    """No answer came in time."""
+
+
+class ClientClosed(Exception):
+    """The client was closed before the answer came, or had been when the query was submitted."""
+
+
+class Open:
+    """The queries that wait for an answer. For several threads.
+
+    Every future given out is ended once: by its answer, its time, or an error.
+    """
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._waiting: dict[str, tuple[Future[Answer], float, float]] = {}
+        self._ended: Exception | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, name: str, now: float, within_s: float) -> Future[Answer]:
+        """A future for a query; raises ``ValueError`` for an id in flight, and what ended all."""
+        future: Future[Answer] = Future()
+        with self._lock:
+            if self._ended is not None:
+                raise self._ended
+            if name in self._waiting:
+                raise ValueError(f"a query {name!r} is in flight already; give each its own id")
+            self._waiting[name] = (future, now + within_s, within_s)
+        return future
+
+    def answer(self, name: str, value: bytes) -> None:
+        """End a query, if it is one of ours, with a record of the results topic."""
+        future = self._take(name)
+        if future is None or not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(self._read(value))
+        except (CodecError, BrokerError) as error:  # the latter of a schema registry
+            future.set_exception(error)
+
+    def fail(self, name: str, error: Exception) -> None:
+        """End a query with an error."""
+        _fail(self._take(name), error)
+
+    def expire(self, now: float) -> None:
+        """End the queries whose time is over."""
+        with self._lock:
+            late = [(name, s) for name, (_, due_s, s) in self._waiting.items() if now > due_s]
+        for name, within_s in late:
+            self.fail(
+                name,
+                NoAnswer(
+                    f"no answer to {name} within {within_s:g} s; check that the pipeline is up "
+                    "with `headrace status FILE --once`, or wait longer with timeout="
+                ),
+            )
+
+    def end(self, error: Exception) -> None:
+        """End every query, and refuse new ones, with an error. The first one counts."""
+        with self._lock:
+            if self._ended is None:
+                self._ended = error
+            names = list(self._waiting)
+        for name in names:
+            self.fail(name, error)
+
+    def _take(self, name: str) -> Future[Answer] | None:
+        with self._lock:
+            held = self._waiting.pop(name, None)
+        return None if held is None else held[0]
+
+
+def _fail(future: Future[Answer] | None, error: Exception) -> None:
+    if future is not None and future.set_running_or_notify_cancel():
+        future.set_exception(error)
+
+
+class _Results(Tail):
+    """The results topic with its keys: an answer is read only where its id is one of ours."""
+
+    def take_keyed(self, timeout_s: float) -> list[tuple[bytes, bytes]]:
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        found = (first, *self._consumer.consume(MOST_AT_ONCE, 0))
+        return [(m.key() or b"", m.value() or b"") for m in found if _usable(m)]
+
+
+def _usable(message: Message) -> bool:
+    error = message.error()
+    if error is not None and error.fatal():
+        raise BrokerError(f"the results cannot be read: {error.str()}")
+    return error is None
+
+
+class Client(Closing):
+    """Asks a running pipeline. For several threads and event loops at once.
+
+    ``pipeline`` is the name in the pipeline file, ``input`` the form that the file names: raw
+    (payloads are bytes), avro or confluent (any ``schemas.records.Value``). ``properties`` are
+    librdkafka's, for security. Answers may be JSON or Avro, and with ``schema_registry``, a URL,
+    Avro in Confluent's framing.
+
+    Raises ``BrokerError`` where the broker or the pipeline's topics are not there.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        pipeline: str,
+        *,
+        input: str = "raw",
+        properties: Mapping[str, str] | None = None,
+        schema_registry: str = "",
+    ) -> None:
+        kafka = KafkaConfig(bootstrap, dict(properties or {}))
+        asked = _asked(pipeline, input, schema_registry)
+        self._raw = input == "raw"
+        reach(kafka, OPENS_WITHIN_S)  # whether anybody is there, told soon
+        self._results = _Results(kafka, physical(pipeline, RESULTS))
+        try:
+            self._asker = Asker(kafka, asked)
+        except KafkaException as error:
+            self._results.close()
+            raise BrokerError(f"no broker takes queries: {error.args[0].str()}") from error
+        except BaseException:
+            self._results.close()
+            raise
+        self._open = Open(reader_of(asked))
+        self._closing = threading.Event()
+        self._prefix = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count(1)  # for several threads
+        self._reading = threading.Thread(target=self._read, name="headrace-client", daemon=True)
+        self._reading.start()
+
+    def submit(
+        self,
+        payload: Value,
+        *,
+        deadline: float | None = None,
+        slo_class: str = "",
+        id: str = "",
+        timeout: float | None = None,
+    ) -> "Future[Answer]":
+        """Send a query at once; a future for its answer.
+
+        ``deadline`` is in seconds from now; without one the pipeline's SLO counts. After
+        ``timeout`` seconds (4 beyond the deadline, or 30) the future ends with ``NoAnswer``; it
+        ends with ``BrokerError`` if the broker does not take the query and with ``ClientClosed``
+        if the client is closed first. Raises ``TypeError``, ``ValueError`` and
+        ``headrace.terminal.Unsuccessful`` for a query that cannot be sent.
+        """
+        if self._raw and not isinstance(payload, bytes):
+            raise TypeError(
+                f"the payload is {type(payload).__name__}, but a raw input topic takes bytes; "
+                'encode it, or say input="avro" if the pipeline file does'
+            )
+        now = time.time()
+        name = id or f"{self._prefix}-{next(self._numbers)}"
+        query = Query(
+            payload=payload,
+            id=name,
+            deadline_s=None if deadline is None else now + deadline,
+            slo_class=slo_class,
+        )
+        future = self._open.add(name, now, _patience(deadline, timeout))
+        try:
+            self._asker.ask(query)
+        except BufferError:
+            self._open.fail(name, _too_many())
+        except Exception as error:
+            if not self._closing.is_set():  # else it has ended already, and says so
+                self._open.fail(name, error)
+                raise
+        return future
+
+    def ask(
+        self,
+        payload: Value,
+        *,
+        deadline: float | None = None,
+        slo_class: str = "",
+        id: str = "",
+        timeout: float | None = None,
+    ) -> Answer:
+        """Send a query and wait for its answer; raises what the future of ``submit`` ends with."""
+        return self.submit(
+            payload, deadline=deadline, slo_class=slo_class, id=id, timeout=timeout
+        ).result()
+
+    async def ask_async(
+        self,
+        payload: Value,
+        *,
+        deadline: float | None = None,
+        slo_class: str = "",
+        id: str = "",
+        timeout: float | None = None,
+    ) -> Answer:
+        """As ``ask``, for event loops."""
+        future = self.submit(
+            payload, deadline=deadline, slo_class=slo_class, id=id, timeout=timeout
+        )
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """End what is open with ``ClientClosed`` and let the topics go; again does nothing."""
+        self._closing.set()
+        if threading.current_thread() is not self._reading:  # as a future's callback is
+            self._reading.join()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _read(self) -> None:
+        ended: Exception = ClientClosed("the client is closed; open another one")
+        try:
+            while not self._closing.is_set():
+                self._turn()
+        except Exception as error:  # noqa: BLE001 - told to everybody who waits, now or later
+            ended = error
+        self._open.end(ended)
+        self._asker.close()
+        self._results.close()
+
+    def _turn(self) -> None:
+        records = self._results.take_keyed(TURN_S)
+        for key, value in records:
+            self._open.answer(key.decode(errors="replace"), value)
+        self._asker.poll()
+        self._asker.acknowledged.clear()  # nobody asks for these times here
+        while self._asker.refused:
+            name, reason = self._asker.refused.popitem()
+            self._open.fail(name, BrokerError(f"the broker did not take {name}: {reason}"))
+        self._open.expire(time.time())
+
+
+def _asked(name: str, form: str, schema_registry: str) -> Pipeline:
+    """What a client needs to know of its pipeline: the name and the forms of its topics."""
+    if form not in WRITERS:
+        raise ValueError(f"input is {form!r}; a pipeline takes {', '.join(WRITERS)}")
+    if form == "confluent" and not schema_registry:
+        raise ValueError('input is "confluent", which needs schema_registry="http://..." as well')
+    return Pipeline(
+        name=name, slo_s=0, tasks=(), policies=(), policy="", input=form,
+        schema_registry=schema_registry,
+    )  # fmt: skip
+
+
+def _patience(deadline: float | None, timeout: float | None) -> float:
+    if timeout is not None:
+        return timeout
+    return ANSWER_WITHIN_S if deadline is None else deadline + BEYOND_DEADLINE_S
+
+
+def _too_many() -> BrokerError:
+    return BrokerError(
+        "too many queries wait for the broker to take them; ask fewer at once, and check that the "
+        "broker keeps up"
+    )

@@ -1,0 +1,90 @@
+"""Which answer did a query get? The results topic, searched from its newest record back."""
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.client.formats import Read, reader_of
+from headrace.client.newest_records import newest_first
+from headrace.results.outcomes import outcome
+from headrace.terminal import Unsuccessful, waiting
+from schemas.codec.single_object import CodecError
+from schemas.effects import RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import Answer
+from streams.kafka.kafka_client import KafkaConfig
+from streams.topics import physical
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_PLACE = re.compile(r"(\d+)-(\d+)")
+
+
+class Found(Protocol):
+    """The answer in a record if it is one that is sought."""
+
+    def __call__(self, message: "Message", *, read: Read) -> Answer | None: ...
+
+
+def find_answer(kafka: KafkaConfig, pipeline: Pipeline, name: str) -> Answer:
+    """The newest answer to the query of that id, or at that PARTITION-OFFSET of the input topic.
+
+    Raises ``Unsuccessful`` where there is none, ``BrokerError`` where the topic cannot be read.
+    """
+    hint = "check the id, or wait: a query is answered by its deadline and grace at the latest, and"
+    return _newest(kafka, pipeline, partial(answer_of, name=name), f"no answer to {name!r}", hint)
+
+
+def last_answer(kafka: KafkaConfig, pipeline: Pipeline, end: str | None) -> Answer:
+    """The newest answer of all, or the newest of those that ended so (``outcomes.OUTCOMES``).
+
+    Raises as ``find_answer`` does.
+    """
+    what = f"no query that ended {end!r}" if end else "no answer"
+    return _newest(kafka, pipeline, partial(answer_that_ended, end=end), what, "look again later:")
+
+
+def _newest(
+    kafka: KafkaConfig, pipeline: Pipeline, found: Found, nothing: str, hint: str
+) -> Answer:
+    topic = physical(pipeline.name, RESULTS)
+    read = reader_of(pipeline)
+    looked_at = 0
+    with waiting(f"searching {topic}"):
+        for stretch in newest_first(kafka, topic):
+            for message in stretch:
+                answer = found(message, read=read)
+                if answer is not None:
+                    return answer
+            looked_at += len(stretch)
+    raise Unsuccessful(
+        f"{nothing} is among the {looked_at} on {topic}; {hint} answers are kept for an hour"
+    )
+
+
+def answer_of(message: "Message", name: str, read: Read) -> Answer | None:
+    """The answer in a record of the results topic if it is the one asked for."""
+    place = _PLACE.fullmatch(name)
+    by_key = message.key() == name.encode()
+    if not by_key and place is None:
+        return None
+    record = _answer_in(message, read)
+    if record is None:
+        return None
+    origin = (str(record.origin.partition), str(record.origin.offset))
+    matches = record.id == name or (place is not None and origin == place.groups())
+    return record if matches else None
+
+
+def answer_that_ended(message: "Message", end: str | None, read: Read) -> Answer | None:
+    """The answer in a record of the results topic if it ended so; any where none is asked for."""
+    record = _answer_in(message, read)
+    return record if record is not None and end in (None, outcome(record)) else None
+
+
+def _answer_in(message: "Message", read: Read) -> Answer | None:
+    try:
+        return read(message.value() or b"")
+    except CodecError:
+        return None  # somebody else's record

@@ -1,0 +1,98 @@
+"""In which form does a pipeline take queries and give answers? Bytes for its topics, and back."""
+
+import json
+from collections.abc import Callable, Iterable
+
+from schemas.codec.confluent import ConfluentCodec
+from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
+from schemas.codec.single_object import CodecError, decode, encode
+from schemas.effects import QUERIES, RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import Answer, End, Hop, Origin, Query
+from streams.topics import physical
+
+Headers = list[tuple[str, bytes]]
+Write = Callable[[Query], tuple[bytes, Headers]]
+Read = Callable[[bytes], Answer]
+
+
+def writer_of(pipeline: Pipeline) -> Write:
+    """How queries are written to the pipeline's input topic: value and headers.
+
+    Raises ``BrokerError`` where Confluent's framing is asked for without the extra ``registry``.
+    """
+    return WRITERS[pipeline.input](pipeline)
+
+
+def reader_of(pipeline: Pipeline) -> Read:
+    """How the pipeline's answers are read: the first byte says JSON, Avro or Confluent's framing.
+
+    The function raises ``CodecError`` for what is no answer, and ``BrokerError`` where the schema
+    registry does not answer.
+    """
+    if not pipeline.schema_registry:
+        return read_answer
+    codec = _codec(pipeline, RESULTS)
+    return lambda value: _answer(codec.decode(value)) if value[:1] == b"\0" else read_answer(value)
+
+
+def answers_in(values: Iterable[bytes], read: Read) -> list[Answer]:
+    """The answers among the records of a results topic; other records are passed over."""
+    found = []
+    for value in values:
+        try:
+            found.append(read(value))
+        except CodecError:
+            continue  # somebody else's record answers none of our queries
+    return found
+
+
+def read_answer(value: bytes) -> Answer:
+    """An answer as JSON or Avro, told apart by the first byte; raises ``CodecError``."""
+    return _json_answer(value) if value[:1] == b"{" else _answer(decode(value))
+
+
+def _answer(record: object) -> Answer:
+    if not isinstance(record, Answer):
+        raise CodecError(f"a {type(record).__name__} record where an Answer was expected")
+    return record
+
+
+def _json_answer(value: bytes) -> Answer:
+    try:
+        row = json.loads(value)
+        row["origin"] = Origin(**row["origin"])
+        row["paths"] = tuple(tuple(Hop(**hop) for hop in path) for path in row["paths"])
+        row["ends"] = tuple(End(**end) for end in row["ends"])
+        return Answer(**row)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CodecError(f"the record is no answer in JSON: {error}") from error
+
+
+def _raw(query: Query) -> tuple[bytes, Headers]:
+    assert isinstance(query.payload, bytes)
+    headers = [(ID_HEADER, query.id.encode())]
+    if query.deadline_s is not None:
+        headers.append((DEADLINE_HEADER, f"{query.deadline_s * 1e3:.3f}".encode()))
+    if query.slo_class:
+        headers.append((SLO_CLASS_HEADER, query.slo_class.encode()))
+    return query.payload, headers
+
+
+def _codec(pipeline: Pipeline, topic: str) -> ConfluentCodec:
+    # Imported here: the registry's client is an extra, and needs half a second.
+    from streams.codecs.schema_registry import registry_codec
+
+    return registry_codec(pipeline.schema_registry, physical(pipeline.name, topic))
+
+
+def _confluent(pipeline: Pipeline) -> Write:
+    codec = _codec(pipeline, QUERIES)
+    return lambda query: (codec.encode(query), [])
+
+
+WRITERS: dict[str, Callable[[Pipeline], Write]] = {
+    "raw": lambda _: _raw,
+    "avro": lambda _: lambda query: (encode(query), []),
+    "confluent": _confluent,
+}

@@ -1,0 +1,138 @@
+"""Commands and policies from the terminal: give, wait for the word, tell."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from msgspec import structs
+
+from control.problem.problem import BUILT_IN
+from headrace.cli.options import reached
+from headrace.client.topic_clients import Commander, plans
+from headrace.config.pipeline_file import PipelineFile
+from headrace.terminal import INFEASIBLE, UNSUCCESSFUL, print_json, print_rich, print_text, say
+from schemas.records import CommandResult, Plan
+from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.preflight import prepare
+
+RESULT_WITHIN_S = 20.0
+
+
+def give(
+    file: PipelineFile, kafka: KafkaConfig, action: str, arguments: Mapping[str, str]
+) -> CommandResult:
+    """The result of a command; raises ``Unsuccessful`` if none comes."""
+    prepare(kafka, file.pipeline, "operator")
+    with Commander(kafka, file.pipeline.name) as commander:
+        return commander.result(commander.give(action, arguments), RESULT_WITHIN_S)
+
+
+def give_and_tell(
+    file: PipelineFile,
+    bootstrap: str | None,
+    action: str,
+    arguments: Mapping[str, str],
+    *,
+    as_json: bool,
+) -> int:
+    """Give a command and print its result; exit code 1 if refused, 3 if its plan is infeasible."""
+    kafka = reached(bootstrap)
+    result = give(file, kafka, action, arguments)
+    plan = next((p for p in plans(kafka, file.pipeline.name) if p.epoch == result.epoch), None)
+    infeasible = result.ok and plan is not None and not plan.feasible
+    if as_json:
+        print_json({**structs.asdict(result), "feasible": not infeasible})
+    elif result.ok:
+        print_text(f"{result.message} (plan {result.epoch})")
+    else:
+        say(f"headrace: {action} was refused: {result.message}")
+    if infeasible and plan is not None:
+        say(f"headrace: plan {plan.epoch} is not feasible: {plan.binding}")
+        return INFEASIBLE
+    return 0 if result.ok else UNSUCCESSFUL
+
+
+def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> None:
+    """Print the policies there are, the file's first, and which is in force."""
+    history = plans(reached(bootstrap), file.pipeline.name)
+    in_force = history[-1].settings.policy if history else None
+    named = {policy.name for policy in file.pipeline.policies}
+    built_in = [policy for name, policy in BUILT_IN.items() if name not in named]
+    policies = (*file.pipeline.policies, *built_in)
+    if as_json:
+        print_json([{**asdict(p), "in_force": p.name == in_force} for p in policies])
+        return
+    rows = [
+        ("*" if p.name == in_force else "", p.name, p.kind, _counts(p.replicas)) for p in policies
+    ]
+    print_rich(table(("", "policy", "kind", "replicas"), rows))
+    if in_force is None:
+        say("no plan is on the broker yet; `headrace up FILE` makes the first")
+
+
+def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json: bool) -> None:
+    """Print the newest plans, newest first."""
+    newest = plans(reached(bootstrap), file.pipeline.name)[: -last - 1 : -1]
+    if as_json:
+        print_json([plan_row(plan) for plan in newest])
+        return
+    rows = [
+        (str(p.epoch), _clock(p.issued_s), p.settings.policy, f"{p.settings.slo_s * 1e3:g} ms",
+         variants_text(p), "" if p.feasible else "infeasible", p.reason)
+        for p in newest
+    ]  # fmt: skip
+    print_rich(table(("epoch", "time", "policy", "SLO", "variants", "", "why"), rows))
+
+
+def plan_row(plan: Plan) -> dict[str, Any]:
+    """A plan in short."""
+    return {
+        "epoch": plan.epoch,
+        "issued_s": plan.issued_s,
+        "reason": plan.reason,
+        "settings": structs.asdict(plan.settings),
+        "variants": variants(plan),
+        "demand_qps": plan.demand_qps,
+        "capacity_qps": plan.capacity_qps,
+        "expected_accuracy": plan.expected_accuracy,
+        "feasible": plan.feasible,
+        "binding": plan.binding,
+        "mode": plan.mode,
+    }
+
+
+def variants(plan: Plan) -> dict[str, int]:
+    """Workers that take new work, by "task/variant"."""
+    counts: dict[str, int] = {}
+    for lease in plan.leases:
+        if lease.open_slot >= 0:
+            key = f"{lease.task}/{lease.variant}"
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def variants_text(plan: Plan) -> str:
+    """The same in words."""
+    return _counts(variants(plan))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+    """A plain table without lines."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        made.add_column(head, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) for cell in row))
+    return made
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {key}" for key, count in counts.items()) or "-"
+
+
+def _clock(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s).astimezone().strftime("%H:%M:%S")

@@ -1,0 +1,134 @@
+"""Load from the terminal: arrivals and inputs, sent in an open loop, and the account."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any
+
+import click
+import numpy as np
+
+from headrace.arrivals.arrival_processes import Times, poisson, read_arrivals
+from headrace.cli.options import reached
+from headrace.client.open_loop import Inputs, OpenLoop, run_to_end
+from headrace.client.topic_clients import new_id
+from headrace.config.pipeline_file import PipelineFile, load_workload
+from headrace.results.outcomes import Tally, tally
+from headrace.terminal import progress
+from streams.kafka.preflight import prepare
+
+DISTINCT = 2000  # inputs made ahead; making one takes longer than sending it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What was sent and what became of it."""
+
+    tally: Tally
+    seconds: float
+    behind_ms: float
+    seed: int
+    inputs: int  # distinct ones
+
+
+def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> Load:
+    """Send the load that the options ask for and wait for the answers."""
+    rng = np.random.default_rng(asked["seed"])
+    times = arrivals(asked, rng)
+    workload = None if asked["payload"] else load_workload(file)
+    if workload is None:
+        inputs: list[tuple[bytes, Any]] = [(asked["payload"].read(), None)]
+    else:
+        inputs = made(workload.queries(rng), min(DISTINCT, len(times)))
+    kafka = reached(asked["bootstrap"])
+    prepare(kafka, file.pipeline, "producer", "consumer")
+    loop = OpenLoop(
+        kafka,
+        file.pipeline,
+        new_id("load"),
+        deadline_s=asked["deadline"],
+        slo_class=asked["slo_class"],
+    )
+    try:
+        _run(loop, times, cycle(inputs))
+        sent, answers = loop.accounts()
+    finally:
+        loop.close()
+    score = None if workload is None else workload.score
+    return Load(
+        tally=tally(sent, answers, score),
+        seconds=float(times[-1]) if len(times) else 0.0,
+        behind_ms=loop.behind_s * 1e3,
+        seed=asked["seed"],
+        inputs=len(inputs),
+    )
+
+
+def arrivals(asked: Mapping[str, Any], rng: np.random.Generator) -> Times:
+    """The arrival times that the options ask for; raises ``click.UsageError``."""
+    if asked["arrivals"] is not None:
+        if asked["rate"] or asked["seconds"]:
+            raise click.UsageError("--arrivals has its own rate and length; leave the others out")
+        return read_arrivals(asked["arrivals"], rng)
+    if asked["rate"] is None or asked["seconds"] is None:
+        raise click.UsageError("give --rate and --seconds, or --arrivals")
+    return poisson(asked["rate"], asked["seconds"], rng)
+
+
+def made(queries: Iterator[tuple[bytes, Any]], count: int) -> list[tuple[bytes, Any]]:
+    """Inputs made ahead, so that making them does not slow the sending."""
+    found = []
+    with progress("making inputs", count) as advance:
+        for done, query in enumerate(islice(queries, count), 1):
+            found.append(query)
+            advance(done, "")
+    return found
+
+
+def _run(loop: OpenLoop, times: Times, inputs: Inputs) -> None:
+    with progress("sending", len(times)) as advance:
+        loop.start(times.tolist(), inputs)
+        run_to_end(loop, lambda: advance(loop.sent, f"{len(loop.answers)} answers"))
+
+
+def load_row(load: Load) -> dict[str, Any]:
+    """The account as JSON."""
+    return {
+        **load.tally.as_json(),
+        "seconds": round(load.seconds, 3),
+        "behind_ms": round(load.behind_ms, 3),
+        "seed": load.seed,
+        "distinct_inputs": load.inputs,
+        "reasons": dict(load.tally.reasons),
+    }
+
+
+def load_text(row: Mapping[str, Any]) -> str:
+    """The account for a person."""
+    lines = [
+        f"{row['queries']} queries in {row['seconds']:.1f} s: " + outcomes_text(row),
+        f"SLO attainment {share(row['slo_attainment'])}; latency p50 {ms(row['p50_ms'])}, "
+        f"p95 {ms(row['p95_ms'])}, p99 {ms(row['p99_ms'])}",
+    ]
+    if "accuracy" in row:
+        lines.append(
+            f"accuracy {share(row['accuracy'])} of parts, {share(row['accuracy_whole'])} whole"
+        )
+    lines += [f"  {count} x {reason}" for reason, count in list(row["reasons"].items())[:10]]
+    return "\n".join(lines)
+
+
+def outcomes_text(row: Mapping[str, Any]) -> str:
+    """Counts of the outcomes in words."""
+    names = ("answered", "late", "dropped", "failed", "refused", "lost")
+    return ", ".join(f"{row[name]} {name}" for name in names)
+
+
+def share(value: float | None) -> str:
+    """A fraction as a percentage."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds."""
+    return "-" if value is None else f"{value:.1f} ms"

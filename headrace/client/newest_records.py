@@ -1,0 +1,72 @@
+"""Which records came to a topic last? Read backwards, a stretch at a time."""
+
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from streams.kafka.kafka_client import (
+    BrokerError,
+    KafkaConfig,
+    consumer,
+    readable_partitions,
+    watermarks,
+)
+
+STRETCH = 2_000  # records of a partition that are read at once
+WAIT_S = 10.0
+
+
+def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iterator[list[Message]]:
+    """The records of a topic in stretches, the latest stretch of every partition first.
+
+    Within a stretch the newest record stands first, by time stamp. Raises ``BrokerError`` where
+    the topic is not there or cannot be read.
+    """
+    count = readable_partitions(kafka, topic, WAIT_S)
+    if not count:
+        raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
+    reader = consumer(kafka, "headrace.reader")
+    try:
+        left = {p: watermarks(reader, TopicPartition(topic, p)) for p in range(count)}
+        while any(low < high for low, high in left.values()):
+            found = []
+            for partition, (low, high) in left.items():
+                start = max(low, high - stretch)
+                found += _between(reader, TopicPartition(topic, partition, start), high)
+                left[partition] = (low, start)
+            yield sorted(found, key=lambda m: m.timestamp()[1], reverse=True)
+    finally:
+        reader.close()
+
+
+def one_record(kafka: KafkaConfig, topic: str, partition: int, offset: int) -> Message | None:
+    """The record at a place; None where it is not there, or no longer. Raises ``BrokerError``."""
+    count = readable_partitions(kafka, topic, WAIT_S)
+    if not 0 <= partition < count:
+        return None
+    reader = consumer(kafka, "headrace.reader")
+    try:
+        low, high = watermarks(reader, TopicPartition(topic, partition))
+        if not low <= offset < high:
+            return None
+        found = _between(reader, TopicPartition(topic, partition, offset), offset + 1)
+        return found[0] if found else None
+    finally:
+        reader.close()
+
+
+def _between(reader: Consumer, start: TopicPartition, end: int) -> list[Message]:
+    """The records of a partition from an offset to before another one."""
+    if start.offset >= end:
+        return []
+    reader.assign([start])
+    found: list[Message] = []
+    until = time.monotonic() + WAIT_S
+    while reader.position([start])[0].offset < end:
+        if time.monotonic() > until:
+            raise BrokerError(
+                f"topic {start.topic!r} could not be read within {WAIT_S:g} s; try again"
+            )
+        found += [m for m in reader.consume(500, timeout=0.05) if not m.error()]
+    return [m for m in found if m.offset() < end]

@@ -1,0 +1,144 @@
+"""Open-loop load: queries leave at their times, whatever has become of those before them."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.client.formats import answers_in, reader_of
+from headrace.client.topic_clients import Asker, Tail
+from headrace.results.outcomes import Sent
+from schemas.effects import RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import Answer, Query
+from streams.kafka.kafka_client import BrokerError, KafkaConfig
+from streams.topics import physical
+
+STEP_S = 0.02  # how long a step waits for answers at most
+PATIENCE_S = 3.0  # beyond deadline and grace, for an answer on its way
+Inputs = Iterator[tuple[bytes, Any]]  # payload, truth
+
+
+class OpenLoop:
+    """Sends ``inputs`` at ``times_s`` (seconds after ``start``) and collects the answers.
+
+    Nothing happens on its own: ``step`` sends what is due and takes in what has come.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaConfig,
+        pipeline: Pipeline,
+        prefix: str,
+        *,
+        deadline_s: float | None = None,
+        slo_class: str = "",
+    ) -> None:
+        self._pipeline = pipeline
+        self._prefix = prefix
+        self._deadline_s = deadline_s
+        self._slo_class = slo_class
+        self._tail = Tail(kafka, physical(pipeline.name, RESULTS))
+        self._asker = Asker(kafka, pipeline)
+        self._read = reader_of(pipeline)
+        self._truths: dict[str, Any] = {}
+        self._times_s: Sequence[float] = ()
+        self._inputs: Inputs = iter(())
+        self._began_s = 0.0
+        self._next = 0
+        self._last_s = 0.0
+        self.answers: dict[str, Answer] = {}
+        self.behind_s = 0.0  # how late a query left at worst
+
+    def start(self, times_s: Sequence[float], inputs: Inputs) -> None:
+        """The clock of the load runs from now."""
+        self._times_s, self._inputs = times_s, inputs
+        self._began_s, self._next = time.time(), 0
+
+    @property
+    def began_s(self) -> float:
+        """When the clock of the load began to run (epoch seconds)."""
+        return self._began_s
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since ``start``."""
+        return time.time() - self._began_s
+
+    @property
+    def sent(self) -> int:
+        """Queries that have left."""
+        return len(self._truths)
+
+    def step(self) -> None:
+        """Send what is due, then wait for answers until the next is, ``STEP_S`` at most.
+
+        Raises ``BrokerError`` for a query that the broker does not take.
+        """
+        while self._next < len(self._times_s) and self._due_in_s() <= 0:
+            self.behind_s = max(self.behind_s, -self._due_in_s())
+            self._send()
+        self._asker.poll()
+        for reason in self._asker.refused.values():
+            raise BrokerError(f"the broker did not take a query: {reason}")
+        values = self._tail.take(max(0.0, min(STEP_S, self._due_in_s())))
+        for answer in answers_in(values, self._read):
+            # The first counts; a second one for the same id would be egress's mistake, not a gain.
+            if answer.id in self._truths:
+                self.answers.setdefault(answer.id, answer)
+
+    def _due_in_s(self) -> float:
+        if self._next >= len(self._times_s):
+            return STEP_S
+        return float(self._times_s[self._next]) - self.elapsed_s
+
+    def _send(self) -> None:
+        payload, truth = next(self._inputs)
+        name = f"{self._prefix}-{len(self._truths)}"
+        self._truths[name] = truth
+        now = time.time()
+        deadline = None if self._deadline_s is None else now + self._deadline_s
+        self._asker.ask(
+            Query(payload=payload, id=name, deadline_s=deadline, slo_class=self._slo_class)
+        )
+        self._last_s = now
+        self._next += 1
+
+    @property
+    def all_sent(self) -> bool:
+        """Every arrival of the schedule has left."""
+        return self._next >= len(self._times_s)
+
+    @property
+    def over(self) -> bool:
+        """Every query is sent, and answered or past hope."""
+        if not self.all_sent:
+            return False
+        if len(self.answers) == len(self._truths):
+            return True
+        wait_s = answer_within_s(self._pipeline, self._deadline_s, self._slo_class)
+        return time.time() > self._last_s + wait_s
+
+    def accounts(self) -> tuple[list[Sent], Mapping[str, Answer]]:
+        """The queries that the broker took, and the answers by id."""
+        self._asker.flush()
+        acknowledged = self._asker.acknowledged
+        sent = [Sent(n, acknowledged[n], t) for n, t in self._truths.items() if n in acknowledged]
+        return sent, self.answers
+
+    def close(self) -> None:
+        """Let the topics go."""
+        self._asker.close()
+        self._tail.close()
+
+
+def answer_within_s(pipeline: Pipeline, deadline_s: float | None, slo_class: str) -> float:
+    """How long after a query was sent its answer can still be expected."""
+    own_s = pipeline.slo_classes.get(slo_class, pipeline.slo_s)
+    return (own_s if deadline_s is None else deadline_s) + pipeline.grace_s + PATIENCE_S
+
+
+def run_to_end(loop: OpenLoop, each: Callable[[], None]) -> None:
+    """Step until the load is over, calling ``each`` after every step."""
+    while not loop.over:
+        loop.step()
+        each()

@@ -1,0 +1,243 @@
+"""How programs talk to a running pipeline: ask queries, follow topics, give commands.
+
+    with Asker(kafka, pipeline) as asker, Tail(kafka, results) as tail:
+        asker.ask(b"...", "my-id")
+        answers = answers_in(tail.take(1.0), reader_of(pipeline))
+
+Whoever waits for answers opens the ``Tail`` first: it begins at the end of the topic as it is
+when it is made, so that no answer is missed.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Message, TopicPartition
+
+from headrace.client.formats import answers_in, reader_of, writer_of
+from headrace.closing import Closing
+from headrace.terminal import Unsuccessful
+from schemas.codec.single_object import CodecError, decode, encode
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import Answer, Command, CommandResult, Plan, Query
+from streams.kafka.kafka_client import (
+    BrokerError,
+    KafkaConfig,
+    consumer,
+    offset_since,
+    producer,
+    read_kept,
+    readable_partitions,
+    watermarks,
+)
+from streams.kafka.kafka_errors import refusal
+from streams.topics import MAX_RECORD_BYTES, physical
+
+WAIT_S = 10.0  # for the broker's word on offsets and topics
+ACKNOWLEDGED_WITHIN_S = 30.0  # a person waits less than a role for a broker that is away
+
+
+class Tail(Closing):
+    """Follows a topic from its end, or from ``since_s`` (epoch seconds; 0: its beginning) on.
+
+    Raises ``BrokerError`` where the broker or the topic is not there.
+    """
+
+    def __init__(self, kafka: KafkaConfig, topic: str, since_s: float | None = None) -> None:
+        count = readable_partitions(kafka, topic, WAIT_S)
+        if not count:
+            raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
+        self._consumer = consumer(kafka, "headrace.reader")
+        places = [TopicPartition(topic, p) for p in range(count)]
+        try:
+            self._consumer.assign([self._start(place, since_s) for place in places])
+        except BrokerError:
+            self._consumer.close()
+            raise
+
+    def _start(self, place: TopicPartition, since_s: float | None) -> TopicPartition:
+        # An explicit offset: with OFFSET_END what is written before the client has resolved it
+        # would be missed.
+        low, high = watermarks(self._consumer, place)
+        start = high if since_s is None else low
+        if since_s:
+            found = offset_since(self._consumer, place, since_s)
+            start = high if found is None else found
+        return TopicPartition(place.topic, place.partition, start)
+
+    def take(self, timeout_s: float) -> list[bytes]:
+        """Wait for a record, then take what is there; empty after the timeout."""
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        return [_value(m) for m in (first, *self._consumer.consume(499, 0)) if _usable(m)]
+
+    def close(self) -> None:
+        """Let the topic go."""
+        self._consumer.close()
+
+
+class Asker(Closing):
+    """Writes queries to a pipeline's input topic, in the form that its file names.
+
+    ``acknowledged`` maps the ids that the broker took to their CreateTime (epoch seconds),
+    ``refused`` those that it did not take to the reason. Both fill during ``poll`` and ``flush``.
+    """
+
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
+        self._kafka = kafka
+        self._topic = physical(pipeline.name, QUERIES)
+        self._written = writer_of(pipeline)
+        self._producer = producer(
+            kafka,
+            **{
+                "delivery.timeout.ms": int(ACKNOWLEDGED_WITHIN_S * 1e3),
+                # A fresh idempotent producer waits up to 500 ms for its id, a whole SLO.
+                "enable.idempotence": False,
+            },
+        )
+        # Connected before the clock of the first query starts.
+        self._producer.list_topics(self._topic, timeout=ACKNOWLEDGED_WITHIN_S)
+        self.acknowledged: dict[str, float] = {}
+        self.refused: dict[str, str] = {}
+
+    def ask(self, query: Query) -> None:
+        """Send a query at once; raises ``Unsuccessful`` for one over the size limit."""
+        value, headers = self._written(query)
+        if len(value) > MAX_RECORD_BYTES - 64 * 1024:
+            raise Unsuccessful(
+                f"the input has {len(value)} bytes, but a record holds {MAX_RECORD_BYTES} at most; "
+                "send a smaller one or a reference to it"
+            )
+
+        def delivered(error: Any, message: Message) -> None:
+            if error is not None:
+                self.refused[query.id] = refusal(self._kafka, error, "Write", "topic", self._topic)
+            else:
+                self.acknowledged[query.id] = message.timestamp()[1] / 1e3
+
+        self._producer.produce(self._topic, value, query.id, headers=headers, on_delivery=delivered)
+        self._producer.poll(0)
+
+    def poll(self) -> None:
+        """Take in what the broker has said."""
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until the broker has spoken on every query."""
+        self._producer.flush(ACKNOWLEDGED_WITHIN_S)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._producer.purge()  # an interrupted command does not wait for the broker
+        super().__exit__(kind, error, trace)
+
+    def close(self) -> None:
+        """Wait until the broker has spoken on every query, and let it go."""
+        self.flush()
+        self._producer.close()
+
+
+class Commander(Closing):
+    """Writes commands and follows their results."""
+
+    def __init__(self, kafka: KafkaConfig, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self._results = Tail(kafka, physical(pipeline, COMMAND_RESULTS))
+        self._producer = producer(kafka)
+
+    def give(self, action: str, arguments: Mapping[str, str]) -> str:
+        """Write a command; its id."""
+        command = Command(
+            id=new_id("command"),
+            pipeline=self._pipeline,
+            action=action,
+            arguments=arguments,
+            issued_s=time.time(),
+        )
+        self._producer.produce(physical(self._pipeline, COMMANDS), encode(command), command.id)
+        self._producer.poll(0)
+        return command.id
+
+    def results(self, timeout_s: float) -> list[CommandResult]:
+        """The results that came in, of whoever's commands."""
+        self._producer.poll(0)
+        records = (decoded(value) for value in self._results.take(timeout_s))
+        return [record for record in records if isinstance(record, CommandResult)]
+
+    def result(self, command: str, timeout_s: float) -> CommandResult:
+        """The result of one command; raises ``Unsuccessful`` if none comes in time."""
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            for result in self.results(0.1):
+                if result.id == command:
+                    return result
+        raise Unsuccessful(
+            f"the control app did not answer within {timeout_s:g} s; check that it runs: "
+            "`headrace status FILE`, else `headrace up FILE`"
+        )
+
+    def close(self) -> None:
+        """Let the topics go."""
+        self._producer.flush(WAIT_S)
+        self._producer.close()
+        self._results.close()
+
+
+def ask_once(kafka: KafkaConfig, pipeline: Pipeline, query: Query, wait_s: float) -> Answer | None:
+    """Send one query and wait for its answer; None if none came within ``wait_s``."""
+    read = reader_of(pipeline)
+    with Tail(kafka, physical(pipeline.name, RESULTS)) as tail, Asker(kafka, pipeline) as asker:
+        asker.ask(query)
+        until = time.monotonic() + wait_s
+        while time.monotonic() < until:
+            asker.poll()
+            _taken(asker.refused)
+            for answer in answers_in(tail.take(0.1), read):
+                if answer.id == query.id:
+                    return answer
+    return None
+
+
+def _taken(refused: Mapping[str, str]) -> None:
+    for reason in refused.values():
+        raise BrokerError(f"the broker did not take the query: {reason}")
+
+
+def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
+    """Every plan of a pipeline that the plans topic is to keep, oldest first."""
+    records = map(decoded, read_kept(kafka, physical(pipeline, PLANS)).values())
+    found = [r for r in records if isinstance(r, Plan) and r.pipeline == pipeline]
+    return sorted(found, key=lambda plan: plan.epoch)
+
+
+def new_id(what: str) -> str:
+    """A name that nobody else uses."""
+    return f"{what}-{uuid.uuid4().hex[:12]}"
+
+
+def decoded(value: bytes) -> Any:
+    """The record in a value; None where it is none of ours."""
+    try:
+        return decode(value)
+    except CodecError:
+        return None
+
+
+def _value(message: Message) -> bytes:
+    return message.value() or b""
+
+
+def _usable(message: Message) -> bool:
+    error = message.error()
+    if error is not None and error.fatal():
+        raise BrokerError(f"cannot read from the broker: {error.str()}")
+    return error is None

@@ -1,0 +1,1 @@
+"""A pipeline's processes on this machine: start, supervise, end."""

@@ -1,0 +1,70 @@
+"""Which ACLs does a pipeline need? The rights of its roles as lines for ``kafka-acls``."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from schemas.pipeline import Pipeline
+from streams.kafka.acl_rights import ROLES, Right, rights
+
+# Left to the shell: the person who may give rights is seldom the one who wrote the file.
+_BOOTSTRAP, _ADMIN = '"$BOOTSTRAP"', '"$ADMIN_PROPERTIES"'
+_HEAD = (
+    "# Set BOOTSTRAP (host:port) and ADMIN_PROPERTIES (a properties file of a user who may alter",
+    "# ACLs, in the Java client's names), then run these; docs/security.md tells of the roles.",
+)
+
+
+def principals(pipeline: Pipeline, prefix: str | None) -> dict[str, str]:
+    """The principal of each role; without a prefix they are called ``<pipeline>-<role>``."""
+    prefix = f"{pipeline.name}-" if prefix is None else prefix
+    return {role: f"User:{prefix}{role}" for role in ROLES}
+
+
+def acl_rows(pipeline: Pipeline, named: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One row per right, in the words of Kafka's ACLs."""
+    return [
+        {
+            "role": role,
+            "principal": principal,
+            "operation": right.operation,
+            "resource": right.resource,
+            "name": right.name,
+            "pattern": "prefixed" if right.prefixed else "literal",
+        }
+        for role, principal in named.items()
+        for right in rights(pipeline, role)
+    ]
+
+
+def acl_lines(pipeline: Pipeline, named: Mapping[str, str]) -> list[str]:
+    """The shell lines that give each role its rights, a comment before each role."""
+    lines = list(_HEAD)
+    for role, principal in named.items():
+        lines += ["", f"# {role}"]
+        lines += [
+            f"kafka-acls --bootstrap-server {_BOOTSTRAP} --command-config {_ADMIN} --add "
+            f"--allow-principal {shlex.quote(principal)} {what}"
+            for what in _whats(rights(pipeline, role))
+        ]
+    return lines
+
+
+def _whats(found: Iterable[Right]) -> list[str]:
+    """What follows the principal: resources that are given the same operations share a line."""
+    operations: dict[tuple[str, str, bool], list[str]] = {}
+    for right in found:
+        place = (right.resource, right.name, right.prefixed)
+        operations.setdefault(place, []).append(right.operation)
+    alike: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
+    for (resource, name, prefixed), of_it in operations.items():
+        key = (resource, prefixed, tuple(dict.fromkeys(of_it)))
+        alike.setdefault(key, []).append(name)
+    return [_what(*key, names) for key, names in alike.items()]
+
+
+def _what(resource: str, prefixed: bool, operations: tuple[str, ...], names: list[str]) -> str:
+    words = [f"--operation {operation}" for operation in operations]
+    words += [f"--{resource} {shlex.quote(name)}" for name in names]
+    words += ["--resource-pattern-type prefixed"] if prefixed else []
+    return " ".join(words)

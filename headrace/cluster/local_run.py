@@ -1,0 +1,283 @@
+"""`headrace up` and `headrace down`: bring a pipeline up on this machine, keep it, end it."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from headrace.client.backlog import Backlog
+from headrace.client.topic_clients import Commander, Tail, decoded
+from headrace.cluster.device_budget import cores, overbooked
+from headrace.cluster.run_state import (
+    Process,
+    RunState,
+    clear_state,
+    neighbours,
+    read_state,
+    write_state,
+)
+from headrace.cluster.supervisor import Supervisor, end_session, roles
+from headrace.config.pipeline_file import PipelineFile
+from headrace.status.readiness import Readiness
+from headrace.terminal import Advance, Unsuccessful, counting, say
+from schemas.effects import PLANS, REPORTS
+from schemas.records import Plan
+from streams.kafka.kafka_client import BrokerError, KafkaConfig
+from streams.kafka.preflight import prepare
+from streams.topics import physical
+
+READY_WITHIN_S = 180.0  # torch on a busy laptop loads for half a minute
+ASK_CONTROL_EVERY_S = 5.0
+UNDERSERVED_S = 5.0  # a plan that leaves a task without worker for so long is there to stay
+TEND_EVERY_S = 0.2
+DOWN_WITHIN_S = 90.0
+ENDED_WITHIN_S = 12.0
+DRAIN_MORE_S = 2.0  # beyond the SLO and grace
+
+
+@dataclass(slots=True)
+class Told:
+    """Which signal has come, if any."""
+
+    signal: int = 0
+
+
+class Interrupted(Exception):
+    """A signal came while something had to become ready."""
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[Told]:
+    """Note SIGTERM and SIGINT instead of dying of them; a second SIGINT interrupts as usual."""
+    told = Told()
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        if told.signal == signal.SIGINT == number:
+            raise KeyboardInterrupt
+        told.signal = number
+
+    before = {n: signal.signal(n, note) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Run:
+    """A pipeline's roles on this machine, with the state file that other terminals read."""
+
+    def __init__(
+        self,
+        file: PipelineFile,
+        kafka: KafkaConfig,
+        directory: Path,
+        *,
+        broker_started: bool = False,
+        said: Callable[[str], None] = say,
+    ) -> None:
+        self.name = file.pipeline.name
+        self.bootstrap = kafka.bootstrap
+        self.directory = directory
+        self._file = file
+        self._said = said
+        self._kafka = kafka
+        self.roles = roles(file.cluster)
+        self.supervisor = Supervisor(file.path, kafka.bootstrap, directory, said)
+        self._state = RunState(
+            pipeline=file.pipeline.name,
+            file=str(file.path),
+            bootstrap=kafka.bootstrap,
+            supervisor=Process.found("up", os.getpid()),
+            broker_started=broker_started,
+            devices=dict(file.cluster.devices),
+            share=file.cluster.share,
+        )
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names under which the roles report."""
+        return tuple(node for role in self.roles for node in role.nodes)
+
+    def start(self) -> None:
+        """Make the topics and start every role. Raises ``BrokerError`` and ``Unsuccessful``."""
+        claim(self.directory)
+        for warning in overbooked(self._state, neighbours(self.directory), cores()):
+            self._said(warning)
+        prepare(self._kafka, self._file.pipeline, "operator")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._note()
+        self.supervisor.start(self.roles)
+        self._note()
+
+    def tend(self) -> None:
+        """Start again what has ended; raises ``Unsuccessful`` for what can never run."""
+        self.supervisor.tend()
+        self._note()
+
+    def _note(self, *, ready: bool | None = None) -> None:
+        state = replace(
+            self._state,
+            roles=self.supervisor.running,
+            ready=self._state.ready if ready is None else ready,
+        )
+        if state != read_state(self.directory):
+            write_state(self.directory, state)
+        self._state = state
+
+    def await_ready(self, told: Told) -> Plan:
+        """Wait until every node serves; the plan in force, which may be infeasible: a command
+        may mend it, and needs the pipeline up.
+
+        Raises ``Unsuccessful`` after ``READY_WITHIN_S`` and for a worker that cannot load,
+        ``Interrupted`` when a signal comes.
+        """
+        # 0.1 s: clocks of processes on one machine agree, but start times are read later.
+        since_s = self._state.supervisor.started_s - 0.1
+        readiness = Readiness(self._file.pipeline, self.nodes, since_s)
+        with (
+            _Watch(self._kafka, self._file.pipeline.name, since_s) as watch,
+            counting(f"{self.name} comes up", len(self.nodes)) as advance,
+        ):
+            began = settled = time.monotonic()
+            while readiness.missing():
+                self._step(readiness, watch, advance)
+                if told.signal:
+                    raise Interrupted
+                now = time.monotonic()
+                settled = settled if readiness.underserved else now
+                if now - settled > UNDERSERVED_S:
+                    break
+                self._not_forever(now - began, readiness)
+        assert readiness.plan is not None
+        self._note(ready=True)
+        return readiness.plan
+
+    def _not_forever(self, waited_s: float, readiness: Readiness) -> None:
+        if waited_s > READY_WITHIN_S:
+            raise Unsuccessful(
+                f"{self.name} did not come up within {READY_WITHIN_S:g} s: {readiness.missing()}; "
+                f"see the logs in {self.directory}"
+            )
+
+    def _step(self, readiness: Readiness, watch: "_Watch", advance: Advance) -> None:
+        self.tend()
+        readiness.see(watch.records(TEND_EVERY_S))
+        readiness.answered = readiness.answered or watch.control_answers(readiness.reporting)
+        advance(readiness.settled(), readiness.missing())
+
+    def stop(self) -> None:
+        """End the roles in order, once what is under way is done; the state file goes."""
+        pipeline = self._file.pipeline
+        backlog = Backlog(self._kafka, pipeline)
+
+        def drained() -> bool:
+            try:
+                return backlog.is_empty()
+            except BrokerError:
+                return True  # with no broker there is nothing to wait for
+
+        self.supervisor.stop(drained, pipeline.slo_s + pipeline.grace_s + DRAIN_MORE_S)
+        clear_state(self.directory)
+
+    def kill(self) -> None:
+        """End the roles at once."""
+        self.supervisor.kill()
+        clear_state(self.directory)
+
+
+class _Watch:
+    """Plans, reports and the control app's word while a pipeline comes up."""
+
+    def __init__(self, kafka: KafkaConfig, pipeline: str, since_s: float) -> None:
+        self._stack = contextlib.ExitStack()
+        self._plans = Tail(kafka, physical(pipeline, PLANS), since_s=0.0)
+        self._reports = Tail(kafka, physical(pipeline, REPORTS), since_s=since_s)
+        self._commander = Commander(kafka, pipeline)
+        self._asked: set[str] = set()
+        self._ask_s = 0.0
+
+    def records(self, timeout_s: float) -> list[object]:
+        values = [*self._plans.take(0), *self._reports.take(timeout_s)]
+        return [decoded(value) for value in values]
+
+    def control_answers(self, reporting: bool) -> bool:
+        """Whether the control app has answered; it is asked once all nodes report."""
+        now = time.monotonic()
+        if reporting and now >= self._ask_s:
+            self._ask_s = now + ASK_CONTROL_EVERY_S
+            self._asked.add(self._commander.give("replan", {}))
+        return any(result.id in self._asked for result in self._commander.results(0))
+
+    def __enter__(self) -> "_Watch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self._plans, self._reports, self._commander):
+            each.close()
+
+
+def claim(directory: Path) -> None:
+    """Make sure that nobody else runs this pipeline here; end what a dead one left behind.
+
+    Raises ``Unsuccessful``.
+    """
+    state = read_state(directory)
+    if state is None:
+        return
+    if state.supervisor.alive and state.supervisor.pid != os.getpid():
+        raise Unsuccessful(
+            f"pipeline {state.pipeline!r} is up already (process {state.supervisor.pid}); "
+            f"`headrace down {state.file}` ends it"
+        )
+    end_roles(state)
+    clear_state(directory)
+
+
+def end_roles(state: RunState) -> None:
+    """End what a supervisor that is gone left behind: SIGTERM, then SIGKILL."""
+    for process in state.roles:
+        if process.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+    until = time.monotonic() + ENDED_WITHIN_S
+    while any(p.alive for p in state.roles) and time.monotonic() < until:
+        time.sleep(0.1)
+    for process in state.roles:
+        if process.alive:
+            end_session(process.pid)
+
+
+def take_down(directory: Path) -> RunState | None:
+    """End what runs for a pipeline on this machine; what it was, None if nothing ran.
+
+    Raises ``Unsuccessful`` for processes that do not go.
+    """
+    state = read_state(directory)
+    if state is None:
+        return None
+    if state.supervisor.alive:
+        os.kill(state.supervisor.pid, signal.SIGTERM)
+        _await_end(directory, state)
+    else:
+        end_roles(state)
+    clear_state(directory)
+    return state
+
+
+def _await_end(directory: Path, state: RunState) -> None:
+    everyone = len(state.left)
+    until = time.monotonic() + DOWN_WITHIN_S
+    with counting(f"{state.pipeline} goes down", everyone) as advance:
+        while left := (read_state(directory) or state).left:
+            if time.monotonic() > until:
+                raise Unsuccessful(
+                    f"{', '.join(f'{p.name} (process {p.pid})' for p in left)} did not end within "
+                    f"{DOWN_WITHIN_S:g} s; end them with kill -9"
+                )
+            advance(max(0, everyone - len(left)), f"waiting for {left[-1].name}")
+            time.sleep(0.1)

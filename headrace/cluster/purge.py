@@ -1,0 +1,121 @@
+"""``headrace down --purge``: nothing of a pipeline stays on the broker.
+
+Its own topics go with what they hold, its groups with their offsets, and its plans and results of
+commands leave the topics that every pipeline shares.
+"""
+
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from headrace.client.topic_clients import Tail, decoded
+from headrace.terminal import Unsuccessful
+from schemas.effects import COMMAND_RESULTS, PLANS, REPORTS
+from schemas.pipeline import Pipeline
+from schemas.records import Report
+from streams.kafka.acl_rights import own_groups
+from streams.kafka.kafka_client import (
+    BrokerError,
+    KafkaConfig,
+    asked,
+    partitions,
+    producer,
+    read_kept,
+)
+from streams.topics import own_topics, physical
+
+WAIT_S = 30.0
+LISTEN_S = 1.0  # five reports
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What was deleted."""
+
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    records: int  # of the shared topics
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {"topics": [*self.topics], "groups": [*self.groups], "records": self.records}
+
+    def text(self, pipeline: str) -> str:
+        """For people."""
+        if not (self.topics or self.groups or self.records):
+            return f"nothing of {pipeline} is on the broker"
+        return (
+            f"purged {pipeline}: {len(self.topics)} topics with what was on them, "
+            f"{len(self.groups)} groups, {self.records} plans and results of commands"
+        )
+
+
+def purge(kafka: KafkaConfig, pipeline: Pipeline) -> Purged:
+    """Delete all that the broker holds of a pipeline.
+
+    Raises ``Unsuccessful`` while nodes of it report, ``BrokerError`` where the broker refuses.
+    """
+    there = partitions(kafka)
+    alive = _alive(kafka, pipeline) if physical(pipeline.name, REPORTS) in there else ()
+    if alive:
+        raise Unsuccessful(
+            f"{pipeline.name} still runs somewhere ({', '.join(alive)} reported just now); "
+            "end it there first"
+        )
+    topics = tuple(name for name in own_topics(pipeline) if name in there)
+    return Purged(topics, _without_groups(kafka, pipeline), _forget(kafka, pipeline, topics, there))
+
+
+def _alive(kafka: KafkaConfig, pipeline: Pipeline) -> tuple[str, ...]:
+    """The nodes that report from now on."""
+    reports = Tail(kafka, physical(pipeline.name, REPORTS))
+    nodes = set()
+    try:
+        until = time.monotonic() + LISTEN_S
+        while time.monotonic() < until:
+            for record in map(decoded, reports.take(0.1)):
+                if isinstance(record, Report) and record.pipeline == pipeline.name:
+                    nodes.add(record.node)
+    finally:
+        reports.close()
+    return tuple(sorted(nodes))
+
+
+def _without_groups(kafka: KafkaConfig, pipeline: Pipeline) -> tuple[str, ...]:
+    names = own_groups(pipeline)
+    outcomes = asked(kafka, lambda client: client.delete_consumer_groups([*names]), WAIT_S)
+    gone = []
+    for name, outcome in outcomes.items():
+        if not isinstance(outcome, KafkaError):
+            gone.append(name)
+        elif outcome.code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise BrokerError(f"group {name!r} cannot be deleted: {outcome.str()}")
+    return tuple(gone)
+
+
+def _forget(
+    kafka: KafkaConfig, pipeline: Pipeline, topics: tuple[str, ...], there: dict[str, int]
+) -> int:
+    """Delete the topics, then what the shared ones hold by key; how many records that were."""
+    if topics:
+        outcomes = asked(kafka, lambda client: client.delete_topics([*topics]), WAIT_S)
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, KafkaError):
+                raise BrokerError(f"topic {name!r} cannot be deleted: {outcome.str()}")
+    shared = [physical(pipeline.name, topic) for topic in (PLANS, COMMAND_RESULTS)]
+    keys = [(t, k) for t in shared if t in there for k in _keys(kafka, pipeline, t)]
+    client = producer(kafka)
+    for topic, key in keys:
+        # A tombstone: compaction removes what has its key.
+        client.produce(topic, None, key, partition=0)
+        client.poll(0)
+    if client.flush(WAIT_S):
+        raise BrokerError("the broker did not confirm within 30 s that plans were deleted")
+    return len(keys)
+
+
+def _keys(kafka: KafkaConfig, pipeline: Pipeline, topic: str) -> list[bytes]:
+    """Keys of what a shared topic still holds of the pipeline, by the newest record of each."""
+    mine = f"{pipeline.name}/".encode()
+    return [key for key in read_kept(kafka, topic, WAIT_S) if key.startswith(mine)]

@@ -1,0 +1,233 @@
+"""``headrace up`` in this terminal or behind it, and ``headrace down``."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from headrace.broker import local_broker as broker
+from headrace.broker.connect import kafka_config
+from headrace.cli.options import local_broker, reached
+from headrace.cluster.local_run import (
+    TEND_EVERY_S,
+    Interrupted,
+    Run,
+    Told,
+    claim,
+    listening,
+    take_down,
+)
+from headrace.cluster.purge import Purged
+from headrace.cluster.purge import purge as purged_from
+from headrace.cluster.run_state import neighbours, run_directory
+from headrace.cluster.supervisor import environment
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.validation import check_plannable
+from headrace.terminal import INTERRUPTED, print_json, print_text, say
+from schemas.records import Plan, Settings
+from streams.kafka.kafka_client import KafkaConfig
+
+# In a run's directory: the process of the local broker, once it is this run's to stop.
+HANDED_OVER = "broker-handed-over"
+
+
+def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
+    """Run the pipeline until SIGTERM (exit code 0) or Ctrl-C (130)."""
+    check_plannable(file)
+    directory = run_directory(file.pipeline.name)
+    claim(directory)
+    with listening() as told:
+        kafka, started = _broker(bootstrap)
+        try:
+            run = Run(file, kafka, directory, broker_started=started)
+            _serve(run, told, as_json=as_json)
+        finally:
+            if started or handed_over(directory):
+                stop_broker(directory, kafka.bootstrap)
+    return INTERRUPTED if told.signal == signal.SIGINT else 0
+
+
+def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
+    """The brokers, and whether the local one was started for this run."""
+    if kafka_config(bootstrap).bootstrap:
+        return reached(bootstrap), False
+    local = local_broker()
+    return reached(local.bootstrap), local.started_here
+
+
+def _serve(run: Run, told: Told, *, as_json: bool) -> None:
+    began = time.monotonic()
+    try:
+        run.start()
+        plan = run.await_ready(told)
+        row = _row(run, plan, time.monotonic() - began)
+        print_json(row) if as_json else print_text(_text(row))
+        while not told.signal:
+            run.tend()
+            time.sleep(TEND_EVERY_S)
+    except KeyboardInterrupt:
+        run.kill()
+        raise
+    except Interrupted:
+        pass  # a signal while it came up: go down as if it were up
+    finally:
+        say(f"{run.name}: ending ingress, workers, egress, control")
+        run.stop()
+
+
+def _row(run: Run, plan: Plan, took_s: float) -> dict[str, Any]:
+    return {
+        "pipeline": run.name,
+        "bootstrap": run.bootstrap,
+        "nodes": list(run.nodes),
+        "epoch": plan.epoch,
+        "policy": plan.settings.policy,
+        "by_command": by_command(plan.settings),
+        "feasible": plan.feasible,
+        "binding": plan.binding,
+        "ready_s": round(took_s, 3),
+        "logs": str(run.directory),
+        "metrics_ports": {role.name: role.metrics_port for role in run.roles if role.metrics_port},
+    }
+
+
+def _text(row: dict[str, Any]) -> str:
+    lines = [
+        f"{row['pipeline']} is up after {row['ready_s']:.0f} s at {row['bootstrap']}: "
+        f"{', '.join(row['nodes'])}",
+        f"plan {row['epoch']}, policy {row['policy']}; logs in {row['logs']}",
+    ]
+    if row["metrics_ports"]:
+        ports = sorted(row["metrics_ports"].values())
+        lines.append(f"metrics on ports {ports[0]} to {ports[-1]} of 127.0.0.1, at /metrics")
+    if row["by_command"]:
+        lines.append(f"as commands of an earlier run have it: {', '.join(row['by_command'])}")
+    if not row["feasible"]:
+        lines.append(f"the plan is not feasible: {row['binding']}")
+    return "\n".join(lines)
+
+
+def by_command(settings: Settings) -> list[str]:
+    """What holds otherwise than the pipeline file says, each with the command that ends it."""
+    found = []
+    if settings.policy != settings.filed_policy:
+        back = f"headrace policy apply FILE {settings.filed_policy}"
+        found.append(f"policy {settings.policy} (`{back}` ends it)")
+    if settings.slo_s != settings.filed_slo_s:
+        back = f"headrace command FILE set-slo slo={settings.filed_slo_s * 1e3:g}ms"
+        found.append(f"an SLO of {settings.slo_s * 1e3:g} ms (`{back}` ends it)")
+    if settings.demand_qps is not None:
+        back = "headrace command FILE release-demand"
+        found.append(f"planned for {settings.demand_qps:g}/s (`{back}` ends it)")
+    if settings.drained:
+        back = f"headrace restore FILE {settings.drained[0]}"
+        found.append(f"{', '.join(settings.drained)} drained (`{back}` ends it)")
+    if settings.paused:
+        found.append("paused (`headrace resume FILE` ends it)")
+    return found
+
+
+def with_metrics(file: PipelineFile, port: int | None) -> PipelineFile:
+    """The file with another first port for metrics, None: its own."""
+    if port is None:
+        return file
+    return replace(file, cluster=replace(file.cluster, metrics_port=port))
+
+
+# ---------------------------------------------------------------------- detached
+
+
+def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
+    """Start ``headrace up`` apart from this terminal and return once it is up, or has ended."""
+    directory = run_directory(file.pipeline.name)
+    claim(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "headrace", "up", str(file.path)]
+    command += ["--bootstrap", bootstrap] if bootstrap else []
+    command += ["--json"] if as_json else []
+    out, log = directory / "up.out", directory / "up.log"
+    with out.open("wb") as stdout, log.open("wb") as stderr:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+            start_new_session=True, env=environment(os.environ, None),
+        )  # fmt: skip
+    try:
+        return _follow(child, out, log)
+    except KeyboardInterrupt:
+        child.terminate()
+        child.wait()
+        raise
+
+
+def _follow(child: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
+    """Pass on what it says until it is up (0) or has ended (its exit code)."""
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        while child.poll() is None and out.stat().st_size == 0:
+            _relay(lines)
+            time.sleep(0.1)
+        _relay(lines)
+    print_text(out.read_text(encoding="utf-8").rstrip("\n")) if out.stat().st_size else None
+    if child.poll() is None:
+        say("it goes on behind this terminal; `headrace down FILE` ends it")
+        child.returncode = 0  # not ours to wait for: it outlives this process
+    return child.returncode
+
+
+def _relay(lines: TextIO) -> None:
+    for line in lines:
+        say(line.rstrip("\n"))
+
+
+# ---------------------------------------------------------------------- down
+
+
+def down_from_here(
+    file: PipelineFile, bootstrap: str | None, *, purge: bool
+) -> tuple[bool, Purged | None, str]:
+    """End the pipeline's run on this machine; whether there was one, what was purged of it, and
+    what to tell."""
+    name = file.pipeline.name
+    directory = run_directory(name)
+    borrowed = handed_over(directory)
+    state = take_down(directory)
+    borrowed = borrowed or handed_over(directory)
+    ours = state is not None and (state.broker_started or borrowed)
+    lines = [f"{name} is down" if state else f"{name} is not up on this machine"]
+    purged = None
+    try:
+        if purge:
+            # The broker that `up` started has ended with it: it is started again, to be asked.
+            known = None if state is None or ours else state.bootstrap
+            kafka = reached(bootstrap or known)
+            purged = purged_from(kafka, file.pipeline)
+            lines.append(purged.text(name))
+    finally:
+        if state is not None and ours:
+            stop_broker(directory, state.bootstrap)
+    return state is not None, purged, "\n".join(lines)
+
+
+def stop_broker(directory: Path, bootstrap: str) -> None:
+    """Stop the local broker, or leave that to another pipeline on this machine that uses it."""
+    (directory / HANDED_OVER).unlink(missing_ok=True)
+    users = [run.pipeline for run in neighbours(directory) if run.bootstrap == bootstrap]
+    running = broker.status()
+    if not users or running is None:
+        broker.stop()
+        return
+    (directory.parent / users[0] / HANDED_OVER).write_text(str(running.pid))
+    say(f"the local broker stays: {', '.join(users)} uses it; it ends with {users[0]}")
+
+
+def handed_over(directory: Path) -> bool:
+    """Whether the broker that runs was started by a run that ended before this one."""
+    running = broker.status()
+    try:
+        handed = (directory / HANDED_OVER).read_text()
+    except FileNotFoundError:
+        return False
+    return running is not None and handed == str(running.pid)

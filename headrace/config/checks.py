@@ -1,0 +1,235 @@
+"""Does the pipeline file hold together? Tasks form one tree, names exist, replicas fit.
+
+Every check raises ``PipelineError`` with the line of what is wrong.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from control.policies.solvers import KINDS
+from control.problem.problem import BUILT_IN
+from headrace.config.sections import FileSection, PolicySection, TaskSection
+from headrace.config.yaml_source import Source, nearest
+
+STATIC = "static"
+
+
+def check(file: FileSection, source: Source) -> None:
+    """Run every check, in the order in which one mistake would cause the next."""
+    check_children(file.tasks, source)
+    check_tree(file.tasks, source)
+    check_policies(file, source)
+    for policy, section in policies(file):
+        check_replicas(policy, section, file, source)
+    check_shares(file, source)
+    check_memory(file, source)
+    check_emulation(file, source)
+    check_registry(file, source)
+    check_weights(file, source)
+
+
+def check_children(tasks: Mapping[str, TaskSection], source: Source) -> None:
+    """Every child is a task, and no task has two parents."""
+    parents: dict[str, str] = {}
+    for task, section in tasks.items():
+        for at, child in enumerate(section.children):
+            place = ("tasks", task, "children", at)
+            if child not in tasks:
+                raise source.error(
+                    place, f"{{}} is {child!r}, which is no task; {nearest(child, list(tasks))}"
+                )
+            if child in parents:
+                raise source.error(
+                    place,
+                    f"task {child!r} is a child of {parents[child]!r} and of {task!r}; tasks form "
+                    "a tree: remove one, or make a second task with the same variants",
+                )
+            parents[child] = task
+
+
+def check_tree(tasks: Mapping[str, TaskSection], source: Source) -> None:
+    """There is one root and every task hangs from it."""
+    parent = {child: task for task, section in tasks.items() for child in section.children}
+    for task in tasks:
+        circle = _circle(task, parent)
+        if circle:
+            raise source.error(
+                ("tasks", task, "children"),
+                f"tasks go in a circle: {' -> '.join(circle)}; remove one of these children",
+            )
+    roots = [task for task in tasks if task not in parent]
+    if len(roots) > 1:
+        raise source.error(
+            ("tasks", roots[1]),
+            f"tasks {' and '.join(map(repr, roots))} are nobody's child, but a pipeline has one "
+            f"root; make {roots[1]!r} a child of another task or remove it",
+        )
+
+
+def _circle(task: str, parent: Mapping[str, str]) -> list[str]:
+    """The tasks from this one down to itself, if it is its own ancestor."""
+    path = [task]
+    while path[-1] in parent and len(path) <= len(parent):
+        path.append(parent[path[-1]])
+        if path[-1] == task:
+            return path[::-1]
+    return []
+
+
+def topological(tasks: Mapping[str, TaskSection]) -> list[str]:
+    """The tasks of a tree, the root first, each level in the order of the file."""
+    children = {child for section in tasks.values() for child in section.children}
+    order = [task for task in tasks if task not in children]
+    for task in order:  # grows while it is read
+        order.extend(tasks[task].children)
+    return order
+
+
+def policies(file: FileSection) -> Iterator[tuple[str, PolicySection]]:
+    """Every policy by name, the one that always exists first."""
+    yield STATIC, PolicySection()
+    yield from file.policies.items()
+
+
+def check_policies(file: FileSection, source: Source) -> None:
+    """The policy in force exists; policies have known kinds and name known variants."""
+    if STATIC in file.policies:
+        raise source.error(
+            ("policies", STATIC),
+            "the policy 'static' always exists (replicas and batch of the variants); "
+            "give this one another name",
+        )
+    known = list(dict.fromkeys([*(name for name, _ in policies(file)), *BUILT_IN]))
+    if file.policy not in known:
+        raise source.error(
+            ("policy",),
+            f"{{}} is {file.policy!r}, which is no policy; {nearest(file.policy, known)}",
+        )
+    variants = [f"{task}/{name}" for task, t in file.tasks.items() for name in t.variants]
+    for policy, section in file.policies.items():
+        check_kind(policy, section, source)
+        for key, values in (("replicas", section.replicas), ("batch", section.batch)):
+            for variant in values:
+                if variant not in variants:
+                    raise source.error(
+                        ("policies", policy, key, variant),
+                        f"policy {policy!r} names the variant {variant!r}, which is none; "
+                        f"{nearest(variant, variants)}",
+                    )
+
+
+def check_kind(policy: str, section: PolicySection, source: Source) -> None:
+    """The policy's planner exists."""
+    if section.kind not in KINDS:
+        raise source.error(
+            ("policies", policy, "kind"),
+            f"{{}} is {section.kind!r}, which is no planner; {nearest(section.kind, list(KINDS))}",
+        )
+
+
+def replicas(section: PolicySection, task: str, tasks: Mapping[str, TaskSection]) -> int:
+    """The fewest workers that a task takes under a policy, as ``control/policies/static.py``
+    counts.
+
+    A policy's ``replicas``, where it has any, stand in place of all the variants' own. A task of
+    which nothing is said takes one at least.
+    """
+    variants = tasks[task].variants
+    own = {name: variant.replicas for name, variant in variants.items()}
+    named = {name: section.replicas.get(f"{task}/{name}") for name in variants}
+    said = [count for count in (named if section.replicas else own).values() if count is not None]
+    return sum(said) if said else 1
+
+
+def check_replicas(policy: str, section: PolicySection, file: FileSection, source: Source) -> None:
+    """Every task gets a worker, no task more than it has slots, all together fit the cluster."""
+    takes = {task: replicas(section, task, file.tasks) for task in file.tasks}
+    for task, count in takes.items():
+        place = ("tasks", task) if policy == STATIC else ("policies", policy, "replicas")
+        slots = file.tasks[task].slots
+        if count == 0:
+            raise source.error(
+                place,
+                f"policy {policy!r} gives task {task!r} 0 replicas, so no query could be "
+                "answered; give one of its variants 1 or more",
+            )
+        if count > slots:
+            raise source.error(
+                place,
+                f"policy {policy!r} asks for {count} replicas of task {task!r}, which has {slots} "
+                f"slots, one per replica; raise tasks.{task}.slots or lower the replicas",
+            )
+    devices = file.cluster.devices
+    if sum(takes.values()) > sum(devices.values()):
+        have = ", ".join(f"{device}: {count}" for device, count in devices.items())
+        raise source.error(
+            ("cluster", "devices") if policy == STATIC else ("policies", policy),
+            f"policy {policy!r} asks for {sum(takes.values())} replicas but the cluster has "
+            f"{sum(devices.values())} workers ({have}); raise cluster.devices or lower replicas",
+        )
+
+
+def check_shares(file: FileSection, source: Source) -> None:
+    """Shares of tasks are for untied branches, weights for leaf tasks."""
+    for name, task in file.tasks.items():
+        if task.share != [0.0, 1.0] and file.branches == "tied":
+            raise source.error(
+                ("tasks", name, "share"),
+                "{} says what share of the queries a task gets, but branches are tied: every "
+                "query visits all of them; add a line branches: untied, or remove it",
+            )
+        if task.weight != 1.0 and task.children:
+            raise source.error(
+                ("tasks", name, "weight"),
+                f"{{}} weighs the accuracy of a leaf task, but {name!r} has children; remove it",
+            )
+
+
+def check_memory(file: FileSection, source: Source) -> None:
+    """Memory is told of devices that there are."""
+    devices = list(file.cluster.devices)
+    for device in file.cluster.memory:
+        if device not in devices:
+            raise source.error(
+                ("cluster", "memory", device),
+                f"{{}}: the cluster has no device {device!r}; {nearest(device, devices)}",
+            )
+
+
+def check_emulation(file: FileSection, source: Source) -> None:
+    """Emulated devices wait what a profile says, so there must be one."""
+    if "emulated" in file.cluster.devices and not file.profiles:
+        raise source.error(
+            ("cluster", "devices", "emulated"),
+            "emulated devices wait what a profile says and the file names none; add "
+            "profiles: [FILE] or use cpu",
+        )
+
+
+def check_registry(file: FileSection, source: Source) -> None:
+    """Confluent's framing has a registry to ask for schema ids."""
+    for key, value in (("input", file.input), ("results", file.results)):
+        if value == "confluent" and not file.schema_registry:
+            raise source.error(
+                (key,),
+                "{} is confluent, which needs a schema registry; add a line such as: "
+                "schema_registry: http://localhost:8081",
+            )
+
+
+def check_weights(file: FileSection, source: Source) -> None:
+    """Every argument ``weights`` names a file."""
+    for task, section in file.tasks.items():
+        for name, variant in section.variants.items():
+            place = ("tasks", task, "variants", name, "arguments", "weights")
+            weights = variant.arguments.get("weights")
+            if weights is None:
+                continue
+            if not isinstance(weights, str):
+                raise source.error(place, f"{{}} is {weights!r}; write the path of a file")
+            if not (Path(source.path).parent / weights).is_file():
+                raise source.error(
+                    place,
+                    f"{{}} is {weights!r}, which is no file in {source.path.parent}; train the "
+                    "weights or correct the path",
+                )

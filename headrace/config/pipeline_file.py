@@ -1,0 +1,315 @@
+"""The pipeline file: read once, validated, with the line of what is wrong.
+
+    file = read_pipeline_file(Path("examples/postcode/pipeline.yaml"))
+    table = load_profile(file)
+
+Errors are ``PipelineError``, one sentence each.
+"""
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from control.problem.problem import BUILT_IN
+from headrace.config.checks import check, policies, topological
+from headrace.config.sections import (
+    ClusterSection,
+    FileSection,
+    PolicySection,
+    TaskSection,
+    validated,
+)
+from headrace.config.yaml_source import PipelineError, read_source
+from profiles.profile import Entry, ProfileError, ProfileTable
+from schemas.pipeline import Pipeline, Policy, Task, Variant
+
+__all__ = [
+    "Cluster",
+    "PipelineError",
+    "PipelineFile",
+    "check_measured",
+    "load_combine",
+    "load_profile",
+    "load_workload",
+    "make_importable",
+    "planning_profile",
+    "read_pipeline_file",
+    "resolve_weights",
+    "weights_sha256",
+]
+
+# What a workload class offers; the arguments are in docs/operators.md.
+WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """How many workers stand on each device, and how many ingress and egress processes.
+
+    ``share`` is the part of its devices' time on which the pipeline counts, above 0, at most 1.
+    """
+
+    devices: tuple[tuple[str, int], ...]
+    ingress: int = 1
+    egress: int = 1
+    share: float = 1.0
+    memory: tuple[tuple[str, int], ...] = ()  # bytes that one worker of a device may use
+    metrics_port: int | None = None  # of the first role, the next one has the next; 0: any free
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The device of each worker."""
+        return tuple(device for device, count in self.devices for _ in range(count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineFile:
+    """A pipeline file as it was read. Paths in it are absolute."""
+
+    pipeline: Pipeline
+    cluster: Cluster
+    profiles: tuple[Path, ...]
+    workload: str  # "package.module:Class", "" for none
+    path: Path
+
+
+def read_pipeline_file(path: Path) -> PipelineFile:
+    """Read and validate a pipeline file and make the modules beside it importable.
+
+    Raises ``PipelineError``: file, line, what is wrong and how to mend it.
+    """
+    source = read_source(Path(path))
+    file = validated(source)
+    check(file, source)
+    absolute = Path(path).resolve()
+    make_importable(absolute)
+    return PipelineFile(
+        pipeline=_pipeline(file, absolute.parent),
+        cluster=_cluster(file.cluster),
+        profiles=tuple(absolute.parent / profile for profile in file.profiles),
+        workload=file.workload or "",
+        path=absolute,
+    )
+
+
+def make_importable(path: Path) -> None:
+    """Put the folder of a pipeline file first on ``sys.path``, unless it is on it."""
+    folder = str(Path(path).resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def resolve_weights(arguments: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The arguments with ``weights``, if it is among them, absolute: below ``folder``."""
+    resolved = dict(arguments)
+    if "weights" in resolved:
+        resolved["weights"] = str((folder / str(resolved["weights"])).resolve())
+    return resolved
+
+
+def weights_sha256(variant: Variant) -> str:
+    """SHA-256 of the variant's weights file, "" where it has none."""
+    if "weights" not in variant.arguments:
+        return ""
+    path = Path(str(variant.arguments["weights"]))
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise PipelineError(
+            f"the weights {path} of {variant.key} cannot be read ({error.strerror}); train them "
+            "or correct the path"
+        ) from error
+
+
+def load_profile(file: PipelineFile) -> ProfileTable:
+    """The profiles that the file names, as measured, in one table; an empty one where it names
+    none. Who plans or waits asks for ``planning_profile``.
+
+    Raises ``PipelineError`` for a profile that is not there or garbled, or that was measured
+    with another operator or other weights than the file's.
+    """
+    mend = f"run `headrace profile {file.path.name}`"
+    table = ProfileTable(file.pipeline.name, ())
+    for path in file.profiles:
+        absent = f"{file.path}: the profile {path.name} is not there; {mend}"
+        read = read_profile(path, absent)
+        try:
+            table = table.merge(read) if table.entries else read
+        except ProfileError as error:
+            raise PipelineError(f"{path}: {error}") from error
+    check_measured(file, table)
+    return table
+
+
+def read_profile(path: Path, absent: str) -> ProfileTable:
+    """A profile as it is on disk; raises ``PipelineError``, with ``absent`` where there is none."""
+    try:
+        return ProfileTable.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise PipelineError(absent) from error
+    except (ProfileError, OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"{path}: {error}") from error
+
+
+def check_measured(file: PipelineFile, table: ProfileTable) -> None:
+    """Raise ``PipelineError`` for an entry with another operator or other weights than the file."""
+    mend = f"run `headrace profile {file.path.name}`"
+    variants = {(v.task, v.name): v for task in file.pipeline.tasks for v in task.variants}
+    hashes = {key: weights_sha256(variant) for key, variant in variants.items()}
+    for entry in table.entries:
+        key = (entry.task, entry.variant)
+        if key in variants:
+            _check_measured(entry, variants[key], hashes[key], mend)
+
+
+def planning_profile(file: PipelineFile) -> ProfileTable:
+    """The profile as far as the pipeline may count on it: at its share of its devices' time.
+
+    Every role that plans, drops or emulates by latencies takes this one. Raises as
+    ``load_profile`` does.
+    """
+    return load_profile(file).at_share(file.cluster.share)
+
+
+def _check_measured(entry: Entry, variant: Variant, sha256: str, mend: str) -> None:
+    if entry.operator != variant.operator:
+        raise PipelineError(
+            f"the profile of {entry.name} was measured with the operator {entry.operator}, but "
+            f"the pipeline file names {variant.operator}; {mend}"
+        )
+    if entry.weights_sha256 != sha256:
+        raise PipelineError(
+            f"the profile of {entry.name} was measured with other weights (SHA-256 "
+            f"{entry.weights_sha256[:12] or 'none'}, found {sha256[:12] or 'none'}); {mend}"
+        )
+
+
+def load_workload(file: PipelineFile) -> Any:
+    """An object of the file's workload class; raises ``PipelineError`` where there is none."""
+    if not file.workload:
+        raise PipelineError(
+            f"{file.path}: no workload is named; add a line such as: workload: package.module:Class"
+        )
+    kind = _imported(file.workload, "workload")
+    missing = [name for name in WORKLOAD_METHODS if not callable(getattr(kind, name, None))]
+    if missing:
+        raise PipelineError(
+            f"workload {file.workload} has no method {' and no '.join(missing)}; "
+            f"a workload class has {', '.join(WORKLOAD_METHODS)}"
+        )
+    return kind()
+
+
+def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
+    """The pipeline's combine function, ``None`` where it has none; raises ``PipelineError``."""
+    if not pipeline.combine:
+        return None
+    function = _imported(pipeline.combine, "combine")
+    if not callable(function):
+        raise PipelineError(f"combine names {pipeline.combine}, which is no function; write one")
+    return function  # type: ignore[no-any-return]
+
+
+def _imported(spec: str, what: str) -> Any:
+    module, _, name = spec.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise PipelineError(
+            f"{what} names {spec}, but {module} cannot be imported: {error}; put it beside the "
+            "pipeline file or install it"
+        ) from error
+    except AttributeError as error:
+        raise PipelineError(
+            f"{what} names {spec}, but {module} has no {name}; correct the name"
+        ) from error
+
+
+def _cluster(section: ClusterSection) -> Cluster:
+    return Cluster(
+        tuple(section.devices.items()),
+        section.ingress,
+        section.egress,
+        section.share,
+        tuple(section.memory.items()),
+        metrics_port=section.metrics_port,
+    )
+
+
+def _pipeline(file: FileSection, folder: Path) -> Pipeline:
+    return Pipeline(
+        name=file.name,
+        slo_s=file.slo,
+        tasks=tuple(_task(name, file.tasks[name], folder) for name in topological(file.tasks)),
+        policies=tuple(_policy(name, section) for name, section in policies(file)),
+        policy=file.policy,
+        input=file.input,
+        results=file.results,
+        schema_registry=file.schema_registry or "",
+        combine=file.combine or "",
+        incomplete=file.incomplete,
+        slo_classes=dict(file.slo_classes),
+        admission=file.admission,
+        grace_s=file.grace,
+        egress_partitions=file.egress_partitions,
+        comm_s=file.comm,
+        compute_share=file.compute_share,
+        branches=file.branches,
+        ingress=file.cluster.ingress,
+    )
+
+
+def _policy(name: str, section: PolicySection) -> Policy:
+    usual = BUILT_IN.get(section.kind, Policy(name=name))
+    return Policy(
+        name=name,
+        kind=section.kind,
+        replicas=dict(section.replicas),
+        batch=dict(section.batch),
+        latency=section.latency or usual.latency,
+        rate=section.rate or usual.rate,
+        solver=section.solver,
+        gap=section.gap,
+        nodes=section.nodes,
+        interval_s=section.interval,
+        estimator=section.estimator or usual.estimator,
+        headroom=section.headroom,
+        routing=section.routing or usual.routing,
+        utilisation=section.utilisation or usual.utilisation,
+        dropping=section.dropping or usual.dropping,
+        budget=section.budget,
+        batching=section.batching,
+        loads=tuple(section.loads),
+        price=section.price,
+        capped=usual.capped if section.capped is None else section.capped,
+        paced=usual.paced if section.paced is None else section.paced,
+        longest_run=section.longest_run or usual.longest_run,
+    )
+
+
+def _task(name: str, section: TaskSection, folder: Path) -> Task:
+    return Task(
+        name=name,
+        variants=tuple(
+            Variant(
+                task=name,
+                name=variant,
+                operator=v.operator,
+                arguments=resolve_weights(v.arguments, folder),
+                batch=v.batch,
+                replicas=v.replicas,
+                time_limit_s=v.limits.time,
+                memory_limit_bytes=v.limits.memory,
+            )
+            for variant, v in section.variants.items()
+        ),
+        children=tuple(section.children),
+        slots=section.slots,
+        share=(section.share[0], section.share[1]),
+        weight=section.weight,
+        selection=section.selection,
+    )

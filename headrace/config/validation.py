@@ -1,0 +1,126 @@
+"""Can everything that a pipeline file names be had here, and do its workers suffice?"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from control.policies.solvers import solve
+from control.problem.problem import SELECTING, PlanError, Problem, policy_named
+from headrace.config.pipeline_file import (
+    PipelineError,
+    PipelineFile,
+    load_combine,
+    load_profile,
+    load_workload,
+    planning_profile,
+)
+from headrace.terminal import Unfeasible
+from operators.models.loading import load_operator
+from profiles.profile import ProfileTable
+from schemas.pipeline import Pipeline, Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """A pipeline file that is right. ``infeasible``: what stands in the way, by policy."""
+
+    file: PipelineFile
+    profiled: tuple[str, ...]  # "task/variant"
+    infeasible: dict[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """What the file says, in short."""
+        pipeline = self.file.pipeline
+        return {
+            "valid": True,
+            "pipeline": pipeline.name,
+            "slo_ms": pipeline.slo_s * 1e3,
+            "tasks": {t.name: [v.name for v in t.variants] for t in pipeline.tasks},
+            "policy": pipeline.policy,
+            "policies": [policy.name for policy in pipeline.policies],
+            "devices": dict(self.file.cluster.devices),
+            "share": self.file.cluster.share,
+            "profiled": list(self.profiled),
+            "infeasible": self.infeasible,
+        }
+
+
+def examined(file: PipelineFile) -> Examined:
+    """Load profiles, functions and operator classes (no weights), and try every policy.
+
+    Raises ``PipelineError`` or ``ModelError`` for what cannot be had.
+    """
+    table = load_profile(file)
+    load_combine(file.pipeline)
+    if file.workload:
+        load_workload(file)
+    for task in file.pipeline.tasks:
+        for variant in task.variants:
+            load_operator(variant)
+    return Examined(
+        file=file,
+        profiled=tuple(dict.fromkeys(f"{e.task}/{e.variant}" for e in table.entries)),
+        infeasible=_infeasible(file, table.at_share(file.cluster.share)),
+    )
+
+
+def check_plannable(file: PipelineFile) -> None:
+    """Raise ``Unfeasible`` where the file's policy can make no plan for this cluster, whatever the
+    demand: asked before processes are started that would wait for one."""
+    policy = policy_named(file.pipeline, file.pipeline.policy)
+    if policy is None:  # refused when the file was read
+        return
+    try:
+        solve(policy.kind, _problem(file, planning_profile(file), policy))
+    except PlanError as error:
+        raise Unfeasible(f"policy {policy.name!r}: {error}") from error
+
+
+def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
+    found = {}
+    for policy in _tried(file.pipeline, profiled=bool(table.entries)):
+        try:
+            allocation = solve(policy.kind, _problem(file, table, policy))
+        except PlanError as error:
+            raise PipelineError(f"{file.path}: {error}") from error
+        if not allocation.feasible:
+            found[policy.name] = allocation.binding
+    return found
+
+
+def _problem(file: PipelineFile, table: ProfileTable, policy: Policy) -> Problem:
+    """What is to be planned before any query came."""
+    return Problem(
+        pipeline=file.pipeline,
+        policy=policy,
+        slo_s=file.pipeline.slo_s,
+        demand_qps=0.0,
+        devices=file.cluster.workers,
+        profile=table if table.entries else None,
+        memory=dict(file.cluster.memory),
+        path_accuracy=table.path_accuracy,
+    )
+
+
+def _tried(pipeline: Pipeline, *, profiled: bool) -> list[Policy]:
+    """The policies of the file and the one in force, as far as they can plan yet."""
+    first = policy_named(pipeline, pipeline.policy)
+    there = pipeline.policies if first in pipeline.policies else (*pipeline.policies, first)
+    plans = ("static", *SELECTING)  # these say themselves what they lack
+    return [each for each in there if each and (profiled or each.kind in plans)]
+
+
+def described(found: Examined) -> str:
+    """The same for a person."""
+    file = found.file
+    lines = [f"{file.path.name} is right: pipeline {file.pipeline.name}, SLO "
+             f"{file.pipeline.slo_s * 1e3:g} ms, policy {file.pipeline.policy}"]  # fmt: skip
+    for task in file.pipeline.tasks:
+        names = [v.name + ("" if v.key in found.profiled else " (no profile)")
+                 for v in task.variants]  # fmt: skip
+        children = f" -> {', '.join(task.children)}" if task.children else ""
+        lines.append(f"  {task.name}{children}: {', '.join(names)}")
+    lines += [
+        f"policy {policy!r} is infeasible: {binding}"
+        for policy, binding in found.infeasible.items()
+    ]
+    return "\n".join(lines)

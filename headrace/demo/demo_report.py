@@ -1,0 +1,311 @@
+"""What did a demo show? Outcomes phase by phase, and where time was spent.
+
+The score is the share of all parts (digits) that were right and in time: accuracy of the answered
+queries x SLO attainment. A query that was not answered is taken to have as many parts as others.
+
+Time is followed along the branch that finished last, which is the one the answer waited for. Its
+steps add up to the query's latency.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.demo.plan_usage import devices_mean
+from headrace.results.outcomes import Score, Sent, Tally, outcome, tally
+from profiles.path_accuracy import PathGap, path_gap
+from profiles.profile import ProfileError, ProfileTable
+from schemas.records import ANSWERED, Answer, Hop, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The policy command: when it was given (epoch seconds) and what came of it."""
+
+    before: str
+    after: str
+    at_s: float
+    took_ms: float | None = None  # until its plan was out; None: no result came
+    epoch: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """Under which the demo ran. ``warm_up`` queries came before the clock and are not counted."""
+
+    pipeline: str
+    machine: str
+    seconds: float
+    rate_qps: float  # on average
+    peak_qps: float
+    hardware_qps: float | None  # what the most accurate variants carry, by the profile
+    seed: int
+    warm_up: int
+    distinct_inputs: int
+    behind_ms: float  # how late a query left at worst
+    left: tuple[str, ...] = ()  # processes that did not go
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a query's way: its mean over the answered queries."""
+
+    what: str
+    mean_ms: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of the load under one policy (epoch seconds)."""
+
+    name: str
+    policy: str
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that a demo has to report on: what was sent and came back, and the plans meanwhile."""
+
+    sent: Sequence[Sent]
+    answers: Mapping[str, Answer]
+    score: Score
+    spans: Sequence[Span]
+    plans: Sequence[Plan]
+    profile: ProfileTable | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One phase of the load, or all of it."""
+
+    name: str
+    policy: str
+    seconds: float
+    tally: Tally
+    devices: float | None  # in use, on average
+    shares: Mapping[str, Mapping[str, float]]  # task -> variant -> share of answered branches
+
+    @property
+    def score(self) -> float | None:
+        """Share of the parts of all queries that were right and in time."""
+        return score(self.tally)
+
+    def as_json(self) -> dict[str, Any]:
+        """The phase as a row."""
+        return {
+            "phase": self.name,
+            "policy": self.policy,
+            "seconds": round(self.seconds, 3),
+            "demand_qps": round(self.tally.queries / self.seconds, 3) if self.seconds else None,
+            "devices": None if self.devices is None else round(self.devices, 3),
+            "score": self.score,
+            **_row(self.tally),
+            "variant_shares": {task: dict(shares) for task, shares in self.shares.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the profile expects of the branches that were answered: by measured paths, and by the
+    products of their variants' accuracies."""
+
+    by_paths: float
+    by_products: float
+    gap: PathGap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoReport:
+    """Everything a demo has to tell."""
+
+    conditions: Conditions
+    whole: Part
+    change: Change | None
+    parts: tuple[Part, ...]  # in order of time
+    steps: tuple[Step, ...]
+    expected: Expected | None  # None where no paths were measured
+
+    @property
+    def total(self) -> Tally:
+        """The account of all queries."""
+        return self.whole.tally
+
+    @property
+    def sound(self) -> bool:
+        """Nothing was lost and every process is gone."""
+        return self.total.counts["lost"] == 0 and not self.conditions.left
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as one object."""
+        conditions = self.conditions
+        answered = self.total.counts[ANSWERED]
+        return {
+            **_row(self.total),
+            "score": self.whole.score,
+            "devices": self.whole.devices,
+            "seconds": round(conditions.seconds, 3),
+            "throughput_qps": round(answered / conditions.seconds, 3),
+            "pipeline": conditions.pipeline,
+            "rate_qps": round(conditions.rate_qps, 3),
+            "peak_qps": round(conditions.peak_qps, 3),
+            "hardware_qps": conditions.hardware_qps,
+            "seed": conditions.seed,
+            "warm_up_queries_excluded": conditions.warm_up,
+            "distinct_inputs": conditions.distinct_inputs,
+            "behind_ms": round(conditions.behind_ms, 3),
+            "machine": conditions.machine,
+            "policy_change": None if self.change is None else _change_row(self.change),
+            "phases": [part.as_json() for part in self.parts],
+            "variant_shares": {t: dict(shares) for t, shares in self.whole.shares.items()},
+            "path_accuracy": None if self.expected is None else _expected_row(self.expected),
+            "time_spent": [
+                {"step": s.what, "mean_ms": round(s.mean_ms, 3), "share": round(s.share, 4)}
+                for s in self.steps
+            ],
+            "reasons": dict(self.total.reasons),
+            "processes_left": list(conditions.left),
+        }
+
+
+def report(conditions: Conditions, seen: Seen, change: Change | None) -> DemoReport:
+    """The report on a demo's queries and answers."""
+    whole = Span("all", "", seen.spans[0].begin_s, seen.spans[-1].end_s)
+    good = [a for q in seen.sent if (a := seen.answers.get(q.id)) and outcome(a) == ANSWERED]
+    return DemoReport(
+        conditions=conditions,
+        whole=_part(whole, seen.sent, seen),
+        change=change,
+        parts=_parts(seen),
+        steps=time_spent(good),
+        expected=expected(good, seen.profile),
+    )
+
+
+def score(part: Tally) -> float | None:
+    """Share of the parts of all queries that were right and in time; None where nobody knows."""
+    if part.accuracy is None or not part.queries:
+        return None
+    return (part.accuracy.parts or 0.0) * part.counts[ANSWERED] / part.queries
+
+
+def _parts(seen: Seen) -> tuple[Part, ...]:
+    begins = [span.begin_s for span in seen.spans[1:]]
+    of_span: list[list[Sent]] = [[] for _ in seen.spans]
+    for query in seen.sent:
+        of_span[sum(query.created_s >= begin for begin in begins)].append(query)
+    return tuple(_part(span, sent, seen) for span, sent in zip(seen.spans, of_span, strict=True))
+
+
+def _part(span: Span, sent: Sequence[Sent], seen: Seen) -> Part:
+    good = [a for q in sent if (a := seen.answers.get(q.id)) and outcome(a) == ANSWERED]
+    return Part(
+        name=span.name,
+        policy=span.policy,
+        seconds=span.end_s - span.begin_s,
+        tally=tally(sent, seen.answers, seen.score),
+        devices=devices_mean(seen.plans, span.begin_s, span.end_s),
+        shares=variant_shares(good),
+    )
+
+
+def expected(answers: Iterable[Answer], profile: ProfileTable | None) -> Expected | None:
+    """What the profile expects of these answers' branches; None where no paths were measured."""
+    gap = None if profile is None else path_gap(profile)
+    if profile is None or gap is None:
+        return None
+    counts: dict[tuple[str, ...], int] = {}
+    for answer in answers:
+        for path in answer.paths:
+            key = tuple(f"{hop.task}/{hop.variant}" for hop in path)
+            counts[key] = counts.get(key, 0) + 1
+    try:
+        known = [(profile.along(key), profile.product(key), n) for key, n in counts.items()]
+    except ProfileError:  # a path that ended early, or a variant that nobody profiled
+        known = [(a, a, n) for key, n in counts.items() if (a := profile.path_accuracy.get(key))]
+    total = sum(n for *_, n in known)
+    if not total:
+        return None
+    by_paths = sum(along * n for along, _, n in known) / total
+    return Expected(by_paths, sum(product * n for _, product, n in known) / total, gap)
+
+
+def variant_shares(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
+    """Which variants the branches of these answers went through, as shares of each task."""
+    counts: dict[str, dict[str, int]] = {}
+    for answer in answers:
+        for path in answer.paths:
+            for hop in path:
+                of_task = counts.setdefault(hop.task, {})
+                of_task[hop.variant] = of_task.get(hop.variant, 0) + 1
+    return {
+        task: {name: n / sum(of_task.values()) for name, n in sorted(of_task.items())}
+        for task, of_task in counts.items()
+    }
+
+
+def time_spent(answers: Sequence[Answer]) -> tuple[Step, ...]:
+    """The mean of every step over these answers, in order of the way."""
+    sums: dict[str, float] = {}
+    for answer in answers:
+        for what, seconds in steps(answer):
+            sums[what] = sums.get(what, 0.0) + seconds
+    total = sum(sums.values())
+    # The way to the answer is last, also where some branches end earlier than others.
+    ordered = sorted(sums, key=lambda what: what == LAST)
+    return tuple(
+        Step(what, sums[what] / len(answers) * 1e3, sums[what] / total if total else 0.0)
+        for what in ordered
+    )
+
+
+LAST = "to the answer: Kafka, egress"
+
+
+def steps(answer: Answer) -> list[tuple[str, float]]:
+    """The steps of the branch that finished last, in seconds; they sum to the latency."""
+    path = max(answer.paths, key=_finished_s, default=())
+    at_s, found = answer.created_s, []
+    for depth, hop in enumerate(path):
+        way = "Kafka, ingress" if depth == 0 else "Kafka"
+        found += [
+            (f"to {hop.task}: {way}", hop.received_s - at_s),
+            (f"{hop.task}: queue", hop.started_s - hop.received_s),
+            (f"{hop.task}: compute", hop.finished_s - hop.started_s),
+        ]
+        at_s = hop.finished_s
+    return [*found, (LAST, answer.answered_s - at_s)]
+
+
+def _finished_s(path: Sequence[Hop]) -> float:
+    return path[-1].finished_s if path else float("-inf")
+
+
+def _row(part: Tally) -> dict[str, Any]:
+    row = part.as_json()
+    row["postcode_accuracy"] = row.pop("accuracy_whole", None)
+    return row
+
+
+def _expected_row(expected: Expected) -> dict[str, Any]:
+    return {
+        "by_paths": round(expected.by_paths, 6),
+        "by_products": round(expected.by_products, 6),
+        "paths": expected.gap.paths,
+        "mean_difference": round(expected.gap.mean, 6),
+        "largest_difference": round(expected.gap.largest, 6),
+        "largest_path": list(expected.gap.where),
+    }
+
+
+def _change_row(change: Change) -> dict[str, Any]:
+    return {
+        "before": change.before,
+        "after": change.after,
+        "took_ms": None if change.took_ms is None else round(change.took_ms, 3),
+        "epoch": change.epoch,
+        "message": change.message,
+    }

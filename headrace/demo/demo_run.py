@@ -1,0 +1,29 @@
+"""``headrace demo``: the whole of Headrace in two minutes, from an empty machine and back to one.
+
+Broker, control app, ingress, workers, egress; warm-up; load that rises and falls, with a change
+of policy by command; the report; and everything it started gone.
+"""
+
+from dataclasses import replace
+
+from headrace.demo.demo_report import DemoReport
+from headrace.demo.environment import Stage, Wish, on_stage, shipped_pipeline
+from headrace.demo.load_script import loaded, machine, material
+from headrace.demo.script import scripted
+
+__all__ = ["machine", "shipped_pipeline", "show"]
+
+
+def show(wish: Wish) -> DemoReport:
+    """Run the demo; the report is complete once everything it started is gone.
+
+    Raises what bringing a pipeline up raises, and ``Unfeasible`` if the plan cannot serve.
+    """
+    found, left = on_stage(wish, _shown)
+    return replace(found, conditions=replace(found.conditions, left=left))
+
+
+def _shown(stage: Stage) -> DemoReport:
+    wish = stage.wish
+    script = scripted(wish.file, stage.plan, wish.seconds, wish.rate_qps)
+    return loaded(stage, script, material(stage, script))

@@ -1,0 +1,147 @@
+"""What a demo stands on: a broker, a pipeline that is up, and that nothing of it stays."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+import headrace
+from headrace.broker.connect import KAFKA_CONFIG, kafka_config
+from headrace.broker.local_broker import borrow
+from headrace.broker.watchdog import kept
+from headrace.cli.options import reached
+from headrace.cluster.local_run import Run, Told
+from headrace.cluster.run_state import Process
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.terminal import Unfeasible, say, waiting
+from schemas.pipeline import Pipeline
+from schemas.records import Plan
+from streams.kafka.kafka_client import KafkaConfig
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the command line asks for; ``rate_qps`` None: by the profile."""
+
+    file: PipelineFile
+    bootstrap: str | None
+    seconds: float
+    rate_qps: float | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A pipeline that is up, with its first plan."""
+
+    wish: Wish
+    kafka: KafkaConfig
+    run: Run
+    plan: Plan
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline that is up."""
+        return self.wish.file.pipeline
+
+
+def shipped_pipeline() -> Path:
+    """The postcode pipeline of the repository that this code lies in."""
+    return Path(headrace.__file__).parents[1] / "examples" / "postcode" / "pipeline.yaml"
+
+
+def wished(
+    file: Path | None, bootstrap: str | None, seconds: float, rate_qps: float | None, seed: int
+) -> Wish:
+    """The wish of a command line; raises ``PipelineError``."""
+    return Wish(
+        file=read_pipeline_file(file or shipped_pipeline()),
+        bootstrap=bootstrap,
+        seconds=seconds,
+        rate_qps=rate_qps,
+        seed=seed,
+    )
+
+
+def on_stage(wish: Wish, act: Callable[[Stage], T]) -> tuple[T, tuple[str, ...]]:
+    """What ``act`` returned, and the processes that are left once all that was started should be
+    gone.
+
+    Raises what bringing a pipeline up raises, and ``Unfeasible`` if the plan cannot serve.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
+    started: list[Process] = []
+    try:
+        with _ending_on_sigterm(), _broker(wish, directory / "broker", started) as kafka:
+            found = _acted(wish, kafka, directory / "run", started, act)
+    except BaseException:
+        say(f"the logs are in {directory}")
+        raise
+    shutil.rmtree(directory)
+    return found, tuple(f"{p.name} (process {p.pid})" for p in started if p.alive)
+
+
+@contextlib.contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends the demo as Ctrl-C does: by way of every clean-up."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _broker(wish: Wish, home: Path, started: list[Process]) -> Iterator[KafkaConfig]:
+    """The brokers asked for, else one of the demo's own."""
+    if kafka_config(wish.bootstrap).bootstrap:
+        yield reached(wish.bootstrap)
+        return
+    os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
+    with contextlib.ExitStack() as stack:
+        started.append(stack.enter_context(kept(home)))
+        with waiting("starting a broker for the demo; the first one downloads 44 MB"):
+            running = stack.enter_context(borrow(home))
+        started.append(Process.found("broker", running.pid))
+        yield KafkaConfig(running.bootstrap)
+        with waiting("stopping the broker"):
+            stack.close()
+
+
+def _acted(
+    wish: Wish,
+    kafka: KafkaConfig,
+    directory: Path,
+    started: list[Process],
+    act: Callable[[Stage], T],
+) -> T:
+    run = Run(wish.file, kafka, directory)
+    try:
+        with waiting("making the topics"):
+            run.start()
+        plan = run.await_ready(Told())
+        if not plan.feasible:
+            raise Unfeasible(f"the plan is not feasible: {plan.binding}")
+        found = act(Stage(wish, kafka, run, plan))
+    except BaseException:
+        run.kill()
+        raise
+    else:
+        with waiting("stopping ingress, control, workers, egress"):
+            run.stop()
+    finally:
+        started += run.supervisor.started
+    return found

@@ -1,0 +1,81 @@
+"""``headrace demo --compare``: the policy that scales beside every fixed plan of the file.
+
+All on one pipeline that stays up, with the same arrivals and inputs, one after the other; which is
+best is told by the share of parts right and in time (``demo_report.py``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.config.pipeline_file import PipelineError
+from headrace.demo.demo_report import DemoReport
+from headrace.demo.environment import Stage, Wish, on_stage
+from headrace.demo.load_script import loaded, material
+from headrace.demo.script import fixed_policies, scripted
+from headrace.terminal import say
+
+AROUND_S = 15.0  # warm-up and the change of policy before each run
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Reports by policy, the one that scales first."""
+
+    runs: tuple[tuple[str, DemoReport], ...]
+    left: tuple[str, ...] = ()  # processes that did not go
+
+    @property
+    def sound(self) -> bool:
+        """Nothing was lost in any run and every process is gone."""
+        return not self.left and all(report.sound for _, report in self.runs)
+
+    @property
+    def best(self) -> str | None:
+        """The policy with the highest score; None where nobody knows what is right."""
+        scores = {policy: report.whole.score for policy, report in self.runs}
+        known = {policy: score for policy, score in scores.items() if score is not None}
+        return max(known, key=lambda policy: known[policy]) if known else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The comparison as one object."""
+        first = self.runs[0][1]
+        return {
+            "pipeline": first.conditions.pipeline,
+            "seed": first.conditions.seed,
+            "seconds": round(first.conditions.seconds, 3),
+            "peak_qps": round(first.conditions.peak_qps, 3),
+            "hardware_qps": first.conditions.hardware_qps,
+            "machine": first.conditions.machine,
+            "best": self.best,
+            "runs": [{"policy": policy, **report.as_json()} for policy, report in self.runs],
+            "processes_left": list(self.left),
+        }
+
+
+def compared(wish: Wish) -> Comparison:
+    """Run all of them; raises what a demo raises, and ``PipelineError`` without fixed plans."""
+    names = fixed_policies(wish.file.pipeline)
+    if not names or wish.file.pipeline.policy in names:
+        raise PipelineError(
+            f"{wish.file.path}: --compare sets the file's policy {wish.file.pipeline.policy!r} "
+            "against its fixed plans; name one that scales (loki) under policy and fixed ones, "
+            "with replicas, under policies"
+        )
+    runs, left = on_stage(wish, lambda stage: _runs(stage, names))
+    return Comparison(runs, left)
+
+
+def _runs(stage: Stage, fixed: Sequence[str]) -> tuple[tuple[str, DemoReport], ...]:
+    wish = stage.wish
+    script = scripted(wish.file, stage.plan, wish.seconds, wish.rate_qps)
+    of = material(stage, script)
+    # The file's own policy comes last, so that brokers that stay are left with it.
+    order = [*fixed, wish.file.pipeline.policy]
+    found: dict[str, DemoReport] = {}
+    for at, policy in enumerate(order):
+        left_s = (len(order) - at) * (script.seconds + AROUND_S)
+        say(f"run {at + 1} of {len(order)}, policy {policy}: about {left_s:.0f} s left in all")
+        title = f"run {at + 1} of {len(order)}, {policy}, "
+        found[policy] = loaded(stage, script.only(policy), of, title)
+    return tuple((policy, found[policy]) for policy in reversed(order))

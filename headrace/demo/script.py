@@ -1,0 +1,179 @@
+"""How does a demo's load go, and when does which command come?
+
+Where the pipeline scales accuracy and was profiled, demand climbs from little past what its most
+accurate variants can carry, and comes back: first more devices, then faster variants, then all as
+it was. The command is the change from a fixed plan to the one that scales. Elsewhere the load is
+steady, and half-way a command changes from one fixed plan to another.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+
+from control.policies.loki.allocate import allocate
+from control.problem.problem import PlanError, Problem, policy_named
+from headrace.arrivals.arrival_processes import Times, ramp
+from headrace.config.pipeline_file import PipelineFile
+from headrace.planning.dry_run import PLANNERS, Asked, problem
+from schemas.pipeline import Pipeline
+from schemas.records import Plan
+
+# Parts of the most accurate variants' capacity on all devices, and of the demo's time.
+LOW, HIGH = 0.08, 2.0
+SHARES = (("quiet", 0.20), ("rising", 0.30), ("peak", 0.20), ("falling", 0.10), ("recovery", 0.20))
+CHANGE_AT = 0.05  # of the time: early in quiet
+# A laptop that also runs the broker and the demo: beyond, the figures would be about itself.
+MOST_QPS = 300.0
+# Of what a plan says it can serve, where the load is steady.
+LOAD = 0.5
+LEAST_STEADY_QPS, MOST_STEADY_QPS = 2.0, 40.0
+UNMEASURED_QPS = 20.0  # where no profile tells a capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of the load: its rate goes from one value to the other in a line."""
+
+    name: str
+    seconds: float
+    from_qps: float
+    to_qps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """The load, the policy it begins with, and the one that a command brings (None: none does).
+
+    ``hardware_qps`` is the demand that the most accurate variants carry on all devices by the
+    profile; None where the load is steady.
+    """
+
+    phases: tuple[Phase, ...]
+    policy: str
+    then: str | None
+    then_s: float
+    hardware_qps: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the load lasts."""
+        return sum(phase.seconds for phase in self.phases)
+
+    @property
+    def mean_qps(self) -> float:
+        """Queries over seconds, as expected."""
+        queries = sum(p.seconds * (p.from_qps + p.to_qps) / 2 for p in self.phases)
+        return queries / self.seconds
+
+    @property
+    def peak_qps(self) -> float:
+        """The highest rate."""
+        return max(max(phase.from_qps, phase.to_qps) for phase in self.phases)
+
+    def arrivals(self, rng: np.random.Generator) -> Times:
+        """Poisson arrivals at the phases' rates."""
+        ends = accumulate(phase.seconds for phase in self.phases)
+        return np.concatenate(
+            [
+                end - p.seconds + ramp(p.from_qps, p.to_qps, p.seconds, rng)
+                for end, p in zip(ends, self.phases, strict=True)
+            ]
+        )
+
+    def spans(self) -> Iterator[tuple[str, float, float]]:
+        """Each phase's name, beginning and end, in seconds from the start."""
+        ends = accumulate(phase.seconds for phase in self.phases)
+        for end, phase in zip(ends, self.phases, strict=True):
+            yield phase.name, end - phase.seconds, end
+
+    def at(self, elapsed_s: float) -> tuple[str, float]:
+        """The phase and its rate at a moment; the last one's end behind all of them."""
+        for phase, (_, began, end) in zip(self.phases, self.spans(), strict=True):
+            if elapsed_s < end:
+                part = max(0.0, elapsed_s - began) / phase.seconds
+                return phase.name, phase.from_qps + part * (phase.to_qps - phase.from_qps)
+        return "over", 0.0
+
+    def only(self, policy: str) -> "Script":
+        """The same load under one policy from the beginning to the end."""
+        return replace(self, policy=policy, then=None)
+
+
+def scripted(file: PipelineFile, plan: Plan, seconds: float, rate_qps: float | None) -> Script:
+    """What to show of a pipeline whose first plan is this one; ``rate_qps`` is the highest rate."""
+    most = hardware_qps(file)
+    if most is None:
+        return steady(file.pipeline, plan, seconds, rate_qps)
+    return hill(file.pipeline, most, seconds, rate_qps or min(MOST_QPS, HIGH * most))
+
+
+def steady(pipeline: Pipeline, plan: Plan, seconds: float, rate_qps: float | None) -> Script:
+    """One rate, and another fixed plan half-way where the file has one."""
+    in_force = plan.settings.policy
+    others = [p.name for p in pipeline.policies if p.name not in (in_force, "static")]
+    rate = rate_qps or steady_qps(plan)
+    return Script(
+        phases=(Phase("steady", seconds, rate, rate),),
+        policy=in_force,
+        then=others[0] if others else None,
+        then_s=seconds / 2,
+    )
+
+
+def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -> Script:
+    """Up and down again, from the file's first fixed plan to the policy that scales."""
+    low = peak_qps * LOW / HIGH
+    rates = {"quiet": (low, low), "rising": (low, peak_qps), "peak": (peak_qps, peak_qps),
+             "falling": (peak_qps, low), "recovery": (low, low)}  # fmt: skip
+    fixed = fixed_policies(pipeline)
+    return Script(
+        phases=tuple(Phase(name, part * seconds, *rates[name]) for name, part in SHARES),
+        policy=fixed[0] if fixed else pipeline.policy,
+        then=pipeline.policy if fixed else None,
+        then_s=CHANGE_AT * seconds,
+        hardware_qps=most_qps,
+    )
+
+
+def fixed_policies(pipeline: Pipeline) -> list[str]:
+    """The file's own policies of fixed replicas, in its order."""
+    return [p.name for p in pipeline.policies if p.kind == "static" and p.replicas]
+
+
+def steady_qps(plan: Plan) -> float:
+    """Queries/s that show the pipeline at work without flooding a laptop."""
+    if plan.capacity_qps is None:
+        return UNMEASURED_QPS
+    return round(min(MOST_STEADY_QPS, max(LEAST_STEADY_QPS, LOAD * plan.capacity_qps)), 1)
+
+
+def hardware_qps(file: PipelineFile) -> float | None:
+    """The largest demand that the most accurate variants carry on all devices, by the profile.
+
+    None where the policy in force at the start does not scale accuracy, or nothing was profiled.
+    """
+    policy = policy_named(file.pipeline, file.pipeline.policy)
+    if policy is None or policy.kind not in PLANNERS:
+        return None
+    asked = problem(file, Asked(demands_qps=()))
+    try:
+        return _most(asked) if asked.profile is not None else None
+    except PlanError:
+        return None
+
+
+def _most(asked: Problem) -> float:
+    """By bisection, to a hundredth."""
+
+    def carries(demand_qps: float) -> bool:
+        return allocate(replace(asked, demand_qps=demand_qps)).mode == "hardware"
+
+    low, high = 0.0, 1.0
+    while carries(high):
+        low, high = high, 2 * high
+    while high - low > 0.01 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if carries(middle) else (low, middle)
+    return low

@@ -1,0 +1,1 @@
+"""`headrace doctor`: requirements of this machine and the broker."""

@@ -1,0 +1,277 @@
+"""What ``headrace doctor`` knows of this machine and the broker: asked, and handed to judgement."""
+
+import importlib.metadata
+import logging
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from headrace.broker import local_broker as broker
+from headrace.broker.broker_home import home_at
+from headrace.broker.connect import kafka_config
+from headrace.broker.jar_lock import ROOTS
+from headrace.broker.java import find_java, java_major
+from headrace.cluster.run_state import read_state, run_directory
+from headrace.cluster.supervisor import roles
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.validation import examined
+from headrace.doctor.findings import (
+    BROKER,
+    FILE,
+    HIDDEN_TOPIC,
+    OK,
+    WARN,
+    WRONG,
+    Finding,
+    TopicState,
+    broker_found,
+    clock_found,
+    disk_found,
+    extras_found,
+    java_found,
+    ports_found,
+    python_found,
+    rights_found,
+    topics_found,
+)
+from headrace.roles.compiled import compiled
+from headrace.roles.log_options import LOOPBACK
+from headrace.terminal import exit_code
+from schemas.pipeline import Pipeline
+from streams.kafka.acl_rights import ROLES, rights
+from streams.kafka.kafka_client import BrokerError, asked, described, producer, reach
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import FORBIDDEN
+from streams.topics import topics
+
+ANSWERS_WITHIN_S = 5.0
+PROBES = 5  # records; the quickest tells most about the clock
+CLOCK_WITHIN_S = 10.0
+MILLISECOND = 1e-3  # what a broker's time stamp is cut to
+
+
+def findings(path: Path | None, bootstrap: str | None) -> Iterator[Finding]:
+    """One finding after the other, as they are made."""
+    config = kafka_config(bootstrap)
+    yield from _machine(config)
+    file, finding = _file(path)
+    if finding is not None:
+        yield finding
+    if file is not None and file.cluster.metrics_port:
+        yield _ports(file)
+    running = broker.status()
+    if not config.bootstrap:
+        if running is None:
+            yield Finding(
+                BROKER, WRONG, "none is named, and the local one does not run",
+                "start it with `headrace broker start`, or name yours with --bootstrap",
+            )  # fmt: skip
+            return
+        config = KafkaConfig(running.bootstrap, config.properties)
+    is_local = running is not None and running.bootstrap == config.bootstrap
+    try:
+        yield _broker(config, ROOTS[0].split(":")[2] if is_local else "")
+        yield _clock(config, file.pipeline.slo_s if file else None)
+        if file is not None:
+            yield from _pipeline(config, file.pipeline, path)
+    except BrokerError as error:
+        yield Finding(BROKER, WRONG, str(error))
+
+
+# ---------------------------------------------------------------------- this machine
+
+
+def _machine(config: KafkaConfig) -> Iterator[Finding]:
+    package = importlib.metadata.metadata("headrace")
+    yield python_found(sys.version_info[:3], package["Requires-Python"])
+    how = "compiled" if compiled() else "pure Python (`make compiled` speeds up simulations)"
+    yield Finding("headrace", OK, f"{package['Version']}, {how}")
+    yield from extras_found(importlib.metadata.requires("headrace") or (), _version)
+    try:
+        java = find_java()
+        yield java_found(f"{java}, version {_java_version(java)}", "", is_needed=True)
+    except BrokerError as error:
+        yield java_found("", str(error), is_needed=not config.bootstrap)
+    if not config.bootstrap:
+        home = home_at(None).path
+        there = next(place for place in (home, *home.parents) if place.exists())
+        yield disk_found(str(home), shutil.disk_usage(there).free)
+
+
+def _java_version(java: Path) -> int | None:
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
+    return java_major(done.stderr + done.stdout)
+
+
+def _version(library: str) -> str | None:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _file(path: Path | None) -> tuple[PipelineFile | None, Finding | None]:
+    """The pipeline file, if one is named and can be read, and what is to be said of it."""
+    if path is None:
+        return None, None
+    file = None
+    try:
+        file = read_pipeline_file(path)
+        found = examined(file)
+    except Exception as error:
+        if exit_code(error) is None:
+            raise
+        return file, Finding(FILE, WRONG, str(error))
+    if found.infeasible:
+        policy, binding = next(iter(found.infeasible.items()))
+        return file, Finding(FILE, WARN, f"policy {policy!r} is infeasible: {binding}")
+    return file, Finding(FILE, OK, f"{path}: all it names can be loaded here")
+
+
+def _ports(file: PipelineFile) -> Finding:
+    state = read_state(run_directory(file.pipeline.name))
+    ports = {role.name: role.metrics_port or 0 for role in roles(file.cluster)}
+    taken = [role for role, port in ports.items() if not _is_free(port)]
+    return ports_found(ports, taken, is_up=state is not None and state.supervisor.alive)
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------- the broker
+
+
+def _broker(config: KafkaConfig, local: str) -> Finding:
+    reach(config, ANSWERS_WITHIN_S)
+    told = asked(
+        config,
+        lambda client: {"": client.describe_cluster(request_timeout=ANSWERS_WITHIN_S)},
+        ANSWERS_WITHIN_S,
+    )[""]
+    nodes = 0 if isinstance(told, KafkaError) else len(told.nodes)
+    return broker_found(config.bootstrap, nodes, _produce_version(config), local)
+
+
+class _Produce(logging.Handler):
+    """Hears which versions of the Produce request the broker takes, when the client is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.highest: int | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        match = re.search(r"ApiKey Produce \(0\) Versions \d+\.\.(\d+)", record.getMessage())
+        if match:
+            self.highest = int(match[1])
+
+
+def _produce_version(config: KafkaConfig) -> int | None:
+    # The client library tells what the broker can do nowhere but in its debug log. It goes to
+    # this handler alone: nothing of it is shown.
+    heard = _Produce()
+    log = logging.Logger("headrace.doctor", logging.DEBUG)
+    log.addHandler(heard)
+    settings = {**config.client("admin"), "debug": "feature", "log_level": 7}
+    client = AdminClient(settings, logger=log)
+    until = time.monotonic() + ANSWERS_WITHIN_S
+    while heard.highest is None and time.monotonic() < until:
+        client.poll(0.05)
+    return heard.highest
+
+
+def _clock(config: KafkaConfig, slo_s: float | None) -> Finding:
+    """Measured with a topic of its own, whose time stamps the broker sets; gone afterwards."""
+    name = f"headrace.doctor-{uuid.uuid4().hex[:12]}"
+    settings = {"message.timestamp.type": "LogAppendTime"}
+    made = asked(
+        config,
+        lambda client: client.create_topics([NewTopic(name, 1, config=settings)]),
+        ANSWERS_WITHIN_S,
+    )[name]
+    if isinstance(made, KafkaError):
+        return Finding("clock", WARN, f"not measured: no topic can be made for it ({made.str()})")
+    try:
+        return clock_found(*_skew(config, name), slo_s)
+    except (BrokerError, KafkaException) as error:
+        return Finding("clock", WARN, f"not measured: {error}")
+    finally:
+        asked(config, lambda client: client.delete_topics([name]), ANSWERS_WITHIN_S)
+
+
+def _skew(config: KafkaConfig, topic: str) -> tuple[float, float]:
+    """How far the broker's clock is ahead, and how far that may be wrong, in seconds."""
+    client = producer(config, **{"delivery.timeout.ms": int(CLOCK_WITHIN_S * 1e3)})
+    best: tuple[float, float] | None = None
+    for _ in range(PROBES):
+        heard: list[Any] = []
+        before = time.time()
+        client.produce(topic, b"tick", on_delivery=lambda e, m, heard=heard: heard.append((e, m)))
+        while not heard:
+            client.poll(0.1)
+        after = time.time()
+        error, message = heard[0]
+        if error is not None:
+            raise BrokerError(error.str())
+        kind, stamp_ms = message.timestamp()
+        if kind != TIMESTAMP_LOG_APPEND_TIME:
+            raise BrokerError("the broker does not stamp records itself")
+        error_s = (after - before + MILLISECOND) / 2
+        if best is None or error_s < best[1]:
+            best = (stamp_ms / 1e3 + MILLISECOND / 2 - (before + after) / 2, error_s)
+    assert best is not None
+    return best
+
+
+# ---------------------------------------------------------------------- the pipeline
+
+
+def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Iterator[Finding]:
+    wanted = topics(pipeline)
+    there = _there(config, [topic.name for topic in wanted])
+    yield from topics_found(wanted, there, str(path))
+    needed = {role: [r for r in rights(pipeline, role) if r.resource == "topic"] for role in ROLES}
+    yield rights_found(needed, there, str(path))
+
+
+def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:
+    told = described(config, names, ANSWERS_WITHIN_S)
+    seen = [name for name in names if not isinstance(told[name], KafkaError)]
+    settings = _settings(config, seen)
+    found = {}
+    for name in names:
+        topic = told[name]
+        if not isinstance(topic, KafkaError):
+            operations = topic.authorized_operations
+            allowed = frozenset(each.name for each in operations) if operations else None
+            found[name] = TopicState(len(topic.partitions), settings.get(name, {}), allowed)
+        elif topic.code() in FORBIDDEN:
+            found[name] = HIDDEN_TOPIC
+    return found
+
+
+def _settings(config: KafkaConfig, names: list[str]) -> dict[str, dict[str, str]]:
+    """Topic settings, where this user may see them."""
+    if not names:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    told = asked(config, lambda client: client.describe_configs(resources), ANSWERS_WITHIN_S)
+    return {
+        resource.name: {key: entry.value for key, entry in entries.items()}
+        for resource, entries in told.items()
+        if not isinstance(entries, KafkaError)
+    }

@@ -1,0 +1,274 @@
+"""Is everything here that a pipeline needs? One finding a line, each with its mend.
+
+Judgement only: what is known comes in as arguments (``headrace/doctor/facts.py`` asks the machine
+and the broker), and no property of the Kafka clients is ever shown.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headrace.terminal import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
+from streams.kafka.acl_rights import Right
+from streams.topics import Topic
+
+OK, WARN, WRONG = "ok", "warn", "wrong"
+BROKER, FILE = "broker", "pipeline file"  # findings with exit codes of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, whether it is all right, what was found, and what to do about it."""
+
+    what: str
+    state: str
+    found: str
+    mend: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """Under the names of the fields."""
+        return asdict(self)
+
+
+def verdict(findings: Sequence[Finding]) -> int:
+    """The exit code: no broker, a pipeline file that is wrong, anything else that is wrong."""
+    wrong = {finding.what for finding in findings if finding.state == WRONG}
+    for what, code in ((BROKER, NO_BROKER), (FILE, BAD_INPUT)):
+        if what in wrong:
+            return code
+    return UNSUCCESSFUL if wrong else 0
+
+
+# ---------------------------------------------------------------------- this machine
+
+
+def python_found(version: tuple[int, int, int], wanted: str) -> Finding:
+    """``wanted`` is the package's own requirement, such as ">=3.11,<3.14"."""
+    found = ".".join(str(part) for part in version)
+    bounds = re.findall(r"(>=|<)\s*(\d+)\.(\d+)", wanted)
+    good = all(
+        (version[:2] >= bound) if sign == ">=" else (version[:2] < bound)
+        for sign, bound in ((sign, (int(major), int(minor))) for sign, major, minor in bounds)
+    )
+    if good:
+        return Finding("python", OK, found)
+    return Finding("python", WRONG, f"{found}, but {wanted} is needed", "make a new environment")
+
+
+def extras_found(
+    requirements: Iterable[str], version_of: Callable[[str], str | None]
+) -> list[Finding]:
+    """Each extra of the package: its libraries with versions, or which are missing.
+
+    A missing extra is no fault: a pipeline file that needs it says so in its own finding.
+    """
+    extras: dict[str, list[str]] = {}
+    for requirement in requirements:
+        match = re.match(r"([\w.-]+)[^;\[]*;.*extra == [\"'](\w+)[\"']", requirement)
+        if match and match[2] != "dev":
+            extras.setdefault(match[2], []).append(match[1])
+    return [_extra(name, {each: version_of(each) for each in extras[name]}) for name in extras]
+
+
+def _extra(name: str, versions: Mapping[str, str | None]) -> Finding:
+    what = f"extra {name}"
+    missing = [library for library, version in versions.items() if version is None]
+    have = ", ".join(f"{library} {v}" for library, v in versions.items() if v is not None)
+    install = f"pip install 'headrace[{name}]' if a pipeline needs it"
+    if not missing:
+        return Finding(what, OK, have)
+    if not have:
+        return Finding(what, OK, f"not installed; {install}")
+    return Finding(what, WARN, f"{have}; without {', '.join(missing)}", install)
+
+
+def java_found(java: str, error: str, *, is_needed: bool) -> Finding:
+    """``java`` says where and which, or ``error`` why there is none."""
+    if java:
+        return Finding("java", OK, java)
+    if not is_needed:
+        return Finding("java", OK, "none of 17 or newer, and none is needed: a broker is named")
+    return Finding("java", WRONG, error, "install Java 17 or newer, or set JAVA_HOME")
+
+
+ENOUGH_BYTES, LEAST_BYTES = 2_000_000_000, 500_000_000
+
+
+def disk_found(home: str, free_bytes: int) -> Finding:
+    """Room for the local broker's data."""
+    found = f"{free_bytes / 1e9:.1f} GB free for the local broker in {home}"
+    if free_bytes >= ENOUGH_BYTES:
+        return Finding("disk", OK, found)
+    state = WARN if free_bytes >= LEAST_BYTES else WRONG
+    return Finding("disk", state, found, "make room, or set HEADRACE_HOME to a larger disk")
+
+
+def ports_found(ports: Mapping[str, int], taken: Sequence[str], *, is_up: bool) -> Finding:
+    """The ports on which roles serve metrics, by role, and whose are another program's."""
+    listed = sorted(ports.values())
+    found = f"ports {listed[0]} to {listed[-1]} of 127.0.0.1"
+    if is_up:
+        return Finding("metrics", OK, f"{found}; the pipeline is up")
+    if not taken:
+        return Finding("metrics", OK, f"{found} are free")
+    whose = ", ".join(f"{ports[role]} ({role})" for role in taken)
+    mend = "name another first port: cluster.metrics_port, or up --metrics-port"
+    return Finding("metrics", WRONG, f"another program has {whose} of {found}", mend)
+
+
+# ---------------------------------------------------------------------- the broker
+
+# The highest version of Kafka's Produce request tells the release; it grew in these.
+RELEASES = {9: "2.8", 10: "3.7", 11: "3.8", 12: "4.0", 13: "4.1"}
+OLDEST_PRODUCE = 9
+
+
+def broker_found(address: str, nodes: int, produce_version: int | None, local: str) -> Finding:
+    """A broker that answers. ``local`` is the release of the local broker, "" for others."""
+    where = f"{address}, {nodes} node{'s' if nodes != 1 else ''}"
+    if local:
+        return Finding(BROKER, OK, f"{where}, the local Apache Kafka {local}")
+    if produce_version is None:
+        return Finding(BROKER, WARN, f"{where}, release unknown", "use Apache Kafka 3.7 or newer")
+    known = [release for version, release in RELEASES.items() if version <= produce_version]
+    if not known:
+        return Finding(BROKER, WARN, f"{where}, older than Apache Kafka 2.8", "bring it up to date")
+    speaks = f"speaks the protocol of Apache Kafka {known[-1]}"
+    return Finding(BROKER, OK, f"{where}, {speaks}" + (" or newer" if known[-1] == "4.1" else ""))
+
+
+WARN_SKEW_S, WRONG_SKEW_S = 0.05, 1.0
+
+
+def clock_found(skew_s: float, error_s: float, slo_s: float | None) -> Finding:
+    """How far the broker's clock is ahead of this machine's, and how well that is known.
+
+    With a pipeline, a tenth of its SLO is a warning and the whole of it is wrong.
+    """
+    warn_s, wrong_s = (WARN_SKEW_S, WRONG_SKEW_S) if slo_s is None else (slo_s / 10, slo_s)
+    ahead = "ahead of" if skew_s >= 0 else "behind"
+    found = (
+        f"the broker's is {abs(skew_s) * 1e3:.1f} ms {ahead} this machine's, give or take "
+        f"{error_s * 1e3:.1f} ms"
+    )
+    sure_s = abs(skew_s) - error_s
+    if sure_s <= warn_s:
+        return Finding("clock", OK, found)
+    mend = "deadlines are compared across machines: set both clocks by NTP (chrony, timesyncd)"
+    return Finding("clock", WRONG if sure_s > wrong_s else WARN, found, mend)
+
+
+# ---------------------------------------------------------------------- the pipeline's topics
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic on the broker. ``operations`` is what this user may do, None where nobody says."""
+
+    partitions: int
+    settings: Mapping[str, str]
+    operations: frozenset[str] | None
+
+
+HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not even see it
+CHECKED = ("cleanup.policy", "max.message.bytes")  # what correctness rests on
+
+
+def topics_found(
+    wanted: Sequence[Topic], there: Mapping[str, TopicState], file: str
+) -> list[Finding]:
+    """Missing topics, too few partitions, settings that would lose records."""
+    visible = {name: state for name, state in there.items() if state is not HIDDEN_TOPIC}
+    hidden = [t.name for t in wanted if t.name in there and t.name not in visible]
+    missing = [t.name for t in wanted if t.name not in there]
+    findings = []
+    if missing:
+        findings.append(
+            Finding("topics", WARN, f"missing: {_few(missing)}", f"`headrace up {file}` makes them")
+        )
+    for topic in (t for t in wanted if t.name in visible):
+        findings += _topic(topic, visible[topic.name])
+    if not findings:
+        found = f"{len(visible)} of {len(wanted)} are there with enough partitions"
+        found += f"; this user may not see {_few(hidden)}" if hidden else ""
+        findings.append(Finding("topics", OK, found))
+    return findings
+
+
+def _topic(topic: Topic, state: TopicState) -> list[Finding]:
+    if state.partitions < topic.partitions:
+        found = f"{topic.name} has {_count(state.partitions)}, {topic.partitions} are needed"
+        mend = "add partitions (kafka-topics --alter) or lower `slots` in the file"
+        return [Finding("topic", WRONG, found, mend)]
+    return [
+        _setting(topic, name, state.settings[name])
+        for name in CHECKED
+        if name in state.settings and _falls_short(name, state.settings, topic.settings)
+    ]
+
+
+def _setting(topic: Topic, name: str, found: str) -> Finding:
+    wanted = topic.settings[name]
+    listed = f"[{wanted}]" if "," in wanted else wanted  # as kafka-configs wants lists
+    return Finding(
+        "topic",
+        WRONG,
+        f"{name} of {topic.name} is {found}, {wanted} is needed",
+        f"kafka-configs --alter --topic {topic.name} --add-config {name}={listed}",
+    )
+
+
+def _count(partitions: int) -> str:
+    return f"{partitions} partition{'s' if partitions != 1 else ''}"
+
+
+def _falls_short(name: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    if name not in wanted:
+        return False
+    if name == "cleanup.policy":
+        return set(found[name].split(",")) != set(wanted[name].split(","))
+    return int(found[name]) < int(wanted[name])
+
+
+def rights_found(
+    needed: Mapping[str, Sequence[Right]], there: Mapping[str, TopicState], file: str
+) -> Finding:
+    """Which roles this user may play, as far as the broker says. ``needed`` is by role."""
+    told = {name: s.operations for name, s in there.items() if s.operations is not None}
+    if not told:
+        return Finding("permissions", OK, "the broker does not say; no topic is there to ask about")
+    lacking = {
+        role: [r for r in rights if r.name in told and not _allowed(r, told[r.name] or frozenset())]
+        for role, rights in needed.items()
+    }
+    able = [role for role, lacks in lacking.items() if not lacks]
+    if len(able) == len(needed):
+        return Finding("permissions", OK, "this user may play every role")
+    first = next(lacks[0] for lacks in lacking.values() if lacks)
+    unable = [role for role, lacks in lacking.items() if lacks]
+    found = (
+        f"this user may play {', '.join(able) or 'no role'}, but not {', '.join(unable)}, which "
+        f"want for example {first.operation} on {first.name}"
+    )
+    return Finding(
+        "permissions", WARN, found, f"`headrace acls {file}` prints what each role needs"
+    )
+
+
+def _allowed(right: Right, operations: frozenset[str]) -> bool:
+    # A topic that is there needs no making.
+    return right.operation == "Create" or right.operation.upper() in operations
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+
+
+def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """All findings; ``ok`` where none is wrong."""
+    return {
+        "ok": verdict(findings) == 0,
+        "findings": [finding.as_json() for finding in findings],
+    }

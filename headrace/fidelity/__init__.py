@@ -1,0 +1,1 @@
+"""`headrace fidelity`: a live run and a simulated one, compared."""

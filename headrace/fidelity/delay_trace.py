@@ -1,0 +1,193 @@
+"""How long did things take on this machine? As seen in a live run, for simulations of it.
+
+Hops, lags and batches depend on the machine, on what else runs there and on how many records a
+second there are. A simulation takes them from beside its own moment (streams/simulated/delays.py),
+so that
+nothing judges itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+import numpy as np
+
+from control.per_query.batching import DUE
+from headrace.roles.wiring import latency_of
+from profiles.profile import EMULATED, ProfileTable
+from schemas.records import ANSWERED, Answer, Hop
+from streams.simulated.delays import ANY_SIZE, STAMP_S, Seen, World, mean
+
+FEWEST = 100  # of a kind that tell how long such things take
+SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "most": 1.0}  # quantiles, by their names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A batch that ran; ``received_s``: when the first known item of it came."""
+
+    worker: str
+    variant: str  # "task/variant"
+    size: int
+    received_s: float
+    started_s: float
+    finished_s: float
+    released: str = ""
+
+    @property
+    def task(self) -> str:
+        """The task of its variant."""
+        return self.variant.partition("/")[0]
+
+
+def seen(
+    answers: Iterable[Answer],
+    profile: ProfileTable,
+    devices: Mapping[str, str],
+    dilate: float,
+    from_s: float,
+    until_s: float,
+) -> World:
+    """What these answers tell of that time; where they are too few, nothing but built-in hops.
+
+    ``devices`` has the device of each worker.
+    """
+    known = list(answers)
+    ran = batches(known)
+    kinds: dict[tuple[str, int], list[Batch]] = {}
+    for each in ran:
+        if devices.get(each.worker, EMULATED) != EMULATED:
+            for size in (ANY_SIZE, each.size):
+                kinds.setdefault((each.task, size), []).append(each)
+
+    def relative(found: Iterable[tuple[float, float]]) -> Seen:
+        ordered = tuple(sorted((at_s - from_s, value) for at_s, value in found))
+        return ordered if len(ordered) >= FEWEST else ()
+
+    def wall(found: Iterable[tuple[float, float]], less_s: float = 0.0) -> Seen:
+        return relative((at_s, max(0.0, dilate * s - less_s)) for at_s, s in found)
+
+    # From the end of a batch on one sees the lag with what follows it, a way or a start. Each is
+    # taken off by its mean: of both together that is what must be right.
+    starts = {task: wall(starts_s(of)) for (task, size), of in kinds.items() if size == ANY_SIZE}
+    stretch = {kind: relative(stretches(of, profile, devices)) for kind, of in kinds.items()}
+    lags = wall(lags_s(ran), mean(chain.from_iterable(starts.values())))
+    lag_s = mean(lags)
+    # Time stamps are early by half a ms on average, which the simulation has apart.
+    early_s = STAMP_S / 4  # of each of two hops
+    return World(
+        seconds=until_s - from_s,
+        hops=wall((each for answer in known for each in hops_s(answer)), lag_s),
+        ways_in=wall((each for answer in known for each in ways_in_s(answer)), early_s),
+        ways_out=wall((each for answer in known for each in ways_out_s(answer)), lag_s),
+        lags=lags,
+        starts={task: found for task, found in starts.items() if found},
+        stretch={kind: found for kind, found in stretch.items() if found},
+    )
+
+
+def told(world: World) -> dict[str, dict[str, float]]:
+    """Some of the quantiles by their names in a certificate, times in ms."""
+    return {
+        name: _some(seen, 1e3 if name.endswith("_ms") else 1.0)
+        for name, seen in _kinds(world).items()
+    }
+
+
+def _kinds(world: World) -> dict[str, Seen]:
+    of_tasks = [seen for (_, size), seen in world.stretch.items() if size == ANY_SIZE]
+    return {
+        "hop_ms": world.hops,
+        "way_in_ms": world.ways_in,
+        "way_out_ms": world.ways_out,
+        "lag_ms": world.lags,
+        "start_ms": tuple(chain.from_iterable(world.starts.values())),
+        "stretch": tuple(chain.from_iterable(of_tasks)),
+    }
+
+
+def ways_in_s(answer: Answer) -> Iterator[tuple[float, float]]:
+    """When it left, and half of the way from the producer to the first worker: two hops."""
+    first = next((path[0] for path in answer.paths if path), None)
+    if first is not None and _read_at_once(first):
+        yield answer.created_s, (first.received_s - answer.created_s) / 2
+
+
+def ways_out_s(answer: Answer) -> Iterator[tuple[float, float]]:
+    """The end of the last batch, and from then to the answer."""
+    ends = [path[-1].finished_s for path in answer.paths if path]
+    if ends and answer.outcome == ANSWERED and not answer.incomplete:
+        yield max(ends), answer.answered_s - max(ends)
+
+
+def hops_s(answer: Answer) -> Iterator[tuple[float, float]]:
+    """When items of an answered query left a worker, and how long they were on their way to the
+    next.
+
+    A worker with much to do stops reading, and what it then receives has waited on the broker:
+    only those count that waited for less than their batch took.
+    """
+    ways = set()
+    for path in answer.paths:
+        for before, after in pairwise(path):
+            way = (before.worker, before.finished_s, after.received_s)
+            # Items that left together and came together are one record.
+            if _read_at_once(after) and way not in ways:
+                ways.add(way)
+                yield before.finished_s, after.received_s - before.finished_s
+
+
+def _read_at_once(hop: Hop) -> bool:
+    return hop.started_s - hop.received_s <= hop.finished_s - hop.started_s
+
+
+def batches(answers: Iterable[Answer]) -> list[Batch]:
+    """The batches in which items of these answers ran, by worker and time."""
+    hops: dict[tuple[str, float], Hop] = {}
+    for answer in answers:
+        for hop in (hop for path in answer.paths for hop in path):
+            first = hops.get((hop.worker, hop.started_s))
+            if first is None or hop.received_s < first.received_s:
+                hops[hop.worker, hop.started_s] = hop
+    return [
+        Batch(
+            worker=hop.worker, variant=f"{hop.task}/{hop.variant}", size=hop.batch,
+            received_s=hop.received_s, started_s=hop.started_s, finished_s=hop.finished_s,
+            released=hop.released,
+        )
+        for _, hop in sorted(hops.items())
+    ]  # fmt: skip
+
+
+def lags_s(ran: Sequence[Batch]) -> Iterator[tuple[float, float]]:
+    """The end of a batch, and from then until the next one began where its items were waiting."""
+    for before, after in pairwise(ran):
+        lag_s = after.started_s - before.finished_s
+        waited = after.worker == before.worker and after.received_s <= before.finished_s
+        # More than a batch is rather one between them of which nothing came through.
+        if waited and 0 <= lag_s <= before.finished_s - before.started_s:
+            yield before.finished_s, lag_s
+
+
+def starts_s(ran: Sequence[Batch]) -> Iterator[tuple[float, float]]:
+    """When a worker received what nothing kept waiting, and from then until that ran."""
+    for before, after in pairwise(ran):
+        idle = after.worker == before.worker and before.finished_s <= after.received_s
+        if idle and after.released != DUE:
+            yield after.received_s, after.started_s - after.received_s
+
+
+def stretches(
+    ran: Iterable[Batch], profile: ProfileTable, devices: Mapping[str, str]
+) -> Iterator[tuple[float, float]]:
+    """When batches began, and how long they took by their profiled median."""
+    for batch in ran:
+        median_s = latency_of(profile, devices[batch.worker])(batch.variant, batch.size)
+        yield batch.started_s, (batch.finished_s - batch.started_s) / median_s
+
+
+def _some(seen: Seen, factor: float) -> dict[str, float]:
+    values = [value * factor for _, value in seen]
+    if not values:
+        return {}
+    return {name: round(float(np.quantile(values, share)), 3) for name, share in SHOWN.items()}

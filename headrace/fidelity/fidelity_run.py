@@ -1,0 +1,259 @@
+"""``headrace fidelity``: the same arrivals live and simulated, and the certificate."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from msgspec import structs
+
+from control.problem.problem import policy_named, selections
+from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
+from headrace.broker.jar_lock import ROOTS
+from headrace.cluster.device_budget import cores
+from headrace.config.pipeline_file import PipelineError, PipelineFile, load_profile
+from headrace.fidelity.certificate import (
+    Certificate,
+    CertificateError,
+    Conditions,
+    Figures,
+    certified,
+)
+from headrace.fidelity.delay_trace import seen
+from headrace.fidelity.delay_trace import told as told_of
+from headrace.fidelity.live_run import Stage, answers, number_of, play, staged
+from headrace.profiling.device_profiling import cpu_model
+from headrace.results.ledger import Ledger
+from headrace.roles.wiring import accuracies
+from headrace.simulation.simulation_run import Run, devices, simulated
+from headrace.simulation.warm_start import Start, start_of
+from headrace.terminal import progress
+from schemas.records import Plan
+from streams.simulated.delays import World
+
+SUFFIX = ".fidelity.json"
+LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to certify. ``until_s`` cuts the arrivals; the first ``warm_up_s`` are not counted."""
+
+    file: PipelineFile
+    arrivals: Path
+    policy: str
+    seed: int = 0
+    dilate: float = 1.0
+    warm_up_s: float = 0.0
+    until_s: float | None = None
+    simulations: int = 1
+
+
+def asked(
+    file: PipelineFile,
+    arrivals: Path,
+    *,
+    policy: str | None = None,
+    seed: int = 0,
+    dilate: float = 1.0,
+    warm_up_s: float = 0.0,
+    until_s: float | None = None,
+    simulations: int = 1,
+) -> Asked:
+    """What the options ask for; raises ``PipelineError`` for a policy that is none."""
+    name = policy or file.pipeline.policy
+    if policy_named(file.pipeline, name) is None:
+        raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
+    return Asked(
+        file=file, arrivals=arrivals, policy=name, seed=seed, dilate=dilate, warm_up_s=warm_up_s,
+        until_s=until_s, simulations=simulations,
+    )  # fmt: skip
+
+
+def certify(wish: Asked) -> Certificate:
+    """Run it live, simulate it, compare. Raises what bringing a pipeline up raises."""
+    times = drawn(wish)
+    _rehearse(wish, times)
+    with (
+        staged(wish.file, wish.policy, wish.dilate) as stage,
+        progress("live", len(times)) as advance,
+    ):
+        play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
+    world = machine_seen(wish, times, stage)
+    seeds = range(wish.seed, wish.seed + wish.simulations)
+    start = start_seen(wish, stage.plans, stage.began_s)
+    simulations = [foretold(replace(wish, seed=seed), times, world, start) for seed in seeds]
+    return certified(conditions(wish, times, stage, world), told(wish, times, stage), *simulations)
+
+
+def _rehearse(wish: Asked, times: Times) -> None:
+    """Simulate the first query: what cannot be simulated need not be run live for minutes."""
+    run = Run(file=wish.file, policy=wish.policy, seed=wish.seed, arrivals=Recorded(times[:1]))
+    simulated(run, lambda sent: None)
+
+
+def drawn(wish: Asked) -> Times:
+    """The arrivals, as seconds from the start; raises ``ArrivalsError`` and ``PipelineError``."""
+    times = read_arrivals(wish.arrivals, np.random.default_rng(wish.seed))
+    if wish.until_s is not None:
+        times = times[times < wish.until_s]
+    if not (times >= wish.warm_up_s).any():
+        raise PipelineError(
+            f"{wish.arrivals} has no arrival behind the warm-up of {wish.warm_up_s:g} s; shorten "
+            "--warm-up or give longer arrivals"
+        )
+    return times
+
+
+def machine_seen(wish: Asked, times: Times, stage: Stage) -> World:
+    """What the answers tell of the machine while the arrivals came."""
+    from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
+    known = (each for each in answers(stage) if each.answered_s < until_s)
+    profile = load_profile(wish.file)
+    return seen(known, profile, devices(wish.file), wish.dilate, from_s, until_s)
+
+
+def start_seen(wish: Asked, plans: Iterable[Plan], began_s: float) -> Start | None:
+    """Where the live run had come to when its warm-up was over.
+
+    None where workers choose by tables, which are made before the arrivals begin and come with no
+    plan that is given.
+    """
+    pipeline = wish.file.pipeline
+    policy = policy_named(pipeline, wish.policy)
+    if policy is None or selections(pipeline, policy):
+        return None
+    return start_of(plans, began_s, wish.warm_up_s, policy.interval_s)
+
+
+def foretold(wish: Asked, times: Times, world: World, start: Start | None) -> Figures:
+    """What the simulation of that seed says.
+
+    Which of several plans a cold start leads to is chance and stays for minutes, so simulations
+    start under the one that the live run had come to.
+    """
+    run = Run(
+        file=wish.file,
+        policy=wish.policy,
+        seed=wish.seed,
+        arrivals=Recorded(times),
+        warm_up_s=wish.warm_up_s,
+        dilate=wish.dilate,
+        world=world,
+        start=start,
+    )
+    ledger = _ledger(wish, times)
+    with progress(f"simulated with seed {wish.seed}", len(times)) as advance:
+        simulated(run, lambda sent: advance(sent, ""), (ledger,))
+    return ledger.figures(_counted(wish, times), ledger.start_s + float(times[-1]))
+
+
+def told(wish: Asked, times: Times, stage: Stage) -> Figures:
+    """What the live run came to."""
+    ledger = _ledger(wish, times)
+    since_s = stage.began_s + wish.warm_up_s
+    ledger.plans(stage.plans, since_s)
+    first = len(times) - _counted(wish, times)
+    for answer in answers(stage):
+        if number_of(answer) >= first:
+            # Its CreateTime is cut to whole ms, so the first one's may be before it left.
+            counted = structs.replace(answer, created_s=max(answer.created_s, since_s))
+            ledger.answer(counted, answer.answered_s)
+    return ledger.figures(_counted(wish, times), stage.began_s + float(times[-1]))
+
+
+def _ledger(wish: Asked, times: Times) -> Ledger:
+    return Ledger(
+        wish.file.pipeline,
+        accuracies(load_profile(wish.file)),
+        first_s=float(times[0]),
+        warm_up_s=wish.warm_up_s,
+    )
+
+
+def _counted(wish: Asked, times: Times) -> int:
+    return int(len(times) - np.searchsorted(times, wish.warm_up_s))
+
+
+def conditions(wish: Asked, times: Times, stage: Stage, world: World) -> Conditions:
+    """What was run, and under which load."""
+    file = wish.file
+    return Conditions(
+        pipeline=file.pipeline.name,
+        file=file.path.name,
+        file_sha256=sha256(file.path),
+        profiles_sha256={path.name: sha256(path) for path in file.profiles},
+        arrivals=wish.arrivals.name,
+        arrivals_sha256=sha256(wish.arrivals),
+        queries=_counted(wish, times),
+        seconds=round(float(times[-1]), 3),
+        warm_up_s=wish.warm_up_s,
+        policy=wish.policy,
+        seed=wish.seed,
+        dilate=wish.dilate,
+        devices=dict(file.cluster.devices),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        machine=machine(),
+        versions={**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)},
+        host_cpu_share=stage.host_cpu_share,
+        behind_ms=round(stage.behind_s * 1e3, 3),
+        own_cpu_share=stage.own_cpu_share,
+        **told_of(world),
+        simulations=wish.simulations,
+    )
+
+
+def machine() -> str:
+    """The machine in a few words."""
+    return f"{cpu_model()}, {cores()} cores, Python {platform.python_version()}"
+
+
+def sha256(path: Path) -> str:
+    """Of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def place(file: Path) -> Path:
+    """Where the certificate of a pipeline file lies."""
+    return file.with_name(file.stem + SUFFIX)
+
+
+def store(certificate: Certificate, path: Path) -> None:
+    """Write it whole or not at all."""
+    draft = path.with_name(path.name + ".new")
+    draft.write_text(json.dumps(certificate.as_json(), indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def stored(file: Path) -> Certificate | None:
+    """The certificate that lies beside a pipeline file, None where there is none; raises
+    ``CertificateError``."""
+    path = place(file)
+    try:
+        return Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(
+            f"the certificate {path} cannot be read; run `headrace fidelity` again"
+        ) from error
+
+
+def stale(certificate: Certificate, file: PipelineFile) -> tuple[str, ...]:
+    """The files that have changed since, so that the certificate no longer speaks for them."""
+    known = {
+        certificate.conditions.file: certificate.conditions.file_sha256,
+        **certificate.conditions.profiles_sha256,
+    }
+    return tuple(each.name for each in _files(file) if known.get(each.name) != sha256(each))
+
+
+def _files(file: PipelineFile) -> Iterable[Path]:
+    return (file.path, *file.profiles)

@@ -1,0 +1,257 @@
+"""A live run of given arrivals: a broker of its own, every role, and all that came of it.
+
+Roles are those of ``headrace up``. With a dilation above 1 they live in slower time
+(streams/live/dilation.py), and all times that are told here are theirs.
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from headrace.arrivals.arrival_processes import Times
+from headrace.broker.connect import KAFKA_CONFIG
+from headrace.broker.local_broker import Running, borrow
+from headrace.broker.warm_up import warm_up
+from headrace.broker.watchdog import kept
+from headrace.client.formats import answers_in, reader_of
+from headrace.client.load import made
+from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
+from headrace.cluster.local_run import Run, Told
+from headrace.config.pipeline_file import PipelineFile, load_workload
+from headrace.roles.dilation_env import dilated
+from headrace.terminal import Unsuccessful, say, waiting
+from profiles.profile import EMULATED
+from schemas.effects import PLANS, RESULTS
+from schemas.records import Answer, Plan, Query
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, read_to_end
+from streams.live.dilation import Dilation
+from streams.topics import physical
+
+SETTLE_S = 1.0  # inner, between readiness and the first arrival, as in simulations
+STEP_S = 0.02  # wall, between two looks at what is due
+PATIENCE_S = 3.0  # wall, for answers behind the last deadline and grace
+TEND_S = 0.5  # wall
+POLICY_WITHIN_S = 30.0
+DISTINCT = 300  # inputs made ahead
+WARM_UP_S = 20.0  # of the broker: longer makes its hops no faster
+UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # an emulated device never looks at it
+
+Each = Callable[["Stage", int], None]  # told how many queries were sent, at every step
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """A pipeline that is up, and what is known of its run so far."""
+
+    file: PipelineFile
+    kafka: KafkaConfig
+    dilation: Dilation
+    run: Run
+    began_s: float = 0.0  # inner: the start of the arrivals
+    sent_s: dict[str, Any] = field(default_factory=dict)  # by query id: the truth, if known
+    answers: list[bytes] = field(default_factory=list)  # as they stood on the results topic
+    plans: list[Plan] = field(default_factory=list)
+    taken: int = 0  # queries that the broker took
+    behind_s: float = 0.0  # inner: how late a query left at worst
+    host_cpu_share: float | None = None  # busy part of all cores while queries were sent
+    own_cpu_share: float | None = None  # what the run itself used of them
+    broker_pid: int = 0
+
+    @property
+    def now_s(self) -> float:
+        """Inner time."""
+        return self.dilation.inner(time.time())
+
+
+@contextlib.contextmanager
+def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[Stage]:
+    """The pipeline, up on a broker of its own under a policy; gone after the block.
+
+    Raises what bringing a pipeline up raises, and ``Unsuccessful`` for real devices in slow time.
+    """
+    _check_emulated(file, dilate)
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-fidelity-") as folder,
+        _broker(Path(folder) / "broker") as broker,
+        dilated(dilate, time.time()) as dilation,
+    ):
+        kafka = KafkaConfig(broker.bootstrap)
+        with waiting("warming the broker up"):
+            warm_up(kafka, WARM_UP_S)
+        run = Run(file, kafka, Path(folder) / "run")
+        try:
+            run.start()
+            run.await_ready(Told())
+            stage = Stage(file=file, kafka=kafka, dilation=dilation, run=run, broker_pid=broker.pid)
+            if policy != file.pipeline.policy:
+                _apply(stage, policy)
+            yield stage
+        finally:
+            run.kill()
+
+
+def _check_emulated(file: PipelineFile, dilate: float) -> None:
+    real = [device for device, _ in file.cluster.devices if device != EMULATED]
+    if real and dilate != 1.0:
+        raise Unsuccessful(
+            f"{file.path.name} has workers on {', '.join(real)}, and only emulated devices can be "
+            "dilated; leave --dilate out, or set cluster.devices to {emulated: N}"
+        )
+
+
+@contextlib.contextmanager
+def _broker(home: Path) -> Iterator[Running]:
+    os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(kept(home))
+        with waiting("starting a broker for this run"):
+            running = stack.enter_context(borrow(home))
+        yield running
+
+
+def _apply(stage: Stage, policy: str) -> None:
+    with Commander(stage.kafka, stage.file.pipeline.name) as commander:
+        command = commander.give("apply-policy", {"policy": policy})
+        result = commander.result(command, POLICY_WITHIN_S)
+    if not result.ok:
+        raise Unsuccessful(f"policy {policy} was not applied: {result.message}")
+
+
+def play(stage: Stage, times_s: Times, each: Each, seed: int = 0) -> None:
+    """Send queries at ``times_s`` (inner seconds from the start) and gather what comes of them."""
+    pipeline = stage.file.pipeline
+    inputs = _inputs(stage.file, len(times_s), seed)
+    with Tail(stage.kafka, physical(pipeline.name, RESULTS)) as tail:
+        asker = Asker(stage.kafka, pipeline)
+        try:
+            _send(stage, times_s, inputs, asker, tail, each)
+            asker.flush()
+            stage.taken = len(asker.acknowledged)
+            _await_answers(stage, tail)
+        finally:
+            asker.close()
+    stage.plans = plans(stage)
+
+
+def _inputs(file: PipelineFile, count: int, seed: int) -> Iterator[tuple[bytes, Any]]:
+    if all(device == EMULATED for device, _ in file.cluster.devices):
+        return cycle([UNREAD_QUERY])
+    workload = load_workload(file)
+    if workload is None:
+        raise Unsuccessful(
+            f"{file.path.name} runs real models and names no workload to ask them; add "
+            "`workload: module:Class`, or emulated devices"
+        )
+    return cycle(made(workload.queries(np.random.default_rng(seed)), min(DISTINCT, count)))
+
+
+def _send(
+    stage: Stage,
+    times_s: Times,
+    inputs: Iterator[tuple[bytes, Any]],
+    asker: Asker,
+    tail: Tail,
+    each: Each,
+) -> None:
+    began_s = stage.began_s = stage.now_s + SETTLE_S
+    due_s = stage.dilation.wall(began_s) + times_s * stage.dilation.factor
+    prefix, sent, tended_s = new_id("fidelity"), 0, 0.0
+    busy = _Busy(stage)
+    while sent < len(due_s):
+        now = time.time()
+        ahead = int(np.searchsorted(due_s, now, "right"))
+        if ahead > sent:
+            stage.behind_s = max(stage.behind_s, (now - due_s[sent]) / stage.dilation.factor)
+        for number in range(sent, ahead):
+            payload, truth = next(inputs)
+            name = f"{prefix}-{number}"
+            stage.sent_s[name] = truth
+            asker.ask(Query(payload=payload, id=name))
+        sent = ahead
+        _look(stage, asker, tail)
+        if now - tended_s > TEND_S:
+            tended_s = now
+            stage.run.tend()
+        each(stage, sent)
+        if sent < len(due_s):
+            time.sleep(max(0.0, min(STEP_S, due_s[sent] - time.time())))
+    stage.host_cpu_share, stage.own_cpu_share = busy.shares()
+
+
+def _look(stage: Stage, asker: Asker, tail: Tail) -> None:
+    asker.poll()
+    for reason in asker.refused.values():
+        raise BrokerError(f"the broker did not take a query: {reason}")
+    stage.answers += tail.take(0)
+
+
+def _await_answers(stage: Stage, tail: Tail) -> None:
+    pipeline = stage.file.pipeline
+    longest_s = max(pipeline.slo_s, *pipeline.slo_classes.values(), 0.0) + pipeline.grace_s
+    until_s = time.time() + longest_s * stage.dilation.factor + PATIENCE_S
+    while len(stage.answers) < stage.taken and time.time() < until_s:
+        stage.answers += tail.take(0.1)
+    if len(stage.answers) < stage.taken:
+        say(f"{stage.taken - len(stage.answers)} queries have no answer")
+
+
+def plans(stage: Stage) -> list[Plan]:
+    """Every plan so far."""
+    name = stage.file.pipeline.name
+    found = [decoded(m.value() or b"") for m in read_to_end(stage.kafka, physical(name, PLANS))]
+    return [plan for plan in found if isinstance(plan, Plan) and plan.pipeline == name]
+
+
+def answers(stage: Stage) -> Iterator[Answer]:
+    """What came of the queries, in the order of the answers."""
+    read = reader_of(stage.file.pipeline)
+    for value in stage.answers:
+        yield from answers_in((value,), read)
+
+
+def number_of(answer: Answer) -> int:
+    """Which query it answers, from 0 on in order of arrival."""
+    return int(answer.id.rpartition("-")[2])
+
+
+class _Busy:
+    """The busy part of all cores since it was made, and what the run itself used of them."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._before = psutil.cpu_times()
+        self._own = self._own_s()
+
+    def shares(self) -> tuple[float | None, float | None]:
+        now, before = psutil.cpu_times(), self._before
+        spent = {name: getattr(now, name) - getattr(before, name) for name in now._fields}
+        # Guests are counted as users, too.
+        total = sum(s for name, s in spent.items() if not name.startswith("guest"))
+        if total <= 0:
+            return None, None
+        idle = spent["idle"] + spent.get("iowait", 0.0)
+        return round(1 - idle / total, 4), round((self._own_s() - self._own) / total, 4)
+
+    def _own_s(self) -> float:
+        """CPU seconds of the broker, the roles with what they started, and this process."""
+        found = 0.0
+        for pid in (os.getpid(), self._stage.broker_pid, *self._roles()):
+            with contextlib.suppress(psutil.Error):
+                used = psutil.Process(pid).cpu_times()
+                found += used.user + used.system
+        return found
+
+    def _roles(self) -> Iterator[int]:
+        for role in self._stage.run.supervisor.running:
+            yield role.pid
+            with contextlib.suppress(psutil.Error):
+                yield from (each.pid for each in psutil.Process(role.pid).children(True))

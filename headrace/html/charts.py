@@ -1,0 +1,187 @@
+"""Charts as SVG: lines over time, distributions, points with their intervals. No script.
+
+Colours are classes (``s0`` to ``s7``) that ``headrace/html/page.py`` defines for light and dark.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+
+from headrace.html.axes import Axis, spanning, told
+
+WIDTH, HEIGHT = 920.0, 250.0
+LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 14.0, 44.0
+CHARACTER = 7.0  # pixels of a letter of a label, more or less
+LINE = 15.0  # between labels one above the other
+
+Point = tuple[float, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points of one name; None makes a gap. ``steps``: a value holds until the next one."""
+
+    name: str
+    css: str
+    points: Sequence[Point]
+    steps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A point with half of its interval each way (0: none); without a name it is a small one."""
+
+    name: str
+    css: str
+    x: float
+    y: float
+    half_x: float = 0.0
+    half_y: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An upright line at a value, with what it stands for."""
+
+    x: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """What stands at the axes, with units, and what a reader who sees no picture is told."""
+
+    x: str
+    y: str
+    about: str
+
+
+def line_chart(
+    lines: Sequence[Line], labels: Labels, *, zero: bool = True, rules: Sequence[Rule] = (),
+    height: float = HEIGHT, x_most: float | None = None, holds: Sequence[float] = (),
+) -> str:  # fmt: skip
+    """Lines over a common axis; the upright one begins at 0 if ``zero`` and spans ``holds``."""
+    across = [x for line in lines for x, _ in line.points] + [rule.x for rule in rules]
+    if x_most is not None:
+        across = [x for x in across if x <= x_most] + [x_most]
+    x_axis = spanning(across, LEFT, WIDTH - RIGHT, zero=True, most=10)
+    x_axis = Axis(x_axis.low, max(across, default=1.0), LEFT, WIDTH - RIGHT)
+    up = [y for line in lines for _, y in line.points if y is not None]
+    y_axis = spanning([*up, *holds] or [0.0, 100.0], height - BOTTOM, TOP, zero=zero, most=5)
+    parts = [_frame(x_axis, y_axis, labels, height)]
+    parts += [_upright(rule, x_axis, height) for rule in rules]
+    parts += [_line(line, x_axis, y_axis) for line in lines]
+    return _svg(parts, labels.about, height)
+
+
+def spot_chart(spots: Sequence[Spot], labels: Labels, *, height: float = 340.0) -> str:
+    """Points in a plane, each named beside it; both are shares in percent."""
+    x_axis = spanning(_reach((s.x, s.half_x) for s in spots), LEFT, WIDTH - 130.0, most=8)
+    y_axis = spanning(_reach((s.y, s.half_y) for s in spots), height - BOTTOM, TOP, most=5)
+    parts = [_frame(x_axis, y_axis, labels, height)]
+    parts += [_spot(spot, x_axis, y_axis) for spot in spots]
+    parts += _names([spot for spot in spots if spot.name], x_axis, y_axis)
+    return _svg(parts, labels.about, height)
+
+
+def _svg(parts: Iterable[str], about: str, height: float) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(about)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _frame(x_axis: Axis, y_axis: Axis, labels: Labels, height: float) -> str:
+    floor_px, right = y_axis.start, x_axis.end
+    parts = []
+    for value in y_axis.ticks(5):
+        y = y_axis.at(value)
+        parts.append(
+            f'<line class="grid" x1="{LEFT:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text class="tick" x="{LEFT - 8:g}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{told(value)}</text>"
+        )
+    for value in x_axis.ticks(10):
+        x = x_axis.at(value)
+        parts.append(
+            f'<text class="tick" x="{x:.1f}" y="{floor_px + 17:g}" text-anchor="middle">'
+            f"{told(value)}</text>"
+        )
+    middle = (TOP + floor_px) / 2
+    parts.append(
+        f'<line class="axis" x1="{LEFT:g}" x2="{right:g}" y1="{floor_px:g}" y2="{floor_px:g}"/>'
+        f'<text class="label" x="{(LEFT + right) / 2:g}" y="{height - 8:g}" '
+        f'text-anchor="middle">{escape(labels.x)}</text>'
+        f'<text class="label" transform="translate(14 {middle:g}) rotate(-90)" '
+        f'text-anchor="middle">{escape(labels.y)}</text>'
+    )
+    return "".join(parts)
+
+
+def _line(line: Line, x_axis: Axis, y_axis: Axis) -> str:
+    """The line, in pieces where it has gaps and no further than the axis."""
+    pieces = []
+    shown = [point for point in line.points if x_axis.low <= point[0] <= x_axis.high]
+    for known, group in groupby(shown, key=lambda point: point[1] is not None):
+        if known:
+            places = [(x_axis.at(x), y_axis.at(y or 0.0)) for x, y in group]
+            pieces.append("M" + _path(places, line.steps))
+    drawn = f'<path d="{"".join(pieces)}"/>' if pieces else ""
+    return f'<g class="line {line.css}"><title>{escape(line.name)}</title>{drawn}</g>'
+
+
+def _path(places: Sequence[tuple[float, float]], steps: bool) -> str:
+    if not steps:
+        # A point alone would be invisible.
+        ends = places if len(places) > 1 else [*places, (places[0][0] + 1, places[0][1])]
+        return "L".join(f"{x:.1f} {y:.1f}" for x, y in ends)
+    (x, y), *rest = places
+    text = f"{x:.1f} {y:.1f}"
+    for after, height in rest:
+        text += f"V{height:.1f}H{after:.1f}"
+    return text if rest else f"{text}h1"
+
+
+def _upright(rule: Rule, x_axis: Axis, height: float) -> str:
+    x, base = x_axis.at(rule.x), height - BOTTOM - 8
+    return (
+        f'<line class="rule" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP:g}" y2="{height - BOTTOM:g}"/>'
+        f'<text class="tick over" x="{x + 5:.1f}" y="{base:g}">{escape(rule.name)}</text>'
+    )
+
+
+def _reach(values: Iterable[tuple[float, float]]) -> list[float]:
+    return [
+        min(max(edge, 0.0), 100.0)
+        for value, half in values
+        for edge in (value - half, value + half)
+    ]
+
+
+def _spot(spot: Spot, x_axis: Axis, y_axis: Axis) -> str:
+    x, y = x_axis.at(spot.x), y_axis.at(spot.y)
+    if not spot.name:
+        return f'<circle class="small {spot.css}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+    left, right = x_axis.at(spot.x - spot.half_x), x_axis.at(spot.x + spot.half_x)
+    low, high = y_axis.at(spot.y - spot.half_y), y_axis.at(spot.y + spot.half_y)
+    return (
+        f'<g class="spot {spot.css}"><title>{escape(spot.name)}</title>'
+        f'<path d="M{left:.1f} {y:.1f}H{right:.1f}M{x:.1f} {low:.1f}V{high:.1f}"/>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6"/></g>'
+    )
+
+
+def _names(spots: Sequence[Spot], x_axis: Axis, y_axis: Axis) -> list[str]:
+    """Names to the right of their points, pushed down where they would cover one another."""
+    placed: list[tuple[float, float, float]] = []  # left, right, base line
+    parts = []
+    for spot in sorted(spots, key=lambda each: (-each.y, each.x)):
+        left = x_axis.at(spot.x) + 11
+        right, base = left + CHARACTER * len(spot.name), y_axis.at(spot.y) + 4
+        while any(a < right and left < b and abs(base - at) < LINE for a, b, at in placed):
+            base += 2.0
+        placed.append((left, right, base))
+        name = escape(spot.name)
+        parts.append(f'<text class="name {spot.css}" x="{left:.1f}" y="{base:.1f}">{name}</text>')
+    return parts

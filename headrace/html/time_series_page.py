@@ -1,0 +1,113 @@
+"""Recordings as sections of a page: over time, latency, what was given up. Simulated or live."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from headrace.html.charts import Labels, Line, Point, Rule, line_chart
+from headrace.html.page import bar, css, section, table, text
+from headrace.results.time_series import Recording
+
+Named = Sequence[tuple[str, Recording]]  # in the order of the legend
+Values = Callable[[Recording], Sequence[float | None]]
+
+SECONDS = "seconds since the first arrival"
+BEYOND = 1.6  # times the largest latency shown, where it is not far behind the SLO
+
+
+def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
+    """Demand and capacity, devices, accuracy, violations; ``axis`` says from when on."""
+    width = f"{named[0][1].width_s:g} s"
+    yield section(
+        "Demand and capacity",
+        f"Queries that were made (the line in ink) and what the plan in force serves at most, "
+        f"in stretches of {width}.",
+        _demand(named, axis),
+    )
+    yield section(
+        "Devices",
+        "Devices that the plan in force uses.",
+        _chart(named, axis, "devices", lambda each: each.devices, steps=True),
+    )
+    yield section(
+        "Accuracy",
+        f"Mean over the leaves that ended in time, in stretches of {width}.",
+        _chart(named, axis, "accuracy, %", lambda each: _percent(each.accuracy), zero=False),
+    )
+    yield section(
+        "Violations",
+        f"Part of the queries that ended within a stretch of {width} and were not complete and in "
+        "time: late, dropped in any part, failed or refused.",
+        _chart(named, axis, "violations, % of queries", lambda each: _percent(each.violation)),
+    )
+
+
+def latencies(named: Named, slo_s: float) -> str:
+    """The distribution of latencies, with the SLO."""
+    lines = [
+        Line(name, css(at), [(0.0, 0.0), *((s * 1e3, 100 * share) for s, share in each.latency)])
+        for at, (name, each) in enumerate(named)
+    ]
+    labels = Labels(
+        x="milliseconds from the query's time stamp to its answer",
+        y="answered within, % of queries",
+        about="Distribution of latencies",
+    )
+    slo_ms = slo_s * 1e3
+    longest = max((each.latency[-2][0] for _, each in named if each.latency), default=slo_s)
+    drawn = line_chart(
+        lines, labels, rules=[Rule(slo_ms, f"SLO {slo_ms:g} ms")], height=300.0, holds=(100.0,),
+        x_most=max(min(longest * 1e3, BEYOND * slo_ms), 1.1 * slo_ms),
+    )  # fmt: skip
+    return section(
+        "Latency",
+        "Of all queries, which part had an answer within so long. What never rises to 100 % was "
+        "refused, dropped or lost, or took longer than is shown; incomplete answers count here.",
+        drawn,
+    )
+
+
+def given_up(named: Named) -> str:
+    """Items by task and reason."""
+    keys = sorted({key for _, each in named for key in each.bad})
+    most = max((n for _, each in named for n in each.bad.values()), default=1)
+    rows = (
+        [text(task or "(before the first)"), text(why.replace("_", " ")),
+         *(bar(f"{each.bad.get((task, why), 0):,}", each.bad.get((task, why), 0) / most)
+           for _, each in named)]
+        for task, why in keys
+    )  # fmt: skip
+    content = table(("task", "reason", *(name for name, _ in named)), rows, texts=2)
+    return section(
+        "Given up, by task and reason",
+        "Items, each once where it ended; a refused query is one, whatever it would have made.",
+        content if keys else "<p>Nothing was given up.</p>",
+    )
+
+
+def _demand(named: Named, axis: str) -> str:
+    first = named[0][1]
+    demand = Line("demand", "demand", list(zip(first.ends_s, first.demand_qps, strict=True)))
+    lines = [
+        Line(f"capacity, {name}", css(at), _points(each, each.capacity_qps), steps=True)
+        for at, (name, each) in enumerate(named)
+    ]
+    labels = Labels(x=axis, y="queries/s", about="Demand and capacity over time")
+    return line_chart([*lines, demand], labels)
+
+
+def _chart(
+    named: Named, axis: str, what: str, values: Values, *, steps: bool = False, zero: bool = True
+) -> str:
+    lines = [
+        Line(name, css(at), _points(each, values(each)), steps)
+        for at, (name, each) in enumerate(named)
+    ]
+    labels = Labels(x=axis, y=what, about=f"{what} over time")
+    return line_chart(lines, labels, zero=zero)
+
+
+def _points(each: Recording, values: Sequence[float | None]) -> list[Point]:
+    return list(zip(each.ends_s, values, strict=True))
+
+
+def _percent(values: Sequence[float | None]) -> list[float | None]:
+    return [None if value is None else 100 * value for value in values]

@@ -1,0 +1,1 @@
+"""`headrace plan`: the plan for a demand, without running anything."""

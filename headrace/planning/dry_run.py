@@ -1,0 +1,179 @@
+"""``headrace plan``: what would be run for a demand, without running anything.
+
+file = read_pipeline_file(Path("pipeline.yaml"))
+for plan in plans(file, Asked(demands_qps=(50.0, 100.0))):
+    print(as_json(plan))
+"""
+
+import resource
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from control.policies import inferline
+from control.policies.loki.allocate import allocate
+from control.problem.allocation_check import accuracy_of, broken_promises
+from control.problem.problem import (
+    BUILT_IN,
+    Allocation,
+    PathShare,
+    PlanError,
+    Problem,
+    Replicas,
+    policy_named,
+)
+from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.terminal import Unfeasible
+
+# Slots are partitions made up front; what if there were enough?
+ENOUGH_SLOTS = 1_000_000
+
+PLANNERS = {"loki": allocate, "loki-paper": allocate, "inferline": inferline.allocate}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to plan for; None: as the pipeline file says."""
+
+    demands_qps: tuple[float, ...]
+    devices: int | None = None
+    slo_s: float | None = None
+    comm_s: float | None = None
+    policy: str | None = None
+    solver: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A demand's problem and its plan."""
+
+    problem: Problem
+    allocation: Allocation
+
+
+def plans(file: PipelineFile, asked: Asked) -> Iterator[Planned]:
+    """A plan for each demand, in order, infeasible ones included.
+
+    Raises ``Unfeasible`` where nothing can be planned at all, and ``PlanError`` for a policy
+    that is none.
+    """
+    first = problem(file, asked)
+    for demand in asked.demands_qps:
+        each = replace(first, demand_qps=demand)
+        try:
+            found = PLANNERS[each.policy.kind](each, spent)
+        except PlanError as error:
+            raise Unfeasible(str(error)) from error
+        broken = broken_promises(found, each)
+        if broken and found.feasible:
+            found = replace(found, feasible=False, binding=f"the plan fails: {'; '.join(broken)}")
+        yield Planned(each, found)
+
+
+def problem(file: PipelineFile, asked: Asked) -> Problem:
+    """The pipeline file's problem with what was asked otherwise, and a demand of 0."""
+    pipeline = file.pipeline
+    pipeline = replace(
+        pipeline,
+        comm_s=pipeline.comm_s if asked.comm_s is None else asked.comm_s,
+        tasks=tuple(replace(task, slots=ENOUGH_SLOTS) for task in pipeline.tasks),
+    )
+    name = asked.policy or pipeline.policy
+    policy = policy_named(pipeline, name)
+    if policy is None or policy.kind not in PLANNERS:
+        known = [p.name for p in (*BUILT_IN.values(), *pipeline.policies) if p.kind in PLANNERS]
+        raise PlanError(
+            f"policy {name!r} plans nothing ahead; name one that does with --policy: "
+            f"{', '.join(dict.fromkeys(known))}"
+        )
+    table = planning_profile(file)
+    return Problem(
+        pipeline=pipeline,
+        policy=replace(policy, solver=asked.solver or policy.solver),
+        slo_s=pipeline.slo_s if asked.slo_s is None else asked.slo_s,
+        demand_qps=0.0,
+        devices=_devices(file, asked.devices),
+        profile=table if table.entries else None,
+        memory=dict(file.cluster.memory),
+        path_accuracy=table.path_accuracy,
+    )
+
+
+def _devices(file: PipelineFile, asked: int | None) -> tuple[str, ...]:
+    there = file.cluster.devices
+    if asked is None:
+        return file.cluster.workers
+    if len(there) > 1:
+        raise PlanError(
+            f"--devices {asked} does not say of which kind, and the cluster has "
+            f"{', '.join(device for device, _ in there)}; change cluster.devices in the file"
+        )
+    return (there[0][0],) * asked
+
+
+def spent() -> tuple[float, float]:
+    """CPU seconds of this process and of its children that ended, and wall seconds."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime, time.perf_counter()
+
+
+def as_json(planned: Planned) -> dict[str, Any]:
+    """One line of ``headrace plan --json``; keys as design section 8 fixes them."""
+    plan, asked = planned.allocation, planned.problem
+    several = any(each.device for each in plan.replicas)
+    line: dict[str, Any] = {
+        "policy": asked.policy.name,
+        "demand": asked.demand_qps,
+        "mode": plan.mode,
+        "feasible": plan.feasible,
+        "devices_used": plan.devices_used,
+        "accuracy": plan.accuracy,
+        "served_share": plan.served_share,
+        "variants": [_variant(each, several) for each in plan.replicas],
+        "shares": [_share(each, several) for each in plan.shares],
+        "solver": None,
+    }
+    if plan.solved:
+        line["solver"] = {
+            "name": plan.solved.solver,
+            "seconds": round(plan.solved.cpu_s, 6),
+            "wall_seconds": round(plan.solved.wall_s, 6),
+            "gap": plan.solved.gap,
+        }
+    product = by_product(planned)
+    if product is not None:
+        line["accuracy_product"] = product
+    if not plan.feasible:
+        line |= {"nearest": _nearest(plan), "binding": plan.binding}
+    return line
+
+
+def by_product(planned: Planned) -> float | None:
+    """The plan's accuracy if every path's were the product of its variants'; None where no path
+    was measured, so that it is, and where nothing is served."""
+    plan, problem = planned.allocation, planned.problem
+    if not problem.path_accuracy or plan.accuracy is None:
+        return None
+    return accuracy_of(plan, replace(problem, path_accuracy={}))
+
+
+def _variant(each: Replicas, several: bool) -> dict[str, Any]:
+    row = {"task": each.task, "variant": each.variant, "batch": each.batch, "replicas": each.count}
+    return row | ({"device": each.device} if several else {})
+
+
+def _share(each: PathShare, several: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"path": list(each.path), "share": each.share}
+    return row | ({"devices": list(each.devices)} if several else {})
+
+
+def _nearest(plan: Allocation) -> dict[str, Any] | None:
+    if plan.nearest is None:
+        return None
+    slo_s = plan.nearest.slo_s
+    return {
+        "demand": plan.nearest.demand_qps,
+        "slo_ms": None if slo_s is None else round(slo_s * 1e3, 3),
+        "devices": plan.nearest.devices,
+    }

@@ -1,0 +1,180 @@
+"""A plan that a person can read: devices, load, paths, what binds, what a change would bring."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from control.policies.loki.allocate import allocate
+from control.problem.allocation_check import items_per_s, rate
+from control.problem.candidates import budgets_s
+from control.problem.problem import Allocation, PathShare, Problem, Replicas
+from headrace.planning.dry_run import Planned, by_product
+from profiles.path_accuracy import gap_text, path_gap
+
+SHOWN = 12  # paths
+
+
+def described(planned: Planned) -> str:
+    """The plan of one demand as text."""
+    plan, problem = planned.allocation, planned.problem
+    return "\n".join(
+        [
+            *_head(plan, problem),
+            *_measured(planned),
+            "",
+            *_devices(plan, problem),
+            "",
+            *_paths(plan, problem),
+            *_binding(plan, problem),
+            *_changes(plan, problem),
+            _solver(plan),
+        ]
+    )
+
+
+def _head(plan: Allocation, problem: Problem) -> list[str]:
+    there = len(problem.devices)
+    lines = [
+        f"{problem.pipeline.name} at {problem.demand_qps:g} queries/s, SLO "
+        f"{problem.slo_s * 1e3:g} ms, policy {problem.policy.name}: {plan.mode}",
+        f"  {plan.devices_used} of {there} devices, accuracy {_percent(plan.accuracy)}",
+    ]
+    if plan.served_share < 1:
+        lines.append(f"  serves {_percent(plan.served_share)} of the queries")
+    return lines
+
+
+def _measured(planned: Planned) -> list[str]:
+    """How far the measured accuracy of paths is from the product of their variants'."""
+    product, profile = by_product(planned), planned.problem.profile
+    gap = path_gap(profile) if profile else None
+    if product is None or gap is None:
+        return []
+    return [
+        f"  by paths measured end to end; by products it would be {_percent(product)}",
+        f"  ({gap_text(gap)})",
+    ]
+
+
+def _devices(plan: Allocation, problem: Problem) -> list[str]:
+    """Replicas by variant, with the load of each: what arrives over what they can do."""
+    arriving = items_per_s(plan, problem)
+    rows = [("variant", "devices", "batch", "load", "items/s", "ms a batch")]
+    for each in plan.replicas:
+        items = arriving.get((each.key, each.device), 0.0)
+        able = each.count * rate(problem, each)
+        rows.append(
+            (
+                each.key + (f" on {each.device}" if each.device else ""),
+                str(each.count),
+                str(each.batch),
+                f"{100 * items / able:.1f} %",
+                f"{items:.1f}",
+                f"{_batch_s(problem, each) * 1e3:.1f}",
+            )
+        )
+    return _table(rows)
+
+
+def _batch_s(problem: Problem, each: Replicas) -> float:
+    device = next((d for d in problem.devices if each.may_run_on(d)), "")
+    assert problem.profile is not None
+    return problem.profile.latency_s(
+        each.task, each.variant, device, each.batch, problem.policy.latency
+    )
+
+
+def _paths(plan: Allocation, problem: Problem) -> list[str]:
+    """Paths by share, with the compute that each takes of its budget."""
+    if not plan.shares:
+        return ["nothing can be answered in time, so no path gets traffic"]
+    batch_s = {(r.key, r.device): _batch_s(problem, r) for r in plan.replicas}
+    budgets = budgets_s(problem)
+    rows = [("path", "share", "compute", "of its budget")]
+    ordered = sorted(plan.shares, key=lambda each: -each.share)
+    for each in ordered[:SHOWN]:
+        took = sum(batch_s[host] for host in _hosts(each))
+        budget = budgets[each.path[-1].partition("/")[0]]
+        rows.append(
+            (
+                " > ".join(each.path),
+                _percent(each.share),
+                f"{took * 1e3:.1f} ms",
+                f"{budget * 1e3:.1f} ms",
+            )
+        )
+    more = len(ordered) - SHOWN
+    return [*_table(rows), *([f"  and {more} more"] if more > 0 else [])]
+
+
+def _hosts(share: PathShare) -> list[tuple[str, str]]:
+    return list(zip(share.path, share.devices or ("",) * len(share.path), strict=True))
+
+
+def _binding(plan: Allocation, problem: Problem) -> list[str]:
+    if not plan.feasible:
+        return ["", f"cannot be met: {plan.binding}"]
+    arriving = items_per_s(plan, problem)
+    loads = {
+        each.key: arriving.get((each.key, each.device), 0.0) / (each.count * rate(problem, each))
+        for each in plan.replicas
+    }
+    full = [key for key, load in loads.items() if load > 0.999]
+    if plan.mode == "accuracy":
+        busy = f" ({', '.join(full)} at full load)" if full else ""
+        return ["", f"what binds: the number of devices{busy}"]
+    if not loads:
+        return []
+    key = max(loads, key=lambda each: loads[each])
+    return ["", f"what binds: nothing; most loaded is {key} at {100 * loads[key]:.1f} %"]
+
+
+def _changes(plan: Allocation, problem: Problem) -> list[str]:
+    """What one device more, or a tenth more demand, would change."""
+    kind = max(problem.devices, key=problem.devices.count)
+    one_more = replace(problem, devices=(*problem.devices, kind))
+    grown = replace(problem, demand_qps=problem.demand_qps * 1.1)
+    return [
+        f"one device more: {_difference(plan, allocate(one_more))}",
+        f"10 % more demand: {_difference(plan, allocate(grown))}",
+    ]
+
+
+def _difference(now: Allocation, then: Allocation) -> str:
+    """Another plan, by what is different in it."""
+    if then.mode == "best-effort":
+        if now.served_share == then.served_share:
+            return "still cannot be met" if now.mode == then.mode else "cannot be met"
+        served = f"serves {_percent(then.served_share)} of the queries"
+        return f"cannot be met; {served}"
+    found = [] if now.mode == then.mode else [f"{then.mode} instead of {now.mode}"]
+    if now.devices_used != then.devices_used:
+        found.append(f"{then.devices_used} devices instead of {now.devices_used}")
+    if now.accuracy is not None and then.accuracy is not None:
+        points = 100 * (then.accuracy - now.accuracy)
+        if abs(points) >= 0.0005:
+            found.append(f"accuracy {points:+.3f} points")
+    return ", ".join(found) or "nothing"
+
+
+def _solver(plan: Allocation) -> str:
+    if plan.solved is None:
+        return ""
+    found = plan.solved.gap
+    gap = "not proven best" if found is None else f"at most {found:.1g} from the best"
+    return f"solved by {plan.solved.solver} in {plan.solved.cpu_s * 1e3:.0f} ms of CPU, {gap}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.3f} %"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Columns aligned, the first to the left."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return [
+        "  " + "  ".join(
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]  # fmt: skip

@@ -1,0 +1,146 @@
+"""``headrace plan`` for policies that choose a model per batch: a table for each demand.
+
+file = read_pipeline_file(Path("image.yaml"))
+for made in tables(file, Asked(demands_qps=(200.0, 400.0), policy="ramsis-paper")):
+    print(as_json(made, decisions=True))
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from control.policies.ramsis.pareto_models import SelectionError
+from control.policies.ramsis.table_leases import runs
+from control.policies.ramsis.tables import (
+    POLICIES,
+    Ask,
+    SelectionPlan,
+    described,
+    models_of,
+    priced,
+    solved,
+    solved_within,
+)
+from control.problem.problem import PlanError, policy_named
+from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.planning.dry_run import Asked, spent
+from headrace.terminal import Unfeasible
+from schemas.pipeline import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A table, under which policy, and the CPU and wall seconds it took, its model included."""
+
+    policy: str
+    plan: SelectionPlan
+    cpu_s: float
+    wall_s: float
+    slo_s: float
+    workers: int
+
+
+def selects(file: PipelineFile, asked: Asked) -> bool:
+    """Whether the policy that was asked for chooses a model per batch."""
+    policy = policy_named(file.pipeline, asked.policy or file.pipeline.policy)
+    return policy is not None and policy.kind in POLICIES
+
+
+def tables(file: PipelineFile, asked: Asked, violation: float | None = None) -> Iterator[Made]:
+    """A table for each demand, in order; with ``violation`` the most accurate that keeps to it.
+
+    Raises ``PlanError`` for what these policies cannot plan, ``ProfileError`` for what was not
+    measured, and ``Unfeasible`` where no query could be served in time at all.
+    """
+    policy = asked.policy or file.pipeline.policy
+    named = policy_named(file.pipeline, policy)
+    assert named is not None, "`selects` has found it"
+    options = priced(POLICIES[named.kind], named.price)
+    ask = _ask(file, asked, named)
+    for demand in asked.demands_qps:
+        each, (cpu, wall) = replace(ask, qps=demand), spent()
+        try:
+            if violation is None:
+                plan = solved(options, each)
+            else:
+                plan = solved_within(options, each, violation)
+        except SelectionError as error:
+            raise Unfeasible(str(error)) from error
+        cpu_after, wall_after = spent()
+        yield Made(
+            policy=policy,
+            plan=plan,
+            cpu_s=cpu_after - cpu,
+            wall_s=wall_after - wall,
+            slo_s=ask.slo_s,
+            workers=ask.workers,
+        )
+
+
+def as_json(made: Made, decisions: bool) -> dict[str, Any]:
+    """One line of ``headrace plan --json``; ``decisions`` adds the table."""
+    seconds, wall = round(made.cpu_s, 6), round(made.wall_s, 6)
+    return described(made.policy, made.plan, seconds, wall, decisions)
+
+
+def as_text(made: Made, decisions: bool) -> str:
+    """A table for a person: what it promises and, with ``decisions``, from which slack on."""
+    plan = made.plan
+    lines = [
+        f"{made.workers} workers at {plan.table.qps:g} queries/s, SLO {made.slo_s * 1e3:g} ms, "
+        f"policy {made.policy}: " + ("feasible" if plan.feasible else "not feasible"),
+        f"  expected accuracy {plan.expected_accuracy * 100:.3f} %, "
+        f"violation {plan.expected_violation * 100:.3g} %",
+        f"  {plan.states} states, {plan.actions} pairs of model and batch, {plan.sweeps} sweeps, "
+        f"{made.cpu_s:.3f} s",
+    ]
+    if plan.table.run > 1:
+        lines.append(f"  sent to each worker in runs of {plan.table.run} queries")
+    if plan.price:
+        lines.append(
+            f"  price of a late query {plan.price:.3g}, to keep to the violation asked for"
+        )
+    return "\n".join([*lines, "", *_rows(plan)] if decisions else lines)
+
+
+def _rows(plan: SelectionPlan) -> list[str]:
+    """A line for each queue: from which slack on it is served with what."""
+    table, lines = plan.table, ["  queue  from a slack of"]
+    for n in range(1, len(table.model) + 1):
+        told, last = [], None
+        for slack in table.levels_s[: 1 if n == len(table.model) else None]:
+            choice = table.choose(n, slack)
+            if choice != last:
+                told.append(f"{slack * 1e3:g} ms: {choice.batch} x {choice.model}")
+            last = choice
+        lines.append(f"  {n:5}  {', '.join(told)}")
+    return lines
+
+
+def _ask(file: PipelineFile, asked: Asked, named: Policy) -> Ask:
+    pipeline, policy = file.pipeline, asked.policy or file.pipeline.policy
+    if len(pipeline.tasks) > 1:
+        raise PlanError(
+            f"policy {policy!r} plans for one task, and the pipeline has "
+            f"{', '.join(pipeline.task_names)}; plan with loki"
+        )
+    for option, value in (("--comm", asked.comm_s), ("--solver", asked.solver)):
+        if value is not None:
+            raise PlanError(
+                f"policy {policy!r} knows no {option}: its tables start at the worker's queue; "
+                "leave it out, and lower --slo by what hops take"
+            )
+    kinds = file.cluster.devices
+    if len(kinds) > 1:
+        raise PlanError(
+            f"policy {policy!r} plans for workers that are alike, and the cluster has "
+            f"{', '.join(device for device, _ in kinds)}; change cluster.devices in the file"
+        )
+    (device, count), *_ = kinds
+    return Ask(
+        models=models_of(planning_profile(file), pipeline.root, device),
+        slo_s=pipeline.slo_s if asked.slo_s is None else asked.slo_s,
+        workers=asked.devices or count,
+        qps=0.0,
+        runs=runs(pipeline, named),
+    )

@@ -1,0 +1,1 @@
+"""`headrace profile`: variants measured on real devices."""

@@ -1,0 +1,247 @@
+"""``headrace profile``: measure every variant of a pipeline on real devices, all of them busy.
+
+Each (variant, device) is measured in a fresh process, because memory and the first load cannot
+be measured twice in one. While it is timed, further processes run the same variant at the same
+batch size, one for each other worker of the named devices: a model alone on a machine is faster
+than it will ever be in service.
+"""
+
+import contextlib
+import importlib.metadata
+import itertools
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from headrace.cluster.device_budget import cores
+from headrace.config.pipeline_file import Cluster, PipelineError, PipelineFile, load_workload
+from headrace.profiling.variant_process import Job, measured
+from profiles.measure import Repeats, default_batches, time_left_s
+from profiles.profile import EMULATED, ProfileError, ProfileTable
+from schemas.pipeline import Pipeline, Variant
+
+LIBRARIES = ("lightgbm", "numpy", "onnxruntime", "scipy", "torch", "torchvision", "transformers")
+NOTE = (
+    "load_s: second load in a process, libraries imported; memory_bytes: growth of a fresh "
+    "process over import, load and one full batch, on cuda the GPU memory reserved; latency: "
+    "predict() alone, while busy_devices others run the same variant and batch size"
+)
+
+
+REPEATS = Repeats()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to profile: ``batches`` for every variant (None: 1, 2, 4 ... up to the largest that
+    the file uses) and ``busy`` further processes (None: one per other worker of the named
+    devices, at most one per CPU core)."""
+
+    batches: tuple[int, ...] | None = None
+    busy: int | None = None
+    repeats: Repeats = REPEATS
+    samples: int = 1000  # inputs for accuracy and fan-out
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ``ProfileError`` for numbers nobody can measure with."""
+        if self.batches is not None and (not self.batches or min(self.batches) < 1):
+            raise ProfileError(f"batches are {self.batches}; name numbers from 1, as in 1,2,4")
+        if self.busy is not None and self.busy < 0:
+            raise ProfileError(f"busy is {self.busy}; it must be 0 or more")
+        if self.samples < 1:
+            raise ProfileError(f"samples are {self.samples}; accuracy needs 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is measured now, after ``done`` of ``total`` steps."""
+
+    done: int
+    total: int
+    what: str
+
+
+Progress = Callable[[Step], None]
+
+
+def profile(
+    file: PipelineFile,
+    devices: Sequence[str],
+    out: Path,
+    settings: Settings = Settings(),
+    progress: Progress = lambda step: None,
+) -> ProfileTable:
+    """Measure every variant on each device (none named: those of the cluster), write ``out``.
+
+    Raises ``PipelineError`` (no workload, no such device, a process that died) and
+    ``ProfileError`` (an operator whose outputs cannot be scored or counted).
+    """
+    load_workload(file)
+    devices = real_devices(file.cluster, devices)
+    planned = jobs(file, devices, settings)
+    total = sum(len(job.batches) + 1 for job in planned)
+    load_before = load_average()
+    steps = itertools.count()
+    entries = [
+        measured(
+            job,
+            companions(job.device, devices, file.cluster, cores(), settings.busy),
+            lambda what: progress(Step(next(steps), total, what)),
+        )
+        for job in planned
+    ]
+    origin = provenance(file, devices, settings)
+    # Foreign work spoils latencies; these two let a reader see it.
+    origin["load_average"] = {"before": load_before, "after": load_average()}
+    table = ProfileTable(file.pipeline.name, tuple(entries), origin)
+    progress(Step(total, total, "done"))
+    written(table, out)
+    return table
+
+
+def written(table: ProfileTable, out: Path) -> None:
+    """Put a profile in its place, whole or not at all."""
+    partial = out.with_name(f".{out.name}.partial")
+    partial.write_text(table.to_json(), encoding="utf-8")
+    partial.replace(out)
+
+
+def real_devices(cluster: Cluster, named: Sequence[str]) -> tuple[str, ...]:
+    """The devices to measure on; raises ``PipelineError`` where only emulated ones are left."""
+    if EMULATED in named:
+        raise PipelineError(
+            "emulated devices wait what a profile says, so they cannot be profiled; "
+            "name a real one, as in --device cpu"
+        )
+    found = tuple(dict.fromkeys(named)) or tuple(d for d, _ in cluster.devices if d != EMULATED)
+    if not found:
+        raise PipelineError(
+            "the cluster has emulated devices only; name a real one, as in --device cpu"
+        )
+    return found
+
+
+def jobs(file: PipelineFile, devices: Sequence[str], settings: Settings) -> list[Job]:
+    """What has to be measured, device by device, in the order of the file."""
+    return [
+        Job(
+            file=file,
+            task=task,
+            variant=variant,
+            device=device,
+            batches=settings.batches or default_batches(largest_batch(file.pipeline, variant)),
+            repeats=settings.repeats,
+            samples=settings.samples,
+            seed=settings.seed,
+        )
+        for device in devices
+        for task in file.pipeline.tasks
+        for variant in task.variants
+    ]
+
+
+def largest_batch(pipeline: Pipeline, variant: Variant) -> int:
+    """The largest batch that the variant or a policy asks for."""
+    return max(variant.batch, *(policy.batch.get(variant.key, 0) for policy in pipeline.policies))
+
+
+def companions(
+    device: str, devices: Sequence[str], cluster: Cluster, cpus: int, busy: int | None
+) -> list[str]:
+    """The devices of the processes that keep the machine busy beside the measured one."""
+    if busy is not None:
+        return [device] * busy
+    workers = dict(cluster.devices)
+    near_first = sorted(devices, key=lambda name: name != device)
+    everyone = [name for name in near_first for _ in range(workers.get(name, 1))]
+    return everyone[1 : cpus + 1]  # the first is the measured one
+
+
+def default_out(file: PipelineFile, devices: Sequence[str]) -> Path:
+    """Where the profile goes if nobody says: beside the pipeline file, named by device kind."""
+    kinds = dict.fromkeys(
+        device.partition(":")[0] for device in real_devices(file.cluster, devices)
+    )
+    return file.path.parent / f"profile-{'-'.join(kinds)}.json"
+
+
+def provenance(file: PipelineFile, devices: Sequence[str], settings: Settings) -> dict[str, Any]:
+    """Where, when and how the profile was measured."""
+    return {
+        **machine_facts(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "repeats": asdict(settings.repeats),
+        "busy_devices": {
+            device: companions(device, devices, file.cluster, cores(), settings.busy)
+            for device in devices
+        },
+        "samples": settings.samples,
+        "seed": settings.seed,
+        "note": NOTE,
+    }
+
+
+def machine_facts() -> dict[str, Any]:
+    """The machine and what runs models on it."""
+    return {
+        "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "python": platform.python_version(),
+        "versions": versions(),
+    }
+
+
+def load_average() -> float | None:
+    """Processes that wanted a core, on average over the last minute; ``None`` if not known."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def cpu_model() -> str:
+    """The processor's name, as the system tells it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Version of each model library that is installed."""
+    found = {}
+    for name in LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def line(step: Step, elapsed_s: float) -> str:
+    """A step as a line of text, with the time left once it can be told."""
+    left = time_left_s(elapsed_s, step.done, step.total)
+    tail = f", about {left:.0f} s left" if left is not None and step.done < step.total else ""
+    return f"[{step.done}/{step.total}] {step.what}{tail}"
+
+
+@contextlib.contextmanager
+def shown(stream: TextIO) -> Iterator[Progress]:
+    """A progress function that writes to the stream: a bar on a terminal, else plain lines."""
+    if not stream.isatty():
+        began = time.monotonic()
+        yield lambda step: print(line(step, time.monotonic() - began), file=stream, flush=True)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(file=stream)) as bar:
+        shown_task = bar.add_task("", total=None)
+        yield lambda step: bar.update(
+            shown_task, completed=step.done, total=step.total, description=step.what
+        )

@@ -1,0 +1,86 @@
+"""What ``headrace profile`` does with its options, and what it prints."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.config.pipeline_file import PipelineFile
+from headrace.profiling.device_profiling import Settings, default_out, shown
+from headrace.profiling.device_profiling import profile as measure
+from profiles.path_accuracy import gap_text, path_gap
+from profiles.profile import ProfileTable
+
+
+def profiled(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Path, ProfileTable]:
+    """Measure as the options ask; where it was written, and the table."""
+    settings = Settings(
+        batches=asked["batches"],
+        busy=asked["busy"],
+        samples=asked["samples"],
+        seed=asked["seed"],
+    )
+    devices = asked["devices"]
+    out = asked["out"] or default_out(file, devices)
+    with shown(sys.stderr) as step:
+        return out, measure(file, devices, out, settings, step)
+
+
+def profiled_paths(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Path, ProfileTable]:
+    """Measure whole paths as the options ask; where they were added, and the table."""
+    from headrace.profiling.path_profiling import profile_paths
+
+    settings = Settings(samples=asked["samples"], seed=asked["seed"])
+    devices = asked["devices"]
+    out = asked["out"] or default_out(file, devices)
+    with shown(sys.stderr) as step:
+        return out, profile_paths(file, devices, out, settings, step)
+
+
+def paths_json(table: ProfileTable, out: Path) -> dict[str, Any]:
+    """Every path with its measured accuracy and the product of its variants'."""
+    rows = [
+        {
+            "path": list(each.path),
+            "accuracy": each.accuracy,
+            "product": round(table.product(each.path), 6),
+            "queries": each.queries,
+        }
+        for each in table.paths
+    ]
+    return {"out": str(out), "paths": rows}
+
+
+def paths_text(table: ProfileTable) -> str:
+    """A line per path, the most accurate first, and how far they are from the products."""
+    lines = []
+    for each in sorted(table.paths, key=lambda each: -each.accuracy):
+        product = table.product(each.path)
+        lines.append(
+            f"{' > '.join(each.path)}: accuracy {each.accuracy:.3f}, product {product:.3f} "
+            f"({100 * (each.accuracy - product):+.1f} points)"
+        )
+    gap = path_gap(table)
+    return "\n".join([*lines, *([gap_text(gap)] if gap else [])])
+
+
+def table_text(table: ProfileTable) -> str:
+    """A line per variant and device: accuracy, medians at the smallest and largest batch, load."""
+    lines = []
+    for entry in table.entries:
+        first, last = entry.latency[0], entry.latency[-1]
+        lines.append(
+            f"{entry.task}/{entry.variant} on {entry.device}: accuracy {entry.accuracy:.3f}, "
+            f"{first.p50_s * 1e3:.3g} ms for {first.batch}, {last.p50_s * 1e3:.3g} ms for "
+            f"{last.batch}, load {entry.load_s:.2f} s"
+        )
+    return "\n".join(lines)
+
+
+def written_text(file: PipelineFile, out: Path) -> str:
+    """Where the profile is, and what is still to be done for the pipeline to use it."""
+    if out.resolve() in (path.resolve() for path in file.profiles):
+        return f"written to {out}, which {file.path.name} names"
+    name = os.path.relpath(out, file.path.parent)
+    return f"written to {out}; to plan with it add to {file.path.name}:  profiles: [{name}]"

@@ -1,0 +1,294 @@
+"""One variant on one device, measured in a process of its own while others keep it company.
+
+Parent and processes talk over pipes; the companions read the batch size to run from a shared
+number. A process that fails for a reason we know sends its sentence, any other ends with its
+traceback on stderr.
+"""
+
+import contextlib
+import itertools
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import psutil
+
+from headrace.config.pipeline_file import (
+    PipelineError,
+    PipelineFile,
+    load_workload,
+    make_importable,
+    weights_sha256,
+)
+from operators.models.loading import load_operator
+from operators.models.model_errors import ModelError
+from profiles.measure import Repeats, accuracy, fan_outs, latency_rows
+from profiles.profile import Entry, ProfileError
+from schemas.pipeline import Task, Variant
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One variant on one device: what to run, how often, and how many inputs to judge it by."""
+
+    file: PipelineFile
+    task: Task
+    variant: Variant
+    device: str
+    batches: tuple[int, ...]
+    repeats: Repeats
+    samples: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """How progress and errors call it."""
+        return f"{self.variant.key} on {self.device}"
+
+
+# What the measuring processes tell. Anything else is what was wanted, and the end.
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Doing:
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    sentence: str
+
+
+def measured(job: Job, beside: Sequence[str], doing: Callable[[str], None]) -> Entry:
+    """Measure one job in a process of its own, with companions on the devices ``beside``."""
+    context = get_context("spawn")
+    pace = context.Value("i", 0, lock=False)  # the batch size that companions run, 0 for a rest
+    path = job.file.path
+
+    def name(device: str) -> str:
+        return f"{job.variant.key} on {device}"
+
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(_child(context, _accompany, name(device), path, job, pace, device))
+            for device in beside
+        ]
+        for companion in started:
+            _until(companion, doing)
+        child = stack.enter_context(_child(context, _measure, job.name, path, job, pace))
+        entry: Entry = _until(child, doing)
+        return entry
+
+
+def in_a_process(
+    target: Callable[..., None],
+    args: tuple[Any, ...],
+    path: Path,
+    name: str,
+    doing: Callable[[str], None],
+) -> Any:
+    """What ``target(*args, mouth)`` says in a process of its own, where the modules beside the
+    pipeline file ``path`` can be imported; errors call it ``name``."""
+    with _child(get_context("spawn"), target, name, path, *args) as child:
+        return _until(child, doing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: SpawnProcess
+    ears: Connection
+    name: str
+
+
+@contextlib.contextmanager
+def _child(
+    context: SpawnContext, target: Callable[..., None], name: str, path: Path, *args: Any
+) -> Iterator[_Child]:
+    ears, mouth = context.Pipe(duplex=False)
+    process = context.Process(target=_guarded, args=(target, path, args, mouth), daemon=True)
+    process.start()
+    mouth.close()  # so that the end of the process is the end of the pipe
+    try:
+        yield _Child(process, ears, name)
+    finally:
+        process.kill()
+        process.join()
+        ears.close()
+
+
+def _until(child: _Child, doing: Callable[[str], None]) -> Any:
+    """Listen until the child is ready or has an entry."""
+    while True:
+        try:
+            said = child.ears.recv()
+        except EOFError:
+            child.process.join()
+            raise PipelineError(
+                f"profiling {child.name}: the process ended with code {child.process.exitcode}; "
+                "its own words are above, mend the operator"
+            ) from None
+        if isinstance(said, _Trouble):
+            raise PipelineError(f"profiling {child.name}: {said.sentence}")
+        if not isinstance(said, _Doing):
+            return said
+        doing(said.what)
+
+
+def _guarded(
+    target: Callable[..., None], path: Path, args: tuple[Any, ...], pipe: Connection
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
+    make_importable(path)
+    try:
+        target(*args, Mouth(pipe))
+    except (ModelError, PipelineError, ProfileError) as error:
+        pipe.send(_Trouble(str(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class Mouth:
+    """How a measuring process tells what it does, and in the end what it has found."""
+
+    pipe: Connection
+
+    def doing(self, what: str) -> None:
+        """Tell what comes next."""
+        self.pipe.send(_Doing(what))
+
+    def say(self, found: Any) -> None:
+        """Tell what was wanted."""
+        self.pipe.send(found)
+
+
+def _accompany(job: Job, pace: Any, device: str, mouth: Mouth) -> None:
+    """Run the variant at the pace told until this process is ended."""
+    operator = loaded(job.variant, device)
+    inputs, _ = sample(job, 2 * max(job.batches))
+    run = runner(operator, inputs)
+    run(1)
+    mouth.say(_Ready())
+    parent = os.getppid()
+    while os.getppid() == parent:
+        if pace.value:
+            run(pace.value)
+        else:
+            time.sleep(0.001)
+
+
+def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
+    """Measure the variant and send its entry."""
+    device = job.device
+    mouth.doing(f"{job.name}, load and accuracy")
+    operator, load_bytes = grown(lambda: loaded(job.variant, device))
+    inputs, truths = sample(job, job.samples)
+    _, batch_bytes = grown(lambda: runner(operator, inputs)(max(job.batches)))
+    load_s = _load_s(job.variant, device)
+    outputs = predicted(operator, inputs, min(job.variant.batch, max(job.batches)))
+    judge = load_workload(job.file).task_score
+    scores = [judge(job.task.name, out, t) for out, t in zip(outputs, truths, strict=True)]
+
+    def started(batch: int) -> None:
+        pace.value = batch
+        mouth.doing(f"{job.name}, batch {batch}")
+
+    run = runner(operator, inputs)
+    entry = Entry(
+        task=job.task.name,
+        variant=job.variant.name,
+        device=device,
+        operator=job.variant.operator,
+        weights_sha256=weights_sha256(job.variant),
+        load_s=load_s,
+        memory_bytes=gpu_bytes(device) or load_bytes + batch_bytes,
+        accuracy=round(accuracy([float(score) for score in scores]), 6),
+        children=fan_outs(outputs, job.task.children),
+        latency=latency_rows(run, time.perf_counter, job.batches, job.repeats, started),
+    )
+    mouth.say(entry)
+
+
+def grown(act: Callable[[], T]) -> tuple[T, int]:
+    """What ``act`` returned, and the bytes by which this process grew meanwhile."""
+    process = psutil.Process()
+    before = process.memory_info().rss
+    result = act()
+    return result, max(0, process.memory_info().rss - before)
+
+
+def _load_s(variant: Variant, device: str) -> float:
+    """Seconds of a further load in this process: what a change of variant takes."""
+    began = time.perf_counter()
+    loaded(variant, device)
+    return round(time.perf_counter() - began, 6)
+
+
+def loaded(variant: Variant, device: str) -> Any:
+    """The variant's operator, on the device."""
+    operator: Any = load_operator(variant)
+    operator.load(device)
+    return operator
+
+
+def sample(job: Job, count: int) -> tuple[list[Any], list[Any]]:
+    """Inputs of the job's task with their truths, the same for the same seed."""
+    rng = np.random.default_rng(job.seed)
+    inputs, truths = load_workload(job.file).task_inputs(job.task.name, count, rng)
+    if not inputs or len(inputs) != len(truths):
+        raise ProfileError(
+            f"task_inputs gave {len(inputs)} inputs and {len(truths)} truths of task "
+            f"{job.task.name!r}; it must give {count} of each"
+        )
+    return inputs, truths
+
+
+def runner(operator: Any, inputs: Sequence[Any]) -> Callable[[int], None]:
+    """A function that runs the next so many inputs, from the first again after the last."""
+    following = itertools.cycle(inputs)
+
+    def run(batch: int) -> None:
+        _outputs(operator, list(itertools.islice(following, batch)))
+
+    return run
+
+
+def predicted(operator: Any, inputs: Sequence[Any], batch: int) -> list[Any]:
+    """The operator's outputs for all inputs; raises ``ProfileError`` where it refuses one."""
+    outputs: list[Any] = []
+    for at in range(0, len(inputs), batch):
+        outputs += _outputs(operator, list(inputs[at : at + batch]))
+    for output in outputs:
+        if isinstance(output, Exception):
+            raise ProfileError(f"the operator refused a sample of the workload: {output}")
+    return outputs
+
+
+def _outputs(operator: Any, values: list[Any]) -> Sequence[Any]:
+    outputs: Sequence[Any] = operator.predict(values)
+    if len(outputs) != len(values):
+        raise ProfileError(
+            f"predict returned {len(outputs)} outputs for {len(values)} inputs; "
+            "it must return one for each"
+        )
+    return outputs
+
+
+def gpu_bytes(device: str) -> int:
+    """Bytes that torch holds on a CUDA device in this process, 0 on any other device."""
+    torch = sys.modules.get("torch")
+    if torch is None or not device.startswith("cuda"):
+        return 0
+    return int(torch.cuda.max_memory_reserved(device))

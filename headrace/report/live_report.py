@@ -1,0 +1,181 @@
+"""``headrace report``: what became of a live pipeline's queries over a stretch of time.
+
+Read from what stands on the broker anyway: answers on the results topic, plans on theirs. So a
+pipeline is told of while it runs and after it has ended, as long as its answers are kept. Queries
+without any answer are not on the results topic, and not in a report.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from headrace.config.pipeline_file import PipelineFile, load_profile
+from headrace.fidelity.certificate import Certificate, Figures
+from headrace.fidelity.fidelity_run import stale, stored
+from headrace.results.ledger import Ledger
+from headrace.results.time_series import Recorder, Recording, width_s
+from headrace.roles.wiring import accuracies
+from headrace.terminal import Unsuccessful
+from schemas.codec.single_object import CodecError
+from schemas.records import Answer, Plan
+from streams.observers.run_metrics import OUTCOMES
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from headrace.client.formats import Read
+    from streams.kafka.kafka_client import KafkaConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """A policy that came into force so many seconds (epoch)."""
+
+    since_s: float
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveReport:
+    """A stretch of time, by when queries were made; seconds since the epoch."""
+
+    file: PipelineFile
+    first_s: float
+    last_s: float
+    figures: Figures
+    counts: dict[str, int]  # queries by outcome
+    recording: Recording
+    policies: tuple[InForce, ...]
+    certificate: Certificate | None
+    stale: tuple[str, ...]  # files that have changed since the certificate
+
+    def as_json(self) -> dict[str, Any]:
+        """What ``headrace report --json`` prints."""
+        return {
+            "pipeline": self.file.pipeline.name,
+            "from_s": self.first_s,
+            "to_s": self.last_s,
+            **asdict(self.figures),
+            **self.counts,
+            "policies": [asdict(each) for each in self.policies],
+            "certificate": self.certificate.as_json() if self.certificate else None,
+            "certificate_stale": list(self.stale),
+        }
+
+
+def live_report(file: PipelineFile, kafka: "KafkaConfig", now: float, seconds: float) -> LiveReport:
+    """What became of the queries that were made in the last ``seconds``.
+
+    Raises ``Unsuccessful`` where none was answered, ``BrokerError`` where topics cannot be read.
+    """
+    from headrace.client.formats import reader_of
+    from headrace.client.newest_records import newest_first
+    from headrace.client.topic_clients import plans
+    from headrace.terminal import waiting
+    from schemas.effects import RESULTS
+    from streams.topics import physical
+
+    topic = physical(file.pipeline.name, RESULTS)
+    with waiting(f"reading {topic}"):
+        stretches = newest_first(kafka, topic)
+        answers = answers_since(stretches, reader_of(file.pipeline), now - seconds)
+        history = plans(kafka, file.pipeline.name)
+    if not answers:
+        raise Unsuccessful(
+            f"no query of {file.pipeline.name!r} was answered in the last {seconds:g} s; send some "
+            "with `headrace load`, or look further back with --last"
+        )
+    return reported(file, answers, history)
+
+
+def answers_since(
+    stretches: Iterable[Sequence["Message"]], read: "Read", since_s: float
+) -> list[Answer]:
+    """Answers to queries that were made since then; ``stretches`` go back from the newest."""
+    found: list[Answer] = []
+    for stretch in stretches:
+        for message in stretch:
+            try:
+                answer = read(message.value() or b"")
+            except CodecError:
+                continue  # somebody else's record
+            if answer.created_s >= since_s:
+                found.append(answer)
+        if stretch and stretch[0].timestamp()[1] < since_s * 1e3:  # the newest of it
+            break
+    return found
+
+
+def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Plan]) -> LiveReport:
+    """The report of these answers, of which there is one at least, under these plans."""
+    first_s = min(answer.created_s for answer in answers)
+    last_s = max(answer.created_s for answer in answers)
+    known = accuracies(load_profile(file))
+    ledger = Ledger(file.pipeline, known)
+    recorder = Recorder(ledger.account, width_s(last_s - first_s))
+    for at_s, record in _in_turn(answers, history, first_s):
+        recorder.reach(at_s)
+        if isinstance(record, Answer):
+            ledger.answer(record, at_s)
+            recorder.answer(record)
+        elif record is None:
+            ledger.begin(first_s)
+        else:
+            ledger.plan(record)
+            recorder.plan(record)
+    recording = recorder.recording(first_s, last_s)
+    figures = ledger.figures(len(answers), last_s)
+    if not known:  # nobody measured how right the variants are
+        nothing = tuple(None for _ in recording.accuracy)
+        recording, figures = (
+            replace(recording, accuracy=nothing),
+            replace(figures, accuracy=None),
+        )
+    certificate = stored(file.path)
+    return LiveReport(
+        file=file,
+        first_s=first_s,
+        last_s=last_s,
+        figures=figures,
+        counts={name: ledger.account.counts[name] for name in OUTCOMES},
+        recording=recording,
+        policies=tuple(_policies(history, first_s, last_s)),
+        certificate=certificate,
+        stale=stale(certificate, file) if certificate else (),
+    )
+
+
+def _in_turn(
+    answers: Sequence[Answer], history: Sequence[Plan], first_s: float
+) -> Iterator[tuple[float, Answer | Plan | None]]:
+    """Answers and plans as they came, None between what was before and what counts.
+
+    Plans of long ago come as if they had come at the beginning: only the last one matters.
+    """
+    before = sorted((p for p in history if p.issued_s < first_s), key=lambda plan: plan.epoch)
+    yield from ((first_s, plan) for plan in before[-1:])
+    yield first_s, None
+    later: list[tuple[float, Answer | Plan]] = [
+        *((plan.issued_s, plan) for plan in history if plan.issued_s >= first_s),
+        *((answer.answered_s, answer) for answer in answers),
+    ]
+    yield from sorted(later, key=lambda each: each[0])
+
+
+def _policies(history: Sequence[Plan], first_s: float, last_s: float) -> Iterator[InForce]:
+    """The policies that were in force, each from when it was."""
+    in_force = ""
+    for plan in sorted(history, key=lambda each: each.epoch):
+        if plan.issued_s > last_s:
+            return
+        following = [p for p in history if p.epoch > plan.epoch and p.issued_s <= first_s]
+        if following or plan.settings.policy == in_force:
+            continue
+        in_force = plan.settings.policy
+        yield InForce(since_s=plan.issued_s, policy=in_force)
+
+
+def clock(at_s: float) -> str:
+    """A time as a person reads it, in this machine's zone."""
+    return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,83 @@
+"""A report of a live pipeline: for a terminal, and as a page for a browser."""
+
+from collections.abc import Iterator
+from html import escape
+
+from headrace.fidelity.certificate_text import text as certificate_text
+from headrace.html.comparison_page import setting
+from headrace.html.page import number, page, section, table, text
+from headrace.html.time_series_page import given_up, latencies, over_time
+from headrace.report.live_report import LiveReport, clock
+
+LIVE = "live"
+
+
+def report_text(made: LiveReport) -> str:
+    """The report for a person at a terminal."""
+    width = max(len(name) for name, _ in _figures(made))
+    lines = [f"{name.ljust(width)}  {told}" for name, told in _figures(made)]
+    return "\n".join([*_lead(made), "", *lines, *_certificate_lines(made)])
+
+
+def report_page(made: LiveReport) -> str:
+    """The report as a page."""
+    named = [(LIVE, made.recording)]
+    rows = [[text(name), number(told)] for name, told in _figures(made)]
+    body = [
+        section("Figures", "Of the queries that have an answer.", table(("", "live"), rows)),
+        *over_time(named, f"seconds since {clock(made.first_s)}"),
+        latencies(named, made.file.pipeline.slo_s),
+        given_up(named),
+        *_certificate(made),
+    ]
+    return page(f"{made.file.pipeline.name}, live", _lead(made), body, setting())
+
+
+def _lead(made: LiveReport) -> Iterator[str]:
+    yield (
+        f"{made.figures.queries:,} queries of {made.file.pipeline.name}, made from "
+        f"{clock(made.first_s)} to {clock(made.last_s)}; SLO {made.file.pipeline.slo_s * 1e3:g} ms"
+    )
+    policies = ", ".join(f"{each.policy} since {clock(each.since_s)}" for each in made.policies)
+    if policies:
+        yield f"policy: {policies}"
+
+
+def _figures(made: LiveReport) -> list[tuple[str, str]]:
+    found, queries = made.figures, made.figures.queries
+    rows = [
+        ("violation", _percent(found.violation)),
+        ("of branches", _percent(found.branch_violation)),
+        ("accuracy", _percent(found.accuracy)),
+        ("devices", "-" if found.devices_mean is None else f"{found.devices_mean:.1f}"),
+        *((f"p{n} ms", "-" if ms is None else f"{ms:.1f}")
+          for n, ms in ((50, found.p50_ms), (95, found.p95_ms), (99, found.p99_ms))),
+        *((name, f"{count:,} ({count / queries:.2%})") for name, count in made.counts.items()
+          if name != "lost"),
+    ]  # fmt: skip
+    return rows
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2%}"
+
+
+def _certificate(made: LiveReport) -> Iterator[str]:
+    if made.certificate is not None:
+        about = "How far a simulation of this pipeline may be trusted (headrace fidelity)."
+        told = f'<pre class="wide">{escape(certificate_text(made.certificate))}</pre>'
+        yield section("Certificate of the simulation", f"{about} {_stale(made)}".strip(), told)
+
+
+def _certificate_lines(made: LiveReport) -> list[str]:
+    if made.certificate is None:
+        return []
+    stale = [_stale(made)] if made.stale else []
+    head = f"the simulation's certificate: {made.certificate.verdict}"
+    return ["", head, *stale, *([made.certificate.warning] if made.certificate.warning else [])]
+
+
+def _stale(made: LiveReport) -> str:
+    if not made.stale:
+        return ""
+    return f"It speaks for other files: {', '.join(made.stale)} changed since."

@@ -1,0 +1,1 @@
+"""The outcome of a run: counts, time series, statistics, one query's waterfall."""

@@ -1,0 +1,171 @@
+"""What happened when? A run in stretches of equal length, simulated or live.
+
+A ``Recorder`` looks at an account (``streams/observers/run_metrics.py``) at the end of every
+stretch. What it
+tells of a stretch is of the queries and items that ended in it; demand is by when they were made.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import floor
+
+from operators.drop_reasons import LATE, classed
+from schemas.effects import RESULTS, Effect, Event, Send
+from schemas.records import ANSWERED, REFUSED, Answer, End, Plan
+from streams.observers.run_metrics import Account
+
+WIDTHS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+MOST_STRETCHES = 200
+# Shares of the queries with a result whose latencies are told.
+SHARES = (*(at / 200 for at in range(1, 200)), 0.997, 0.999, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Stretches of ``width_s`` seconds, told by their ends; None where nothing can be told.
+
+    ``violation`` are shares of the queries that ended, ``accuracy`` is over leaves in time.
+    ``latency`` are (seconds, share of all queries that had a result within them); ``bad`` are
+    items by task ("" before the first) and why they were given up, late leaves among them.
+    """
+
+    width_s: float
+    ends_s: tuple[float, ...]
+    demand_qps: tuple[float, ...]
+    capacity_qps: tuple[float | None, ...]
+    devices: tuple[int, ...]
+    accuracy: tuple[float | None, ...]
+    violation: tuple[float | None, ...]
+    latency: tuple[tuple[float, float], ...]
+    bad: Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The account at the end of a stretch."""
+
+    at_s: float
+    ended: int
+    answered: int
+    leaves: int
+    rights: float
+    capacity_qps: float | None
+    devices: int
+
+
+class Recorder:
+    """An observer of a simulation; live, ``reach``, ``answer`` and ``plan`` are called in turn."""
+
+    def __init__(self, account: Account, width_s: float) -> None:
+        self._account = account
+        self._width_s = width_s
+        self._marks: list[_Mark] = []
+        self._next_s = 0.0
+        self._made: dict[int, int] = {}  # queries by stretch
+        self._plan: Plan | None = None
+        self._bad: dict[tuple[str, str], int] = {}
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        if now >= self._next_s:
+            self.reach(now)
+        for effect in effects:
+            if type(effect) is Send:
+                if effect.topic == RESULTS:
+                    self.answer(effect.record)  # type: ignore[arg-type]
+                elif type(effect.record) is Plan:
+                    self.plan(effect.record)
+
+    def reach(self, now: float) -> None:
+        """It is that late: stretches that have ended are looked at."""
+        if not self._marks:  # the first of all
+            self._next_s = floor(now / self._width_s) * self._width_s
+        if now >= self._next_s:
+            account, plan = self._account, self._plan
+            capacity_qps = plan.capacity_qps if plan else None
+            devices = len(plan.leases) if plan else 0
+            ended, answered = sum(account.counts.values()), account.counts[ANSWERED]
+            rights = (account.accuracy or 0.0) * account.leaves
+            while now >= self._next_s:
+                self._marks.append(
+                    _Mark(
+                        self._next_s, ended, answered, account.leaves, rights, capacity_qps, devices
+                    )
+                )
+                self._next_s += self._width_s
+
+    def plan(self, plan: Plan) -> None:
+        """A plan is in force."""
+        self._plan = plan
+
+    def answer(self, answer: Answer) -> None:
+        """A query has ended."""
+        if answer.created_s < self._account.since_s:
+            return
+        stretch = floor(answer.created_s / self._width_s)
+        self._made[stretch] = self._made.get(stretch, 0) + 1
+        for task, why in _given_up(answer):
+            self._bad[task, why] = self._bad.get((task, why), 0) + 1
+
+    def recording(self, first_s: float, last_s: float) -> Recording:
+        """What was seen of a stretch of time; seconds count from its beginning."""
+        self.reach(last_s + self._width_s)
+        inside = [
+            (before, after)
+            for before, after in pairwise(self._marks)
+            if after.at_s > first_s and before.at_s < last_s
+        ]
+        return Recording(
+            width_s=self._width_s,
+            ends_s=tuple(after.at_s - first_s for _, after in inside),
+            demand_qps=tuple(self._demand_qps(after) for _, after in inside),
+            capacity_qps=tuple(after.capacity_qps for _, after in inside),
+            devices=tuple(after.devices for _, after in inside),
+            accuracy=tuple(_accuracy(*each) for each in inside),
+            violation=tuple(_violation(*each) for each in inside),
+            latency=tuple(self._latency()),
+            bad=dict(sorted(self._bad.items())),
+        )
+
+    def _demand_qps(self, mark: _Mark) -> float:
+        return self._made.get(round(mark.at_s / self._width_s) - 1, 0) / self._width_s
+
+    def _latency(self) -> Iterator[tuple[float, float]]:
+        account = self._account
+        queries = sum(account.counts.values())
+        for share in SHARES if account.latency.count else ():
+            yield account.latency.at(share) or 0.0, share * account.latency.count / queries
+
+
+def width_s(seconds: float) -> float:
+    """How long stretches are, so that a run of so many seconds has not too many."""
+    fitting = [width for width in WIDTHS_S if seconds / width <= MOST_STRETCHES]
+    return fitting[0] if fitting else WIDTHS_S[-1]
+
+
+def _given_up(answer: Answer) -> Iterator[tuple[str, str]]:
+    """The task of every item that was given up, and why; late leaves count for their query."""
+    if answer.outcome == REFUSED:
+        yield "", classed(REFUSED, "", answer.reason)
+        return
+    bad = [end for end in answer.ends if end.outcome != ANSWERED]
+    if answer.outcome != ANSWERED and not bad:
+        bad = [End(answer.outcome, answer.task, answer.reason)]
+    for end in bad:
+        yield end.task, classed(end.outcome, end.task, end.reason)
+    for path, end in zip(answer.paths, answer.ends, strict=True):
+        if end.outcome == ANSWERED and path and path[-1].finished_s > answer.deadline_s:
+            yield path[-1].task, LATE
+
+
+def _accuracy(before: _Mark, after: _Mark) -> float | None:
+    leaves = after.leaves - before.leaves
+    return min(1.0, (after.rights - before.rights) / leaves) if leaves else None
+
+
+def _violation(before: _Mark, after: _Mark) -> float | None:
+    ended = after.ended - before.ended
+    return 1 - (after.answered - before.answered) / ended if ended else None
+
+
+__all__ = ["MOST_STRETCHES", "SHARES", "WIDTHS_S", "Recorder", "Recording", "width_s"]

@@ -1,0 +1,1 @@
+"""The roles as processes: wiring, logs, metrics."""

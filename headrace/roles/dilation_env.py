@@ -1,0 +1,43 @@
+"""Does time go slower in this run? A variable of the environment, which every role inherits."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import click
+
+from streams.live.dilation import REAL, Dilation
+
+DILATION = "HEADRACE_DILATION"  # FACTOR@SINCE: so many times slower, since when (epoch seconds)
+
+
+def dilation(env: Mapping[str, str] = os.environ) -> Dilation:
+    """How time goes for this process; raises ``click.UsageError`` for a variable that says
+    nothing."""
+    said = env.get(DILATION, "")
+    if not said:
+        return REAL
+    factor, _, since = said.partition("@")
+    try:
+        found = Dilation(float(factor), float(since))
+    except ValueError:
+        found = Dilation(0.0)
+    if not found.factor > 0:
+        raise click.UsageError(
+            f"{DILATION} is {said!r}; it is set by `headrace fidelity` as FACTOR@SINCE, so unset it"
+        )
+    return found
+
+
+@contextmanager
+def dilated(factor: float, since_s: float) -> Iterator[Dilation]:
+    """What is started within the block lives in slower time."""
+    before = os.environ.get(DILATION)
+    os.environ[DILATION] = f"{factor!r}@{since_s!r}"
+    try:
+        yield Dilation(factor, since_s)
+    finally:
+        if before is None:
+            del os.environ[DILATION]
+        else:
+            os.environ[DILATION] = before

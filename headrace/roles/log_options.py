@@ -1,0 +1,128 @@
+"""What a role tells of itself, as options: the form and level of its log, a port for metrics."""
+
+import contextlib
+import functools
+import logging
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from headrace.roles.logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS, configure
+from headrace.terminal import UNSUCCESSFUL, exit_code
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+METRICS_VARIABLE = "HEADRACE_METRICS_PORT"
+METRICS_HOST_VARIABLE = "HEADRACE_METRICS_HOST"
+LOOPBACK = "127.0.0.1"  # whoever may reach the port may read it: there is no password
+
+log = logging.getLogger("headrace.role")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """The options. ``metrics_port`` 0: any that is free; None: no metrics."""
+
+    log_format: str = "human"
+    log_level: str = "info"
+    metrics_port: int | None = None
+    metrics_host: str = LOOPBACK
+
+
+SILENT = Telling()  # no metrics, and a log as the process has it
+
+
+def telling_options(function: F) -> F:
+    """``--log-format``, ``--log-level``, ``--metrics-port`` and ``--metrics-host`` of a role, as
+    ``telling``; its log is set up before it begins, and with JSON its end is a line of it too."""
+
+    @functools.wraps(function)
+    def told(*args: Any, metrics_port: int | None, **more: Any) -> Any:
+        form, level = os.environ[FORMAT_VARIABLE], os.environ[LEVEL_VARIABLE]
+        configure(form, level)
+        host = os.environ[METRICS_HOST_VARIABLE]
+        telling = Telling(
+            log_format=form, log_level=level, metrics_port=metrics_port, metrics_host=host
+        )
+        with _end_told(telling):
+            return function(*args, telling=telling, **more)
+
+    port = metrics_option("Serve Prometheus metrics on this port; 0: any free one.")
+    return log_options(port(told))  # type: ignore[return-value]
+
+
+def log_options(function: F) -> F:
+    """``--log-format`` and ``--log-level``. They set their variables of the environment, where
+    this process and those that it starts find them."""
+    form = click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        default="human",
+        show_default=True,
+        envvar=FORMAT_VARIABLE,
+        callback=_inherited(FORMAT_VARIABLE),
+        expose_value=False,
+        help="How log lines look on stderr.",
+    )
+    level = click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default="info",
+        show_default=True,
+        envvar=LEVEL_VARIABLE,
+        callback=_inherited(LEVEL_VARIABLE),
+        expose_value=False,
+        help="The least level told; debug tells of every query.",
+    )
+    return form(level(function))
+
+
+def metrics_option(told: str) -> Callable[[F], F]:
+    """``--metrics-port``, and ``--metrics-host``, which sets its variable of the environment."""
+    port = click.option(
+        "--metrics-port",
+        type=click.IntRange(0, 65535),
+        envvar=METRICS_VARIABLE,
+        callback=_inherited(METRICS_VARIABLE),
+        metavar="PORT",
+        help=told,
+    )
+    host = click.option(
+        "--metrics-host",
+        default=LOOPBACK,
+        show_default=True,
+        envvar=METRICS_HOST_VARIABLE,
+        callback=_inherited(METRICS_HOST_VARIABLE),
+        expose_value=False,
+        metavar="ADDRESS",
+        help="Serve them on this address of the machine; 0.0.0.0: on all, for whoever asks.",
+    )
+    return lambda function: port(host(function))
+
+
+def _inherited(variable: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    def remember(_context: click.Context, _option: click.Parameter, value: Any) -> Any:
+        if value is not None:
+            os.environ[variable] = str(value)
+        return value
+
+    return remember
+
+
+@contextlib.contextmanager
+def _end_told(telling: Telling) -> Iterator[None]:
+    """An error that ends the role: said as everywhere, or a line of a log in JSON."""
+    try:
+        yield
+    except Exception as error:
+        if telling.log_format != "json" or isinstance(error, click.ClickException):
+            raise
+        expected = exit_code(error)
+        fields = {} if expected is not None else {"traceback": traceback.format_exc()}
+        text = str(error) or type(error).__name__
+        log.error("%s", text, extra={"event": "role.failed", "fields": fields})
+        raise click.exceptions.Exit(UNSUCCESSFUL if expected is None else expected) from error

@@ -1,0 +1,89 @@
+"""Metrics for Prometheus over HTTP: what the observer has folded."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from streams.observers.metric_table import BY_NAME, COUNTER, HISTOGRAM, PREFIX, SUMMARY, Metric
+from streams.observers.metrics import Observed, Sample
+
+
+class PortTaken(Exception):
+    """The port for metrics is another program's; the message says which and what to do."""
+
+
+Source = Callable[[], Iterable[Sample]]
+
+
+def serve(sources: Iterable[Source], port: int, host: str) -> int:
+    """Answer on ``port`` (0: any that is free) of ``host``, an address of this machine, until the
+    process ends; the port.
+
+    Raises ``PortTaken`` where another program has it, or the machine no such address.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Folded(tuple(sources)))
+    ProcessCollector(registry=registry)
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        raise PortTaken(
+            f"metrics cannot be served on {host}:{port} ({error.strerror}); "
+            "name another port with --metrics-port, or another address with --metrics-host"
+        ) from error
+    return int(server.server_port)
+
+
+class _Folded(Collector):
+    """Asks the sources at every scrape."""
+
+    def __init__(self, sources: tuple[Source, ...]) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Family]:
+        found: defaultdict[str, list[Sample]] = defaultdict(list)
+        for source in self._sources:
+            for sample in source():
+                found[sample[0]].append(sample)
+        for name, samples in sorted(found.items()):
+            yield _family(BY_NAME[name], samples)
+
+    def describe(self) -> list[Family]:
+        return []
+
+
+def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
+    name = PREFIX + metric.name
+    if metric.kind in (HISTOGRAM, SUMMARY):
+        return _observed(metric, name, samples)
+    kind = CounterMetricFamily if metric.kind == COUNTER else GaugeMetricFamily
+    family = kind(name, metric.help, labels=metric.labels)
+    for _, labels, value in samples:
+        assert not isinstance(value, Observed)
+        family.add_metric(labels, value)
+    return family
+
+
+def _observed(metric: Metric, name: str, samples: Iterable[Sample]) -> Family:
+    histogram = HistogramMetricFamily(name, metric.help, labels=metric.labels)
+    summary = SummaryMetricFamily(name, metric.help, labels=metric.labels)
+    for _, labels, value in samples:
+        assert isinstance(value, Observed)
+        summary.add_metric(labels, value.count, value.total)
+        histogram.add_metric(labels, _buckets(value), value.total)
+    return histogram if metric.kind == HISTOGRAM else summary
+
+
+def _buckets(observed: Observed) -> list[tuple[str, float]]:
+    bounds = [*map(str, observed.bounds), "+Inf"]
+    return list(zip(bounds, map(float, accumulate(observed.counts)), strict=True))

@@ -1,0 +1,95 @@
+"""Who watches a role while it runs: the journal, and metrics where a port is named."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from typing import Protocol
+
+from headrace.cluster.supervisor import RESTARTED
+from headrace.roles.log_options import Telling
+from schemas.pipeline import Pipeline
+from streams.live.live_driver import Observer
+from streams.observers.journal import Journal, tell
+from streams.observers.metrics import Metrics, Sample
+from streams.topics import logical
+
+log = logging.getLogger("headrace.role")
+
+LAG_WITHIN_S = 0.5  # what a scrape waits for the reading thread
+
+
+class Reading(Protocol):
+    """What is asked of a transport (``streams/kafka/transport.py``)."""
+
+    @property
+    def away(self) -> bool: ...
+    def lag(self, timeout_s: float) -> dict[tuple[str, int], int]: ...
+
+
+@contextlib.contextmanager
+def observed(
+    role: str,
+    pipeline: Pipeline,
+    telling: Telling,
+    reading: Reading | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Iterator[tuple[Observer, ...]]:
+    """A role's observers for as long as it runs; tells when it starts and when it ends.
+
+    Raises ``PortTaken`` where the port for metrics is another program's.
+    """
+    journal = Journal(pipeline.name)
+    metrics = None if telling.metrics_port is None else Metrics(pipeline)
+    where: dict[str, str] = {}
+    if metrics is not None and telling.metrics_port is not None:
+        port = _served(metrics, pipeline, telling.metrics_port, telling.metrics_host, reading)
+        where = {"metrics": f"http://{telling.metrics_host}:{port}/metrics"}
+    _started(role, pipeline, where, env)
+    yield (journal,) if metrics is None else (journal, metrics)
+    tell(log, logging.INFO, "role.ended", f"{role} of {pipeline.name} ends", **_who(role, pipeline))
+
+
+def _served(
+    metrics: Metrics, pipeline: Pipeline, port: int, host: str, reading: Reading | None
+) -> int:
+    # Imported here: a role without metrics does not pay for it.
+    from headrace.roles.metrics_port import serve
+
+    sources: list[Callable[[], Iterator[Sample]]] = [metrics.samples]
+    if reading is not None:
+        sources.append(lambda: _broker(pipeline, reading))
+    return serve(sources, port, host)
+
+
+def _broker(pipeline: Pipeline, reading: Reading) -> Iterator[Sample]:
+    yield "broker_up", (), 0.0 if reading.away else 1.0
+    behind: dict[str, float] = {}
+    for (topic, _), records in reading.lag(LAG_WITHIN_S).items():
+        name = logical(pipeline.name, topic)
+        behind[name] = behind.get(name, 0.0) + records
+    yield from (("lag_records", (topic,), records) for topic, records in behind.items())
+
+
+def _started(role: str, pipeline: Pipeline, where: dict[str, str], env: Mapping[str, str]) -> None:
+    again = env.get(RESTARTED, "")
+    text = f"{role} of {pipeline.name} starts{f' again, after it {again}' if again else ''}"
+    text += "".join(f"; metrics at {url}" for url in where.values())
+    fields = {"pid": os.getpid(), "version": version("headrace"), **_who(role, pipeline), **where}
+    if again:
+        tell(log, logging.WARNING, "role.restarted", text, after=again, **fields)
+    else:
+        tell(log, logging.INFO, "role.started", text, **fields)
+
+
+def _who(role: str, pipeline: Pipeline) -> dict[str, str]:
+    return {"role": role, "pipeline": pipeline.name}
+
+
+LEVELS = {
+    "role.ended": logging.INFO,
+    "role.failed": logging.ERROR,
+    "role.restarted": logging.WARNING,
+    "role.started": logging.INFO,
+}

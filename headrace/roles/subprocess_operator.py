@@ -1,0 +1,203 @@
+"""An operator in a process of its own: what it takes for one that has limits.
+
+A batch that outruns its time, or a process that outgrows its memory or dies, fails that batch
+with a sentence; the next process is loading by then, and the worker goes on. Values travel over
+a pipe of our own, to and from a process of our own.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from headrace.config.pipeline_file import make_importable
+from operators.models.loading import load_operator
+from schemas.pipeline import Variant
+from streams.live.live_driver import OperatorFailed
+
+LOAD_S = 120.0  # a first start may fetch and compile
+LOOK_S = 0.02  # how often the memory of a running batch is looked at
+ORPHAN_S = 1.0  # how soon the process notices that its worker is gone
+MEGABYTE = 1e6
+
+Loader = Callable[[Variant], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """What ``predict`` returned."""
+
+    values: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """What it raised, in words."""
+
+    sentence: str
+
+
+class Isolated:
+    """An operator (``load``, ``predict``) whose work another process does.
+
+    Both raise ``OperatorFailed``: with the operator's own words, or with why its process ended.
+    """
+
+    def __init__(self, variant: Variant, pipeline_file: Path, make: Loader = load_operator) -> None:
+        self._variant = variant
+        self._file = pipeline_file
+        self._make = make
+        self._device = ""
+        self._process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+        self._loaded = False
+        self._end: Callable[[], object] = _nothing
+
+    def load(self, device: str) -> None:
+        """Start the process and wait until it has loaded; raises with its words if it cannot."""
+        self._device = device
+        self._start()
+        self._await_load()
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        """One batch, within the limits."""
+        self._await_load()
+        pipe = self._pipe
+        assert pipe is not None
+        pipe.send(batch)
+        said = self._answer(self._variant.time_limit_s, "took")
+        if isinstance(said, _Raised):
+            raise OperatorFailed(f"{self._variant.key} raised {said.sentence}")
+        outputs: list[Any] = said.values
+        return outputs
+
+    # ------------------------------------------------------------------ the process
+
+    def _start(self) -> None:
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        # Not a daemon of multiprocessing: an operator may have children of its own.
+        self._process = context.Process(
+            target=_serve, args=(self._variant, self._device, self._file, self._make, theirs)
+        )
+        self._process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        self._loaded = False
+        # A variant that was swapped out is let go of, not closed.
+        self._end = weakref.finalize(self, _kill, self._process, self._pipe)
+
+    def _await_load(self) -> None:
+        if self._loaded:
+            return
+        said = self._answer(LOAD_S, "loading took")
+        if isinstance(said, _Raised):
+            self._again()
+            raise OperatorFailed(said.sentence)
+        self._loaded = True
+
+    def _again(self) -> None:
+        self._end()
+        self._start()
+
+    def _answer(self, within_s: float | None, what: str) -> Any:
+        began = time.monotonic()
+        pipe, ended = self._pipe, ""
+        assert pipe is not None
+        while not ended:
+            with contextlib.suppress(EOFError, OSError):
+                if pipe.poll(LOOK_S):
+                    return pipe.recv()
+            ended = self._broken(time.monotonic() - began, within_s, what)
+        self._again()
+        raise OperatorFailed(f"{self._variant.key} {ended}; its process was started again")
+
+    def _broken(self, took_s: float, within_s: float | None, what: str) -> str:
+        """Which limit is broken, in words; empty for none."""
+        process, most = self._process, self._variant.memory_limit_bytes
+        assert process is not None
+        if not process.is_alive():
+            return f"ended its process with {_code(process.exitcode)}"
+        if within_s is not None and took_s > within_s:
+            return f"{what} longer than its limit of {within_s:g} s"
+        used = _used_bytes(process.pid) if most is not None else 0
+        if most is not None and used > most:
+            return f"used {used / MEGABYTE:.0f} MB, its limit is {most / MEGABYTE:.0f} MB"
+        return ""
+
+
+def _nothing() -> None:
+    """What there is to end before the first start."""
+
+
+def _kill(process: SpawnProcess, pipe: Connection) -> None:
+    process.kill()
+    process.join()
+    pipe.close()
+
+
+def _code(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"code {code}"
+
+
+def _used_bytes(pid: int | None) -> int:
+    """Resident memory of the process, 0 once it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return 0
+
+
+# ---------------------------------------------------------------------- in the other process
+
+
+def _serve(
+    variant: Variant, device: str, pipeline_file: Path, make: Loader, pipe: Connection
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the worker, which ends us
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+    make_importable(pipeline_file)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        try:
+            operator = make(variant)
+            operator.load(device)
+        except Exception as error:  # noqa: BLE001 - a user's class; its words go to the worker
+            pipe.send(_Raised(str(error)))
+            return
+        pipe.send(_Outputs(None))
+        while True:
+            _hand_over(pipe, _predicted(operator, pipe.recv()))
+
+
+def _hand_over(pipe: Connection, said: _Outputs | _Raised) -> None:
+    try:
+        pipe.send(said)
+    except OSError:
+        raise  # the worker is gone
+    except Exception as error:  # noqa: BLE001 - whatever a user's values raise on their way
+        pipe.send(_Raised(f"outputs that cannot be handed over: {error}"))
+
+
+def _predicted(operator: Any, batch: list[Any]) -> _Outputs | _Raised:
+    try:
+        return _Outputs(list(operator.predict(batch)))
+    except Exception as error:  # noqa: BLE001 - likewise
+        return _Raised(f"{type(error).__name__}: {error}")
+
+
+def _leave_with(parent: int) -> None:
+    """End with the worker, however it ended and whatever the operator is doing."""
+    while os.getppid() == parent:
+        time.sleep(ORPHAN_S)
+    os._exit(1)

@@ -1,0 +1,255 @@
+"""Configuration to running roles: nodes, observers, driver."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import cast
+
+import numpy as np
+
+from control.controller.controller import Controller
+from headrace.config.pipeline_file import PipelineFile, load_combine, load_profile, planning_profile
+from headrace.roles.dilation_env import dilation
+from headrace.roles.gc_tuning import collect_seldom
+from headrace.roles.log_options import SILENT, Telling
+from headrace.roles.observability import observed
+from headrace.roles.subprocess_operator import Isolated
+from operators.egress import Egress, upto_of
+from operators.ingress import Ingress
+from operators.join import as_list
+from operators.models.emulated import Emulated
+from operators.models.loading import load_operator, preload
+from operators.worker import Worker
+from operators.worker_rules import LatencyOf
+from profiles.profile import EMULATED, ProfileError, ProfileTable
+from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
+from schemas.pipeline import Pipeline, Variant
+from streams.codecs.wire import origins
+from streams.kafka.egress_recovery import answered_since, answers_from_s, committed_notes
+from streams.kafka.kafka_client import KafkaConfig, partitions_of
+from streams.kafka.preflight import prepare
+from streams.kafka.transport import KafkaTransport
+from streams.live.emulated_executor import EmulatedHands
+from streams.live.live_driver import Live, ModelHands, Observer, Operator
+from streams.topics import physical
+
+LEAVE_S = 8.0  # a worker that is told to end waits so long for its slots to be taken over
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """This process is number ``index`` (from 0) of ``of`` that divide the partitions."""
+
+    index: int = 0
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.of:
+            raise ValueError(f"share {self.index}/{self.of}: write INDEX/OF with INDEX below OF")
+
+    def mine(self, count: int) -> tuple[int, ...]:
+        """Which of ``count`` partitions are this process's."""
+        return tuple(p for p in range(count) if p % self.of == self.index)
+
+
+def run_ingress(
+    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: Telling = SILENT
+) -> None:
+    """Serve as ingress until told to stop."""
+    pipeline = file.pipeline
+    prepare(kafka, pipeline, "ingress")
+    count = partitions_of(kafka, physical(pipeline.name, QUERIES))
+    name = f"ingress-{share.index}"
+    node = Ingress(name, pipeline, share.mine(count), incarnation=_now(), share=1.0 / share.of)
+    _drive(pipeline, {name: node}, kafka, f"{pipeline.name}.ingress", telling)
+
+
+def run_egress(
+    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: Telling = SILENT
+) -> None:
+    """Serve as egress until told to stop."""
+    pipeline = file.pipeline
+    prepare(kafka, pipeline, "egress")
+    group = f"{pipeline.name}.egress"
+    mine = share.mine(pipeline.egress_partitions)
+    outputs = physical(pipeline.name, OUTPUTS)
+    notes = committed_notes(kafka, group, outputs, mine)
+    name = f"egress-{share.index}"
+    node = Egress(
+        name,
+        pipeline,
+        mine,
+        incarnation=_now(),
+        combine=load_combine(pipeline) or as_list,
+        accuracies=accuracies(load_profile(file)),
+        upto={p: offset for note in notes for p, offset in upto_of(note.note).items()},
+        answered=answered_since(
+            kafka, physical(pipeline.name, RESULTS), answers_from_s(notes), origins(pipeline)
+        ),
+    )
+    _drive(pipeline, {name: node}, kafka, group, telling)
+
+
+def run_worker(
+    file: PipelineFile,
+    kafka: KafkaConfig,
+    name: str,
+    device: str,
+    count: int = 1,
+    seed: int = 0,
+    telling: Telling = SILENT,
+) -> None:
+    """Serve as a worker until told to stop; ``count`` emulated ones share a process."""
+    pipeline = file.pipeline
+    prepare(kafka, pipeline, "worker")
+    profile = planning_profile(file)
+    if device != EMULATED:
+        preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
+    names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
+    nodes: dict[str, Node] = {
+        each: Worker(
+            each,
+            pipeline,
+            device,
+            incarnation=_now(),
+            latency=latency_of(profile, device),
+            planned=latency_of(profile, device, "p95"),
+        )
+        for each in names
+    }
+    transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
+    with observed(name, pipeline, telling, transport) as observers:
+        live = _live(pipeline, nodes, transport, observers)
+        _give_hands(live, file, profile, names, device, seed)
+        _until_told(live, lambda: live.leave(LEAVE_S / dilation().factor))
+
+
+def _give_hands(
+    live: Live,
+    file: PipelineFile,
+    profile: ProfileTable,
+    names: Sequence[str],
+    device: str,
+    seed: int,
+) -> None:
+    for number, each in enumerate(names):
+        if device == EMULATED:
+            rng = np.random.default_rng([seed, number])
+            live.give_hands(each, emulated_hands(live, each, file.pipeline, profile, rng))
+        else:
+            make = model_maker(file)
+            live.give_hands(each, ModelHands(make, device, live.post(each)))
+
+
+def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
+    """Makes controllers that plan with the file's cluster and profiles, whose errors are raised
+    now."""
+    table = planning_profile(file)
+    workers = sum(count for _, count in file.cluster.devices)
+    memory = dict(file.cluster.memory)
+    return partial(Controller, file.pipeline, table if table.entries else None, workers, memory)
+
+
+def emulated_hands(
+    live: Live, node: str, pipeline: Pipeline, profile: ProfileTable, rng: np.random.Generator
+) -> EmulatedHands:
+    """Hands that wait what the profile says."""
+
+    def make(key: str) -> Emulated:
+        variant = variant_of(pipeline, key)
+        children, one_of = pipeline.task(variant.task).children, pipeline.branches == "untied"
+        return Emulated(profile, variant, children, rng, one_of=one_of)
+
+    def load_s(key: str) -> float:
+        task, _, variant = key.partition("/")
+        return profile.entry(task, variant, "emulated").load_s
+
+    return EmulatedHands(make, load_s, live.post_at(node), dilation().clock(time.time))
+
+
+def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
+    """Operators by "task/variant"; those with limits in processes of their own."""
+
+    def make(key: str) -> Operator:
+        variant = variant_of(file.pipeline, key)
+        if limited(variant):
+            return Isolated(variant, file.path)
+        return cast(Operator, load_operator(variant))
+
+    return make
+
+
+def limited(variant: Variant) -> bool:
+    """True for a variant that must be held within limits."""
+    return variant.time_limit_s is not None or variant.memory_limit_bytes is not None
+
+
+def variant_of(pipeline: Pipeline, key: str) -> Variant:
+    """The variant of that "task/variant"."""
+    return next(v for t in pipeline.tasks for v in t.variants if v.key == key)
+
+
+def latency_of(profile: ProfileTable, device: str, quantile: str = "p50") -> LatencyOf:
+    """A batch's profiled latency on this device; 0 for a variant that was never measured."""
+    largest: dict[str, int] = {}
+    for entry in profile.entries:
+        key = f"{entry.task}/{entry.variant}"
+        with contextlib.suppress(ProfileError):
+            largest[key] = profile.entry(entry.task, entry.variant, device).largest
+
+    @cache
+    def latency(key: str, batch: int) -> float:
+        most = largest.get(key)
+        if most is None:
+            return 0.0
+        task, _, variant = key.partition("/")
+        return profile.latency_s(task, variant, device, min(batch, most), quantile)
+
+    return latency
+
+
+def accuracies(profile: ProfileTable) -> dict[str, float]:
+    """Profiled accuracy by "task/variant", and by path where whole paths were measured."""
+    variants = {f"{e.task}/{e.variant}": e.accuracy for e in profile.entries}
+    return variants | {" > ".join(each.path): each.accuracy for each in profile.paths}
+
+
+def _drive(
+    pipeline: Pipeline, nodes: dict[str, Node], kafka: KafkaConfig, group: str, telling: Telling
+) -> None:
+    transport = KafkaTransport(kafka, group)
+    with observed(", ".join(nodes), pipeline, telling, transport) as observers:
+        live = _live(pipeline, nodes, transport, observers)
+        _until_told(live, live.stop)
+
+
+def _live(
+    pipeline: Pipeline,
+    nodes: Mapping[str, Node],
+    transport: KafkaTransport,
+    observers: Sequence[Observer],
+) -> Live:
+    how = dilation()
+    return Live(
+        pipeline,
+        nodes,
+        how.transport(transport),
+        clock=how.clock(time.time),
+        inbox=how.inbox(),
+        observers=observers,
+    )
+
+
+def _now() -> float:
+    return dilation().inner(time.time())
+
+
+def _until_told(live: Live, end: Callable[[], None]) -> None:
+    """Run until SIGTERM, which ends the role in its own time, or SIGINT, which ends it at once."""
+    signal.signal(signal.SIGTERM, lambda *_: end())
+    signal.signal(signal.SIGINT, lambda *_: live.stop())
+    collect_seldom()
+    live.run()

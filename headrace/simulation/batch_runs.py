@@ -1,0 +1,202 @@
+"""``headrace simulate``: policies x seeds on the same arrivals, on every core, and the table."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import numpy as np
+
+from headrace.arrivals.arrival_processes import Arrivals, Bursts, Recorded, Renewal, read_workload
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.policy_options import with_policies
+from headrace.roles.gc_tuning import collect_seldom
+from headrace.simulation.chrome_trace import ChromeTrace
+from headrace.simulation.faults import read_faults
+from headrace.simulation.simulation_run import Advance as Told
+from headrace.simulation.simulation_run import Run, devices, simulated
+from headrace.terminal import Advance, progress
+from streams.control_app.parent_watch import follow_parent
+
+LOOK_S = 0.2  # how often progress of other processes is looked at
+
+Row = dict[str, Any]
+T = TypeVar("T")
+
+
+def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
+    """The runs that the options ask for, by policy, then seed.
+
+    Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
+    """
+    policies = distinct("policy", asked["policy"] or (file.pipeline.policy,))
+    seeds = distinct("seed", asked["seed"] or (0,))
+    file = with_policies(file, policies)
+    workload = arrivals(file, asked)
+    names = tuple(devices(file))
+    faults = read_faults(asked["faults"], names) if asked["faults"] else ()
+    return [
+        Run(
+            file=file,
+            policy=policy,
+            seed=seed,
+            arrivals=workload,
+            faults=faults,
+            random_faults=asked["random_faults"],
+            warm_up_s=asked["warm_up"] or 0.0,
+            latency=asked["latency"] or "",
+            solve_s=asked["solve_time"],
+        )
+        for policy in policies
+        for seed in seeds
+    ]
+
+
+def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
+    """The workload that the options name; raises ``click.UsageError`` unless it is exactly one."""
+    given = [name for name in ("arrivals", "from_topic", "rate") if asked[name] is not None]
+    if len(given) != 1:
+        raise click.UsageError("give one of --arrivals, --from-topic, and --rate with --seconds")
+    if asked["arrivals"] is not None:
+        return read_workload(asked["arrivals"])
+    if asked["from_topic"] is not None:
+        from headrace.arrivals.from_topic import recorded
+        from headrace.cli.options import reached
+
+        return Recorded(recorded(reached(asked["bootstrap"]), asked["from_topic"]))
+    if asked["seconds"] is None:
+        raise click.UsageError("--rate needs --seconds")
+    if asked["burst"] is not None:
+        return Bursts(rate_qps=asked["rate"], seconds=asked["seconds"], factor=asked["burst"])
+    return Renewal(asked["rate"], asked["seconds"], asked["cv"])
+
+
+def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
+    """Run them all; the accounts, in order."""
+    if trace is None:
+        return on_all_cores(_row, asked, "simulating")
+    if len(asked) != 1:
+        raise click.UsageError("--trace-out shows one run; name one policy and one seed")
+    collect_seldom()
+    with progress("simulating", _expected(asked[0])) as advance:
+        return [_traced(asked[0], trace, advance)]
+
+
+def on_all_cores(play: Callable[[Run, Told], T], asked: Sequence[Run], what: str) -> list[T]:
+    """What ``play`` makes of each run, in order, side by side; it is told how far it is.
+
+    ``play`` is a function of a module, since other processes must find it.
+    """
+    collect_seldom()
+    with progress(what, sum(map(_expected, asked))) as advance:
+        if len(asked) == 1:
+            run = asked[0]
+            note = f"{run.policy}, seed {run.seed}"
+            return [play(run, lambda sent: advance(sent, note))]
+        return _side_by_side(play, asked, advance)
+
+
+def _expected(run: Run) -> int:
+    """How many queries it will be, to within chance."""
+    return len(run.arrivals.drawn(np.random.default_rng(0)))
+
+
+def _row(run: Run, told: Told) -> Row:
+    return simulated(run, told).as_json(run)
+
+
+def _traced(run: Run, path: Path, advance: Advance) -> Row:
+    note = f"{run.policy}, seed {run.seed}"
+    with ChromeTrace(path) as trace:
+        return simulated(run, lambda sent: advance(sent, note), (trace,)).as_json(run)
+
+
+# ---------------------------------------------------------------------- on every core
+
+_SENT: Any = None  # in a process of the pool: how far each run is
+
+
+def _side_by_side(
+    play: Callable[[Run, Told], T], asked: Sequence[Run], advance: Advance
+) -> list[T]:
+    # Spawned: what the parent has imported and opened is none of theirs.
+    context = multiprocessing.get_context("spawn")
+    sent = context.Array("q", len(asked), lock=False)
+    most = min(len(asked), os.cpu_count() or 1)
+    with ProcessPoolExecutor(most, context, _share_progress, (sent,)) as pool:
+        futures = [pool.submit(_one_of_many, play, at, run) for at, run in enumerate(asked)]
+        left = set(futures)
+        try:
+            while left:
+                done, left = wait(left, LOOK_S, FIRST_COMPLETED)
+                for future in done:
+                    future.result()  # raises what went wrong, before the others have ended
+                advance(sum(sent), f"{len(asked) - len(left)} of {len(asked)} runs done")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+def _share_progress(sent: Any) -> None:
+    global _SENT
+    _SENT = sent
+    follow_parent()
+    collect_seldom()
+
+
+def _one_of_many(play: Callable[[Run, Told], T], number: int, run: Run) -> T:
+    def told(sent: int) -> None:
+        _SENT[number] = sent
+
+    return play(run, told)
+
+
+# ---------------------------------------------------------------------- what is wrong, what is told
+
+
+def distinct(what: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The values; raises ``click.UsageError`` where one is given twice."""
+    for at, value in enumerate(values):
+        if value in values[:at]:
+            raise click.UsageError(f"{what} {value} is given twice; name each once")
+    return values
+
+
+_COLUMNS = (
+    ("policy", "policy", "{}"), ("seed", "seed", "{}"), ("queries", "queries", "{}"),
+    ("violation", "violation", "{:.2%}"), ("branch_violation", "of branches", "{:.2%}"),
+    ("accuracy", "accuracy", "{:.2%}"), ("devices_mean", "devices", "{:.1f}"),
+    ("p50_ms", "p50 ms", "{:.1f}"), ("p99_ms", "p99 ms", "{:.1f}"), ("late", "late", "{}"),
+    ("dropped", "dropped", "{}"), ("refused", "refused", "{}"), ("lost", "lost", "{}"),
+)  # fmt: skip
+
+
+def table_text(found: Sequence[Row]) -> str:
+    """The accounts for a person, a line each."""
+    lines = [[head for _, head, _ in _COLUMNS]]
+    lines += [
+        ["-" if row[key] is None else form.format(row[key]) for key, _, form in _COLUMNS]
+        for row in found
+    ]
+    text = columns(lines)
+    warm_up = {row["warm_up_s"] for row in found if "warm_up_s" in row}
+    return text + "".join(f"\nthe first {s:g} s are not counted" for s in warm_up)
+
+
+def columns(lines: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as text: the first column flush left, the others right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(_aligned(line, widths) for line in lines)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(_cells(cells, widths)).rstrip()
+
+
+def _cells(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        yield cell.ljust(width) if at == 0 else cell.rjust(width)

@@ -1,0 +1,78 @@
+"""A comparison for a person at a terminal: figures with their intervals, and what differs."""
+
+from collections.abc import Callable
+
+from headrace.results.statistics import Mean
+from headrace.simulation.batch_runs import columns
+from headrace.simulation.comparison import Comparison
+
+# Key, heading, factor, decimals, unit.
+COLUMNS = (
+    ("violation", "violation", 100.0, 2, "%"),
+    ("branch_violation", "of branches", 100.0, 2, "%"),
+    ("accuracy", "accuracy", 100.0, 2, "%"),
+    ("yield", "yield", 100.0, 2, "%"),
+    ("devices_mean", "devices", 1.0, 1, ""),
+    ("p50_ms", "p50 ms", 1.0, 0, ""),
+    ("p99_ms", "p99 ms", 1.0, 0, ""),
+    ("late", "late", 100.0, 2, "%"),
+    ("dropped", "dropped", 100.0, 2, "%"),
+    ("refused", "refused", 100.0, 2, "%"),
+)
+
+
+def comparison_text(made: Comparison) -> str:
+    """The tables, and what has to be said of them."""
+    parts = [_table(made, made.mean, "policy", False)]
+    if len(made.runs) > 1:
+        head = f"against {made.against}"
+        parts += ["", _table(made, made.difference, head, True)]
+    return "\n".join([*parts, "", *notes(made)])
+
+
+def _table(
+    made: Comparison, figure: Callable[[str, str], Mean | None], head: str, differences: bool
+) -> str:
+    lines = [[head, *(heading for _, heading, *_ in COLUMNS)]]
+    for name in made.runs:
+        if differences and name == made.against:
+            continue
+        cells = [
+            figure_text(figure(name, key), factor, decimals, unit, signed=differences)
+            for key, _, factor, decimals, unit in COLUMNS
+        ]
+        lines.append([name, *cells])
+    return columns(lines)
+
+
+def figure_text(
+    found: Mean | None, factor: float, decimals: int, unit: str, *, signed: bool = False
+) -> str:
+    """A mean with half of its interval, as in "4.10 +- 0.30 %"."""
+    if found is None:
+        return "-"
+    text = f"{found.value * factor:{'+' if signed else ''}.{decimals}f}"
+    if found.half is not None:
+        text += f" ±{found.half * factor:.{decimals}f}"
+    return text + unit
+
+
+def notes(made: Comparison) -> list[str]:
+    """What has to be said of the figures."""
+    count = len(made.seeds)
+    if count == 1:
+        notes = [f"one seed ({made.seeds[0]}): nothing is known of chance; name more with --seed"]
+    else:
+        notes = [f"mean of {count} seeds, ± half of the 95 % interval (Student)"]
+        if len(made.runs) > 1:
+            notes[0] += "; differences are taken seed by seed"
+    row = next(iter(made.runs.values()))[0].row
+    if "warm_up_s" in row:
+        notes.append(f"the first {row['warm_up_s']:g} s are not counted")
+    if made.search is not None:
+        chosen = ", ".join(f"{n} x {key}" for key, n in made.search.best.replicas.items())
+        notes.append(
+            f"static-best: {chosen}; the best of {len(made.search.tried)} fixed choices that were "
+            "tried on these arrivals"
+        )
+    return notes

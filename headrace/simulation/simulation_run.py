@@ -1,0 +1,486 @@
+"""One run of a pipeline in virtual time: its nodes, its arrivals, what goes wrong, its account.
+
+The nodes are those that run live; ``streams/simulated/simulated_driver.py`` stands in for Kafka,
+clock and devices.
+A run is a function of its ``Run``: the same one gives the same account on any machine, but for the
+CPU seconds.
+"""
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from control.controller.controller import Controller
+from control.estimation.demand import input_report
+from control.policies.solvers import TABLE, solve
+from control.problem.problem import PlanError
+from headrace.arrivals.arrival_processes import Arrivals, Times
+from headrace.cluster.supervisor import workers
+from headrace.config.pipeline_file import (
+    PipelineError,
+    PipelineFile,
+    load_profile,
+    planning_profile,
+)
+from headrace.roles.wiring import Share, accuracies, latency_of, variant_of
+from headrace.simulation.faults import (
+    BROKER_PAUSE,
+    CONTROL_DOWN,
+    DEATH,
+    SLOW,
+    Fault,
+    random_faults,
+    with_bursts,
+)
+from headrace.simulation.warm_start import GivenPlan, Start, filed
+from headrace.status.readiness import Readiness
+from operators.egress import Egress
+from operators.ingress import Ingress
+from operators.models.emulated import Emulated, Stretched
+from operators.worker import Worker
+from profiles.profile import EMULATED, ProfileTable
+from schemas.effects import (
+    COMMAND_RESULTS,
+    PLANS,
+    QUERIES,
+    REPORTS,
+    Arrived,
+    Effect,
+    Event,
+    Failed,
+    Send,
+    Solve,
+    Solved,
+)
+from schemas.pipeline import Pipeline
+from schemas.records import Query
+from streams.observers.run_metrics import LOST, Account
+from streams.simulated.delays import (
+    ANY_SIZE,
+    STAMP_S,
+    Delay,
+    Delays,
+    World,
+    as_seen,
+    beside,
+    drawn,
+    replayed,
+)
+from streams.simulated.simulated_driver import Model, Observer, Simulated
+from streams.topics import physical, topics
+
+START_WITHIN_S = 120.0  # virtual: arrivals begin then, ready or not
+SETTLE_S = 1.0  # between readiness and the first arrival
+# Between two looks of the control app at the input topic: live it waits for 0.25 s and then for
+# the next tick (streams/control_app/app.py).
+INPUT_S = 0.3
+SLICE_S = 0.25  # arrivals are put in so much at a time
+PATIENCE_S = 1.0  # for answers behind the last query's deadline and grace
+# What a solve takes in virtual time. Not what it took: that differs from machine to machine.
+SOLVE_S = {"static": 0.01, TABLE: 0.1}
+SOLVE_OTHERS_S = 0.2
+
+# By problem and start, with the start itself: its id must stay its own.
+_TABLES: dict[tuple[Any, int], tuple[Any, Any]] = {}
+MOST_TABLES = 1024
+
+CONTROL = "control"
+Advance = Callable[[int], None]  # told how many queries have been sent
+Watch = Callable[[Account], Observer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """All there is to a run."""
+
+    file: PipelineFile
+    policy: str
+    seed: int
+    arrivals: Arrivals
+    faults: tuple[Fault, ...] = ()
+    random_faults: int = 0
+    warm_up_s: float = 0.0
+    latency: str = ""  # a quantile of the profile; "": drawn
+    solve_s: float | None = None
+    dilate: float = 1.0  # as in streams/live/dilation.py: what the world takes is so much shorter
+    world: World | None = None  # None: built-in delays, batches as the profile has them
+    start: Start | None = None  # None: planned as the pipeline comes up
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a run came to."""
+
+    account: Account
+    queries: int
+    devices_mean: float
+    events: int
+    cpu_s: float  # without solves
+    solve_cpu_s: float
+    first_s: float  # virtual time at which the arrivals began
+    last_s: float  # and at which the last query arrived
+
+    def as_json(self, run: Run) -> dict[str, Any]:
+        """The account under the names of the command line."""
+        account, counts = self.account, self.account.counts
+        at = account.latency.at
+        row: dict[str, Any] = {"policy": run.policy, "seed": run.seed, "queries": self.queries}
+        row |= counts
+        row["violation"] = _share(self.queries - counts["answered"], self.queries)
+        row["branch_violation"] = _rounded(account.branch_violation)
+        row["accuracy"] = _rounded(account.accuracy)
+        row["accuracy_leaf_mean"] = _rounded(account.accuracy_leaf_mean)
+        row["devices_mean"] = round(self.devices_mean, 3)
+        row |= {f"p{n}_ms": _ms(at(n / 100)) for n in (50, 95, 99)}
+        row["stage_queries"] = account.stage_queries
+        row["events"] = self.events
+        row["cpu_seconds"] = round(self.cpu_s, 3)
+        row["solve_cpu_seconds"] = round(self.solve_cpu_s, 3)
+        if run.warm_up_s:
+            row["warm_up_s"] = run.warm_up_s
+        return row
+
+
+def simulated(
+    run: Run, advance: Advance, observers: Sequence[Observer] = (), watch: Watch | None = None
+) -> Ended:
+    """Play a run to its end; ``watch`` makes an observer that looks at the account as it grows.
+
+    Raises ``PipelineError`` where a variant has no profile.
+    """
+    began = _cpu_s()
+    world = _World(run, observers, watch)
+    times = world.play(advance)
+    counted = int(len(times) - np.searchsorted(times, run.warm_up_s))
+    account = world.account
+    account.close()
+    account.counts[LOST] = counted - sum(account.counts.values())
+    account.bad_items += account.counts[LOST]
+    last_s = world.first_s + (float(times[-1]) if len(times) else 0.0)
+    return Ended(
+        account,
+        counted,
+        account.devices_mean(last_s),
+        world.system.events,
+        _cpu_s() - began - world.solver.cpu_s,
+        world.solver.cpu_s,
+        world.first_s,
+        last_s,
+    )
+
+
+class _Solver:
+    """Solves at once, says how long it takes in virtual time, and keeps the real account."""
+
+    def __init__(self, seconds: float | None, dilate: float) -> None:
+        self.cpu_s = 0.0
+        self._seconds = seconds
+        self._dilate = dilate
+
+    def __call__(self, effect: Solve) -> tuple[Solved | Failed, float]:
+        began = _cpu_s()
+        seconds = self._seconds
+        if seconds is None:
+            seconds = SOLVE_S.get(effect.solver, SOLVE_OTHERS_S) / self._dilate
+        try:
+            return Solved(effect.job, _found(effect)), seconds
+        except PlanError as error:
+            return Failed(effect.job, str(error)), seconds
+        finally:
+            self.cpu_s += _cpu_s() - began
+
+
+def _found(effect: Solve) -> Any:
+    """What a solver finds. Tables are kept: every seed of a comparison asks for the same ones."""
+    if effect.solver != TABLE:
+        return solve(effect.solver, effect.problem)
+    # Where the search began may decide a tie, so it is part of the question.
+    asked = (effect.problem, id(effect.problem.start))
+    if asked not in _TABLES:
+        if len(_TABLES) >= MOST_TABLES:
+            _TABLES.clear()
+        _TABLES[asked] = solve(effect.solver, effect.problem), effect.problem.start
+    return _TABLES[asked][0]
+
+
+class _Records:
+    """An observer that shows readiness the plans and reports that are sent."""
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        self._readiness.see(e.record for e in effects if type(e) is Send)
+
+
+class _World:
+    """A run under way."""
+
+    def __init__(self, run: Run, observers: Sequence[Observer], watch: Watch | None) -> None:
+        self.run = run
+        self.pipeline = replace(run.file.pipeline, policy=run.policy)
+        self.profile = planning_profile(run.file)
+        _check_profiled(
+            run.file, self.pipeline, {(e.task, e.variant) for e in self.profile.entries}
+        )
+        self.devices = devices(run.file)
+        self.solver = _Solver(run.solve_s, run.dilate)
+        self._measured = load_profile(run.file)
+        self.account = Account(self.pipeline, accuracies(self._measured))
+        self.first_s = 0.0
+        self._rngs = {
+            name: np.random.default_rng([run.seed, 2, number])
+            for number, name in enumerate(self.devices)
+        }
+        names = (*self.devices, *self._shared("ingress"), *self._shared("egress"))
+        self._readiness = Readiness(self.pipeline, names, 0.0, answered=True)
+        self._records = _Records(self._readiness)
+        watchers = () if watch is None else (watch(self.account),)
+        nodes = {name: self._node(name, 0.0) for name in (CONTROL, *names)}
+        self._given: GivenPlan | None = None
+        if run.start is not None:
+            self._given = nodes[CONTROL] = GivenPlan(filed(run.start.plan, self.pipeline))
+        self.system = Simulated(
+            self.pipeline,
+            nodes,
+            self._make,
+            self._delays(),
+            solve=self.solver,
+            # Who watches comes first: at the end of a second nothing of the next is counted.
+            observers=(*watchers, self.account, self._records, *observers),
+            keep=(PLANS, COMMAND_RESULTS),
+        )
+
+    def play(self, advance: Advance) -> Times:
+        """From the first plan to the last answer; the arrivals from the first on."""
+        run, system = self.run, self.system
+        times = run.arrivals.drawn(np.random.default_rng(run.seed))
+        length_s = float(times[-1]) if len(times) else 0.0
+        faults = (*run.faults, *self._random_faults(length_s))
+        times = with_bursts(times, faults, np.random.default_rng([run.seed, 3]))
+        self._start()
+        first_s = self.first_s = system.now
+        for fault in faults:
+            self._schedule(fault)
+        system.at(first_s + run.warm_up_s, lambda: self.account.begin(first_s + run.warm_up_s))
+        if run.start is not None:
+            system.at(first_s + run.start.plans_from_s, self._begin_planning)
+        self._feed(times, advance)
+        longest_s = max(self.pipeline.slo_s, *self.pipeline.slo_classes.values(), 0.0)
+        # Nobody gets an answer while the broker is away.
+        over = [first_s + f.at_s + f.for_s for f in faults if f.for_s < float("inf")]
+        ends_s = max([system.now, *over])
+        system.run(ends_s + longest_s + self.pipeline.grace_s + PATIENCE_S)
+        return times
+
+    def _start(self) -> None:
+        """Until every worker has loaded what the plan gives it."""
+        self._look_at_the_input()
+        while self._readiness.missing() and self.system.now < START_WITHIN_S:
+            self.system.run(self.system.now + 0.1)
+        self.system.forget(self._records)
+        begins_s = self.system.now + SETTLE_S
+        if self.run.start is not None:
+            begins_s += (self.run.start.phase_s - begins_s) % 1
+        self.system.run(begins_s)
+
+    def _look_at_the_input(self) -> None:
+        """Tell the controller how far the input topic is, as the control app does."""
+        system = self.system
+        done = {slot: offset for slot, (offset, _) in system.committed(QUERIES).items()}
+        report = input_report(self.pipeline.name, system.now, system.ends(QUERIES), done)
+        system.tell(CONTROL, Arrived(report, REPORTS, 0, -1, system.now))
+        system.at(system.now + INPUT_S, self._look_at_the_input)
+
+    def _feed(self, times: Times, advance: Advance) -> None:
+        system, first_s = self.system, self.first_s
+        query, sent = Query(payload=None), 0
+        stamps = self._stamped(times)
+        slots = {t.name: t.partitions for t in topics(self.pipeline)}
+        partitions = slots[physical(self.pipeline.name, QUERIES)]
+        while sent < len(times):
+            # To the next slice that has an arrival: an empty night costs its events only.
+            until_s = float(times[sent]) + SLICE_S
+            ahead = int(np.searchsorted(times, until_s, "right"))
+            due = zip(times[sent:ahead].tolist(), stamps[sent:ahead].tolist(), strict=True)
+            for number, (at_s, stamp_s) in enumerate(due, sent):
+                system.input(first_s + at_s, QUERIES, number % partitions, query, stamp_s)
+            sent = ahead
+            system.run(first_s + until_s)
+            advance(sent)
+
+    def _stamped(self, times: Times) -> Times:
+        """The CreateTimes of arrivals, which are whole ms of the wall: a little early. None of a
+        query that counts is before the count begins."""
+        step_s, first_s = STAMP_S / self.run.dilate, self.first_s
+        # Where the clock stands within a ms when they begin is chance.
+        ahead_s = np.random.default_rng([self.run.seed, 5]).uniform(0.0, step_s)
+        early = first_s + np.floor((times + ahead_s) / step_s) * step_s - ahead_s
+        begins = np.where(times < self.run.warm_up_s, first_s, first_s + self.run.warm_up_s)
+        return np.maximum(early, begins)
+
+    # ------------------------------------------------------------------ who is there
+
+    def _shared(self, role: str) -> tuple[str, ...]:
+        return tuple(f"{role}-{i}" for i in range(getattr(self.run.file.cluster, role)))
+
+    def _node(self, name: str, now: float) -> Any:
+        pipeline, cluster = self.pipeline, self.run.file.cluster
+        role, _, index = name.partition("-")
+        if name == CONTROL:
+            memory = dict(cluster.memory)
+            return Controller(pipeline, self.profile, len(self.devices), memory)
+        if role == "ingress":
+            slots = {t.name: t.partitions for t in topics(pipeline)}
+            mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])
+            return Ingress(name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress)
+        if role == "egress":
+            # No combine function: outputs are placeholders here, and it would not know them.
+            mine = Share(int(index), cluster.egress).mine(pipeline.egress_partitions)
+            known = accuracies(self.profile)
+            return Egress(name, pipeline, mine, incarnation=now, accuracies=known)
+        device = self.devices[name]
+        return Worker(
+            name, pipeline, device, incarnation=now,
+            latency=latency_of(self.profile, device),
+            planned=latency_of(self.profile, device, "p95"),
+        )  # fmt: skip
+
+    def _make(self, node: str, key: str) -> Model:
+        stretches = {} if self.devices[node] == EMULATED else self._stretches(node, key)
+        if not stretches:
+            return self._emulated(self.profile, node, key, self.run.latency)
+        return Stretched(
+            self._emulated(self._measured, node, key, "p50"),
+            lambda batch: stretches.get(batch, stretches[ANY_SIZE])(),
+        )
+
+    def _stretches(self, node: str, key: str) -> dict[int, Delay]:
+        """By the size of the batch; empty where the machine was not seen at that task."""
+        world, task = self.run.world, variant_of(self.pipeline, key).task
+        if world is None:
+            return {}
+        again = partial(
+            replayed, seconds=world.seconds, rng=self._rngs[node], moment=self._moment,
+            together=False,
+        )  # fmt: skip
+        return {size: again(seen) for (of, size), seen in world.stretch.items() if of == task}
+
+    def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
+        variant = variant_of(self.pipeline, key)
+        return Emulated(
+            table, variant, self.pipeline.task(variant.task).children, self._rngs[node],
+            device=self.devices[node], latency=latency, one_of=self.pipeline.branches == "untied",
+        )  # fmt: skip
+
+    def _delays(self) -> Delays:
+        rng = np.random.default_rng([self.run.seed, 1])
+        if self.run.world is None:
+            return drawn(rng, dilate=self.run.dilate)
+        return as_seen(self.run.world, rng, self.run.dilate, self._moment)
+
+    def _moment(self) -> float:
+        """Of what the machine was seen to do while these arrivals came."""
+        assert self.run.world is not None
+        return beside(self.system.now - self.first_s, self.run.world.seconds)
+
+    # ------------------------------------------------------------------ what goes wrong
+
+    def _random_faults(self, length_s: float) -> tuple[Fault, ...]:
+        rng = np.random.default_rng([self.run.seed, 4])
+        return random_faults(self.run.random_faults, length_s, tuple(self.devices), rng)
+
+    def _schedule(self, fault: Fault) -> None:
+        begins, ends = _FAULTS.get(fault.kind, (None, None))
+        at_s = self.first_s + fault.at_s
+        if begins is not None:
+            self.system.at(at_s, partial(begins, self, fault))
+        if ends is not None and fault.for_s < float("inf"):
+            self.system.at(at_s + fault.for_s, partial(ends, self, fault))
+
+    def _die(self, fault: Fault) -> None:
+        self.system.kill(fault.device)
+
+    def _return(self, fault: Fault) -> None:
+        self.system.start(fault.device, self._node(fault.device, self.system.now))
+
+    def _slow(self, fault: Fault) -> None:
+        self.system.slow(fault.device, fault.factor)
+
+    def _recover(self, fault: Fault) -> None:
+        self.system.slow(fault.device, 1.0)
+
+    def _lose_control(self, fault: Fault) -> None:
+        self.system.kill(CONTROL)
+
+    def _regain_control(self, fault: Fault) -> None:
+        self._begin_planning()
+
+    def _begin_planning(self) -> None:
+        node, now = self._node(CONTROL, self.system.now), self.system.now
+        if self._given is not None:
+            self._given.hand_over(node)
+        # As the control app does (streams/control_app/control_records.py): what is there, before
+        # it begins.
+        for topic in (PLANS, COMMAND_RESULTS):
+            for slot, log in self.system.written(topic).items():
+                for offset, (record, at_s) in enumerate(log):
+                    node.handle(Arrived(record, topic, slot, offset, at_s), now)
+        self.system.start(CONTROL, node)
+
+    def _pause_broker(self, fault: Fault) -> None:
+        self.system.stop_broker(fault.for_s)
+
+
+# What begins a fault and what ends it. Bursts are among the arrivals
+# (headrace/simulation/faults.py).
+_FAULTS: dict[str, tuple[Callable[[_World, Fault], None], Callable[[_World, Fault], None] | None]]
+_FAULTS = {
+    DEATH: (_World._die, _World._return),
+    SLOW: (_World._slow, _World._recover),
+    CONTROL_DOWN: (_World._lose_control, _World._regain_control),
+    BROKER_PAUSE: (_World._pause_broker, None),
+}
+
+
+def devices(file: PipelineFile) -> dict[str, str]:
+    """The device of each worker, by the names that they have live."""
+    return {
+        name: device
+        for device, count in file.cluster.devices
+        for role in workers(device, count)
+        for name in role.nodes
+    }
+
+
+def _check_profiled(file: PipelineFile, pipeline: Pipeline, known: set[tuple[str, str]]) -> None:
+    for task in pipeline.tasks:
+        for variant in task.variants:
+            if (task.name, variant.name) not in known:
+                raise PipelineError(
+                    f"{file.path}: {variant.key} has no profile to simulate it by; run "
+                    f"`headrace profile {file.path.name}`"
+                )
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _share(part: int, of: int) -> float | None:
+    return _rounded(part / of) if of else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1e3, 3)

@@ -1,0 +1,1 @@
+"""The state of running pipelines, from plans and reports."""

@@ -1,0 +1,95 @@
+"""All pipelines on a broker as tables for a terminal."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from headrace.status.snapshot import DeviceRow, Snapshot
+from headrace.status.status_text import alarm, number, share, troubles
+
+SHOWN_DOWN = 5  # a broker for tests has the plans of many that were up once
+
+
+def view(snapshots: Sequence[Snapshot]) -> Any:
+    """What each pipeline does, what runs on which device, and what is wrong, for rich."""
+    up = [snapshot for snapshot in snapshots if snapshot.nodes]
+    down = [snapshot.pipeline for snapshot in snapshots if not snapshot.nodes]
+    parts: list[Any] = []
+    if up:
+        note = "queries per second; ms: p95 of the latency, of the SLO"
+        parts += [_pipelines(up), Text(note, style="dim"), Text(), _devices(up)]
+        parts += [
+            Text(f"{snapshot.pipeline}: {line}", style="bold red")
+            for snapshot in up
+            for line in troubles(snapshot)
+        ]
+    if not up:
+        parts.append(Text("no pipeline is up on this broker; `headrace up FILE` starts one"))
+    if down:
+        parts.append(Text(_of_the_past(down)))
+    return Group(*parts)
+
+
+def _pipelines(snapshots: Sequence[Snapshot]) -> Table:
+    table = _table(
+        ("pipeline", "plan", "policy"),
+        ("demand", "capacity", "answered", "late", "dropped", "failed", "refused", "ms", "workers",
+         "busy"),
+    )  # fmt: skip
+    for each in snapshots:
+        table.add_row(
+            Text(each.pipeline),
+            Text("-" if each.epoch is None else str(each.epoch)),
+            Text(each.policy or "-"),
+            Text(number(each.demand_qps)),
+            Text(number(each.capacity_qps)),
+            Text(f"{each.answered_qps:.1f}"),
+            *(alarm(rate) for rate in (each.late_qps, each.dropped_qps, each.failed_qps)),
+            alarm(each.refused_qps),
+            Text(f"{number(each.p95_ms)} of {number(each.slo_ms, 0)}"),
+            Text(str(each.workers)),
+            Text(share(each.busy)),
+        )
+    return table
+
+
+def _devices(snapshots: Sequence[Snapshot]) -> Table:
+    table = _table(("device", "pipeline", "serves"), ("workers", "ready", "busy"))
+    rows = sorted(
+        ((row, each.pipeline) for each in snapshots for row in each.devices),
+        key=lambda pair: (pair[0].device, pair[1]),
+    )
+    before = ""
+    for row, pipeline in rows:
+        table.add_row(*_cells(row, pipeline, first=row.device != before))
+        before = row.device
+    return table
+
+
+def _cells(row: DeviceRow, pipeline: str, *, first: bool) -> list[Text]:
+    return [
+        Text(row.device if first else ""),
+        Text(pipeline),
+        Text(", ".join(row.serves) or "-"),
+        Text(str(row.workers)),
+        Text(str(row.ready)),
+        Text(share(row.busy)),
+    ]
+
+
+def _table(left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in left:
+        table.add_column(name, no_wrap=True)
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _of_the_past(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN_DOWN])
+    more = f" and {len(names) - SHOWN_DOWN} more" if len(names) > SHOWN_DOWN else ""
+    return f"not up, but here once: {shown}{more}"

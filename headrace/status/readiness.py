@@ -1,0 +1,117 @@
+"""Is the pipeline ready to serve? Decided from plans, reports and the control app's word.
+
+Ready means: the control app answered, every node of the cluster reported since the start, follows
+the newest plan, and has loaded what that plan gives it; the plan serves every task; and where
+workers follow tables, these are complete and all that they choose from is loaded.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from control.problem.problem import policy_named, selections
+from headrace.terminal import Unsuccessful
+from schemas.pipeline import Pipeline
+from schemas.records import Plan, Report, Selection
+
+SETTLED = ("ready", "idle", "draining")
+
+
+@dataclass(slots=True)
+class Readiness:
+    """Told plans and reports; ``missing`` says what is still waited for.
+
+    ``nodes`` are the names that must report, ``since_s`` (epoch seconds) the start: what was
+    reported before it is another life's.
+    """
+
+    pipeline: Pipeline
+    nodes: tuple[str, ...]
+    since_s: float
+    answered: bool = False  # the control app did
+    _plan: Plan | None = None
+    _reports: dict[str, Report] = field(default_factory=dict)
+    _tables: dict[tuple[str, str], Selection] = field(default_factory=dict)  # by policy and task
+
+    def see(self, records: Iterable[object]) -> None:
+        """Take plans and reports in; raises ``Unsuccessful`` for a worker that cannot load."""
+        for record in records:
+            if isinstance(record, Plan) and record.pipeline == self.pipeline.name:
+                if self._plan is None or record.epoch >= self._plan.epoch:
+                    self._plan = record
+            elif isinstance(record, Report):
+                self._report(record)
+            elif isinstance(record, Selection) and record.pipeline == self.pipeline.name:
+                self._tables[record.policy, record.task] = record
+
+    def _report(self, report: Report) -> None:
+        fresh = report.incarnation >= self.since_s and report.pipeline == self.pipeline.name
+        if not fresh:
+            return
+        if report.state.startswith("failed"):
+            raise Unsuccessful(f"worker {report.node} {report.state}; mend the variant")
+        self._reports[report.node] = report
+
+    @property
+    def plan(self) -> Plan | None:
+        """The newest plan."""
+        return self._plan
+
+    @property
+    def reporting(self) -> bool:
+        """Every node has reported."""
+        return all(name in self._reports for name in self.nodes)
+
+    def settled(self) -> int:
+        """How many nodes follow the newest plan and have loaded what it says."""
+        return sum(self._is_settled(name) for name in self.nodes)
+
+    def _is_settled(self, name: str) -> bool:
+        report, plan = self._reports.get(name), self._plan
+        if report is None or plan is None:
+            return False
+        return report.epoch == plan.epoch and report.state in SETTLED
+
+    def missing(self) -> str:
+        """What is still waited for, in words; "" when all is ready."""
+        silent = [name for name in self.nodes if name not in self._reports]
+        if silent:
+            return f"no word yet from {', '.join(silent)}"
+        if self._plan is None or not self.answered:
+            return "the control app has not planned yet"
+        loading = [self._doing(name) for name in self.nodes if not self._is_settled(name)]
+        if loading:
+            return f"loading: {', '.join(loading)}"
+        unserved = self._unserved()
+        if unserved:
+            return f"the plan has no worker for {', '.join(unserved)}"
+        return self._untabled(self._plan)
+
+    def _untabled(self, plan: Plan) -> str:
+        """Which tables, or which of their variants, are still to come."""
+        name = plan.settings.policy
+        policy = policy_named(self.pipeline, name)
+        for task in selections(self.pipeline, policy) if policy else ():
+            tables = self._tables.get((name, task))
+            if tables is None or not tables.complete:
+                return f"the tables of {task} are being made"
+            for lease in plan.leases:
+                report = self._reports.get(lease.worker)
+                for variant in tables.variants if report and lease.task == task else ():
+                    if f"load_s/{task}/{variant}" not in report.counts:  # type: ignore[union-attr]
+                        return f"loading: {lease.worker} ({task}/{variant})"
+        return ""
+
+    @property
+    def underserved(self) -> bool:
+        """Nothing is missing but workers for a task: waiting longer may not help."""
+        return self.answered and self.settled() == len(self.nodes) and bool(self._unserved())
+
+    def _unserved(self) -> list[str]:
+        leases = self._plan.leases if self._plan else ()
+        served = {lease.task for lease in leases if lease.open_slot >= 0}
+        return [name for name in self.pipeline.task_names if name not in served]
+
+    def _doing(self, name: str) -> str:
+        leases = self._plan.leases if self._plan else ()
+        lease = next((each for each in leases if each.worker == name), None)
+        return f"{name} ({lease.task}/{lease.variant})" if lease else name

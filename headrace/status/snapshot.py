@@ -1,0 +1,285 @@
+"""What does a running pipeline do right now? Folded from reports and plans; no clock, no network.
+
+Counts in reports only grow during one incarnation of a node, so rates are differences over the
+last ``WINDOW_S``; a node that is silent for ``SILENT_AFTER_S`` is gone.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from operators.latency_histogram import quantile_s
+from schemas.pipeline import Pipeline
+from schemas.records import DROPPED, FAILED, REFUSED, Lease, Plan, Report
+
+WINDOW_S = 3.0
+SILENT_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantRow:
+    """One variant of one task. Rates are items per second.
+
+    ``slots`` are open ones, ``lag`` records on the broker that no worker has finished (of the
+    whole task; None: not asked), ``queued`` items in the workers' hands, ``busy`` the share of
+    time that its workers compute.
+    """
+
+    task: str
+    variant: str
+    workers: int
+    slots: int
+    lag: int | None
+    queued: int
+    arrived_qps: float
+    finished_qps: float
+    dropped_qps: float
+    failed_qps: float
+    batch: float | None
+    busy: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """The workers of one name of device. ``serves`` are "task/variant", ``busy`` the share of time
+    that a worker computes, on average."""
+
+    device: str
+    workers: int
+    ready: int
+    serves: tuple[str, ...]
+    busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """A process's node, as it last reported."""
+
+    name: str
+    role: str
+    state: str
+    device: str
+    serves: str
+    epoch: int
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A pipeline at one moment. Rates are queries per second.
+
+    ``reasons`` are rates by "outcome/class of the reason"; ``busy`` is the share of time that a
+    worker computes, on average (None: there is none).
+    """
+
+    pipeline: str
+    epoch: int | None  # None: there is no plan
+    policy: str | None
+    slo_ms: float | None
+    paused: bool
+    feasible: bool | None
+    binding: str
+    demand_qps: float | None
+    capacity_qps: float | None
+    expected_accuracy: float | None
+    arrived_qps: float
+    refused_qps: float
+    answered_qps: float
+    late_qps: float
+    dropped_qps: float
+    failed_qps: float
+    reasons: Mapping[str, float]
+    # Quantiles over those answered in the window, each right to a tenth or so.
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    workers: int
+    busy: float | None
+    variants: tuple[VariantRow, ...]
+    devices: tuple[DeviceRow, ...]
+    nodes: tuple[NodeRow, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The snapshot for programs."""
+        return asdict(self)
+
+
+Series = deque[Report]
+
+
+@dataclass(slots=True)
+class Board:
+    """Told plans and reports of one pipeline; ``snapshot`` says what they amount to.
+
+    ``variants`` are (task, variant) in the order in which they are shown; those that only the
+    plan names come behind.
+    """
+
+    pipeline: str
+    variants: tuple[tuple[str, str], ...] = ()
+    plan: Plan | None = None
+    _nodes: dict[str, Series] = field(default_factory=dict)
+
+    def see(self, records: Iterable[object]) -> None:
+        """Take records in; those of other pipelines are passed over."""
+        for record in records:
+            if isinstance(record, Plan) and record.pipeline == self.pipeline:
+                if self.plan is None or record.epoch > self.plan.epoch:
+                    self.plan = record
+            elif isinstance(record, Report) and record.pipeline == self.pipeline:
+                self._report(record)
+
+    def _report(self, report: Report) -> None:
+        series = self._nodes.setdefault(report.node, deque())
+        if series and series[-1].incarnation > report.incarnation:
+            return  # from the process that another one has replaced
+        if series and series[-1].incarnation < report.incarnation:
+            series.clear()
+        series.append(report)
+        while report.sent_s - series[0].sent_s > WINDOW_S:
+            series.popleft()
+
+    def snapshot(self, now: float, lag: Mapping[str, int] | None = None) -> Snapshot:
+        """The pipeline at ``now``; ``lag`` is the backlog on the broker by task."""
+        alive = {n: s for n, s in self._nodes.items() if now - s[-1].sent_s <= SILENT_AFTER_S}
+        rates = _rates(alive.values())
+        crew = [series for series in alive.values() if series[-1].role == "worker"]
+        plan = self.plan
+        return Snapshot(
+            pipeline=self.pipeline,
+            epoch=plan.epoch if plan else None,
+            policy=plan.settings.policy if plan else None,
+            slo_ms=plan.settings.slo_s * 1e3 if plan else None,
+            paused=plan.settings.paused if plan else False,
+            feasible=plan.feasible if plan else None,
+            binding=plan.binding if plan else "",
+            demand_qps=plan.demand_qps if plan else None,
+            capacity_qps=plan.capacity_qps if plan else None,
+            expected_accuracy=plan.expected_accuracy if plan else None,
+            arrived_qps=rates.get("ingress:arrived", 0.0),
+            refused_qps=rates.get("egress:refused", 0.0),
+            answered_qps=rates.get("egress:answered", 0.0),
+            late_qps=rates.get("egress:late", 0.0),
+            dropped_qps=rates.get("egress:dropped", 0.0),
+            failed_qps=rates.get("egress:failed", 0.0),
+            reasons=_reasons(rates),
+            p50_ms=_latency_ms(rates, 0.5),
+            p95_ms=_latency_ms(rates, 0.95),
+            p99_ms=_latency_ms(rates, 0.99),
+            workers=len(crew),
+            busy=_busy(crew) if crew else None,
+            variants=tuple(self._rows(alive, rates, lag)),
+            devices=tuple(_devices(crew)),
+            nodes=tuple(_node(series[-1], now) for _, series in sorted(alive.items())),
+        )
+
+    def _rows(
+        self, alive: Mapping[str, Series], rates: Mapping[str, float], lag: Mapping[str, int] | None
+    ) -> Iterable[VariantRow]:
+        leases = self.plan.leases if self.plan else ()
+        planned = ((lease.task, lease.variant) for lease in leases)
+        for task, variant in dict.fromkeys((*self.variants, *planned)):
+            mine = [x for x in leases if (x.task, x.variant) == (task, variant)]
+            rate = _of_variant(rates, f"{task}/{variant}")
+            if mine or any(rate.values()):
+                waiting = None if lag is None else lag.get(task, 0)
+                yield _row((task, variant), mine, alive, rate, waiting)
+
+
+def board_of(pipeline: Pipeline) -> Board:
+    """A board that shows variants in the order of the pipeline file."""
+    return Board(
+        pipeline.name, tuple((task.name, v.name) for task in pipeline.tasks for v in task.variants)
+    )
+
+
+def _row(
+    of: tuple[str, str],
+    leases: Iterable[Lease],
+    alive: Mapping[str, Series],
+    rate: Mapping[str, float],
+    lag: int | None,
+) -> VariantRow:
+    held = list(leases)
+    last = [alive[lease.worker][-1] for lease in held if lease.worker in alive]
+    return VariantRow(
+        task=of[0],
+        variant=of[1],
+        workers=len(last),
+        slots=sum(lease.open_slot >= 0 for lease in held),
+        lag=lag,
+        queued=sum(slot.queued for report in last for slot in report.slots),
+        arrived_qps=rate["arrived"],
+        finished_qps=rate["finished"],
+        dropped_qps=rate["dropped"],
+        failed_qps=rate["failed"],
+        batch=rate["finished"] / rate["batches"] if rate["batches"] else None,
+        busy=rate["busy_s"] / len(last) if last else None,
+    )
+
+
+def _rates(every: Iterable[Series]) -> dict[str, float]:
+    """Growth per second of every count, summed over nodes, as "role:count"."""
+    found: dict[str, float] = {}
+    for series in every:
+        first, last = series[0], series[-1]
+        seconds = last.sent_s - first.sent_s
+        if seconds <= 0:
+            continue
+        for name, value in last.counts.items():
+            key = f"{last.role}:{name}"
+            grown = (value - first.counts.get(name, 0.0)) / seconds
+            found[key] = found.get(key, 0.0) + grown
+    return found
+
+
+def _of_variant(rates: Mapping[str, float], key: str) -> dict[str, float]:
+    names = ("arrived", "finished", "dropped", "failed", "batches", "busy_s")
+    return {name: rates.get(f"worker:{name}/{key}", 0.0) for name in names}
+
+
+def _reasons(rates: Mapping[str, float]) -> dict[str, float]:
+    """Those that occur, the most frequent first."""
+    marks = tuple(f"egress:{outcome}/" for outcome in (DROPPED, FAILED, REFUSED))
+    told = [(k.removeprefix("egress:"), v) for k, v in rates.items() if k.startswith(marks) and v]
+    return dict(sorted(told, key=lambda pair: (-pair[1], pair[0])))
+
+
+def _latency_ms(rates: Mapping[str, float], quantile: float) -> float | None:
+    of_egress = {name.removeprefix("egress:"): rate for name, rate in rates.items()}
+    seconds = quantile_s(of_egress, quantile)
+    return None if seconds is None else 1e3 * seconds
+
+
+def _busy(crew: list[Series]) -> float:
+    rates = _rates(crew)
+    computing = sum(v for name, v in rates.items() if name.startswith("worker:busy_s/"))
+    return computing / len(crew)
+
+
+def _devices(crew: Iterable[Series]) -> Iterable[DeviceRow]:
+    found: dict[str, list[Series]] = {}
+    for series in crew:
+        found.setdefault(series[-1].device, []).append(series)
+    for device, here in sorted(found.items()):
+        last = [series[-1] for series in here]
+        yield DeviceRow(
+            device=device,
+            workers=len(here),
+            ready=sum(report.state == "ready" for report in last),
+            serves=tuple(sorted({f"{r.task}/{r.variant}" for r in last if r.variant})),
+            busy=_busy(here),
+        )
+
+
+def _node(report: Report, now: float) -> NodeRow:
+    return NodeRow(
+        name=report.node,
+        role=report.role,
+        state=report.state,
+        device=report.device,
+        serves=f"{report.task}/{report.variant}" if report.variant else "",
+        epoch=report.epoch,
+        age_s=round(now - report.sent_s, 3),
+    )

@@ -1,0 +1,113 @@
+"""A snapshot of a pipeline as a table for a terminal."""
+
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from headrace.status.snapshot import Snapshot, VariantRow
+
+COLUMNS = (
+    "task", "variant", "workers", "slots", "lag", "queued", "in/s", "done/s", "dropped/s",
+    "failed/s", "batch", "busy",
+)  # fmt: skip
+
+
+def view(snapshot: Snapshot) -> Any:
+    """Head, variants, and what is wrong, for rich."""
+    parts = [Text(line) for line in head(snapshot)]
+    parts += [Text(line, style="bold red") for line in troubles(snapshot)]
+    return Group(*parts, _variants(snapshot))
+
+
+def head(snapshot: Snapshot) -> list[str]:
+    """What holds for the whole pipeline, in two lines or three."""
+    if snapshot.epoch is None:
+        return [f"{snapshot.pipeline}: no plan yet"]
+    return [
+        f"{snapshot.pipeline}  plan {snapshot.epoch}  policy {snapshot.policy}  "
+        f"SLO {snapshot.slo_ms:g} ms  planned for {number(snapshot.demand_qps)}/s  "
+        f"capacity {number(snapshot.capacity_qps)}/s  "
+        f"expected accuracy {number(snapshot.expected_accuracy, 3)}",
+        f"queries/s: {snapshot.arrived_qps:.1f} in, {snapshot.answered_qps:.1f} answered, "
+        f"{snapshot.late_qps:.1f} late, {snapshot.dropped_qps:.1f} dropped, "
+        f"{snapshot.failed_qps:.1f} failed, {snapshot.refused_qps:.1f} refused; "
+        f"latency p50 {number(snapshot.p50_ms)}, p95 {number(snapshot.p95_ms)}, "
+        f"p99 {number(snapshot.p99_ms)} ms",
+        *_reasons(snapshot),
+    ]
+
+
+def _reasons(snapshot: Snapshot) -> list[str]:
+    """Why queries get no answer, in a line; none where all do."""
+    told = [
+        f"{rate:.1f} {' '.join(name.split('/')).replace('_', ' ')}"
+        for name, rate in snapshot.reasons.items()
+    ]
+    return [f"without an answer/s: {', '.join(told)}"] if told else []
+
+
+def troubles(snapshot: Snapshot) -> list[str]:
+    """What a person should look at."""
+    found = []
+    if not snapshot.nodes:
+        found.append("no node reports; `headrace up FILE` starts them")
+    if snapshot.paused:
+        found.append("paused: queries are refused; `headrace resume FILE` lets them in")
+    if snapshot.feasible is False:
+        found.append(f"the plan is not feasible: {snapshot.binding}")
+    found += [
+        f"{node.name} is {node.state}"
+        for node in snapshot.nodes
+        if node.state not in ("ready", "idle")
+    ]
+    return found
+
+
+def _variants(snapshot: Snapshot) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    # Where nobody asked the broker, a column of dashes would say nothing.
+    asked = any(row.lag is not None for row in snapshot.variants)
+    names = [name for name in COLUMNS if asked or name != "lag"]
+    for name in names:
+        table.add_column(name, justify="left" if name in names[:2] else "right", no_wrap=True)
+    tasks: set[str] = set()
+    for row in snapshot.variants:
+        cells = _cells(row, first=row.task not in tasks)
+        table.add_row(*(cells[name] for name in names))
+        tasks.add(row.task)
+    return table
+
+
+def _cells(row: VariantRow, *, first: bool) -> dict[str, Text]:
+    return {
+        "task": Text(row.task if first else ""),
+        "variant": Text(row.variant),
+        "workers": Text(str(row.workers)),
+        "slots": Text(str(row.slots)),
+        # The lag is the task's, whichever variant will take it.
+        "lag": Text(str(row.lag) if first and row.lag is not None else ""),
+        "queued": Text(str(row.queued)),
+        "in/s": Text(f"{row.arrived_qps:.1f}"),
+        "done/s": Text(f"{row.finished_qps:.1f}"),
+        "dropped/s": alarm(row.dropped_qps),
+        "failed/s": alarm(row.failed_qps),
+        "batch": Text(number(row.batch)),
+        "busy": Text(share(row.busy)),
+    }
+
+
+def alarm(rate_qps: float) -> Text:
+    """A rate that should be 0."""
+    return Text(f"{rate_qps:.1f}", style="red" if rate_qps > 0 else "")
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """With so many digits; a dash for None."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def share(value: float | None) -> str:
+    """A part of 1 as percent; a dash for None."""
+    return "-" if value is None else f"{100 * value:.0f} %"

@@ -1,0 +1,182 @@
+"""When is a query complete, and what is its one outcome?
+
+A query is complete when the credit of the branches that ended adds up to ``FULL_CREDIT``.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from operators.drop_reasons import EGRESS_TASK, unfinished
+from operators.record_size import excess
+from schemas.codec.values import pack
+from schemas.pipeline import Pipeline
+from schemas.records import (
+    ANSWERED,
+    DROPPED,
+    FAILED,
+    FULL_CREDIT,
+    REFUSED,
+    Answer,
+    End,
+    Item,
+    Noticed,
+    Origin,
+    Value,
+    Work,
+)
+
+Combine = Callable[[list[Value]], Value]
+# By "task/variant", and where whole paths were measured by "task/variant > task/variant"...
+Accuracies = Mapping[str, float]
+
+FEW = 1000  # so many plain values fit any record
+_ALWAYS_FIT = frozenset((type(None), bool, float))
+
+
+class OpenQuery:
+    """A query that egress waits for. ``credit`` is what its ended branches hold together."""
+
+    __slots__ = ("branches", "created_s", "credit", "deadline_s", "epoch", "held", "id", "origin")
+
+    def __init__(self, name: str, origin: Origin, created_s: float, deadline_s: float) -> None:
+        self.id = name
+        self.origin = origin
+        self.created_s = created_s
+        self.deadline_s = deadline_s
+        self.credit = 0
+        self.epoch = 0
+        self.branches: dict[tuple[int, ...], Item] = {}
+        self.held: list[int] = []  # offsets of the records on the outputs topic that speak of it
+
+    def take(self, work: Work) -> bool:
+        """Count the work's branches, each once; True when the query is complete."""
+        self.epoch = max(self.epoch, work.epoch)
+        for item in work.items:
+            if item.branch not in self.branches:
+                self.branches[item.branch] = item
+                self.credit += item.credit
+        return self.credit >= FULL_CREDIT
+
+
+def answer(
+    query: OpenQuery, pipeline: Pipeline, combine: Combine, accuracies: Accuracies, now: float
+) -> Answer:
+    """The answer to a query, complete or not.
+
+    With every branch answered: ``answered``. With some missing: ``answered`` and incomplete, or
+    ``dropped`` where the pipeline file says that an incomplete answer is worthless. With none
+    answered, or a combine function that raises: what the first bad branch says.
+    """
+    items = [query.branches[branch] for branch in sorted(query.branches)]
+    bad = _worst(items, query.credit >= FULL_CREDIT, query, pipeline)
+    if bad is not None and (pipeline.incomplete == DROPPED or not _any_good(items)):
+        return _ended(query, bad, items, now)
+    inner = {task.name for task in pipeline.tasks if task.children}
+    leaves = [i for i in items if _is_leaf(i, inner)]
+    try:
+        result = combine([i.value for i in leaves])
+        sendable(result)
+    except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
+        reason = f"{pipeline.combine or 'combine'} raised {type(error).__name__}: {error}"
+        said = reason.encode("utf-8", "replace").decode()
+        return _ended(query, End(FAILED, EGRESS_TASK, said), items, now)
+    return Answer(
+        id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
+        task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
+        result=result, created_s=query.created_s, deadline_s=query.deadline_s, answered_s=now,
+        epoch=query.epoch, expected_accuracy=_expected(leaves, accuracies),
+        paths=tuple([i.path for i in items]),
+        ends=tuple([i.end for i in items if i.end is not None]),
+    )  # fmt: skip
+
+
+def sendable(result: Value) -> None:
+    """Raise ``ValueError`` for what cannot be sent: found out later, it would take egress along."""
+    if type(result) is list and len(result) < FEW and all(type(v) in _ALWAYS_FIT for v in result):
+        return
+    pack(result)
+    too_large = excess(result)
+    if too_large:
+        raise ValueError(too_large)
+
+
+def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:
+    """The answer to a query that ingress did not admit."""
+    return Answer(
+        id=noticed.query_id, origin=origin, outcome=REFUSED, reason=noticed.refused,
+        task="ingress", created_s=noticed.created_s, deadline_s=noticed.deadline_s,
+        answered_s=now,
+    )  # fmt: skip
+
+
+def _ended(query: OpenQuery, bad: End, items: list[Item], now: float) -> Answer:
+    return Answer(
+        id=query.id, origin=query.origin, outcome=bad.outcome, reason=bad.reason, task=bad.task,
+        late=False, incomplete=False, created_s=query.created_s, deadline_s=query.deadline_s,
+        answered_s=now, epoch=query.epoch, paths=tuple(i.path for i in items),
+        ends=tuple(i.end for i in items if i.end is not None),
+    )  # fmt: skip
+
+
+def _any_good(items: list[Item]) -> bool:
+    return any(i.end is not None and i.end.outcome == ANSWERED for i in items)
+
+
+def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeline) -> End | None:
+    """How the first failed branch ended, else the first dropped one, else what is missing."""
+    first: dict[str, End] = {}
+    for item in items:
+        if item.end is not None and item.end.outcome != ANSWERED:
+            first.setdefault(item.end.outcome, item.end)
+    worst = first.get(FAILED) or first.get(DROPPED)
+    if worst is not None or complete:
+        return worst
+    waited_s = query.deadline_s + pipeline.grace_s - query.created_s
+    return End(DROPPED, "", unfinished(waited_s))
+
+
+def _is_leaf(item: Item, inner: Collection[str]) -> bool:
+    """True for a place in the result: an answer of a leaf, or one that is missing at a child."""
+    end = item.end
+    if end is None:
+        return False
+    if end.outcome == ANSWERED:
+        # Records of an older pipeline file may name a task that is gone.
+        return end.task not in inner
+    return bool(item.branch)
+
+
+def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
+    """Mean over the answered leaves of the accuracy of their paths, as far as it is known."""
+    known: dict[tuple[str, ...], float | None] = {}
+    total, count = 0.0, 0
+    for leaf in leaves:
+        if leaf.end is None or leaf.end.outcome != ANSWERED:
+            continue
+        path = tuple([f"{hop.task}/{hop.variant}" for hop in leaf.path])
+        if path not in known:
+            known[path] = along(path, accuracies)
+        accuracy = known[path]
+        if accuracy is not None:
+            total, count = total + accuracy, count + 1
+    return total / count if count else None
+
+
+def along(path: tuple[str, ...], accuracies: Accuracies) -> float | None:
+    """The accuracy of a path ("task/variant"): as measured, else the product of its variants';
+    None where one of them is not known."""
+    measured = accuracies.get(" > ".join(path))
+    if measured is not None:
+        return measured
+    product = 1.0
+    for key in path:
+        own = accuracies.get(key)
+        if own is None:
+            return None
+        product *= own
+    return product
+
+
+def as_list(outputs: list[Value]) -> Any:
+    """The result of a pipeline without a combine function: the leaf outputs, in order."""
+    return outputs

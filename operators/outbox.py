@@ -1,0 +1,86 @@
+"""Packing: one Work per query, task and slot, however many items it has there.
+
+A frame with twenty cars must not cost twenty messages.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from control.per_query.routing import Spread
+from operators.record_size import MOST_BYTES, weight
+from schemas.effects import OUTPUTS, Effect, Send, work_topic
+from schemas.records import DROPPED, End, Item, Work
+
+# (the work an item came with, the task it goes to or "" for egress, the item)
+Onward = tuple[Work, str, Item]
+
+BY_TURN = -2  # in place of a slot: whose turn it is by the plan's shares
+
+
+def parcels(
+    onward: Iterable[Onward],
+    spreads: Mapping[str, Spread],
+    epoch: int,
+    egress_partitions: int,
+    chosen: Sequence[int] = (),
+) -> list[Effect]:
+    """Sends for items on their way, in the order in which each parcel's first item came.
+
+    ``chosen`` names the slot of each, where that is not all the plan's shares' business. An item
+    whose task has no open slot is dropped: it goes to egress with the reason.
+    """
+    packed: list[_Parcel] = []
+    newest: dict[tuple[int, int, str, int], _Parcel] = {}
+    for at, (work, task, item) in enumerate(onward):
+        slot = chosen[at] if chosen else BY_TURN
+        if task and slot < 0:
+            spread = spreads.get(task)
+            if spread:
+                slot = spread.pick()
+            else:
+                task, item = "", _unserved(task, item)
+        origin = work.origin
+        if not task:
+            slot = origin.partition % egress_partitions
+        added = weight(item.value)
+        # Numbers in place of the origin: they are hashed much faster.
+        way = (origin.partition, origin.offset, task, slot)
+        parcel = newest.get(way)
+        # Another where together they would exceed a record.
+        if parcel is None or (parcel.bytes and parcel.bytes + added > MOST_BYTES):
+            parcel = newest[way] = _Parcel(work, task, slot)
+            packed.append(parcel)
+        parcel.items.append(item)
+        parcel.bytes += added
+    return [parcel.send(epoch) for parcel in packed]
+
+
+class _Parcel:
+    """Items of one query on their way to one slot."""
+
+    __slots__ = ("bytes", "items", "slot", "task", "work")
+
+    def __init__(self, work: Work, task: str, slot: int) -> None:
+        self.work = work
+        self.task = task
+        self.slot = slot
+        self.items: list[Item] = []
+        self.bytes = 0
+
+    def send(self, epoch: int) -> Send:
+        work, task = self.work, self.task
+        parcel = Work(
+            query_id=work.query_id,
+            origin=work.origin,
+            task=task,
+            created_s=work.created_s,
+            deadline_s=work.deadline_s,
+            epoch=epoch,
+            attempt=work.attempt,
+            items=tuple(self.items),
+        )
+        return Send(work_topic(task) if task else OUTPUTS, parcel, self.slot)
+
+
+def _unserved(task: str, item: Item) -> Item:
+    end = End(DROPPED, task, f"no worker serves task {task!r}")
+    return Item(branch=item.branch, credit=item.credit, path=item.path, end=end)

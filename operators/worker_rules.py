@@ -1,0 +1,163 @@
+"""Where do items go from a worker, and which does it drop? By the plan and its policy's rules.
+
+A worker makes a new one of these for every plan that it follows.
+"""
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from control.per_query.batching import BATCHERS, most_held
+from control.per_query.dropping import BUDGETS, RULES, Stage
+from control.per_query.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
+from control.per_query.routing import spreads
+from control.problem.problem import policy_named
+from operators.drop_reasons import (
+    no_way_on,
+    past_saving,
+    rerouted,
+    too_late_for_rest,
+    would_overrun,
+)
+from operators.outbox import BY_TURN, Onward, parcels
+from schemas.effects import Effect
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import DROPPED, End, Item, Lease, Plan, Settings, Work
+
+# Seconds that a variant ("task/variant") takes for a batch of that size; 0 where not measured.
+LatencyOf = Callable[[str, int], float]
+Counts = dict[str, int]
+
+# Before the first plan there is nothing to follow, and nothing to steer.
+UNSTEERED = Plan(
+    pipeline="", epoch=0, issued_s=0.0, reason="", settings=Settings(policy="static", slo_s=0.0)
+)
+
+
+class Steering:
+    """What follows from a plan for one worker's items; ``lease`` None: it has none."""
+
+    def __init__(
+        self, plan: Plan, pipeline: Pipeline, lease: Lease | None, latency: LatencyOf, now: float
+    ) -> None:
+        policy = policy_named(pipeline, plan.settings.policy) or Policy(name="")
+        self._rule = RULES[policy.dropping]
+        self.batching = policy.batching
+        self.capped = policy.capped
+        self.paced = policy.paced
+        self._begin_s = BATCHERS[policy.batching]
+        self._epoch = plan.epoch
+        self._partitions = pipeline.egress_partitions
+        self._variant = f"{lease.task}/{lease.variant}" if lease else ""
+        self._spreads = spreads(plan.routes, self._variant)
+        self._stage = Stage(0.0, 0.0, last=True)
+        self._hops_s = self._behind_s = 0.0
+        self.most = 0  # items that the worker may hold
+        self._way = WAYS.get(self._rule.reroutes)
+        self._junctions: dict[str, Junction] = {}
+        if lease is not None:
+            latency_s = _planned_s(plan, lease) or latency(self._variant, lease.batch)
+            self.most = most_held(lease.batch, latency_s)
+            self._stand(lease, plan, pipeline, policy.budget, latency_s)
+            if self._way is not None:
+                senders = sum(x.task == lease.task and x.open_slot >= 0 for x in plan.leases)
+                slo_s = plan.settings.slo_s
+                self._junctions = junctions(
+                    plan.routes, self._variant, pipeline, slo_s, senders, now
+                )
+
+    def _stand(
+        self, lease: Lease, plan: Plan, pipeline: Pipeline, budget: str, latency_s: float
+    ) -> None:
+        """Where the lease's task stands on the way to an answer: its budget, and what is behind."""
+        rest_s, hops = least_behind(plan.routes, pipeline, lease.task)
+        last = not pipeline.task(lease.task).children
+        hops_s = pipeline.comm_s * (2 if lease.task == pipeline.root.name else 1)
+        self._hops_s, self._behind_s = hops_s, rest_s + hops * pipeline.comm_s
+        self._stage = Stage(
+            BUDGETS[budget](latency_s, pipeline.compute_share, hops_s),
+            0.0 if last else self._behind_s,
+            last,
+        )
+
+    def overrun_s(self, work: Work, item: Item, ends_s: float) -> float:
+        """Seconds by which an item's batch, which ends then, would end too late; else 0 or less."""
+        entered_s = item.path[-1].finished_s if item.path else work.created_s
+        return ends_s - self._rule.must_end(self._stage, entered_s, work.deadline_s)
+
+    def slack_s(self, work: Work, item: Item, budget_s: float, now: float) -> float:
+        """Seconds until an item's batch must have ended, where the task has a budget of its own:
+        within that, and in time for what is behind the task."""
+        entered_s = item.path[-1].finished_s if item.path else work.created_s
+        return min(work.deadline_s - self._behind_s, entered_s + self._hops_s + budget_s) - now
+
+    def begin_s(
+        self, queued: int, largest: int, head: tuple[Work, Item], latency_s: float
+    ) -> float:
+        """When to begin a batch whose first item is ``head``; a full one takes ``latency_s``."""
+        work, item = head
+        entered_s = item.path[-1].finished_s if item.path else work.created_s
+        must_end_s = self._rule.must_end(self._stage, entered_s, work.deadline_s)
+        end_s = min(must_end_s, entered_s + self._stage.budget_s)
+        return self._begin_s(queued, largest, end_s - latency_s)
+
+    def why(self, variant: str, work: Work, item: Item, ends_s: float) -> str:
+        """Why an item is dropped whose batch would end then, which is too late for it."""
+        if ends_s > work.deadline_s:
+            return past_saving(variant, ends_s - work.deadline_s)
+        short_s = self.overrun_s(work, item, ends_s)
+        if self._way is not None:
+            return too_late_for_rest(variant, short_s)
+        return would_overrun(variant, short_s)
+
+    def onward(self, pieces: Sequence[Onward], now: float) -> tuple[list[Effect], Counts]:
+        """Sends for items on their way, and how many were rerouted or ended because late."""
+        counts: Counts = {}
+        chosen: Sequence[int] = ()
+        if self._junctions and self._way is not None:
+            pieces, chosen = self._steered(pieces, self._way, counts, now)
+        return parcels(pieces, self._spreads, self._epoch, self._partitions, chosen), counts
+
+    def _steered(
+        self, pieces: Sequence[Onward], way: Way, counts: Counts, now: float
+    ) -> tuple[list[Onward], list[int]]:
+        steered: list[Onward] = []
+        chosen: list[int] = []
+        for piece in pieces:
+            work, task, item = piece
+            junction = self._junctions.get(task)
+            slot = turn = BY_TURN
+            if junction is not None and junction.spread:
+                hop = item.path[-1]
+                entered_s = item.path[-2].finished_s if len(item.path) > 1 else work.created_s
+                late_s = hop.finished_s - entered_s - self._stage.budget_s
+                left_s = work.deadline_s - hop.finished_s
+                turn, slot = way(junction, late_s, left_s, now)
+                if slot == NOWHERE:
+                    counts["behind"] = counts.get("behind", 0) + 1
+                    piece = (work, "", _ended(item, task, late_s, left_s))
+                elif slot != turn:
+                    counts["rerouted"] = counts.get("rerouted", 0) + 1
+                    piece = (work, task, _marked(item, rerouted(turn, slot, late_s)))
+            steered.append(piece)
+            chosen.append(slot)
+        return steered, chosen
+
+
+def _marked(item: Item, mark: str) -> Item:
+    path = (*item.path[:-1], replace(item.path[-1], rerouted=mark))
+    return replace(item, path=path)
+
+
+def _planned_s(plan: Plan, lease: Lease) -> float:
+    """What the plan takes the worker's batch to need; 0 where it does not tell."""
+    for route in plan.routes:
+        if route.slot == lease.open_slot and route.task == lease.task:
+            return route.latency_s
+    return 0.0
+
+
+def _ended(item: Item, child: str, late_s: float, left_s: float) -> Item:
+    hop = item.path[-1]
+    end = End(DROPPED, hop.task, no_way_on(f"{hop.task}/{hop.variant}", child, late_s, left_s))
+    return Item(branch=item.branch, credit=item.credit, path=item.path, end=end)

@@ -1,0 +1,210 @@
+"""Records as JSON for people, and commands as people type them.
+
+Keys are the record's field names. Bytes are base64, an array is
+``{"dtype": ..., "shape": [...], "data": [...]}`` with its elements in row-major order.
+"""
+
+import binascii
+import difflib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from schemas.codec.raw import MAX_ID_LENGTH, query_from_raw
+from schemas.codec.rows import TO_ROW
+from schemas.codec.schema_store import MARK
+from schemas.codec.single_object import CodecError, decode
+from schemas.codec.values import pack
+from schemas.records import Answer, Command, Record
+
+__all__ = [
+    "answer_to_json", "command_from_json", "decode_any", "origin_of_answer", "query_from_raw",
+    "to_json",
+]  # fmt: skip
+
+# --- records ------------------------------------------------------------------------------------
+
+
+def to_json(record: Record) -> str:
+    """A record as one line of JSON; raises CodecError for what Avro could not say either, for
+    NaN and for infinities."""
+    to_row = TO_ROW.get(type(record))
+    if to_row is None:
+        raise CodecError(f"{type(record).__name__} records never leave the process")
+    to_row(record)  # for its checks of values
+    return _text(record)
+
+
+def answer_to_json(answer: Answer) -> bytes:
+    """An answer for consumers that read JSON; raises CodecError as ``to_json`` does."""
+    pack(answer.result)  # for its checks
+    return _text(answer).encode()
+
+
+def origin_of_answer(value: bytes) -> list[tuple[int, int]]:
+    """Partition and offset of the query that a JSON answer belongs to; empty for other JSON."""
+    try:
+        origin = json.loads(value)["origin"]
+        return [(int(origin["partition"]), int(origin["offset"]))]
+    except (LookupError, RecursionError, TypeError, ValueError):
+        return []
+
+
+def _text(record: Record) -> str:
+    try:
+        return _ENCODER.encode(record)
+    except ValueError:
+        raise CodecError(
+            f"the {type(record).__name__} record holds NaN or an infinity, which JSON cannot say; "
+            "choose Avro for the topic or mend the operator"
+        ) from None
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return asdict(value)
+    if isinstance(value, bytes):
+        return binascii.b2a_base64(value, newline=False).decode()
+    if isinstance(value, np.ndarray):
+        return {
+            "dtype": value.dtype.name,
+            "shape": value.shape,
+            "data": value.reshape(-1).tolist(),
+        }
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise CodecError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+_ENCODER = json.JSONEncoder(default=_spelled, allow_nan=False, separators=(",", ":"))
+
+# --- commands -----------------------------------------------------------------------------------
+
+_COMMAND_KEYS = Command.__struct_fields__
+
+
+def decode_any(data: bytes) -> Command:
+    """A command as Avro or as JSON, told apart by how it begins; raises CodecError."""
+    if data[:2] != MARK:
+        return command_from_json(data)
+    record = decode(data)
+    if isinstance(record, Command):
+        return record
+    raise CodecError(f"a record of type {type(record).__name__} came where Command was wanted")
+
+
+def command_from_json(data: bytes) -> Command:
+    """A command as a person types it: ``{"id": ..., "action": ..., "arguments": {...}}``.
+
+    Numbers and booleans among the arguments become strings; ``pipeline`` may be left out.
+    Raises CodecError, which names the key and what it should be.
+    """
+    typed = _object(data)
+    for key in typed:
+        if key not in _COMMAND_KEYS:
+            raise CodecError(f"a command has the unknown key {key!r}; {_nearest(key)}")
+    return Command(
+        id=_required(typed, "id"),
+        pipeline=_string(typed, "pipeline"),
+        action=_required(typed, "action"),
+        arguments=_arguments(typed.get("arguments", {})),
+        issued_s=_seconds(typed.get("issued_s", 0.0)),
+    )
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        typed = json.loads(data.decode(), object_pairs_hook=_unique)
+    except CodecError:
+        raise
+    except RecursionError:
+        raise CodecError("a command is nested too deep to be one") from None
+    except ValueError as problem:
+        raise CodecError(f"a command is neither Avro nor JSON: {problem}") from problem
+    if isinstance(typed, dict):
+        return typed
+    raise CodecError(
+        'a command must be a JSON object such as {"id": "1", "action": "replan"}, '
+        f"not a {type(typed).__name__}"
+    )
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise CodecError(f"a command has the key {twice!r} twice; keep one")
+    return found
+
+
+def _nearest(key: str) -> str:
+    near = difflib.get_close_matches(key, _COMMAND_KEYS, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_COMMAND_KEYS)}"
+
+
+def _required(typed: dict[str, Any], key: str) -> str:
+    if key not in typed:
+        raise CodecError(f'a command has no {key!r}; wanted is "{key}": "..."')
+    found = _string(typed, key)
+    if found and len(found) <= MAX_ID_LENGTH:
+        return found
+    raise CodecError(f"a command's {key!r} has {len(found)} characters; 1 to {MAX_ID_LENGTH} fit")
+
+
+def _string(typed: dict[str, Any], key: str) -> str:
+    found = typed.get(key, "")
+    if not isinstance(found, str):
+        raise CodecError(f"a command's {key!r} is {_shown(found)}; it must be a string")
+    return _encodable(found, key)
+
+
+def _arguments(typed: Any) -> dict[str, str]:
+    if not isinstance(typed, dict):
+        raise CodecError(f"a command's 'arguments' are {_shown(typed)}; they must be an object")
+    return {_encodable(name, name): _argument(name, value) for name, value in typed.items()}
+
+
+def _argument(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return _encodable(value, name)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return str(value)
+    raise CodecError(
+        f"a command's argument {name!r} is {_shown(value)}; it must be a string, number or boolean"
+    )
+
+
+def _seconds(typed: Any) -> float:
+    if isinstance(typed, int | float) and not isinstance(typed, bool):
+        try:
+            seconds = float(typed)
+        except OverflowError:
+            seconds = math.inf
+        if math.isfinite(seconds):
+            return seconds
+    raise CodecError(
+        f"a command's 'issued_s' is {_shown(typed)}; it must be in seconds since the epoch"
+    )
+
+
+def _encodable(text: str, key: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise CodecError(f"a command's {key!r} holds half a surrogate pair") from None
+    return text
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:40] + "..."

@@ -1,0 +1,79 @@
+"""Queries as raw values: the payload itself, what else is known of it in Kafka headers."""
+
+import math
+from collections.abc import Sequence
+
+from schemas.codec.values import CodecError
+from schemas.records import Garbled, Query
+
+ID_HEADER = "headrace-id"
+DEADLINE_HEADER = "headrace-deadline-ms"
+SLO_CLASS_HEADER = "headrace-slo-class"
+MAX_ID_LENGTH = 256
+# The years 2000 to 2200: a time outside them was given in another unit, or from another zero.
+EARLIEST_S, LATEST_S = 946_684_800.0, 7_258_118_400.0
+
+
+def query_from_raw(
+    value: bytes | None, headers: Sequence[tuple[str, bytes]] | None, key: bytes | None
+) -> Query | Garbled:
+    """The query of a raw value and its headers, or what is wrong with it.
+
+    The key chooses a partition and means nothing else: without an id header the id is empty.
+    """
+    name = ""
+    # The client says None for a header without a value, whatever its types say.
+    kept = tuple([(header, held or b"") for header, held in headers or ()])
+    try:
+        named = dict(kept)
+        name = _short_text(named, ID_HEADER)
+        slo_class = _short_text(named, SLO_CLASS_HEADER)
+        deadline_s = _deadline(named.get(DEADLINE_HEADER))
+        if value:
+            return Query(payload=value, id=name, deadline_s=deadline_s, slo_class=slo_class)
+        reason = "the value is empty; it must be the payload itself"
+    except CodecError as problem:
+        reason = str(problem)
+    return Garbled(value or b"", reason, kept, name)
+
+
+def query_fault(query: Query) -> str:
+    """What is wrong with a query that came as Avro, by the rules for raw ones; empty: nothing."""
+    for what, text in (("id", query.id), ("slo_class", query.slo_class)):
+        if len(text) > MAX_ID_LENGTH:
+            return _too_long(f"the query's {what}", text)
+    if query.deadline_s is None or EARLIEST_S <= query.deadline_s <= LATEST_S:
+        return ""
+    return (
+        f"the query's deadline_s is {query.deadline_s:g}; it must be in seconds since the epoch, "
+        "between the years 2000 and 2200"
+    )
+
+
+def _short_text(named: dict[str, bytes], header: str) -> str:
+    try:
+        text = named.get(header, b"").decode()
+    except UnicodeDecodeError:
+        raise CodecError(f"header {header} is not UTF-8; write it as text") from None
+    if len(text) > MAX_ID_LENGTH:
+        raise CodecError(_too_long(f"header {header}", text))
+    return text
+
+
+def _too_long(what: str, text: str) -> str:
+    return f"{what} has {len(text)} characters; at most {MAX_ID_LENGTH} are allowed"
+
+
+def _deadline(held: bytes | None) -> float | None:
+    if held is None:
+        return None
+    try:
+        seconds = float(held) / 1e3
+    except ValueError:
+        seconds = math.nan
+    if EARLIEST_S <= seconds <= LATEST_S:
+        return seconds
+    raise CodecError(
+        f"header {DEADLINE_HEADER} is {held[:40].decode(errors='replace')!r}; it must be a number "
+        "of milliseconds since the epoch, between the years 2000 and 2200"
+    )

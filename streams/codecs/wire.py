@@ -1,0 +1,153 @@
+"""Which bytes stand on which topic: the codec a pipeline's topics are read and written with."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from schemas.codec.confluent import ConfluentCodec
+from schemas.codec.json_form import answer_to_json, origin_of_answer
+from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
+from schemas.codec.single_object import CodecError, decode, encode
+from schemas.effects import QUERIES, RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import FAILED, Answer, Garbled, Query, Record
+from streams.topics import MAX_RECORD_BYTES, physical
+
+# Below what the broker takes by what it counts besides the value: key and framing.
+MOST_ANSWER_BYTES = MAX_RECORD_BYTES - 4096
+
+
+class Fetched(NamedTuple):
+    """A record as the broker gave it. ``at_s`` is its time stamp, seconds since the epoch."""
+
+    topic: str
+    slot: int
+    offset: int
+    at_s: float
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]] | None
+
+
+Decode = Callable[[Fetched], Record]
+Encode = Callable[[Record], bytes]
+
+
+def decoder(pipeline: Pipeline, topic: str) -> Decode:
+    """How records of a logical topic are read. What cannot be read comes back ``Garbled``."""
+    if topic != QUERIES:
+        return _avro
+    return INPUTS[pipeline.input](pipeline)
+
+
+def encoder(pipeline: Pipeline, topic: str) -> Encode:
+    """How records of a logical topic are written. An answer that fits no record is cut."""
+    return _fitting(ANSWERS[pipeline.results](pipeline)) if topic == RESULTS else encode
+
+
+def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
+    """How to find the query (partition, offset) that a record on the results topic answers.
+
+    Somebody else's record there answers none of ours.
+    """
+    if pipeline.results == "json":
+        return origin_of_answer
+    read = _confluent(pipeline, RESULTS).decode if pipeline.results == "confluent" else decode
+
+    def found(value: bytes) -> list[tuple[int, int]]:
+        try:
+            record = read(value)
+        except CodecError:
+            return []
+        if not isinstance(record, Answer):
+            return []
+        return [(record.origin.partition, record.origin.offset)]
+
+    return found
+
+
+def _avro(fetched: Fetched) -> Record:
+    return _decoded(fetched, decode)
+
+
+def _decoded(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
+    try:
+        return decode(fetched.value or b"")
+    except CodecError as error:
+        return _garbled(fetched, str(error))
+
+
+def _raw_query(fetched: Fetched) -> Record:
+    return query_from_raw(fetched.value, fetched.headers, fetched.key)
+
+
+def _query(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
+    record = _decoded(fetched, decode)
+    if isinstance(record, Query):
+        fault = query_fault(record)
+        return replace(_garbled(fetched, fault), id=record.id[:MAX_ID_LENGTH]) if fault else record
+    if isinstance(record, Garbled):
+        return record
+    return _garbled(fetched, f"a {type(record).__name__} record where a Query was expected")
+
+
+def _garbled(fetched: Fetched, reason: str) -> Garbled:
+    # The client says None for a header without a value, whatever its types say.
+    headers = tuple((name, held or b"") for name, held in fetched.headers or ())
+    return Garbled(fetched.value or b"", reason, headers)
+
+
+def _json_answer(record: Record) -> bytes:
+    assert isinstance(record, Answer)
+    try:
+        return answer_to_json(record)
+    except CodecError as error:
+        # A result that JSON cannot say is the operator's failure, not egress's.
+        failed = replace(record, outcome=FAILED, late=False, reason=str(error), result=None)
+        return answer_to_json(failed)
+
+
+def _fitting(write: Encode) -> Encode:
+    def written(record: Record) -> bytes:
+        value = write(record)
+        return value if len(value) <= MOST_ANSWER_BYTES else write(_cut(record, len(value)))
+
+    return written
+
+
+def _cut(record: Record, size: int) -> Record:
+    """An answer without what can be large: refused by the broker, it would end egress."""
+    assert isinstance(record, Answer)
+    reason = (
+        f"the answer has {size / 2**20:.1f} MiB, a record holds {MAX_RECORD_BYTES / 2**20:.0f}; "
+        "return less, or a reference to it"
+    )
+    return replace(
+        record, outcome=FAILED, task="egress", reason=reason, late=False, incomplete=False,
+        result=None, paths=(), ends=(),
+    )  # fmt: skip
+
+
+def _confluent(pipeline: Pipeline, topic: str) -> ConfluentCodec:
+    # Imported here: the registry's client is an extra, and needs half a second.
+    from streams.codecs.schema_registry import registry_codec
+
+    return registry_codec(pipeline.schema_registry, physical(pipeline.name, topic))
+
+
+def _confluent_query(pipeline: Pipeline) -> Decode:
+    codec = _confluent(pipeline, QUERIES)
+    return lambda fetched: _query(fetched, codec.decode)
+
+
+INPUTS: dict[str, Callable[[Pipeline], Decode]] = {
+    "raw": lambda _: _raw_query,
+    "avro": lambda _: lambda fetched: _query(fetched, decode),
+    "confluent": _confluent_query,
+}
+ANSWERS: dict[str, Callable[[Pipeline], Encode]] = {
+    "avro": lambda _: encode,
+    "json": lambda _: _json_answer,
+    "confluent": lambda pipeline: _confluent(pipeline, RESULTS).encode,
+}

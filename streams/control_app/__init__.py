@@ -1,0 +1,1 @@
+"""The control app: Faust around the controller."""

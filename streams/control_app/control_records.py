@@ -1,0 +1,71 @@
+"""The control topics' bytes as events, and what they hold from earlier lives."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from schemas.codec.json_form import decode_any
+from schemas.codec.single_object import CodecError, decode
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, Arrived
+from schemas.pipeline import Pipeline
+from schemas.records import Garbled, Record
+from streams.codecs.wire import Fetched
+from streams.kafka.kafka_client import KafkaConfig, read_to_end
+from streams.topics import physical
+
+
+def arrived(pipeline: str, logical: str, fetched: Fetched) -> Arrived | None:
+    """The event that a record of a control topic is; None for a command that cannot be read and
+    names another pipeline, and where something is deleted."""
+    if fetched.value is None and logical != COMMANDS:
+        return None
+    value = fetched.value or b""
+    read: Callable[[bytes], Record] = decode_any if logical == COMMANDS else decode
+    try:
+        record = read(value)
+    except CodecError as error:
+        typed = _typed(value)
+        if typed.get("pipeline", pipeline) not in ("", pipeline):
+            return None
+        name = typed.get("id")
+        record = Garbled(value, str(error), id=_sayable(name) if isinstance(name, str) else "")
+    return Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
+
+
+def _sayable(name: str) -> str:
+    # JSON can spell what UTF-8 cannot; the answer has to leave all the same.
+    return name.encode("utf-8", "replace").decode()
+
+
+def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
+    """Every plan, command result and command that is still there, oldest first within each.
+
+    Raises ``BrokerError`` where a topic cannot be read.
+    """
+    return [
+        event
+        for logical in (PLANS, COMMAND_RESULTS, COMMANDS)
+        for message in read_to_end(kafka, physical(pipeline.name, logical))
+        for event in _some(arrived(pipeline.name, logical, _fetched(message)))
+    ]
+
+
+def _some(event: Arrived | None) -> Iterable[Arrived]:
+    return () if event is None else (event,)
+
+
+def _fetched(message: Any) -> Fetched:
+    _, milliseconds = message.timestamp()
+    return Fetched(
+        message.topic(), message.partition(), message.offset(), milliseconds / 1e3, message.key(),
+        message.value(), None,
+    )  # fmt: skip
+
+
+def _typed(value: bytes) -> dict[str, Any]:
+    """The JSON object that somebody typed, as far as it is one."""
+    try:
+        typed = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return typed if isinstance(typed, dict) else {}

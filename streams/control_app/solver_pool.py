@@ -1,0 +1,61 @@
+"""Solves in a process of their own, so that the control app's loop never blocks.
+
+Tables of model selection are many small matrix products: with a thread for every core they take
+ten times the CPU, and the cores from the workers. One does, unless the environment says otherwise.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from control.policies.solvers import solve
+from control.problem.problem import Allocation, PlanError
+from schemas.effects import Event, Failed, Solve, Solved
+from streams.control_app.parent_watch import follow_parent
+
+log = logging.getLogger("headrace.control")
+
+
+class Planners:
+    """A pool of one process. It starts the process at once, so that the first plan is not late."""
+
+    def __init__(self) -> None:
+        self._pool = _pool()
+
+    def start(self, effect: Solve) -> Future[Allocation]:
+        """Begin a solve."""
+        try:
+            return self._pool.submit(solve, effect.solver, effect.problem)
+        except BrokenProcessPool:  # its process was killed between two solves
+            self._pool = _pool()
+            return self._pool.submit(solve, effect.solver, effect.problem)
+
+    def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event:
+        """What the controller is told of a solve that ended."""
+        if error is None:
+            return Solved(effect.job, found)
+        if isinstance(error, PlanError):
+            return Failed(effect.job, str(error))
+        log.error("planner %r failed", effect.solver, exc_info=error)
+        return Failed(effect.job, f"planner {effect.solver!r} failed: {error!r}; see the log")
+
+    def close(self) -> None:
+        """End the process."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _pool() -> ProcessPoolExecutor:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the process has this environment
+    # Spawned: a fork would inherit the clients' threads and sockets.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
+    pool.submit(int)
+    return pool
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the control app does
+    follow_parent()

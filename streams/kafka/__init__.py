@@ -1,0 +1,1 @@
+"""The Kafka client behind the drivers: configuration, transport, checks before start."""

@@ -1,0 +1,42 @@
+"""How many queries stand on the input topic, and how many of them has ingress taken in?"""
+
+from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+
+from schemas.effects import QUERIES
+from schemas.pipeline import Pipeline
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, consumer, done_offsets, log_offsets
+from streams.topics import physical
+
+WAIT_S = 2.0  # an answer that comes later is of no use any more
+
+
+class InputTopic:
+    """Asks the broker for offsets; blocks for as long as that takes."""
+
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
+        self._topic = physical(pipeline.name, QUERIES)
+        self._reader = consumer(kafka, f"{pipeline.name}.ingress")
+        self._places: list[TopicPartition] = []
+
+    def ends(self) -> dict[int, int]:
+        """Log-end offsets by partition; raises ``BrokerError``."""
+        try:
+            if not self._places:
+                found = self._reader.list_topics(self._topic, timeout=WAIT_S).topics[self._topic]
+                self._places = [TopicPartition(self._topic, p) for p in found.partitions]
+            ends = log_offsets(self._reader, self._places, OFFSET_END, WAIT_S)
+        except KafkaException as error:
+            raise BrokerError(_told("how many queries stand on the input topic", error)) from error
+        return {partition: offset for (_, partition), offset in ends.items()}
+
+    def done(self) -> dict[int, int]:
+        """Offsets that ingress has committed, where it has; raises ``BrokerError``."""
+        try:
+            done = done_offsets(self._reader, self._places, WAIT_S)
+        except KafkaException as error:
+            raise BrokerError(_told("how far ingress is", error)) from error
+        return {partition: offset for (_, partition), offset in done.items()}
+
+
+def _told(what: str, error: KafkaException) -> str:
+    return f"the broker did not say {what}: {error.args[0].str()}"

@@ -1,0 +1,67 @@
+"""What does a refusal mean? The client library's errors, as sentences for who must act."""
+
+from confluent_kafka import KafkaError
+
+from streams.kafka.kafka_config import KafkaConfig
+
+FORBIDDEN = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+def turned_away(config: KafkaConfig, error: KafkaError) -> str | None:
+    """What is wrong with a password or certificate; None for what time may mend."""
+    if error.code() == KafkaError._AUTHENTICATION:
+        return config.hide(
+            f"{config.who} was not let in by the broker at {config.bootstrap} "
+            f"({unadorned(error)}); check sasl.mechanism, sasl.username and sasl.password"
+        )
+    if error.code() == KafkaError._SSL and "certificate" in error.str():
+        return config.hide(
+            f"the broker at {config.bootstrap} and this client do not trust each other's "
+            f"certificates ({unadorned(error)}); name the authority's certificate in "
+            "ssl.ca.location, and yours in ssl.certificate.location if the broker asks for one"
+        )
+    return None
+
+
+def unreachable(config: KafkaConfig, last: KafkaError | None) -> str:
+    """Nobody answers there."""
+    why = f" ({unadorned(last)})" if last is not None else ""
+    return config.hide(
+        f"no Kafka broker answers at {config.bootstrap} with security.protocol={config.protocol}"
+        f"{why}; start one with `headrace broker start`, name yours with --bootstrap, or say how "
+        "to reach it with --kafka-config"
+    )
+
+
+def forbidden(config: KafkaConfig, operation: str, resource: str, name: str) -> str:
+    """The broker's ACLs do not allow it."""
+    return (
+        f"{config.who} has no right to {operation} on {resource} {name!r}; "
+        "`headrace acls FILE` prints the ACLs that each role needs"
+    )
+
+
+def refusal(
+    config: KafkaConfig, error: KafkaError, operation: str, resource: str, name: str
+) -> str:
+    """An operation that the broker refused for good, by ACL or otherwise."""
+    if error.code() in FORBIDDEN:
+        return forbidden(config, operation, resource, name)
+    sentence = turned_away(config, error)
+    return sentence or config.hide(
+        f"the broker refused to {operation} on {resource} {name!r}: {unadorned(error)}"
+    )
+
+
+def unadorned(error: KafkaError) -> str:
+    """The library's words without its addresses and timings."""
+    words: str = error.str().split(" (after ")[0]
+    address, mark, rest = words.partition(": ")
+    return rest if mark and "/" in address else words

@@ -1,0 +1,78 @@
+"""Is everything there that a role needs, and may it do what it will do? Asked before it starts."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AclOperation
+
+from schemas.pipeline import Pipeline
+from streams.kafka.acl_rights import GROUP, TOPIC, Right, rights
+from streams.kafka.kafka_client import (
+    BrokerError,
+    KafkaConfig,
+    asked,
+    described,
+    ensure_topics,
+    may,
+    reach,
+)
+from streams.kafka.kafka_errors import FORBIDDEN, forbidden
+from streams.topics import topics
+
+WAIT_S = 30.0
+GROUPS_WITHIN_S = 5.0
+
+
+def prepare(
+    config: KafkaConfig, pipeline: Pipeline, *roles: str, timeout_s: float = WAIT_S
+) -> None:
+    """Make the topics of these roles that are missing, and check the roles' rights.
+
+    Raises ``BrokerError``: no broker answers or it turns the user away; a topic cannot be made or
+    has too few partitions; the user lacks a right, which is named.
+    """
+    reach(config, timeout_s)
+    needed = tuple(dict.fromkeys(r for role in roles for r in rights(pipeline, role)))
+    named = {right.name for right in needed if right.resource == TOPIC}
+    ensure_topics(config, (t for t in topics(pipeline) if t.name in named), timeout_s)
+    _check(config, TOPIC, needed, described(config, named, timeout_s))
+    groups = sorted({r.name for r in needed if r.resource == GROUP and not r.prefixed})
+    # A broker that knows no users knows no rights; its first word on a group takes a second.
+    if groups and config.protocol != "PLAINTEXT":
+        _check(config, GROUP, needed, _groups(config, groups, timeout_s))
+
+
+def _groups(config: KafkaConfig, names: list[str], timeout_s: float) -> dict[str, Any]:
+    """What the broker says of groups. A question that comes while it makes its own topic of groups
+    never gets an answer, so it is asked again."""
+    for _ in range(int(timeout_s / GROUPS_WITHIN_S) - 1):
+        try:
+            return _asked_once(config, names)
+        except BrokerError:
+            continue
+    return _asked_once(config, names)
+
+
+def _asked_once(config: KafkaConfig, names: list[str]) -> dict[str, Any]:
+    return asked(
+        config,
+        lambda client: client.describe_consumer_groups(
+            names, include_authorized_operations=True, request_timeout=GROUPS_WITHIN_S
+        ),
+        GROUPS_WITHIN_S + 1,
+    )
+
+
+def _check(
+    config: KafkaConfig, resource: str, needed: Iterable[Right], found: Mapping[str, Any]
+) -> None:
+    for right in needed:
+        if right.resource == resource and not right.prefixed:
+            description = found[right.name]
+            if isinstance(description, KafkaError):
+                denied = description.code() in FORBIDDEN
+            else:
+                denied = not may(description, AclOperation[right.operation.upper()])
+            if denied:
+                raise BrokerError(forbidden(config, right.operation, resource, right.name))

@@ -1,0 +1,1 @@
+"""The live driver: Kafka, the wall clock, models on threads."""

@@ -1,0 +1,427 @@
+"""The live driver: drain, handle, perform, commit; on the wall clock.
+
+One inbox: drained records, finished inferences and due timers all come through it, are handled in
+order on one thread, and their effects are performed before the next turn. Two kinds of thread
+feed it: one reads from Kafka, one per worker runs its models. Nothing else is concurrent.
+"""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, Protocol
+
+from schemas.effects import (
+    COMMANDS,
+    PLANS,
+    Arrived,
+    Assign,
+    Effect,
+    Event,
+    Failed,
+    Infer,
+    Inferred,
+    Load,
+    Loaded,
+    Node,
+    Send,
+    Wake,
+    Woke,
+)
+from schemas.pipeline import Pipeline
+from schemas.records import Command
+from streams.codecs.wire import Fetched, decoder, encoder
+from streams.topics import physical
+
+Place = tuple[str, int]
+Clock = Callable[[], float]
+Post = Callable[[Event], None]
+PostAt = Callable[[float, Event], None]
+
+IDLE_S = 0.05  # how long confirmations may wait for the next turn
+STUCK_S = 60.0  # a batch that runs for longer without a limit of its own ends the process
+MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
+
+
+class Transport(Protocol):
+    """What the driver needs of a broker; ``streams/kafka/transport.py`` has Kafka's."""
+
+    def fetch(self, timeout_s: float) -> list[Fetched]: ...
+    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int: ...
+    def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None: ...
+    def send(self, topic: str, value: bytes, slot: int, key: str) -> None: ...
+    def done(self, place: Place, offset: int, note: str) -> None: ...
+    def end_turn(self, now: float) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def assigned(self) -> int: ...
+    @property
+    def unsettled(self) -> bool: ...
+
+
+class Hands(Protocol):
+    """What performs a worker's ``Infer`` and ``Load``."""
+
+    def infer(self, effect: Infer) -> None: ...
+    def load(self, effect: Load) -> None: ...
+    def look(self, now: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class OperatorFailed(Exception):
+    """A batch or a load that failed for a reason which the message tells whole."""
+
+
+class OperatorStuck(Exception):
+    """A batch that does not end; nothing but the end of this process ends it."""
+
+
+class Observer(Protocol):
+    """Sees every event with its effects; changes nothing."""
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None: ...
+
+
+class Inbox:
+    """Where everything arrives. ``put`` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def put(self, entry: Any) -> None:
+        self._queue.put(entry)
+
+    def drain(self, timeout_s: float) -> list[Any]:
+        """Wait for an entry, then take all that are there; empty after the timeout."""
+        entries: list[Any] = []
+        with contextlib.suppress(queue.Empty):
+            entries.append(self._queue.get(timeout=timeout_s))
+            while True:
+                entries.append(self._queue.get_nowait())
+        return entries
+
+
+class Batch(NamedTuple):
+    """One fetch, and the last assignment that it was read under."""
+
+    assigned: int
+    records: list[Fetched]
+
+
+class Live:
+    """Runs the nodes of one process over a transport."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        nodes: Mapping[str, Node],
+        transport: Transport,
+        *,
+        clock: Clock = time.time,
+        inbox: Inbox | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self._pipeline = pipeline
+        self._nodes = dict(nodes)
+        self._transport = transport
+        self._clock = clock
+        self._inbox = inbox or Inbox()
+        self._observers = tuple(observers)
+        self._hands: dict[str, Hands] = {}
+        self._timers: list[tuple[float, int, str, Event]] = []
+        self._count = 0
+        self._logical: dict[str, str] = {}
+        self._decoders: dict[str, Any] = {}
+        self._routes: dict[str, tuple[str, Any]] = {}
+        self._readers: dict[Place, tuple[str, ...]] = {}
+        self._since: dict[Place, int] = {}  # the assignment under which a slot is read
+        self._stopping = False
+        self._leave_by: float | None = None
+
+    # ------------------------------------------------------------------ from other threads
+
+    def give_hands(self, node: str, hands: Hands) -> None:
+        """A worker's models."""
+        self._hands[node] = hands
+
+    def post(self, node: str) -> Post:
+        """How hands report back, from their thread."""
+        return lambda event: self._inbox.put((node, event))
+
+    def post_at(self, node: str) -> PostAt:
+        """How emulated hands report back later, from the driver's own thread."""
+        return lambda at_s, event: self._later(at_s, node, event)
+
+    def stop(self) -> None:
+        """End ``run`` after the turn; may be called from a signal handler."""
+        self._stopping = True
+        self._inbox.put(None)
+
+    def leave(self, within_s: float) -> None:
+        """Ask every node to give its slots back and end ``run`` once they have, or after so long;
+        may be called from a signal handler. A second call ends it at once."""
+        if self._leave_by is not None:
+            return self.stop()
+        now = self._clock()
+        self._leave_by = now + within_s
+        for node in self._nodes:
+            drain = Command(
+                id="", pipeline=self._pipeline.name, action="drain", arguments={"target": node}
+            )
+            self._inbox.put((node, Arrived(drain, COMMANDS, 0, -1, now)))
+
+    @property
+    def has_left(self) -> bool:
+        """True once it was asked to leave and holds no slots, or has waited for long enough."""
+        if self._leave_by is None:
+            return False
+        plans = physical(self._pipeline.name, PLANS)
+        free = all(topic == plans for topic, _ in self._readers)
+        return free or self._clock() > self._leave_by
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Drive until ``stop`` or ``leave``; then wait for what was sent, commit, let all go."""
+        room = threading.Semaphore(MOST_FETCHES)
+        reader = threading.Thread(target=self._read, args=(room,), name="reader", daemon=True)
+        try:
+            self.start()
+            reader.start()
+            while not (self._stopping or self.has_left):
+                self.turn(room)
+        finally:
+            self._stopping = True
+            for hands in self._hands.values():
+                hands.close()
+            room.release()
+            if reader.ident is not None:
+                reader.join()
+            self._transport.close()
+
+    def _read(self, room: threading.Semaphore) -> None:
+        while not self._stopping:
+            try:
+                found = self._transport.fetch(0.1)
+            except Exception as error:  # noqa: BLE001 - the driver's thread raises it
+                self._inbox.put(error)
+                return
+            if found:
+                room.acquire()
+                self._inbox.put(Batch(self._transport.assigned, found))
+
+    def start(self) -> None:
+        """Every node's first event."""
+        for name in self._nodes:
+            self._handle(name, Woke())
+
+    def turn(self, room: threading.Semaphore | None = None) -> None:
+        """Handle what is there, or wait for it; then timers; then confirmations and commits."""
+        for entry in self._inbox.drain(self._patience()):
+            if type(entry) is Batch:
+                if room is not None:
+                    room.release()
+                self._records(entry)
+            elif type(entry) is tuple:
+                self._handle(*entry)
+            elif entry is not None:
+                raise entry
+        now = self._clock()
+        while self._timers and self._timers[0][0] <= now:
+            _, _, node, event = heappop(self._timers)
+            self._handle(node, event)
+        self._transport.end_turn(now)
+        for hands in self._hands.values():
+            hands.look(now)
+
+    def _patience(self) -> float:
+        wait = self._timers[0][0] - self._clock() if self._timers else 1.0
+        most = IDLE_S if self._transport.unsettled else 1.0
+        return min(max(wait, 0.0), most)
+
+    def _records(self, batch: Batch) -> None:
+        for fetched in batch.records:
+            place = (fetched.topic, fetched.slot)
+            readers = self._readers.get(place, ())
+            # Fetched before the slot was given up, or before it is read again from another
+            # offset: taken for what follows there, it would hide the records between.
+            if not readers or batch.assigned < self._since[place]:
+                continue
+            record = self._decoders[fetched.topic](fetched)
+            logical = self._logical[fetched.topic]
+            event = Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
+            for node in readers:
+                self._handle(node, event)
+
+    def _handle(self, node: str, event: Event) -> None:
+        now = self._clock()
+        effects = self._nodes[node].handle(event, now)
+        for observer in self._observers:
+            observer.saw(node, event, effects, now)
+        for effect in effects:
+            self._perform(node, effect)
+
+    # ------------------------------------------------------------------ effects
+
+    def _perform(self, node: str, effect: Effect) -> None:
+        kind = type(effect)
+        if kind is Send:
+            self._send(effect)  # type: ignore[arg-type]
+        elif kind is Infer:
+            self._hands[node].infer(effect)  # type: ignore[arg-type]
+        elif kind is Assign:
+            self._assign(node, effect)  # type: ignore[arg-type]
+        elif kind is Wake:
+            self._later(effect.at_s, node, Woke())  # type: ignore[union-attr]
+        elif kind is Load:
+            self._hands[node].load(effect)  # type: ignore[arg-type]
+        else:
+            raise TypeError(f"{node} asked for {effect!r}, which the live driver does not perform")
+
+    def _send(self, effect: Send) -> None:
+        route = self._routes.get(effect.topic)
+        if route is None:
+            name = physical(self._pipeline.name, effect.topic)
+            route = self._routes[effect.topic] = (name, encoder(self._pipeline, effect.topic))
+        topic, encode = route
+        self._transport.send(topic, encode(effect.record), effect.slot, effect.key)
+
+    def _later(self, at_s: float, node: str, event: Event) -> None:
+        # The count breaks ties in the order of asking and keeps events from being compared.
+        self._count += 1
+        heappush(self._timers, (at_s, self._count, node, event))
+
+    def _assign(self, node: str, effect: Assign) -> None:
+        topic = physical(self._pipeline.name, effect.topic)
+        if effect.done:
+            for done in effect.done:
+                self._transport.done((topic, done.slot), done.offset, done.note)
+        if effect.slots is not None:
+            self._lease(node, effect.topic, topic, effect.slots)
+        if effect.paused is not None:
+            mine = [p for p, nodes in self._readers.items() if p[0] == topic and node in nodes]
+            self._transport.pause([(topic, slot) for slot in effect.paused], mine)
+
+    def _lease(self, node: str, logical: str, topic: str, slots: tuple[int, ...]) -> None:
+        self._logical[topic] = logical
+        self._decoders[topic] = decoder(self._pipeline, logical)
+        wanted = {(topic, slot) for slot in slots}
+        new, gone = [], []
+        for place in sorted(wanted):
+            readers = self._readers.get(place, ())
+            if node not in readers:
+                self._readers[place] = (*readers, node)
+                # A slot that moves between nodes of this process is read again: what the other
+                # one holds of it is forgotten with its lease. Plans are read by all, once.
+                if not readers or logical != PLANS:
+                    new.append(place)
+                    gone += [place] if readers else []
+        for place, readers in list(self._readers.items()):
+            if place[0] == topic and node in readers and place not in wanted:
+                left = tuple(r for r in readers if r != node)
+                if left:
+                    self._readers[place] = left
+                else:
+                    del self._readers[place]
+                    gone.append(place)
+        if new or gone:
+            number = self._transport.assign(new, gone, commits=logical != PLANS)
+            self._since.update(dict.fromkeys(new, number))
+
+
+class Operator(Protocol):
+    """What the models package hands in (operators/models)."""
+
+    def load(self, device: str) -> None: ...
+    def predict(self, batch: list[Any]) -> list[Any]: ...
+
+
+class ModelHands:
+    """Real models: batches run on one thread, so a device runs one at a time; loads on another,
+    so that the old variant serves meanwhile."""
+
+    def __init__(
+        self, make: Callable[[str], Operator], device: str, post: Post, clock: Clock = time.time
+    ) -> None:
+        self._make = make
+        self._device = device
+        self._post = post
+        self._clock = clock
+        self._operators: dict[str, Operator] = {}
+        self._beside: set[str] = set()
+        # What goes with the first use of a variant: what was there when it was loaded.
+        self._leaving: dict[str, dict[str, Operator]] = {}
+        self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
+        self._running: tuple[str, float] | None = None  # variant, since when
+        self._thread = threading.Thread(target=self._work, name="models", daemon=True)
+        self._thread.start()
+
+    def infer(self, effect: Infer) -> None:
+        self._jobs.put(effect)
+
+    def load(self, effect: Load) -> None:
+        if effect.variant in self._beside and not effect.beside:
+            self._alone(effect.variant)  # it is there; the others may go
+            self._post(Loaded(effect.variant, 0.0))
+        else:
+            threading.Thread(target=self._load, args=(effect,), daemon=True).start()
+
+    def look(self, now: float) -> None:
+        """Raises ``OperatorStuck`` when a batch has been running for ``STUCK_S``."""
+        running = self._running
+        if running is not None and now - running[1] > STUCK_S:
+            raise OperatorStuck(
+                f"{running[0]} has been running one batch for {STUCK_S:g} s; a thread cannot be "
+                "ended; with `limits: {time: ...}` the variant runs in a process that can"
+            )
+
+    def close(self) -> None:
+        self._jobs.put(None)
+
+    def _load(self, effect: Load) -> None:
+        began, variant = self._clock(), effect.variant
+        try:
+            operator = self._make(variant)
+            operator.load(self._device)
+        except Exception as error:  # noqa: BLE001 - a user's class; whatever it raises is its story
+            self._post(Failed(variant, f"{variant} cannot be loaded: {error}"))
+            return
+        self._operators[variant] = operator
+        if effect.beside:
+            self._beside.add(variant)
+        else:
+            self._alone(variant)
+        self._post(Loaded(variant, self._clock() - began))
+
+    def _alone(self, variant: str) -> None:
+        self._leaving[variant] = {k: o for k, o in list(self._operators.items()) if k != variant}
+
+    def _let_go(self, leaving: Mapping[str, Operator]) -> None:
+        """A swap is over: what was there before leaves the device, unless it was loaded anew."""
+        for variant, operator in leaving.items():
+            if self._operators.get(variant) is operator:
+                del self._operators[variant]
+                self._leaving.pop(variant, None)
+                self._beside.discard(variant)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            operator = self._operators[job.variant]
+            if job.variant in self._leaving:
+                self._let_go(self._leaving.pop(job.variant))
+            self._post(self._run(operator, job))
+
+    def _run(self, operator: Operator, job: Infer) -> Event:
+        began = self._clock()
+        self._running = (job.variant, began)
+        try:
+            outputs = operator.predict(list(job.values))
+            return Inferred(job.job, tuple(outputs), began, self._clock())
+        except OperatorFailed as error:
+            return Failed(job.job, str(error))
+        except Exception as error:  # noqa: BLE001 - likewise
+            return Failed(job.job, f"{job.variant} raised {type(error).__name__}: {error}")
+        finally:
+            self._running = None

@@ -1,0 +1,1 @@
+"""Observers of events and effects: tape, log, metrics, run metrics."""

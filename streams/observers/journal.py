@@ -1,0 +1,136 @@
+"""What is worth a line in the log? An observer that tells it through the standard library's.
+
+Nodes do not log: the journal sees what they were told and asked for. Each line has the name of
+its event and its ids and figures beside the sentence; ``headrace/roles/logs.py`` prints them.
+
+What happens to every query is told at debug level. What happens to many at once under overload
+(drops, refusals) is told at info: the first ``MOST`` of a kind in ``WINDOW_S``, then a count.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
+from schemas.records import Answer, Command, Lease, Plan, Query, Report, Work
+from streams.observers.log_lines import ASKED, LEVELS, TOLD, Line, answered_well, followed
+
+log = logging.getLogger("headrace.node")
+
+MOST = 20
+WINDOW_S = 10.0
+EVERY_QUERY = (Query, Work, Infer, Inferred, Solve, Solved)  # told at debug level only
+CROWDS = ("dead-letter", "job.failed", "query.")  # how the events begin that may come in thousands
+
+
+def tell(logger: logging.Logger, level: int, event: str, text: str, **fields: Any) -> None:
+    """Write a line: the sentence, the name of the event, ids and figures."""
+    logger.log(level, "%s", text, extra={"event": event, "fields": fields})
+
+
+@dataclass(slots=True)
+class _Window:
+    """How many lines of a kind there were since ``began_s``."""
+
+    began_s: float
+    told: int = 0
+    left_out: int = 0
+
+
+class Journal:
+    """Tells what the nodes of a process do, at the level that ``log`` has when it is made."""
+
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self._debug = log.isEnabledFor(logging.DEBUG)
+        self._epochs: dict[str, int] = {}
+        self._leases: dict[str, Lease | None] = {}
+        self._windows: dict[tuple[str, str, str], _Window] = {}
+        # Most events are worth no line, and cost a look-up here and no more.
+        self._told = self._tellers(TOLD) | {Plan: self._plan, Command: self._command}
+        self._asked = self._tellers(ASKED) | {
+            Answer: self._answer, Plan: self._made, Report: self._counts,
+        }  # fmt: skip
+
+    def _tellers(
+        self, lines: dict[type, Callable[[Any], Line]]
+    ) -> dict[type, Callable[[str, Any, float], None]]:
+        def teller(line: Callable[[Any], Line]) -> Callable[[str, Any, float], None]:
+            return lambda node, about, now: self._tell(node, line(about), now)
+
+        kinds = [kind for kind in lines if self._debug or kind not in EVERY_QUERY]
+        return {kind: teller(lines[kind]) for kind in kinds}
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        kind: type = type(event)
+        if kind is Arrived:
+            kind = type(event.record)  # type: ignore[union-attr]
+        told = self._told.get(kind)
+        if told is not None:
+            told(node, event, now)
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                kind = type(effect.record)  # type: ignore[union-attr]
+            asked = self._asked.get(kind)
+            if asked is not None:
+                asked(node, effect, now)
+
+    # ------------------------------------------------------------------ what needs a memory
+
+    def _plan(self, node: str, event: Arrived, now: float) -> None:
+        plan = event.record
+        assert isinstance(plan, Plan)
+        if plan.pipeline != self._pipeline or plan.epoch <= self._epochs.get(node, -1):
+            return
+        self._epochs[node] = plan.epoch
+        lease = next((each for each in plan.leases if each.worker == node), None)
+        self._tell(node, followed(plan, lease, self._leases.get(node)), now)
+        self._leases[node] = lease
+
+    def _made(self, node: str, effect: Send, now: float) -> None:
+        plan = effect.record
+        assert isinstance(plan, Plan)
+        self._epochs[node] = plan.epoch  # it comes back on the topic, and is no news then
+        self._tell(node, ASKED[Plan](effect), now)
+
+    def _command(self, node: str, event: Arrived, now: float) -> None:
+        command = event.record
+        assert isinstance(command, Command)
+        # One without an id is what a worker is told by its own process when that is to end.
+        if command.id and command.pipeline in ("", self._pipeline):
+            self._tell(node, TOLD[Command](event), now)
+
+    def _answer(self, node: str, effect: Send, now: float) -> None:
+        answer = effect.record
+        assert isinstance(answer, Answer)
+        if self._debug or not answered_well(answer):
+            self._tell(node, ASKED[Answer](effect), now)
+
+    # ------------------------------------------------------------------ lines and crowds
+
+    def _tell(self, node: str, line: Line, now: float) -> None:
+        if not self._debug and line.event.startswith(CROWDS):
+            key = (node, line.event, line.kind)
+            window = self._windows.setdefault(key, _Window(now))
+            if window.told >= MOST:
+                window.left_out += 1
+                return
+            window.told += 1
+        kind = {"kind": line.kind} if line.kind else {}
+        self._write(node, line.event, line.text, **line.fields, **kind)
+
+    def _counts(self, node: str, effect: Send, now: float) -> None:
+        # Reports leave every 200 ms whatever else happens, so no count waits for another line.
+        over = [key for key, window in self._windows.items() if now - window.began_s >= WINDOW_S]
+        for key in over:
+            window = self._windows.pop(key)
+            if window.left_out:
+                of, event, kind = key
+                what = f"{event} ({kind})" if kind else event
+                text = f"{what}: {window.left_out} more within {WINDOW_S:g} s"
+                self._write(of, "more", text, count=window.left_out, of=event, kind=kind)
+
+    def _write(self, node: str, event: str, text: str, **fields: Any) -> None:
+        tell(log, LEVELS[event], event, text, node=node, pipeline=self._pipeline, **fields)

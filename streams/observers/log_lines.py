@@ -1,0 +1,343 @@
+"""What is said of an event or an effect? One line each: a name, a sentence, ids and figures.
+
+``streams/observers/journal.py`` says which are told when, docs/logs-and-metrics.md explains every
+name.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from operators.drop_reasons import LATE, classed
+from schemas.effects import Arrived, Failed, Infer, Inferred, Load, Loaded, Send, Solve, Solved
+from schemas.records import (
+    ANSWERED,
+    Answer,
+    Command,
+    CommandResult,
+    DeadLetter,
+    Lease,
+    Plan,
+    Query,
+    Selection,
+    Work,
+)
+
+DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+
+# The level of every line that nodes cause.
+LEVELS = {
+    "batch.began": DEBUG,
+    "batch.ended": DEBUG,
+    "command.done": INFO,
+    "command.given": INFO,
+    "command.refused": WARNING,
+    "dead-letter": WARNING,
+    "job.failed": WARNING,
+    "lease.changed": INFO,
+    "lease.kept": DEBUG,
+    "load.began": INFO,
+    "load.ended": INFO,
+    "load.failed": ERROR,
+    "more": INFO,
+    "plan.followed": INFO,
+    "plan.made": INFO,
+    "query.answered": DEBUG,
+    "query.dropped": INFO,
+    "query.failed": WARNING,
+    "query.incomplete": INFO,
+    "query.late": INFO,
+    "query.read": DEBUG,
+    "query.refused": INFO,
+    "selection.made": INFO,
+    "selection.none": WARNING,
+    "solve.began": DEBUG,
+    "solve.ended": DEBUG,
+    "work.sent": DEBUG,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the log. ``kind`` is the class of a reason, where there is one."""
+
+    event: str
+    text: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = ""
+
+
+# ---------------------------------------------------------------------- plans and variants
+
+
+def plan_made(effect: Send) -> Line:
+    """The control app has written a plan."""
+    plan = effect.record
+    assert isinstance(plan, Plan)
+    bad = "" if plan.feasible else f"; not feasible: {plan.binding}"
+    return Line(
+        "plan.made",
+        f"plan {plan.epoch}: {plan.reason}{bad}",
+        {
+            "epoch": plan.epoch,
+            "reason": plan.reason,
+            "policy": plan.settings.policy,
+            "feasible": plan.feasible,
+            "demand_qps": plan.demand_qps,
+            "leases": len(plan.leases),
+        },
+    )
+
+
+def selection_made(effect: Send) -> Line:
+    """The control app has written a task's tables, or that there can be none."""
+    selection = effect.record
+    assert isinstance(selection, Selection)
+    fields = {"task": selection.task, "policy": selection.policy, "tables": len(selection.tables)}
+    if not selection.tables:
+        return Line("selection.none", f"{selection.task}: {selection.reason}", fields)
+    more = "" if selection.complete else "; finer ones are being made"
+    return Line(
+        "selection.made",
+        f"{len(selection.tables)} tables for {selection.task}, {selection.workers} workers, "
+        f"up to {selection.tables[-1].qps:.4g} items/s{more}",
+        fields,
+    )
+
+
+def followed(plan: Plan, lease: Lease | None, before: Lease | None) -> Line:
+    """A node follows a plan; workers have a lease in it, or had one in the plan before."""
+    fields = {"epoch": plan.epoch, "reason": plan.reason, **_lease_fields(lease)}
+    if lease is None and before is None:
+        return Line("plan.followed", f"plan {plan.epoch}: {plan.reason}", fields)
+    name = "lease.kept" if lease == before else "lease.changed"
+    return Line(name, f"plan {plan.epoch}: {_lease_words(lease)}; {plan.reason}", fields)
+
+
+def _lease_fields(lease: Lease | None) -> dict[str, Any]:
+    if lease is None:
+        return {}
+    return {
+        "task": lease.task,
+        "variant": lease.variant,
+        "batch": lease.batch,
+        "slots": list(lease.slots),
+        "open_slot": lease.open_slot,
+    }
+
+
+def _lease_words(lease: Lease | None) -> str:
+    if lease is None:
+        return "nothing to do any more"
+    slots = ", ".join(map(str, lease.slots)) or "none"
+    drains = "" if lease.open_slot >= 0 else ", to be drained"
+    return f"{lease.task}/{lease.variant}, batches of {lease.batch}, slots {slots}{drains}"
+
+
+def load_began(effect: Load) -> Line:
+    """A worker brings a variant to its device."""
+    return Line("load.began", f"{effect.variant} is being loaded", _variant(effect.variant))
+
+
+def load_ended(event: Loaded) -> Line:
+    """A variant is on the device."""
+    fields = {**_variant(event.variant), "seconds": round(event.seconds, 6)}
+    return Line("load.ended", f"{event.variant} is loaded after {event.seconds:.3f} s", fields)
+
+
+def failed(event: Failed) -> Line:
+    """A load, a batch or a solve ended in an error."""
+    if isinstance(event.job, str):
+        return Line("load.failed", event.error, _variant(event.job))
+    return Line("job.failed", event.error, {"job": event.job})
+
+
+def _variant(key: str) -> dict[str, Any]:
+    task, _, variant = key.partition("/")
+    return {"task": task, "variant": variant}
+
+
+# ---------------------------------------------------------------------- queries
+
+
+def answered_well(answer: Answer) -> bool:
+    """Complete and in time."""
+    return answer.outcome == ANSWERED and not answer.late and not answer.incomplete
+
+
+def query_ended(effect: Send) -> Line:
+    """A query has its answer, whichever."""
+    answer = effect.record
+    assert isinstance(answer, Answer)
+    took_ms = (answer.answered_s - answer.created_s) * 1e3
+    fields = {
+        "query": answer.id,
+        "origin": _origin(answer.origin.partition, answer.origin.offset),
+        "outcome": answer.outcome,
+        "late": answer.late,
+        "incomplete": answer.incomplete,
+        "task": answer.task,
+        "reason": answer.reason,
+        "latency_ms": round(took_ms, 3),
+        "epoch": answer.epoch,
+    }
+    return Line(f"query.{_way(answer)}", _end_words(answer, took_ms), fields, _kind(answer))
+
+
+def _way(answer: Answer) -> str:
+    if answer.outcome != ANSWERED:
+        return answer.outcome
+    return LATE if answer.late else "incomplete" if answer.incomplete else ANSWERED
+
+
+def _kind(answer: Answer) -> str:
+    if answer.outcome != ANSWERED:
+        return classed(answer.outcome, answer.task, answer.reason)
+    return LATE if answer.late else ""
+
+
+def _end_words(answer: Answer, took_ms: float) -> str:
+    way = _way(answer)
+    said = f"answered {way}" if answer.outcome == ANSWERED != way else way
+    where = f" at {answer.task}" if answer.task else ""
+    behind_ms = (answer.answered_s - answer.deadline_s) * 1e3
+    late = f"{behind_ms:.1f} ms behind its deadline" if answer.late else ""
+    why = "; ".join(filter(None, (late, answer.reason)))
+    text = f"query {answer.id} {said}{where} after {took_ms:.1f} ms"
+    return f"{text}: {why}" if why else text
+
+
+def query_read(event: Arrived) -> Line:
+    """Ingress has read a query."""
+    query = event.record
+    assert isinstance(query, Query)
+    place = _origin(event.slot, event.offset)
+    name = query.id or place
+    return Line("query.read", f"query {name} read", {"query": name, "origin": place})
+
+
+def work_sent(effect: Send) -> Line:
+    """Items of a query are on their way."""
+    work = effect.record
+    assert isinstance(work, Work)
+    to = f"{work.task}, slot {effect.slot}" if work.task else "egress"
+    fields = {
+        "query": work.query_id,
+        "origin": _origin(work.origin.partition, work.origin.offset),
+        "task": work.task,
+        "slot": effect.slot,
+        "items": len(work.items),
+        "ends": _ends(work),
+        "epoch": work.epoch,
+    }
+    return Line("work.sent", f"query {work.query_id}: {_count(len(work.items))} to {to}", fields)
+
+
+def _ends(work: Work) -> list[str]:
+    """How the items ended, each way once; empty on the way to another task."""
+    ends: Iterable[str] = (item.end.outcome for item in work.items if item.end is not None)
+    return list(dict.fromkeys(ends))
+
+
+def dead_letter(effect: Send) -> Line:
+    """A record that nobody can read is kept."""
+    letter = effect.record
+    assert isinstance(letter, DeadLetter)
+    place = f"{letter.topic} {_origin(letter.partition, letter.offset)}"
+    fields = {
+        "topic": letter.topic,
+        "origin": _origin(letter.partition, letter.offset),
+        "reason": letter.reason,
+    }
+    return Line("dead-letter", f"record {place} cannot be read: {letter.reason}", fields)
+
+
+def _origin(partition: int, offset: int) -> str:
+    """A record's place as `headrace explain` takes it."""
+    return f"{partition}-{offset}"
+
+
+# ---------------------------------------------------------------------- batches
+
+
+def batch_began(effect: Infer) -> Line:
+    """A worker runs a batch."""
+    count = len(effect.values)
+    fields = {"job": effect.job, "items": count, **_variant(effect.variant)}
+    return Line("batch.began", f"batch {effect.job} of {effect.variant}: {_count(count)}", fields)
+
+
+def batch_ended(event: Inferred) -> Line:
+    """A batch has run."""
+    seconds = event.finished_s - event.started_s
+    fields = {"job": event.job, "seconds": round(seconds, 6)}
+    return Line("batch.ended", f"batch {event.job} ran for {seconds * 1e3:.1f} ms", fields)
+
+
+def _count(items: int) -> str:
+    return f"{items} item{'s' if items != 1 else ''}"
+
+
+# ---------------------------------------------------------------------- control
+
+
+def command_given(event: Arrived) -> Line:
+    """A command has come in."""
+    command = event.record
+    assert isinstance(command, Command)
+    words = [command.action, *(f"{key}={value}" for key, value in command.arguments.items())]
+    fields = {
+        "command": command.id,
+        "action": command.action,
+        "arguments": dict(command.arguments),
+    }
+    return Line("command.given", f"command {command.id}: {' '.join(words)}", fields)
+
+
+def command_answered(effect: Send) -> Line:
+    """A command was carried out, or refused."""
+    result = effect.record
+    assert isinstance(result, CommandResult)
+    word = "done" if result.ok else "refused"
+    fields = {
+        "command": result.id,
+        "action": result.action,
+        "reason": result.message,
+        "epoch": result.epoch,
+    }
+    text = f"command {result.id} ({result.action}) {word}: {result.message}"
+    return Line(f"command.{word}", text, fields)
+
+
+def solve_began(effect: Solve) -> Line:
+    """A planner was asked."""
+    fields = {"job": effect.job, "solver": effect.solver}
+    return Line("solve.began", f"the planner {effect.solver} has begun", fields)
+
+
+def solve_ended(event: Solved) -> Line:
+    """A planner has answered."""
+    return Line("solve.ended", "the planner has a plan", {"job": event.job})
+
+
+# What is said of an event or effect, by its type; for records by theirs.
+TOLD: dict[type, Callable[[Any], Line]] = {
+    Command: command_given,
+    Failed: failed,
+    Inferred: batch_ended,
+    Loaded: load_ended,
+    Query: query_read,
+    Solved: solve_ended,
+}
+ASKED: dict[type, Callable[[Any], Line]] = {
+    Answer: query_ended,
+    CommandResult: command_answered,
+    DeadLetter: dead_letter,
+    Infer: batch_began,
+    Load: load_began,
+    Plan: plan_made,
+    Selection: selection_made,
+    Solve: solve_began,
+    Work: work_sent,
+}

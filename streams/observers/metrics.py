@@ -1,0 +1,276 @@
+"""What do the nodes of a process add up to? Events and effects folded into counts and histograms.
+
+``streams/observers/metric_table.py`` says which there are, ``headrace/roles/metrics_port.py``
+hands the samples to
+Prometheus.
+
+What a node counts itself is taken from its reports, five times a second. Only what they do not
+hold costs a look at each event: outcomes with their reasons, and how long things took.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from operators.drop_reasons import EGRESS_TASK, LATE, classed
+from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Send, Solve, Solved
+from schemas.pipeline import Pipeline
+from schemas.records import (
+    ANSWERED,
+    DROPPED,
+    Answer,
+    CommandResult,
+    DeadLetter,
+    Hop,
+    Origin,
+    Plan,
+    Report,
+    Work,
+)
+
+BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+OTHER = "other"  # in place of a task that the pipeline file does not have
+
+Labels = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Observed:
+    """Of a histogram or summary: how many values, their sum, and how many up to each bound."""
+
+    bounds: tuple[float, ...] = ()
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        """Take in a value; a bound counts as below itself."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self.counts)
+
+
+Sample = tuple[str, Labels, "float | Observed"]  # metric, label values, value
+
+# Counts of a report, and the metric of each. Workers have theirs per task and variant.
+_COUNTS = {
+    "ingress": {
+        "arrived": "queries_read_total", "admitted": "queries_admitted_total",
+        "refused": "queries_refused_total",
+    },
+    "egress": {"duplicates": "duplicates_total"},
+    "worker": {
+        "arrived": "items_received_total", "finished": "items_finished_total",
+        "dropped": "items_dropped_total", "failed": "items_failed_total",
+        "busy_s": "device_busy_seconds_total", "children": "children_total",
+    },
+}  # fmt: skip
+STATES = ("idle", "loading", "ready", "draining", "leaving", "failed")
+
+
+class Metrics:
+    """An observer that folds. ``samples`` may be asked for from another thread."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline.name
+        self._tasks = {*pipeline.task_names, "ingress", EGRESS_TASK}
+        # With the SLO among the bounds, the share of answers within it can be read off.
+        self._query_bounds = tuple(sorted({*BOUNDS_S, pipeline.slo_s}))
+        self._reports: dict[str, Report] = {}
+        self._epochs: dict[str, int] = {}
+        self._plan: Plan | None = None
+        self._counts: Counter[tuple[str, Labels]] = Counter()
+        self._observed: dict[tuple[str, Labels], Observed] = {}
+        self._solving: dict[int, float] = {}
+        self._told: dict[type, Callable[[str, Any, Sequence[Effect], float], None]] = {
+            Plan: self._followed, Inferred: self._inferred, Loaded: self._loaded,
+            Solved: self._solved, Failed: self._solved,
+        }  # fmt: skip
+        self._asked: dict[type, Callable[[str, Any, float], None]] = {
+            Answer: self._answer, DeadLetter: self._dead_letter, Report: self._report,
+            Plan: self._planned, CommandResult: self._command, Solve: self._solve,
+        }  # fmt: skip
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        kind: type = type(event)
+        if kind is Arrived:
+            kind = type(event.record)  # type: ignore[union-attr]
+        told = self._told.get(kind)
+        if told is not None:
+            told(node, event, effects, now)
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                kind = type(effect.record)  # type: ignore[union-attr]
+            asked = self._asked.get(kind)
+            if asked is not None:
+                asked(node, effect, now)
+
+    # ------------------------------------------------------------------ every node
+
+    def _report(self, node: str, effect: Any, now: float) -> None:
+        self._reports[node] = effect.record
+
+    def _followed(self, node: str, event: Any, effects: Sequence[Effect], now: float) -> None:
+        plan: Plan = event.record
+        if plan.pipeline == self._pipeline and plan.epoch > self._epochs.get(node, -1):
+            self._epochs[node] = plan.epoch
+            self._plan = plan
+
+    def _dead_letter(self, node: str, effect: Any, now: float) -> None:
+        self._counts["dead_letters_total", ()] += 1
+
+    # ------------------------------------------------------------------ workers
+
+    def _inferred(self, node: str, event: Any, effects: Sequence[Effect], now: float) -> None:
+        first = True
+        for hop in _hops(node, event, effects):
+            key = (hop.task, hop.variant)
+            if first:
+                self._observe("compute_seconds", key, hop.finished_s - hop.started_s)
+                self._counts["batches_total", (*key, hop.released)] += 1
+                first = False
+            self._observe("queue_seconds", key, hop.started_s - hop.received_s)
+
+    def _loaded(self, node: str, event: Any, effects: Sequence[Effect], now: float) -> None:
+        task, _, variant = event.variant.partition("/")
+        self._observe("load_seconds", (task, variant), event.seconds, ())
+
+    # ------------------------------------------------------------------ egress
+
+    def _answer(self, node: str, effect: Any, now: float) -> None:
+        answer: Answer = effect.record
+        outcome = outcome_of(answer)
+        self._counts["queries_total", (outcome,)] += 1
+        if answer.outcome == ANSWERED:
+            seconds = answer.answered_s - answer.created_s
+            self._observe("query_seconds", (), seconds, self._query_bounds)
+        if outcome != ANSWERED:
+            task, reason = missed_at(answer), reason_of(answer)
+            self._counts["misses_total", (outcome, self._known(task), reason)] += 1
+        elif answer.expected_accuracy is not None:
+            self._observe("served_accuracy_ratio", (), answer.expected_accuracy, ())
+
+    def _known(self, task: str) -> str:
+        # Records come from other processes, and labels must stay few.
+        return task if task in self._tasks else OTHER
+
+    # ------------------------------------------------------------------ control
+
+    def _planned(self, node: str, effect: Any, now: float) -> None:
+        self._counts["plans_total", ()] += 1
+        self._plan = effect.record
+        self._epochs[node] = effect.record.epoch
+
+    def _command(self, node: str, effect: Any, now: float) -> None:
+        self._counts["commands_total", ("done" if effect.record.ok else "refused",)] += 1
+
+    def _solve(self, node: str, effect: Any, now: float) -> None:
+        self._solving[effect.job] = now
+
+    def _solved(self, node: str, event: Any, effects: Sequence[Effect], now: float) -> None:
+        began_s = self._solving.pop(event.job, None)
+        if began_s is not None:
+            self._observe("solve_seconds", (), now - began_s, ())
+
+    # ------------------------------------------------------------------ what came of it
+
+    def _observe(
+        self, name: str, labels: Labels, value: float, bounds: tuple[float, ...] = BOUNDS_S
+    ) -> None:
+        observed = self._observed.get((name, labels))
+        if observed is None:
+            observed = self._observed[name, labels] = Observed(bounds)
+        observed.add(value)
+
+    def samples(self) -> Iterator[Sample]:
+        """Every value there is now; counters and gauges as numbers."""
+        for (name, labels), value in list(self._counts.items()):
+            yield name, labels, value
+        yield from ((name, labels, o) for (name, labels), o in list(self._observed.items()))
+        reports = list(self._reports.values())
+        yield from _reported(reports)
+        if self._epochs:
+            yield "plan_epoch", (), min(list(self._epochs.values()))
+        if not reports and self._plan is not None:  # control, which reports to nobody
+            yield from _plan(self._plan)
+
+
+def _hops(node: str, event: Inferred, effects: Sequence[Effect]) -> Iterator[Hop]:
+    """The hop of every item of a batch that has run, from what became of them."""
+    seen: set[tuple[Origin, tuple[int, ...]]] = set()
+    for effect in effects:
+        if type(effect) is Send and type(effect.record) is Work:
+            work = effect.record
+            for item in work.items:
+                # The children of one item tell of it each: by what they have in common.
+                key = (work.origin, item.branch[:-2] if work.task else item.branch)
+                if item.path and key not in seen:
+                    seen.add(key)
+                    hop = item.path[-1]
+                    # Others were dropped, on their way to the next batch.
+                    if hop.worker == node and hop.started_s == event.started_s:
+                        yield hop
+
+
+def _reported(reports: Sequence[Report]) -> Iterator[Sample]:
+    sums: Counter[tuple[str, Labels]] = Counter()
+    states: Counter[str] = Counter()
+    for report in reports:
+        states[report.state.partition(":")[0]] += 1
+        names = _COUNTS.get(report.role, {})
+        for key, value in report.counts.items():
+            count, *labels = key.split("/")
+            if count in names:
+                sums[names[count], tuple(labels)] += value  # type: ignore[assignment]
+        for slot in report.slots:
+            sums["items_queued", (slot.task,)] += slot.queued
+    yield from ((name, labels, value) for (name, labels), value in sums.items())
+    if reports:
+        yield from (("nodes", (state,), float(states[state])) for state in STATES)
+
+
+def _plan(plan: Plan) -> Iterator[Sample]:
+    yield "plan_feasible", (), float(plan.feasible)
+    yield "plan_demand_queries_per_second", (), plan.demand_qps
+    if plan.capacity_qps is not None:
+        yield "plan_capacity_queries_per_second", (), plan.capacity_qps
+    if plan.expected_accuracy is not None:
+        yield "plan_accuracy_ratio", (), plan.expected_accuracy
+    workers = Counter((lease.task, lease.variant) for lease in plan.leases if lease.open_slot >= 0)
+    yield from (("plan_workers", labels, float(count)) for labels, count in workers.items())
+
+
+# ---------------------------------------------------------------------- what an answer is
+
+
+def outcome_of(answer: Answer) -> str:
+    """One of answered (complete and in time), late, dropped, failed, refused."""
+    if answer.outcome != ANSWERED:
+        return answer.outcome
+    return LATE if answer.late else DROPPED if answer.incomplete else ANSWERED
+
+
+def missed_at(answer: Answer) -> str:
+    """The task where a query was ended; of a late one where its deadline passed."""
+    if answer.outcome != ANSWERED or (answer.incomplete and not answer.late):
+        return answer.task or EGRESS_TASK
+    behind = [hop for path in answer.paths for hop in path if hop.finished_s > answer.deadline_s]
+    return min(behind, key=lambda hop: hop.finished_s).task if behind else EGRESS_TASK
+
+
+def reason_of(answer: Answer) -> str:
+    """The class of the reason why it was missed."""
+    if answer.outcome == ANSWERED and answer.late:
+        return LATE
+    ends = [end for end in answer.ends if end.reason == answer.reason]
+    how = ends[0].outcome if answer.incomplete and ends else answer.outcome
+    return classed(DROPPED if how == ANSWERED else how, answer.task, answer.reason)

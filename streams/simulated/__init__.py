@@ -1,0 +1,1 @@
+"""The simulated driver: a heap of events in virtual time."""

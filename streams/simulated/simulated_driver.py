@@ -1,0 +1,428 @@
+"""The simulated driver: heap, handle, perform; in virtual time.
+
+It runs the same nodes as ``streams/live/live_driver.py`` over topics in memory. Hops, fetches and
+commits
+cost what ``streams/simulated/delays.py`` says, a batch costs what its model says, a solve what the
+solver
+says, and nothing else takes time. Simultaneous events come in a stated order: records in the order
+in which they were written, then timers and finished jobs by the time they asked for, then in the
+order of asking.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any, Protocol
+from zlib import crc32
+
+from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    DEAD_LETTERS,
+    OUTPUTS,
+    PLANS,
+    QUERIES,
+    REPORTS,
+    RESULTS,
+    Arrived,
+    Assign,
+    Done,
+    Effect,
+    Event,
+    Failed,
+    Forget,
+    Infer,
+    Inferred,
+    Load,
+    Loaded,
+    Node,
+    Send,
+    Solve,
+    Solved,
+    Wake,
+    Woke,
+    work_topic,
+)
+from schemas.pipeline import Pipeline
+from schemas.records import Record
+from streams.simulated.delays import Delays
+from streams.simulated.topic_log import Log, Place, Reader
+from streams.topics import logical, topics
+
+_LANDING = float("-inf")  # records come before every timer of the same instant
+_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # by any node
+_UNCOMMITTED = (PLANS, REPORTS, COMMANDS, *_UNREAD)
+
+
+class Model(Protocol):
+    """A variant on a device, as its profile knows it (operators/models/emulated.py)."""
+
+    @property
+    def load_s(self) -> float: ...
+    def latency_s(self, batch: int) -> float: ...
+    def predict(self, values: Sequence[Any]) -> list[Any]: ...
+
+
+class Observer(Protocol):
+    """Sees every event with its effects; changes nothing."""
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None: ...
+
+
+# The model of a variant ("task/variant") on the device of a node.
+Make = Callable[[str, str], Model]
+# What a solver returns, and the seconds that it takes.
+Solver = Callable[[Solve], tuple[Solved | Failed, float]]
+
+
+class _Running:
+    """A node while it lives; what was under way for it dies with it."""
+
+    __slots__ = ("alive", "handle", "models", "name", "read")
+
+    def __init__(self, name: str, node: Node) -> None:
+        self.name = name
+        self.handle = node.handle
+        self.alive = True
+        self.models: dict[str, Model] = {}
+        self.read: dict[Place, Log] = {}
+
+
+def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
+    raise TypeError(f"a node asked for solver {effect.solver!r}; give the simulation a solver")
+
+
+class Simulated:
+    """Runs nodes over topics in memory, from ``start_s`` on.
+
+    ``keep`` are the topics whose records stay for ``written`` (None: all of them). ``events``
+    counts what nodes were told.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        nodes: Mapping[str, Node],
+        make: Make,
+        delays: Delays,
+        *,
+        start_s: float = 0.0,
+        solve: Solver = _no_solver,
+        observers: Sequence[Observer] = (),
+        keep: Collection[str] | None = None,
+    ) -> None:
+        self.now = start_s
+        self.events = 0
+        self._make = make
+        self._delays = delays
+        way_in, way_out = delays.way_in or delays.hop, delays.way_out or delays.hop
+        root = work_topic(pipeline.root.name)
+        self._hops = {QUERIES: way_in, root: way_in, OUTPUTS: way_out}
+        self._solve = solve
+        self._observers = [observer.saw for observer in observers]
+        self._keep = keep
+        self._slots = {logical(pipeline.name, t.name): t.partitions for t in topics(pipeline)}
+        self._nodes: dict[str, _Running] = {}
+        self._logs: dict[Place, Log] = {}
+        self._slowness: dict[str, float] = {}
+        self._away_until_s = start_s  # the broker
+        # (time, rank, count, what to call, its two arguments)
+        self._heap: list[tuple[float, float, int, Callable[[Any, Any], None], Any, Any]] = []
+        self._count = 0
+        self._batch: list[Log] | None = None  # slots whose records leave in this turn
+        self._batch_s = 0.0  # when they land
+        for name, node in nodes.items():
+            self.start(name, node)
+
+    # ------------------------------------------------------------------ from outside
+
+    def start(self, name: str, node: Node) -> None:
+        """Let a node live from now on, in the place of any that has its name."""
+        self.kill(name)
+        running = self._nodes[name] = _Running(name, node)
+        self._push(self.now, _LANDING, self._handle, running, Woke())
+
+    def kill(self, name: str) -> None:
+        """End a node as a power cut would: its state, jobs, timers and uncommitted offsets go."""
+        running = self._nodes.pop(name, None)
+        if running is None:
+            return
+        running.alive = False
+        for log in running.read.values():
+            log.settle(self.now)
+            del log.readers[name]
+
+    def slow(self, name: str, factor: float) -> None:
+        """Let the device of a node take ``factor`` times as long for what it begins from now on."""
+        self._slowness[name] = factor
+
+    def stop_broker(self, for_s: float) -> None:
+        """Let no record through and commit nothing before ``for_s`` have passed."""
+        self._away_until_s = max(self._away_until_s, self.now + for_s)
+
+    def forget(self, observer: Observer) -> None:
+        """Show an observer nothing more."""
+        self._observers.remove(observer.saw)
+
+    def input(
+        self, at_s: float, topic: str, slot: int, record: Record, stamp_s: float | None = None
+    ) -> None:
+        """A producer from outside writes a record at ``at_s``, with that time stamp or another."""
+        self._check_future(at_s)
+        stamped = (record, at_s if stamp_s is None else stamp_s)
+        self._push(at_s, _LANDING, self._produce, (topic, slot), stamped)
+
+    def at(self, at_s: float, action: Callable[[], None]) -> None:
+        """Do something at ``at_s``, before the other events of that instant that are asked for
+        later. Raises ``ValueError`` for the past."""
+        self._check_future(at_s)
+        self._push(at_s, _LANDING, _call, action, None)
+
+    def _check_future(self, at_s: float) -> None:
+        if at_s < self.now:
+            raise ValueError(f"{at_s:g} s is in the past; the simulation is at {self.now:g} s")
+
+    def step(self, until_s: float) -> bool:
+        """Let the next thing happen; False if there is none up to ``until_s``."""
+        if not self._heap or self._heap[0][0] > until_s:
+            return False
+        self.now, _, _, action, one, other = heappop(self._heap)
+        action(one, other)
+        return True
+
+    def run(self, until_s: float) -> None:
+        """Let everything happen up to ``until_s``."""
+        heap = self._heap  # inlined from ``step``: this is the loop where a run spends its time
+        while heap and heap[0][0] <= until_s:
+            self.now, _, _, action, one, other = heappop(heap)
+            action(one, other)
+        self.now = max(self.now, until_s)
+
+    def tell(self, name: str, event: Event) -> None:
+        """Let a node know something that comes over no topic; nobody hears where it is dead."""
+        running = self._nodes.get(name)
+        if running is not None:
+            self._handle(running, event)
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """The offset behind the last record of each slot of a topic."""
+        logs = sorted(self._logs.items())
+        return {s: log.first + len(log.records) for (t, s), log in logs if t == topic}
+
+    def written(self, topic: str) -> dict[int, list[tuple[Record, float]]]:
+        """Every record of a topic with the time it was written, by slot, in order of offsets."""
+        logs = sorted(self._logs.items())
+        return {s: log.records for (t, s), log in logs if t == topic and log.records}
+
+    def committed(self, topic: str) -> dict[int, tuple[int, str]]:
+        """The committed offset of each slot of a topic, with its note."""
+        logs = [log for _, log in sorted(self._logs.items()) if log.place[0] == topic]
+        for log in logs:
+            log.settle(self.now)
+        return {log.place[1]: (log.committed, log.note) for log in logs if log.committed}
+
+    # ------------------------------------------------------------------ time
+
+    def _push(
+        self, at_s: float, rank: float, action: Callable[[Any, Any], None], one: Any, other: Any
+    ) -> None:
+        # The count makes ties deterministic and keeps actions from being compared.
+        self._count += 1
+        at_s = at_s if at_s > self.now else self.now
+        heappush(self._heap, (at_s, rank, self._count, action, one, other))
+
+    def _later(self, at_s: float, running: _Running, event: Event) -> None:
+        self._push(at_s, at_s, self._handle, running, event)
+
+    def _handle(self, running: _Running, event: Event) -> None:
+        if not running.alive:
+            return
+        self.events += 1
+        now = self.now
+        effects = running.handle(event, now)
+        for saw in self._observers:
+            saw(running.name, event, effects, now)
+        self._batch = None
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._send(effect)  # type: ignore[arg-type]
+            elif kind is Wake:  # inlined from ``_later``: half of all effects
+                self._count += 1
+                at_s: float = effect.at_s  # type: ignore[union-attr]
+                soon_s = at_s if at_s > now else now
+                heappush(self._heap, (soon_s, at_s, self._count, self._handle, running, _WOKE))
+            else:
+                _PERFORMED.get(kind, Simulated._refuse)(self, running, effect)
+
+    # ------------------------------------------------------------------ effects
+
+    def _refuse(self, running: _Running, effect: Effect) -> None:
+        raise TypeError(f"{running.name} asked for {effect!r}, which nobody performs")
+
+    def _begin_solve(self, running: _Running, effect: Solve) -> None:
+        solved, seconds = self._solve(effect)
+        self._later(self.now + seconds, running, solved)
+
+    def _slot_of(self, effect: Send) -> int:
+        return crc32(effect.key.encode()) % self._slots[effect.topic]
+
+    def _infer(self, running: _Running, effect: Infer) -> None:
+        model = running.models[effect.variant]
+        seconds = model.latency_s(len(effect.values)) * self._slowness.get(running.name, 1.0)
+        outputs = tuple(model.predict(effect.values))
+        begins_s = self.now
+        if self._delays.starts:
+            start = self._delays.starts.get(effect.variant.partition("/")[0])
+            begins_s += start() if start else 0.0
+        ends_s = begins_s + seconds
+        known_s = ends_s + self._delays.lag()
+        self._later(known_s, running, Inferred(effect.job, outputs, begins_s, ends_s))
+
+    def _forget(self, running: _Running, effect: Forget) -> None:
+        pass  # topics are not compacted here
+
+    def _load(self, running: _Running, effect: Load) -> None:
+        model = running.models[effect.variant] = self._make(running.name, effect.variant)
+        self._later(self.now + model.load_s, running, Loaded(effect.variant, model.load_s))
+
+    # ------------------------------------------------------------------ topics
+
+    def _log(self, place: Place) -> Log:
+        topic, slot = place
+        slots = self._slots[topic]
+        if not 0 <= slot < slots:
+            raise ValueError(f"topic {topic!r} has slots 0 to {slots - 1}; found {slot}")
+        log = self._logs[place] = Log(
+            place,
+            keeps=self._keep is None or topic in self._keep,
+            commits=topic not in _UNCOMMITTED,
+            unread=topic in _UNREAD,
+            reports=topic == REPORTS,
+        )
+        return log
+
+    def _send(self, effect: Send) -> None:
+        """Write a record that leaves with the others of the same turn, as it does live."""
+        slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)
+        place = (effect.topic, slot)
+        log = self._logs.get(place) or self._log(place)
+        if log.reports or log.unread:
+            self._write(place, effect.record)
+            return
+        log.records.append((effect.record, self.now))
+        if self._delays.apart:
+            self._depart(log)
+            return
+        if self._batch is None:
+            self._batch = []
+            hop = self._hops.get(effect.topic, self._delays.hop)  # that of the first in the turn
+            self._batch_s = self.now + hop()
+            self._push(self._batch_s, _LANDING, self._land_all, self._batch, None)
+        if log.last_s <= self._batch_s:
+            log.last_s = self._batch_s
+            self._batch.append(log)
+        else:  # a slot keeps its order: no record overtakes the one before it
+            self._push(log.last_s, _LANDING, self._land, log, None)
+
+    def _produce(self, place: Place, stamped: tuple[Record, float]) -> None:
+        self._write(place, *stamped)
+
+    def _write(self, place: Place, record: Record, at_s: float | None = None) -> None:
+        log = self._logs.get(place) or self._log(place)
+        if log.keeps or not log.unread:
+            log.records.append((record, self.now if at_s is None else at_s))
+        if log.unread:
+            return
+        self._depart(log)
+
+    def _depart(self, log: Log) -> None:
+        """One record by itself, behind those before it in its slot."""
+        delays = self._delays
+        hop = delays.report if log.reports else self._hops.get(log.place[0], delays.hop)
+        log.last_s = max(self.now + hop(), log.last_s)
+        self._push(log.last_s, _LANDING, self._land, log, None)
+
+    def _land_all(self, logs: list[Log], _: None) -> None:
+        for log in logs:
+            self._land(log, None)
+
+    def _land(self, log: Log, _: None) -> None:
+        if self.now < self._away_until_s:
+            self._push(self._away_until_s, _LANDING, self._land, log, None)
+            return
+        log.landed += 1
+        for reader in tuple(log.readers.values()):
+            self._read(log, reader)
+        if log.landed >= log.trims:
+            log.trim(self.now)
+
+    def _read(self, log: Log, reader: Reader) -> None:
+        """Hand a reader what has landed, as long as it wants it."""
+        if self.now < reader.since_s:
+            return
+        topic, slot = log.place
+        name, readers = reader.name, log.readers
+        while reader.position < log.landed and not reader.paused and readers.get(name) is reader:
+            offset = reader.position
+            reader.position = offset + 1
+            record, at_s = log.records[offset - log.first]
+            self._handle(reader.node, Arrived(record, topic, slot, offset, at_s))
+
+    def _catch_up(self, log: Log, reader: Reader) -> None:
+        reader.since_s = max(self.now + self._delays.fetch(), self._away_until_s)
+        self._push(reader.since_s, _LANDING, self._read, log, reader)
+
+    # ------------------------------------------------------------------ slots and commits
+
+    def _assign(self, running: _Running, effect: Assign) -> None:
+        for done in effect.done:
+            self._done(running, (effect.topic, done.slot), done)
+        if effect.slots is not None:
+            self._lease(running, effect.topic, effect.slots)
+        if effect.paused is not None:
+            self._pause(running, effect.topic, effect.paused)
+
+    def _lease(self, running: _Running, topic: str, slots: tuple[int, ...]) -> None:
+        for place, log in list(running.read.items()):
+            if place[0] == topic and place[1] not in slots:
+                log.settle(float("inf"), running.name)
+                del log.readers[running.name]
+                del running.read[place]
+        for place in sorted((topic, slot) for slot in slots):
+            if place not in running.read:
+                log = running.read[place] = self._logs.get(place) or self._log(place)
+                reader = Reader(running.name, running, log.start(self.now), self.now)
+                log.readers[running.name] = reader
+                self._catch_up(log, reader)
+
+    def _pause(self, running: _Running, topic: str, slots: tuple[int, ...]) -> None:
+        for place, log in running.read.items():
+            if place[0] == topic:
+                reader = log.readers[running.name]
+                resumes = reader.paused and place[1] not in slots
+                reader.paused = place[1] in slots
+                if resumes:
+                    self._catch_up(log, reader)
+
+    def _done(self, running: _Running, place: Place, done: Done) -> None:
+        log = running.read[place]
+        reader = log.readers[running.name]
+        if reader.done is not None and reader.due_s <= self.now:
+            log.settle(self.now)
+        if reader.done is None:
+            reader.due_s = max(self.now + self._delays.commit(), self._away_until_s)
+        reader.done = done
+
+
+_WOKE = Woke()
+_PERFORMED: dict[type, Callable[[Simulated, _Running, Any], None]] = {
+    Infer: Simulated._infer,
+    Assign: Simulated._assign,
+    Forget: Simulated._forget,
+    Load: Simulated._load,
+    Solve: Simulated._begin_solve,
+}
+
+
+def _call(action: Callable[[], None], _: None) -> None:
+    action()

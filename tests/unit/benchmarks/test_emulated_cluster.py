@@ -1,0 +1,52 @@
+"""The live cluster's account of a lost device, from its plans."""
+
+from pathlib import Path
+
+from benchmarks.emulated_cluster import APART, DEVICES, Outage, Recovery, prepared, recovery
+from headrace.arrivals.arrival_processes import Rates, read_workload
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.planning.dry_run import Asked, plans
+from schemas.records import Plan
+from tests.builders import a_lease, a_plan
+
+WITH = a_lease(APART)
+WITHOUT = a_lease("emulated-0")
+
+
+def plan_at(epoch: int, issued_s: float, *leases: object, reason: str = "") -> Plan:
+    return a_plan(leases, epoch=epoch, issued_s=issued_s, reason=reason)  # type: ignore[arg-type]
+
+
+def an_outage(started_s: float = 130.0) -> Outage:
+    return Outage(kill_s=0.0, back_s=30.0, killed_s=100.0, started_s=started_s)
+
+
+def test_an_outage_is_told_by_the_plans_around_it() -> None:
+    made = [
+        plan_at(1, 90.0, WITH),
+        plan_at(2, 100.9, WITHOUT, reason=f"lost {APART}"),
+        plan_at(3, 101.0, WITHOUT, reason=f"lost {APART}"),
+        plan_at(4, 131.5, WITH, reason=f"worker {APART} is new"),
+    ]
+    assert recovery(made[::-1], an_outage(), 4.0) == Recovery(
+        detected_s=0.9, solved_s=0.1, solved_wall_s=0.4, back_s=1.5
+    )  # fmt: skip
+
+
+def test_a_device_that_nobody_missed_is_told_as_such() -> None:
+    made = [plan_at(1, 90.0, WITH), plan_at(2, 110.0, WITH)]
+    assert recovery(made, an_outage(started_s=95.0), 4.0) == Recovery(
+        detected_s=None, solved_s=None, solved_wall_s=None, back_s=None
+    )  # fmt: skip
+
+
+def test_without_the_papers_data_the_shipped_pipeline_scales_from_hardware_to_accuracy(
+    tmp_path: Path,
+) -> None:
+    path, arrivals = prepared(tmp_path / "none", tmp_path, "traffic")
+    rates = read_workload(arrivals)
+    assert isinstance(rates, Rates)
+    least, most = min(rates.rates_qps), max(rates.rates_qps)
+    asked = Asked(demands_qps=(least, most), devices=DEVICES)
+    found = [each.allocation.mode for each in plans(read_pipeline_file(path), asked)]
+    assert found == ["hardware", "accuracy"]

@@ -1,0 +1,105 @@
+"""benchmarks/papers/ramsis_compare.py and its kin, on models small enough to be played at once."""
+
+import pytest
+
+from benchmarks.papers.ramsis_central import best, central_table, tables
+from benchmarks.papers.ramsis_compare import (
+    CENTRAL,
+    JELLYFISH,
+    PAPER,
+    STATIC,
+    SWITCHING,
+    Cluster,
+    Row,
+    at_constant_load,
+    on_trace,
+    policies,
+    tuned,
+)
+from benchmarks.papers.ramsis_page import page
+from control.policies.ramsis.baselines import Fixed
+from control.policies.ramsis.pareto_models import Model
+from control.policies.ramsis.tables import Ask, Choice, Table
+
+QUICK = Model("quick", 0.6, (0.01, 0.015, 0.02, 0.025))
+RIGHT = Model("right", 0.8, (0.03, 0.05, 0.07, 0.09))
+SMALL = Cluster(models=(QUICK, RIGHT), slo_s=0.1, workers=3)
+
+
+def ask(qps: float) -> Ask:
+    return Ask(models=SMALL.models, slo_s=SMALL.slo_s, workers=SMALL.workers, qps=qps)
+
+
+def test_a_short_queue_is_served_well_and_a_long_one_fast() -> None:
+    table = central_table(ask(80.0), patience=8, margin=1.0)
+    assert table.choose(1, 0.1).model == "right"
+    assert table.choose(40, 0.1) == Choice("quick", 4)
+    # What is late whatever runs does not keep the others long.
+    assert table.choose(4, 0.0) == Choice("quick", 4)
+
+
+def test_no_choice_takes_longer_than_the_slack_where_one_fits() -> None:
+    seconds = {model.name: model.latency_s for model in SMALL.models}
+    for table in tables(ask(60.0)):
+        for queue in (1, 2, 5, 100):
+            for slack in (0.02, 0.04, 0.1):
+                chosen = table.choose(queue, slack + 1e-9)
+                assert chosen.batch <= queue
+                assert seconds[chosen.model][chosen.batch - 1] <= slack + 2e-9
+
+
+def test_the_best_candidate_is_the_most_right_of_those_that_are_hardly_late() -> None:
+    seen = {1.0: (0.9, 0.01), 2.0: (0.7, 0.0), 3.0: (0.8, 0.0005)}
+    candidates = [Table(qps=q, models=(), levels_s=(), model=(), batch=()) for q in seen]
+    assert best(iter(candidates), lambda table: seen[table.qps]) is candidates[2]
+    assert best(iter(candidates[:2]), lambda table: (table.qps, 0.5)) is candidates[1]
+
+
+def test_the_tuned_choice_is_found_by_trial() -> None:
+    assert tuned(SMALL, 20.0) == Fixed("right", 1)
+    assert tuned(SMALL, 300.0).model == "quick"
+    # Nothing carries 1000/s: what Jellyfish+ runs then.
+    assert tuned(SMALL, 1000.0) == Fixed("quick", 4)
+
+
+def test_every_policy_meets_the_same_arrivals() -> None:
+    rows = list(at_constant_load(SMALL, [40], 2, lambda what: None))
+    assert [row.policy for row in rows] == 2 * list(policies(SMALL, [40.0]))
+    for seed in (0, 1):
+        assert len({row.queries for row in rows if row.seed == seed}) == 1
+    by_name = {row.policy: row for row in rows}
+    assert by_name[CENTRAL].violation < 0.01
+    assert by_name[CENTRAL].accuracy >= by_name[STATIC].accuracy - 0.01
+    assert by_name[PAPER].accuracy == pytest.approx(0.75, abs=0.05)
+
+
+def test_the_page_has_what_was_played_and_leaves_out_what_was_not() -> None:
+    rows = [
+        Row(on="constant", at=400, seed=seed, policy=name, queries=9, accuracy=a, violation=v)
+        for seed in (0, 1)
+        for name, a, v in (
+            (PAPER, 0.80 + seed / 100, 0.0),
+            (JELLYFISH, 0.75, 0.1),
+            (SWITCHING, 0.78, 0.0),
+            (STATIC, 0.79, 0.0),
+            ("tuned static, round robin", 0.79, 0.02),
+            ("ramsis", 0.81, 0.0),
+            ("ramsis, one by one", 0.81, 0.0),
+            ("ramsis-variable", 0.81, 0.0),
+            (CENTRAL, 0.78 + seed / 50, 0.0),
+        )
+    ]
+    told = page(rows)
+    assert "| 400 | 80.500 ± 6.353 / 0 | 75.000 / 10.000 | 78.000 / 0 | 79.000 / 0 |" in told
+    gained = "5.500 ± 6.353 | 5.00 to 6.00"
+    assert f"| jellyfish | {gained} | 3.70 | {gained} | 15.04 |" in told
+    assert "- `ramsis, central queue`: as many right at 400." in told
+    assert "## By the nodes" not in told
+    assert "| workers |" not in told
+
+
+def test_on_a_trace_the_tables_follow_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.papers.ramsis_compare.GRID", (190.0, 200.0))
+    rows = {row.policy: row for row in on_trace(SMALL, [10.0] * 3 + [150.0] * 3, 1, print)}
+    assert 0.6 < rows[CENTRAL].accuracy < 0.8
+    assert {row.at for row in rows.values()} == {3}

@@ -1,0 +1,98 @@
+"""control/controller/commands.py: what a command leads to, or why not."""
+
+import pytest
+from msgspec.structs import replace
+
+from control.controller.commands import ACTIONS, CommandError, Situation, carry_out, duration_s
+from schemas.pipeline import Policy
+from schemas.records import Command, Plan, Settings
+from tests.control_world import a_pipeline
+
+SETTINGS = Settings(policy="static", slo_s=0.3, drained=("cuda:1",))
+
+
+def a_plan(epoch: int, settings: Settings) -> Plan:
+    return Plan(pipeline="postcode", epoch=epoch, issued_s=1.0, reason="", settings=settings)
+
+
+SITUATION = Situation(
+    pipeline=a_pipeline(policies=[Policy(name="accurate")]),
+    settings=SETTINGS,
+    devices={"w0": "cpu", "w1": "cuda:1"},
+    plans={
+        4: a_plan(4, Settings(policy="accurate", slo_s=1.0, paused=True)),
+        5: a_plan(5, Settings(policy="forgotten", slo_s=1.0)),
+    },
+)
+
+
+def after(action: str, **arguments: str) -> Settings:
+    command = Command(id="c", pipeline="postcode", action=action, arguments=arguments)
+    return carry_out(command, SITUATION)[0]
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "settings"),
+    [
+        ("apply-policy", {"policy": "accurate"}, replace(SETTINGS, policy="accurate")),
+        ("set-slo", {"slo": "250ms"}, replace(SETTINGS, slo_s=0.25)),
+        ("set-demand", {"qps": "12.5"}, replace(SETTINGS, demand_qps=12.5)),
+        ("release-demand", {}, SETTINGS),
+        ("drain", {"target": "w0"}, replace(SETTINGS, drained=("cuda:1", "w0"))),
+        ("drain", {"target": "cpu"}, replace(SETTINGS, drained=("cpu", "cuda:1"))),
+        ("restore", {"target": "cuda:1"}, replace(SETTINGS, drained=())),
+        ("pause", {}, replace(SETTINGS, paused=True)),
+        ("resume", {}, SETTINGS),
+        ("replan", {}, SETTINGS),
+        ("rollback", {"epoch": "4"}, Settings(policy="accurate", slo_s=1.0, paused=True)),
+    ],
+)
+def test_an_action_changes_the_settings(
+    action: str, arguments: dict[str, str], settings: Settings
+) -> None:
+    assert after(action, **arguments) == settings
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "sentence"),
+    [
+        ("aply-policy", {}, "no action 'aply-policy'; did you mean 'apply-policy'"),
+        ("fly", {}, "no action 'fly'; there are: apply-policy, drain"),
+        ("apply-policy", {}, "apply-policy needs the argument 'policy'"),
+        ("apply-policy", {"policy": "acurate"}, "did you mean 'accurate'"),
+        ("pause", {"now": "1"}, "pause has no argument 'now'; it takes none"),
+        ("set-slo", {"slo": "250"}, "'250' is no duration; write a number above 0 and ms"),
+        ("set-slo", {"slo": "0ms"}, "'0ms' is no duration"),
+        ("set-demand", {"qps": "many"}, "'many' is no demand"),
+        ("set-demand", {"qps": "-1"}, "'-1' is no demand"),
+        ("set-demand", {"qps": "inf"}, "'inf' is no demand"),
+        ("drain", {"target": "w2"}, "no worker or device 'w2'; did you mean 'w"),
+        ("restore", {"target": "w0"}, "no drained worker or device 'w0'; there are: cuda:1"),
+        ("rollback", {"epoch": "9"}, "no plan epoch '9'; the nearest one known is 5"),
+        ("rollback", {"epoch": "first"}, "no plan epoch 'first'"),
+        ("rollback", {"epoch": "5"}, "no policy 'forgotten'"),
+    ],
+)
+def test_a_wrong_command_is_told_what_to_do(
+    action: str, arguments: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(CommandError, match=sentence):
+        after(action, **arguments)
+
+
+def test_each_action_says_what_it_did() -> None:
+    command = Command(id="c", pipeline="postcode", action="set-slo", arguments={"slo": "2s"})
+    assert carry_out(command, SITUATION)[1] == "the SLO is 2s"
+
+
+def test_the_actions_are_those_of_the_handbook() -> None:
+    assert sorted(ACTIONS) == [
+        "apply-policy", "drain", "pause", "release-demand", "replan", "restore", "resume",
+        "rollback", "set-demand", "set-slo",
+    ]  # fmt: skip
+
+
+def test_durations_have_a_unit() -> None:
+    assert [duration_s(text) for text in ("250ms", "2 s", "500us", "1.5s")] == [
+        0.25, 2.0, pytest.approx(5e-4), 1.5,
+    ]  # fmt: skip

@@ -1,0 +1,553 @@
+"""When does it plan, what does it publish, what does it answer?"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from control.controller.command_queue import KNOWN_IDS, Desk
+from control.controller.commands import ACTIONS
+from control.controller.membership import LOADING_S
+from control.problem.problem import Allocation, Replicas
+from control.rollout.history import REMEMBERED_PLANS, ROUTES, History
+from schemas.effects import (
+    COMMANDS,
+    PLANS,
+    REPORTS,
+    Arrived,
+    Assign,
+    Failed,
+    Send,
+    Solved,
+    Wake,
+    Woke,
+)
+from schemas.pipeline import Policy
+from schemas.records import Command, CommandResult, Garbled, Plan, Route, Settings
+from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_ingress_report
+
+VIT = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
+HUGE = Policy(name="huge", replicas={"locate/net": 65, "read/vit": 2})
+
+
+FILED = Settings(policy="static", slo_s=0.3, filed_policy="static", filed_slo_s=0.3)
+
+
+def a_world(**more: object) -> World:
+    return World(a_pipeline(policies=(VIT, HUGE)), **more)  # type: ignore[arg-type]
+
+
+def test_the_first_plan_comes_once_the_expected_workers_have_reported() -> None:
+    world = a_world()
+    world.start("w0", "w1")
+    world.run(1.0)
+    assert world.plans == []
+    world.workers["w2"] = FakeWorker("w2")
+    world.run(0.2)
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0,), 0),
+        "w2": ("read", "forest", (1,), 1),
+    }
+    assert (world.plan.epoch, world.plan.feasible) == (1, True)
+
+
+def test_the_first_plan_does_not_wait_for_ever() -> None:
+    world = a_world().start("w0", "w1")
+    world.run(3.0)
+    assert [(plan.epoch, plan.feasible) for plan in world.plans] == [(1, False)]
+    assert "asks for 3 workers and 2 can be used" in world.plan.binding
+
+
+def test_nothing_new_is_published_while_nothing_changes() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(25.0)
+    assert len(world.plans) == 1
+
+
+def test_a_lost_workers_slot_is_adopted_before_any_solve() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(0.4)  # all have reported that they serve
+    world.solving = False
+    del world.workers["w2"]
+    world.run(0.8)
+    assert len(world.plans) == 1
+    world.run(0.1)
+    assert len(world.plans) == 2
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0, 1), 0),
+    }
+    assert world.plan.reason == "lost w2; slots handed on"
+
+
+def test_a_worker_that_loads_may_be_silent_for_longer() -> None:
+    world = a_world().start("w0", "w1")
+    world.run(0.5)
+    world.workers["w2"] = FakeWorker("w2", incarnation=world.now, loads=True)
+    world.run(0.5)
+    assert "w2" in world.leases()
+    silent = world.workers.pop("w2")
+    world.run(LOADING_S - 1.0)
+    assert "w2" in world.leases()
+    world.run(2.0)
+    assert "w2" not in world.leases()
+    assert silent.name == "w2"
+
+
+def test_a_worker_that_returns_takes_its_slot_back() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    gone = world.workers.pop("w2")
+    world.run(1.5)
+    world.workers["w2"] = replace(gone, incarnation=world.now)
+    world.run(0.4)
+    assert world.leases()["w2"] == ("read", "forest", (1,), 1)
+    assert world.leases()["w1"] == ("read", "forest", (0,), 0)
+
+
+def test_a_worker_that_restarts_keeps_its_lease_and_gets_no_traffic_until_it_serves() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    world.workers["w2"] = FakeWorker("w2", incarnation=world.now, plan=world.plan, loads=True)
+    world.run(2.0)
+    both, one = world.plans[0].routes[1:], (Route("read", 0, 1.0),)
+    assert [(plan.reason, plan.routes[1:]) for plan in world.plans[1:]] == [
+        ("worker w2 has restarted", one)
+    ]
+    world.workers["w2"].loads = False
+    world.run(1.0)
+    assert [(plan.reason, plan.routes[1:]) for plan in world.plans[2:]] == [
+        ("worker w2 serves read", both)
+    ]
+    assert {plan.leases for plan in world.plans} == {world.plan.leases}
+
+
+def test_a_controller_that_slept_does_not_blame_the_workers() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.now += 5.0
+    world.tell(Woke())
+    world.run(1.0)
+    assert len(world.plans) == 1
+
+
+def test_when_nobody_at_all_is_heard_it_is_the_broker_that_is_away() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    workers, world.workers, world.ingress = world.workers, {}, False
+    world.run(9.0)
+    world.workers = {name: workers[name] for name in ("w0", "w1")}
+    world.run(2.9)
+    assert len(world.plans) == 1
+    world.run(0.5)
+    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed on"]
+
+
+def test_workers_that_find_a_returned_broker_one_by_one_keep_their_leases() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    workers, world.workers, world.ingress = world.workers, {}, False
+    world.run(5.0)
+    world.ingress = True
+    world.run(2.0)
+    world.workers = workers
+    world.run(3.0)
+    assert len(world.plans) == 1
+
+
+def test_a_hiccup_of_the_broker_gives_no_more_than_the_usual_patience() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    workers, world.workers, world.ingress = world.workers, {}, False
+    world.run(0.6)
+    world.workers, world.ingress = {name: workers[name] for name in ("w0", "w1")}, True
+    world.run(1.2)
+    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed on"]
+
+
+def test_a_long_silence_is_taken_for_death_all_the_same() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers, world.ingress = {}, False
+    world.run(61.0)
+    assert world.plan.leases == ()
+
+
+def test_old_reports_say_nothing() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w3"] = FakeWorker("w3")
+    late = world.workers.pop("w3").report(world.now - 2.5)
+    world.arrive(late, REPORTS)
+    assert len(world.plans) == 1
+
+
+def test_when_all_are_gone_the_plan_says_so_and_the_first_to_return_reads_all_slots() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(0.3)
+    world.workers.clear()
+    world.run(1.2)
+    assert world.plan.leases == ()
+    assert not world.plan.feasible
+    for name in ("w8", "w9"):
+        world.workers[name] = FakeWorker(name)
+    world.run(0.4)
+    assert world.leases() == {
+        "w8": ("locate", "net", (0,), 0),
+        "w9": ("read", "forest", (0, 1), 0),
+    }
+
+
+def test_a_change_of_policy_swaps_variants_in_place() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    result = world.command("apply-policy", policy="accurate")
+    assert result == CommandResult(
+        id="c1", pipeline="postcode", action="apply-policy", ok=True,
+        message="policy 'accurate' is in force", epoch=2, finished_s=world.now,
+    )  # fmt: skip
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "vit", (0,), 0),
+        "w2": ("read", "vit", (1,), 1),
+    }
+    assert world.plan.settings == structs.replace(FILED, policy="accurate")
+
+
+def test_a_drained_worker_gives_its_slots_up_only_when_it_is_empty() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w2"].queued = 3
+    world.command("drain", target="w2")
+    world.run(5.0)
+    assert world.leases()["w2"] == ("read", "forest", (1,), -1)
+    world.workers["w2"].queued = 0
+    world.run(1.0)
+    assert "w2" in world.leases()
+    world.run(0.4)
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0, 1), 0),
+    }
+    world.command("restore", target="w2")
+    assert world.leases()["w2"] == ("read", "forest", (1,), 1)
+
+
+def test_a_worker_that_leaves_is_drained_and_soon_released() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w2"].queued, world.workers["w2"].leaves = 3, True
+    world.run(0.5)
+    assert world.leases()["w2"] == ("read", "forest", (1,), -1)
+    assert "worker w2 is leaving" in world.plan.reason
+    world.workers["w2"].queued = 0
+    world.run(0.8)
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0, 1), 0),
+    }
+
+
+def test_the_only_worker_of_a_task_leaves_when_another_has_taken_over() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.workers["w0"].leaves = True
+    world.run(1.0)
+    assert world.leases()["w0"] == ("locate", "net", (0,), 0)
+    assert world.leases()["w2"] == ("read", "forest", (1,), -1)
+    world.run(2.0)
+    assert world.leases() == {
+        "w1": ("read", "forest", (0, 1), 0),
+        "w2": ("locate", "net", (0, 1), 1),
+    }
+
+
+def test_a_worker_drains_before_it_changes_its_task() -> None:
+    pipeline = a_pipeline(
+        policies=(Policy(name="wide", replicas={"locate/net": 2, "read/forest": 1}),)
+    )
+    world = World(pipeline).start("w0", "w1", "w2")
+    world.command("apply-policy", policy="wide")
+    assert world.leases()["w2"] == ("read", "forest", (1,), -1)
+    world.run(1.6)
+    assert world.leases() == {
+        "w0": ("locate", "net", (0,), 0),
+        "w1": ("read", "forest", (0, 1), 0),
+        "w2": ("locate", "net", (1,), 1),
+    }
+
+
+def test_a_paused_pipeline_admits_nothing_and_keeps_its_routes() -> None:
+    world = World(a_pipeline(), a_profile()).start("w0", "w1", "w2")
+    routes = world.plan.routes
+    assert world.plan.capacity_qps == 100.0
+    world.command("pause")
+    assert (world.plan.capacity_qps, world.plan.routes) == (0.0, routes)
+    world.command("resume")
+    assert world.plan.capacity_qps == 100.0
+
+
+def test_a_command_that_leads_to_no_plan_changes_nothing() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    result = world.command("apply-policy", policy="huge")
+    assert result is not None
+    assert (result.ok, result.epoch) == (False, 1)
+    assert "asks for 65 replicas of task 'locate', which has 64 slots" in result.message
+    world.run(11.0)
+    assert len(world.plans) == 1
+
+
+def test_a_planner_that_errs_is_not_believed() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    world.finish_solves()
+    world.command("set-slo", slo="1s")
+    unknown = Allocation((Replicas(task="locate", variant="ghost", batch=4, count=1),))
+    world.tell(Solved(world.solves.pop().job, unknown))
+    assert [(result.ok, result.epoch) for result in world.results] == [(False, 1)]
+    assert "'ghost', unknown to 'locate'" in world.results[0].message
+    assert (len(world.plans), world.plan.settings.slo_s) == (1, 0.3)
+
+
+def test_the_next_plan_tells_what_went_wrong_before() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    world.tell(Failed(world.solves.pop().job, "the planner broke"))
+    world.tell(Failed(99, "somebody else's"))
+    world.tell(Solved(99, Allocation(())))
+    assert world.plans == []
+    world.solving = True
+    world.run(11.0)
+    assert world.plan.reason == "first plan; earlier: the planner broke"
+
+
+def test_a_failed_command_does_not_swallow_other_reasons_to_plan() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    world.finish_solves()
+    world.workers["w3"] = FakeWorker("w3")
+    world.command("apply-policy", policy="huge")
+    world.run(0.2)
+    world.finish_solves()
+    world.finish_solves()
+    assert [result.ok for result in world.results] == [False]
+    assert world.solves == []
+    world.command("drain", target="w3")
+    world.finish_solves()
+    assert world.results[-1].ok
+
+
+def test_a_policy_that_has_left_the_file_gives_way_to_the_files_own() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("apply-policy", policy="accurate")
+    world.pipeline = a_pipeline(slots=2)
+    world.restart_controller()
+    world.run(0.4)
+    assert world.plan.settings == FILED
+
+
+def test_what_the_file_says_anew_wins_over_commands_of_before() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("apply-policy", policy="accurate")
+    world.command("set-slo", slo="250ms")
+    world.command("set-demand", qps="40")
+    world.pipeline = replace(world.pipeline, slo_s=0.4)
+    world.restart_controller()
+    world.run(0.4)
+    wanted = structs.replace(FILED, policy="accurate", demand_qps=40.0, slo_s=0.4, filed_slo_s=0.4)
+    assert world.plan.settings == wanted
+    other = replace(VIT, name="other")
+    world.pipeline = replace(world.pipeline, policies=(VIT, other), policy="other")
+    world.restart_controller()
+    world.run(0.4)
+    assert world.plan.settings == structs.replace(wanted, policy="other", filed_policy="other")
+
+
+def test_a_rollback_is_no_change_of_the_file() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    before = world.plan.epoch
+    world.pipeline = replace(world.pipeline, slo_s=0.4)
+    world.restart_controller()
+    world.run(0.4)
+    world.command("rollback", epoch=str(before))
+    back = structs.replace(FILED, slo_s=0.3, filed_slo_s=0.4)
+    assert world.plan.settings == back
+    world.restart_controller()
+    world.run(0.4)
+    assert world.plan.settings == back
+
+
+def test_only_so_many_plans_and_ids_are_remembered() -> None:
+    history = History(a_pipeline())
+    world = a_world().start("w0", "w1", "w2")
+    for epoch in range(1, REMEMBERED_PLANS + 4):
+        settings = structs.replace(FILED, demand_qps=float(epoch))
+        history.add(structs.replace(world.plan, epoch=epoch, settings=settings))
+    assert (min(history.plans), len(history.plans)) == (4, REMEMBERED_PLANS)
+    assert history.outdated == ["00000001", "00000002", "00000003"]
+    desk = Desk()
+    for number in range(KNOWN_IDS + 1):
+        assert desk.know(str(number))
+    assert [desk.know("1"), desk.know("0")] == [False, True]
+
+
+def test_of_plans_that_only_share_traffic_anew_the_newest_is_remembered() -> None:
+    history, plan = History(a_pipeline()), a_world().start("w0", "w1", "w2").plan
+    drained = structs.replace(FILED, drained=("w1",))
+    changes: dict[int, dict[str, Any]] = {
+        1: {}, 2: {"routes": ()}, 3: {}, 4: {"settings": drained}, 5: {"settings": drained},
+    }  # fmt: skip
+    versions = []
+    for epoch, change in changes.items():
+        later = structs.replace(plan, epoch=epoch, **change)
+        versions.append(history.version(later))
+        history.add(later)
+    assert versions == ["00000001", ROUTES, ROUTES, "00000004", ROUTES]
+    assert sorted(history.plans) == [1, 4, 5]
+
+
+def test_what_is_too_much_for_the_topic_is_deleted_with_the_next_plan() -> None:
+    world, before = a_world(), REMEMBERED_PLANS + 2
+    for epoch in range(1, before + 1):
+        settings = structs.replace(FILED, demand_qps=float(epoch))
+        plan = Plan(pipeline="postcode", epoch=epoch, issued_s=0.0, reason="", settings=settings)
+        world.arrive(plan, PLANS)
+    assert world.forgotten == []
+    world.start("w0", "w1", "w2")
+    assert [plan.epoch for plan in world.plans] == [before + 1]
+    assert world.forgotten == [f"postcode/0000000{epoch}" for epoch in (1, 2, 3)]
+
+
+def test_a_command_is_answered_once_whoever_repeats_it() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("set-slo", slo="250ms", id="x")
+    world.command("set-slo", slo="900ms", id="x")
+    world.restart_controller()
+    world.command("set-slo", slo="900ms", id="x")
+    world.run(3.0)
+    assert [result.id for result in world.results] == ["x"]
+    assert world.plan.settings.slo_s == 0.25
+
+
+def test_a_command_waits_for_the_solve_that_is_under_way() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    assert world.command("set-slo", slo="250ms") is None
+    assert len(world.solves) == 1
+    world.finish_solves()
+    assert [plan.settings.slo_s for plan in world.plans] == [0.3, 0.25]
+    assert [(result.ok, result.epoch) for result in world.results] == [(True, 2)]
+
+
+def test_commands_and_workers_of_other_pipelines_are_theirs() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.arrive(Command(id="c7", pipeline="other", action="pause"), COMMANDS)
+    world.arrive(structs.replace(world.plan, pipeline="other", epoch=9), PLANS)
+    other = structs.replace(world.workers["w0"].report(world.now), pipeline="other", node="w7")
+    world.arrive(other, REPORTS)
+    world.run(2.0)
+    assert (len(world.plans), world.results) == (1, [])
+
+
+def test_a_command_that_names_nobody_is_not_for_who_comes_up_later() -> None:
+    world = a_world()
+    world.arrive(Command(id="c8", pipeline="", action="pause"), COMMANDS)
+    world.arrive(Command(id="c9", pipeline="postcode", action="replan"), COMMANDS)
+    before_s = world.now - 60.0
+    world.start("w0", "w1", "w2")
+    # The app reads the topic from its beginning once more, after it has started.
+    nameless = Command(id="c8", pipeline="", action="pause")
+    world.tell(Arrived(nameless, COMMANDS, 0, 0, before_s))
+    world.run(1.0)
+    assert [result.id for result in world.results] == ["c9"]
+    assert not world.plan.settings.paused
+
+
+def test_a_command_of_yesterday_is_not_carried_out() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    command = Command(id="c1", pipeline="postcode", action="pause")
+    world.tell(Arrived(command, COMMANDS, 0, 0, world.now - 13 * 3600))
+    assert (len(world.plans), world.results) == (1, [])
+
+
+def test_what_cannot_be_read_as_a_command_is_answered_too() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    garbled = Arrived(Garbled(b"{", "this is no JSON", id="c9"), COMMANDS, 0, 5, world.now)
+    world.tell(garbled)
+    world.tell(garbled)
+    assert [(r.id, r.ok, r.message) for r in world.results] == [("c9", False, "this is no JSON")]
+
+
+def test_rollback_restores_an_epochs_settings() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("apply-policy", policy="accurate")
+    world.command("set-slo", slo="2s")
+    result = world.command("rollback", epoch="1")
+    assert result is not None
+    assert (result.ok, result.epoch) == (True, 4)
+    assert world.plan.settings == world.plans[0].settings
+    assert world.plan.leases == world.plans[0].leases
+
+
+def test_a_restarted_controller_goes_on_where_the_last_one_stood() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.command("apply-policy", policy="accurate")
+    world.restart_controller()
+    world.run(5.0)
+    assert len(world.plans) == 2
+    world.command("set-demand", qps="40")
+    assert (world.plan.epoch, world.plan.demand_qps) == (3, 40.0)
+    assert world.plan.settings == structs.replace(FILED, policy="accurate", demand_qps=40.0)
+
+
+def test_a_worker_that_died_with_the_controller_is_missed_after_a_grace() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    del world.workers["w2"]
+    world.restart_controller()
+    world.run(1.9)
+    assert len(world.plans) == 1
+    world.run(0.3)
+    assert world.leases()["w1"] == ("read", "forest", (0, 1), 0)
+
+
+def test_somebody_elses_plan_is_outbid() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.arrive(world.plan, PLANS)
+    world.run(2.0)
+    assert world.plan.epoch == 1
+    world.arrive(structs.replace(world.plan, epoch=7, issued_s=world.now), PLANS)
+    world.run(2.0)
+    assert [plan.epoch for plan in world.plans] == [1, 8]
+
+
+def test_ingress_reports_make_the_demand() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    for step in range(3):
+        world.arrive(an_ingress_report(world.now, 30.0 * step, "in-1"), REPORTS)
+        world.run(1.0)
+    world.command("set-slo", slo="1s")
+    assert world.plan.demand_qps == pytest.approx(30.0)
+
+
+def test_every_action_has_an_answer() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    for action in ACTIONS:
+        world.command(action)
+    assert len(world.results) == len(ACTIONS)
+
+
+def test_it_reads_its_topics_and_asks_to_be_woken_again() -> None:
+    world = a_world()
+    assert world.controller.handle(Woke(), 50.0) == [
+        Assign(PLANS, (0,)), Assign(REPORTS, (0,)), Assign(COMMANDS, (0,)), Wake(50.1),
+    ]  # fmt: skip
+    assert world.controller.handle(Woke(), 50.05) == []
+    assert world.controller.handle(Woke(), 50.1) == [Wake(50.2)]
+
+
+def test_plans_and_answers_go_to_their_topics() -> None:
+    world = a_world(solving=False).start("w0", "w1", "w2")
+    sent: list[Send] = []
+    perform = world._perform
+
+    def keep(effects: list[object]) -> None:
+        sent.extend(effect for effect in effects if isinstance(effect, Send))
+        perform(effects)  # type: ignore[arg-type]
+
+    world._perform = keep  # type: ignore[method-assign, assignment]
+    world.finish_solves()
+    world.command("nonsense")
+    assert [(s.topic, s.slot, s.key) for s in sent] == [
+        (PLANS, 0, "postcode/00000001"),
+        ("command-results", -1, "postcode/c1"),  # compacted, and other pipelines answer as well
+    ]

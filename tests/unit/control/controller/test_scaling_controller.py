@@ -1,0 +1,227 @@
+"""The controller under a policy that scales accuracy: when it plans anew, and how it gets there."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from control.estimation.demand import input_report
+from control.problem.plan_check import check
+from profiles.profile import PathAccuracy, ProfileTable
+from schemas.effects import PLANS, REPORTS, Effect, Send
+from schemas.pipeline import Policy
+from schemas.records import Factor, Plan
+from tests.control_world import World, a_pipeline, a_profile
+
+WORKERS = ("w0", "w1", "w2", "w3", "w4", "w5")
+
+
+class Busy(World):
+    """A world whose input topic fills at a rate."""
+
+    rate: float = 0.0
+    total: float = 0.0
+
+    def flow(self, seconds: float, rate: float) -> None:
+        """Let time pass while so many queries come every second."""
+        for _ in range(round(seconds / 0.2)):
+            self.total += 0.2 * rate
+            self.run(0.2)
+            self.arrive(input_report("postcode", self.now, {0: round(self.total)}, {}), REPORTS)
+
+
+def a_world(policy: str = "loki", policies: tuple[Policy, ...] = ()) -> Busy:
+    pipeline = replace(a_pipeline(policies=policies), policy=policy)
+    world = Busy(pipeline, a_profile(), expected=6)
+    world.start(*WORKERS)
+    world.flow(5.0, 50.0)
+    return world
+
+
+def running(plan: Plan) -> dict[str, int]:
+    """Workers that are open, by variant."""
+    return dict(Counter(f"{x.task}/{x.variant}" for x in plan.leases if x.open_slot >= 0))
+
+
+def test_a_steady_demand_is_served_by_the_fewest_of_the_most_accurate() -> None:
+    world = a_world()
+    # 50 queries/s and headroom: one locator, 250 items/s and more for readers of 200 each.
+    assert running(world.plan) == {"locate/net": 1, "read/vit": 2}
+    assert (world.plan.mode, world.plan.feasible) == ("hardware", True)
+    assert world.plan.demand_qps == pytest.approx(60.0, abs=2.0)
+    assert world.plan.expected_accuracy == pytest.approx(0.9 * 0.95)
+
+
+def with_a_large_vit() -> ProfileTable:
+    entries = tuple(
+        replace(entry, memory_bytes=10**9 if entry.variant == "vit" else 10**6)
+        for entry in a_profile().entries
+    )
+    return replace(a_profile(), entries=entries)
+
+
+def test_a_live_plan_obeys_the_memory_of_workers() -> None:
+    pipeline = replace(a_pipeline(), policy="loki")
+    world = Busy(pipeline, with_a_large_vit(), 6, memory={"cpu": 10**8})
+    world.start(*WORKERS)
+    world.flow(5.0, 50.0)
+    assert running(world.plan) == {"locate/net": 1, "read/forest": 1}
+
+
+def test_a_fixed_plan_that_a_worker_has_no_memory_for_is_refused_with_a_sentence() -> None:
+    vits = Policy(name="vits", replicas={"locate/net": 1, "read/vit": 2})
+    world = World(a_pipeline(policies=(vits,)), with_a_large_vit(), memory={"cpu": 10**8})
+    world.start("w0", "w1", "w2")
+    assert world.plan.feasible
+    result = world.command("apply-policy", policy="vits")
+    assert result is not None
+    assert not result.ok
+    assert "1000 MB and a worker of cpu has 100 MB; name a smaller variant" in result.message
+
+
+def test_a_live_plan_prefers_the_path_that_was_measured_better() -> None:
+    # A fast reader and the slow one, whose product is higher: end to end it reads worse.
+    measured = replace(
+        a_profile(),
+        paths=(
+            PathAccuracy(("locate/net", "read/forest"), 0.88, 1000),
+            PathAccuracy(("locate/net", "read/vit"), 0.85, 1000),
+        ),
+    )
+    world = Busy(replace(a_pipeline(), policy="loki"), measured, expected=6)
+    world.start(*WORKERS)
+    world.flow(12.0, 180.0)  # more than readers of the most accurate kind can carry
+    assert world.plan.mode == "accuracy"
+    assert running(world.plan).keys() == {"locate/net", "read/forest"}
+    assert world.plan.expected_accuracy == pytest.approx(0.88)
+
+
+def test_a_jump_of_demand_does_not_wait_for_the_interval() -> None:
+    world = a_world()
+    before = len(world.plans)
+    world.flow(1.2, 180.0)
+    assert any("demand jumped to" in plan.reason for plan in world.plans[before:])
+    world.flow(2.0, 180.0)
+    # 900 items/s are more than four readers of 200 can do behind two locators.
+    assert world.plan.mode == "accuracy"
+    assert running(world.plan)["locate/net"] == 2
+    assert {"read/vit", "read/forest"} <= running(world.plan).keys()
+
+
+def test_demand_that_falls_is_noticed_before_the_interval_too() -> None:
+    world = a_world()
+    world.flow(12.0, 180.0)
+    assert world.plan.mode == "accuracy"
+    before = len(world.plans)
+    world.flow(5.0, 10.0)
+    assert any("demand fell to" in plan.reason for plan in world.plans[before:])
+    assert not any("jumped" in plan.reason for plan in world.plans[before:])
+    assert world.plan.mode == "hardware"
+    world.flow(20.0, 10.0)
+    assert running(world.plan)["read/vit"] == 1
+
+
+def test_between_solves_routes_follow_demand_and_leases_stay() -> None:
+    policy = Policy(
+        name="mixed", kind="static", replicas={"locate/net": 1, "read/vit": 1, "read/forest": 1},
+        routing="balanced", utilisation=0.9,
+    )  # fmt: skip
+    world = a_world("mixed", (policy,))
+    # 250 items/s: vit takes 180 of them.
+    assert reading(world.plan) == {0: pytest.approx(180 / 250, abs=0.03), 1: pytest.approx(
+        70 / 250, abs=0.03)}  # fmt: skip
+    leases, before = world.plan.leases, len(world.plans)
+    world.flow(4.0, 20.0)
+    assert {plan.reason for plan in world.plans[before:]} == {"routes for what arrives now"}
+    assert {plan.leases for plan in world.plans[before:]} == {leases}
+    assert reading(world.plan) == {0: pytest.approx(1.0), 1: pytest.approx(0.0)}
+
+
+def reading(plan: Plan) -> dict[int, float]:
+    """Shares of readers, vit's first."""
+    slots = [x.open_slot for x in sorted(plan.leases, key=lambda x: x.variant, reverse=True)
+             if x.task == "read"]  # fmt: skip
+    shares = {route.slot: route.share for route in plan.routes if route.task == "read"}
+    return {at: shares[slot] for at, slot in enumerate(slots)}
+
+
+def test_compaction_keeps_only_the_newest_of_plans_that_share_traffic_anew() -> None:
+    world, keys = a_world(), []
+    perform = world._perform
+
+    def keep(effects: Iterable[Effect]) -> None:
+        listed = list(effects)
+        keys.extend(e.key for e in listed if isinstance(e, Send) and e.topic == PLANS)
+        perform(listed)
+
+    world._perform = keep  # type: ignore[method-assign]
+    world.flow(4.0, 52.0)
+    world.command("set-slo", slo="400ms")
+    assert keys[-1] == f"postcode/{world.plan.epoch:08d}"
+    assert set(keys[:-1]) <= {"postcode/routes"}
+
+
+def test_nothing_is_published_while_demand_is_steady() -> None:
+    world = a_world()
+    world.flow(12.0, 50.0)
+    epoch = world.plan.epoch
+    world.flow(25.0, 50.0)
+    assert world.plan.epoch == epoch
+
+
+def test_fan_out_other_than_planned_for_is_planned_for_at_once_and_outlives_the_control_app() -> (
+    None
+):
+    world = a_world()
+    world.flow(2.0, 50.0)
+    world.workers["w0"].counts = {
+        "finished/locate/net": 1000.0, "children/locate/net/read": 8000.0,
+    }  # fmt: skip
+    world.flow(2.0, 50.0)
+    assert any("locate/net makes 8 items for read" in plan.reason for plan in world.plans)
+    assert world.plan.factors == (Factor("locate/net", "read", 8.0, 1000.0),)
+    assert running(world.plan)["read/vit"] == 3
+    world.workers["w0"].counts = {}
+    world.restart_controller()
+    world.flow(4.0, 50.0)
+    assert world.plan.factors == (Factor("locate/net", "read", 8.0, 1000.0),)
+    assert running(world.plan)["read/vit"] == 3
+
+
+def test_a_policy_is_applied_while_running_and_rolled_back() -> None:
+    world = a_world()
+    scaled, epoch = running(world.plan), world.plan.epoch
+    world.command("apply-policy", policy="static")
+    assert world.plan.settings.policy == "static"
+    assert not any(route.latency_s for route in world.plan.routes)
+    world.command("apply-policy", policy="loki-paper")
+    assert world.plan.settings.policy == "loki-paper"
+    world.command("rollback", epoch=str(epoch))
+    world.flow(8.0, 50.0)
+    assert (world.plan.settings.policy, running(world.plan)) == ("loki", scaled)
+
+
+def test_a_demand_that_a_command_has_set_is_planned_for_as_it_is() -> None:
+    world = a_world()
+    world.command("set-demand", qps="90")
+    before = len(world.plans)
+    world.flow(5.0, 200.0)
+    assert world.plan.demand_qps == 90.0
+    assert not any("jumped" in plan.reason for plan in world.plans[before:])
+
+
+def test_every_plan_on_the_way_keeps_its_promises() -> None:
+    world = a_world()
+    for rate in (150.0, 400.0, 20.0, 90.0):
+        world.flow(4.0, rate)
+    del world.workers["w5"]
+    world.flow(4.0, 90.0)
+    assert [check(plan, world.pipeline) for plan in world.plans] == [()] * len(world.plans)
+
+
+def test_the_interval_is_the_policys() -> None:
+    world = a_world("quick", (Policy(name="quick", kind="static", interval_s=2.0),))
+    world.solving = False
+    world.flow(2.4, 0.0)
+    assert len(world.solves) == 1

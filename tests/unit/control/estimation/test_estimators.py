@@ -1,0 +1,130 @@
+"""control/estimation/estimators.py: what demand should a plan be made for?"""
+
+from collections.abc import Sequence
+from math import log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.estimation.demand import Demand, input_report
+from control.estimation.estimators import ESTIMATORS, Horizon, ewma, fell, jumped, recent, trend
+
+HORIZON = Horizon(interval_s=10.0, slo_s=0.25, queue_share=0.5)
+HEADROOM = log(20) / 0.25  # 12 queries/s
+
+
+def seen(*per_second: float, waiting: int = 0) -> tuple[Demand, float]:
+    """Arrivals of whole seconds, from second 101 on, and the time behind the last."""
+    demand, total = Demand().observe(input_report("p", 100.0, {0: 0}, {})), 0
+    now = 100.0
+    for count in (per_second[0], *per_second):
+        now, total = now + 1.0, total + round(count)
+        demand = demand.observe(input_report("p", now, {0: total}, {0: total - waiting}))
+    return demand, now
+
+
+def test_the_papers_average_weighs_the_last_second_most() -> None:
+    demand, now = seen(*[50.0] * 19, 100.0)
+    kept = 1.6 / 2.6
+    assert ewma(demand, now, HORIZON) == pytest.approx(
+        50.0 + 50.0 / sum(kept**k for k in range(20))
+    )
+
+
+def test_a_steady_stream_is_planned_for_with_headroom_for_chance() -> None:
+    demand, now = seen(*[100.0] * 12)
+    assert ewma(demand, now, HORIZON) == pytest.approx(100.0)
+    assert trend(demand, now, HORIZON) == pytest.approx(100.0 + HEADROOM)
+
+
+def test_headroom_is_a_number_of_queries_and_at_most_the_stream_itself() -> None:
+    for rate, headroom in ((1000.0, HEADROOM), (5.0, 5.0), (0.0, 0.0)):
+        demand, now = seen(*[rate] * 12)
+        assert trend(demand, now, HORIZON) == pytest.approx(rate + headroom)
+
+
+def test_a_rising_stream_is_planned_for_as_it_will_be_when_the_plan_takes_effect() -> None:
+    rising = [100.0 + 10.0 * s for s in range(12)]
+    demand, now = seen(*rising)
+    slope_error = (sum(rising[2:]) / 10 / 82.5) ** 0.5
+    expected = 210.0 + 3.0 * (10.0 - slope_error) + HEADROOM
+    assert trend(demand, now, HORIZON) == pytest.approx(expected)
+
+
+def test_a_falling_stream_is_followed_but_not_run_ahead_of() -> None:
+    demand, now = seen(*[300.0 - 20.0 * s for s in range(12)])
+    assert trend(demand, now, HORIZON) == pytest.approx(90.0 + HEADROOM)
+    demand, now = seen(*[100.0] * 6, *[10.0] * 4)
+    assert trend(demand, now, HORIZON) == pytest.approx(20.0)
+
+
+def test_a_jump_is_believed_once_it_has_lasted_for_two_seconds() -> None:
+    demand, now = seen(*[100.0] * 10, 200.0, 200.0)
+    assert trend(demand, now, HORIZON) == pytest.approx(200.0 + HEADROOM)
+
+
+def test_a_stream_that_has_jumped_and_rests_is_not_taken_to_rise_for_ever() -> None:
+    demand, now = seen(*[100.0] * 5, *[600.0] * 5)
+    assert trend(demand, now, HORIZON) == pytest.approx(600.0 + HEADROOM)
+
+
+def test_a_backlog_is_worked_off_as_far_as_it_can_still_be_in_time() -> None:
+    few, now = seen(*[100.0] * 12, waiting=20)
+    assert ewma(few, now, HORIZON) == pytest.approx(102.0)
+    many, now = seen(*[100.0] * 12, waiting=5000)
+    assert ewma(many, now, HORIZON) == pytest.approx(102.5)  # 250 ms of arrivals
+
+
+def test_without_whole_seconds_what_arrives_now_is_all_there_is() -> None:
+    demand = Demand().observe(input_report("p", 100.0, {0: 0}, {}))
+    demand = demand.observe(input_report("p", 100.5, {0: 20}, {}))
+    assert [ESTIMATORS[name](demand, 100.5, HORIZON) for name in ("recent", "ewma")] == [40.0, 40.0]
+    assert trend(demand, 100.5, HORIZON) == pytest.approx(40.0 + HEADROOM)
+    assert recent(Demand(), 0.0, HORIZON) == trend(Demand(), 0.0, HORIZON) == 0.0
+
+
+def test_a_jump_is_more_than_chance_over_a_second_or_three() -> None:
+    def jumps(*per_second: float, planned: float = 100.0) -> bool:
+        demand, now = seen(*per_second)
+        return jumped(demand, now, planned)
+
+    assert jumps(100.0, 100.0, 141.0)
+    assert not jumps(100.0, 100.0, 139.0)
+    assert jumps(124.0, 124.0, 124.0)
+    assert not jumps(122.0, 122.0, 122.0)
+    assert not jumps(10_900.0, 10_900.0, 10_900.0, planned=10_000.0)
+    assert jumps(11_200.0, 11_200.0, 11_200.0, planned=10_000.0)
+    assert not jumps(10.0, 10.0, 10.0)
+    assert not jumped(Demand(), 0.0, 0.0)
+
+
+def test_a_jump_is_seen_before_its_second_has_ended() -> None:
+    demand, now = seen(*[100.0] * 10)
+    demand = demand.observe(input_report("p", now + 0.25, {0: 1000 + 100 + 60}, {}))
+    assert jumped(demand, now + 0.25, 110.0)
+    assert trend(demand, now + 0.25, HORIZON) == pytest.approx(240.0 + HEADROOM)
+
+
+def test_a_plan_that_has_become_too_large_may_go() -> None:
+    assert fell(69.0, 100.0)
+    assert not fell(71.0, 100.0)
+
+
+@pytest.mark.parametrize("rate", [20.0, 100.0, 1000.0])
+def test_chance_alone_is_hardly_ever_taken_for_a_jump(rate: float) -> None:
+    rng = np.random.default_rng(5)
+    planned = rate + HEADROOM
+    found = sum(jumped(*seen(*rng.poisson(rate, 3)), planned) for _ in range(2000))
+    assert found <= 2
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=30))
+def test_estimates_are_never_negative_and_the_average_stays_within_what_was_seen(
+    counts: Sequence[int],
+) -> None:
+    demand, now = seen(*map(float, counts))
+    for estimate in ESTIMATORS.values():
+        assert estimate(demand, now, HORIZON) >= 0.0
+    assert min(counts) - 1e-6 <= ewma(demand, now, HORIZON) <= max(counts) + 1e-6

@@ -1,0 +1,81 @@
+"""control/estimation/slowdown.py: how much slower than the profile are devices of a kind?"""
+
+import pytest
+
+from control.estimation.report_deltas import Readings
+from control.estimation.slowdown import FEWEST, Slowness, drifted
+from profiles.profile import ProfileTable
+from schemas.records import Report
+from tests.control_world import a_profile
+
+PROFILE = a_profile()
+PLANNED_S = PROFILE.latency_s("read", "forest", "cpu", 2, "mean")
+
+
+def report(
+    batches: float, busy_s: float, at_s: float, node: str = "w", began_s: float = 0.0
+) -> Report:
+    """Of a worker that has run so many batches of two in so long."""
+    counts = {
+        "batches/read/forest": batches,
+        "finished/read/forest": 2 * batches,
+        "busy_s/read/forest": busy_s,
+    }
+    return Report(
+        node=node, role="worker", pipeline="p", epoch=1, incarnation=began_s, sent_s=at_s,
+        state="ready", device="cpu", task="read", variant="forest", counts=counts,
+    )  # fmt: skip
+
+
+def seen(*reports: Report, profile: ProfileTable | None = PROFILE) -> dict[str, float]:
+    slowness, readings = Slowness(profile), Readings()
+    # Its first batch, with which a library found its kernels, was before.
+    for each in (report(0, 0.0, 0.2), report(1, 9.0, 0.4), *reports):
+        readings, news = readings.take(each)
+        slowness = slowness.observe(news) if news else slowness
+    return slowness.stretches()
+
+
+def test_batches_that_take_twice_as_long_stretch_their_kind_of_device_by_two() -> None:
+    found = seen(report(1, 9.0, 1.0), report(51, 9.0 + 50 * 2 * PLANNED_S, 2.0))
+    assert found == {"cpu": pytest.approx(2.0)}
+
+
+def test_devices_that_keep_to_their_profile_or_are_faster_are_not_named() -> None:
+    for part in (0.5, 1.0, 1.09):
+        assert seen(report(1, 9.0, 1.0), report(51, 9.0 + 50 * part * PLANNED_S, 2.0)) == {}
+
+
+def test_a_few_batches_say_nothing() -> None:
+    few = FEWEST - 1
+    assert seen(report(1, 9.0, 1.0), report(1 + few, 9.0 + few * 9 * PLANNED_S, 2.0)) == {}
+
+
+def test_what_was_counted_before_a_restart_is_not_counted_again() -> None:
+    again = report(30, 30 * 9 * PLANNED_S, 5.0, began_s=4.0)
+    assert seen(report(1, 9.0, 1.0), report(51, 9.0 + 50 * PLANNED_S, 2.0), again) == {}
+    later = report(130, 130 * 9 * PLANNED_S, 6.0, began_s=4.0)
+    assert seen(again, later) == {"cpu": pytest.approx(9.0)}
+
+
+def test_an_old_report_changes_nothing() -> None:
+    new = (report(1, 9.0, 1.0), report(51, 9.0 + 50 * 2 * PLANNED_S, 3.0))
+    assert seen(*new, report(21, 9.0 + 20 * 9 * PLANNED_S, 2.0)) == seen(*new)
+
+
+def test_what_was_long_ago_fades() -> None:
+    slow = report(201, 9.0 + 200 * 3 * PLANNED_S, 2.0)
+    fast = report(801, 9.0 + 200 * 3 * PLANNED_S + 600 * PLANNED_S, 3.0)
+    assert seen(slow, fast) == {}
+
+
+def test_a_variant_that_was_never_measured_says_nothing() -> None:
+    new = (report(1, 9.0, 1.0), report(51, 9.0 + 50 * 2 * PLANNED_S, 2.0))
+    assert seen(*new, profile=None) == {}
+
+
+def test_a_plan_is_unlike_what_it_was_made_for_when_devices_changed_much() -> None:
+    assert drifted({}, {"cpu": 1.14}) is None
+    assert drifted({}, {"cpu": 1.2}) == ("cpu", 1.2)
+    assert drifted({"cpu": 2.0}, {"cpu": 1.9}) is None
+    assert drifted({"cpu": 2.0}, {}) == ("cpu", 1.0)

@@ -1,0 +1,42 @@
+"""control/per_query/dropping.py: which queries are past saving?"""
+
+from math import inf
+
+import pytest
+
+from control.per_query.dropping import BUDGETS, RULES, Stage
+from control.per_query.rerouting import WAYS
+
+FIRST = Stage(budget_s=0.05, rest_s=0.03, last=False)
+LAST = Stage(budget_s=0.05, rest_s=0.0, last=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "at_first", "at_last"),
+    [
+        ("none", inf, inf),
+        ("deadline", 1.25, 1.25),
+        ("last-task", inf, 1.25),
+        ("per-task", 1.05, 1.05),
+        ("reroute-paper", inf, 1.25),
+        ("reroute", 1.22, 1.25),
+    ],
+)
+def test_each_rule_says_when_a_batch_must_have_ended(
+    rule: str, at_first: float, at_last: float
+) -> None:
+    must_end = RULES[rule].must_end
+    assert must_end(FIRST, 1.0, 1.25) == pytest.approx(at_first)
+    assert must_end(LAST, 1.0, 1.25) == pytest.approx(at_last)
+
+
+def test_two_rules_reroute() -> None:
+    ways = {name: rule.reroutes for name, rule in RULES.items() if rule.reroutes}
+    assert ways == {"reroute-paper": "gap", "reroute": "in-time"}
+    assert set(ways.values()) == set(WAYS)
+
+
+def test_a_budget_has_room_for_queues_unless_it_is_the_papers() -> None:
+    assert BUDGETS["shared"](0.03, 0.5, 0.001) == pytest.approx(0.061)
+    assert BUDGETS["shared"](1e-6, 0.5, 0.001) == 0.005
+    assert BUDGETS["bare"](0.03, 0.5, 0.001) == 0.03

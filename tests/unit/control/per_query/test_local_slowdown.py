@@ -1,0 +1,41 @@
+"""control/per_query/local_slowdown.py: how much slower than its profile is a device?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.per_query.local_slowdown import MEMORY, NOISE, Pace
+
+
+def paced(*took_s: float) -> Pace:
+    """After batches that were planned to take 10 ms each."""
+    pace = Pace(lambda variant, batch: 0.01)
+    for seconds in (9.0, *took_s):  # a library finds its kernels in the first one
+        pace.ran("read/v", 1, seconds)
+    return pace
+
+
+def test_a_device_that_keeps_to_its_profile_or_is_faster_is_not_stretched() -> None:
+    assert [paced(*each).stretch for each in ((), (0.01,) * 9, (0.002,) * 9)] == [1.0, 1.0, 1.0]
+    assert paced(*(0.01 * NOISE - 1e-6,) * 9).stretch == 1.0
+
+
+def test_one_that_takes_twice_as_long_is_stretched_by_two() -> None:
+    assert paced(*(0.02,) * 9).stretch == pytest.approx(2.0)
+
+
+def test_what_was_is_forgotten() -> None:
+    assert paced(*(0.05,) * 100, *(0.01,) * 5 * MEMORY).stretch == 1.0
+
+
+def test_a_variant_that_was_never_measured_says_nothing() -> None:
+    pace = Pace(lambda variant, batch: 0.0)
+    pace.ran("read/v", 1, 3.0)
+    pace.ran("read/v", 1, 3.0)
+    assert pace.stretch == 1.0
+
+
+@given(st.lists(st.floats(1e-4, 10.0), min_size=1, max_size=60))
+def test_the_stretch_lies_between_the_least_and_the_most_that_was_seen(took: list[float]) -> None:
+    ratios = [seconds / 0.01 for seconds in took]
+    assert 1.0 <= paced(*took).stretch <= max(1.0, *ratios) * (1 + 1e-9)

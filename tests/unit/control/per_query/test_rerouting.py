@@ -1,0 +1,121 @@
+"""control/per_query/rerouting.py: where may a late item go instead?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from control.per_query.rerouting import NOWHERE, Behind, Junction, junctions, least_behind
+from schemas.records import Route
+from tests.builders import a_pipeline
+
+ALONE = Behind(hop_s=0.001, compute_share=0.5, rest_s=0.0, rest_hops_s=0.001, burst_s=0.3)
+SLOW = Route("read", 0, 1.0, "", 0.0, 0.04)  # whose turn it always is
+MIDDLE = Route("read", 1, 0.0, "", 10.0, 0.02)
+FAST = Route("read", 2, 0.0, "", 10.0, 0.01)
+THREE = (SLOW, MIDDLE, FAST)
+
+
+def a_junction(*routes: Route, share: int = 1) -> Junction:
+    return Junction(routes or THREE, ALONE, share, 0.0)
+
+
+# ---------------------------------------------------------------------- the paper's
+
+
+def test_who_kept_the_budget_goes_by_turn() -> None:
+    assert a_junction().gap(0.0, 0.1, 0.0) == (0, 0)
+
+
+def test_who_is_late_takes_a_worker_that_makes_up_for_it_the_most_accurate_first() -> None:
+    assert a_junction().gap(0.02, 0.1, 0.0) == (0, 1)
+    assert a_junction().gap(0.021, 0.1, 0.0) == (0, 2)
+    assert a_junction().gap(0.031, 0.1, 0.0) == (0, NOWHERE)
+
+
+def test_spare_capacity_is_used_up_and_comes_again() -> None:
+    junction = a_junction()
+    slots = [junction.gap(0.01, 0.1, 0.0)[1] for _ in range(7)]
+    assert slots == [1, 1, 1, 2, 2, 2, NOWHERE]  # 10 items/s x 0.3 s each
+    assert junction.gap(0.01, 0.1, 0.1)[1] == 1
+    two = a_junction(share=2)
+    assert [two.gap(0.01, 0.1, 0.0)[1] for _ in range(3)] == [1, 2, NOWHERE]
+
+
+# ---------------------------------------------------------------------- by the deadline
+
+
+def test_who_is_on_track_goes_by_turn_however_late_at_the_task() -> None:
+    assert a_junction().in_time(0.5, 0.082, 0.0) == (0, 0)
+
+
+def test_who_is_not_takes_the_most_accurate_worker_that_is_on_track() -> None:
+    assert a_junction().in_time(0.0, 0.081, 0.0) == (0, 1)
+    assert a_junction().in_time(0.0, 0.041, 0.0) == (0, 2)
+
+
+def test_where_nobody_is_on_track_the_fastest_that_fits_will_do() -> None:
+    assert a_junction().in_time(0.0, 0.021, 0.0) == (0, 2)
+    assert a_junction().in_time(0.0, 0.012, 0.0) == (0, 2)
+    assert a_junction().in_time(0.0, 0.0119, 0.0) == (0, NOWHERE)
+
+
+def test_without_spare_capacity_the_turn_will_do_as_long_as_it_fits() -> None:
+    crowded = tuple(replace(route, spare_qps=0.0) for route in THREE)
+    assert a_junction(*crowded).in_time(0.0, 0.042, 0.0) == (0, 0)
+    assert a_junction(*crowded).in_time(0.0, 0.0419, 0.0) == (0, NOWHERE)
+
+
+def test_routes_that_tell_no_latency_reroute_nobody() -> None:
+    junction = a_junction(Route("read", 0, 1.0))
+    assert junction.in_time(0.1, 0.01, 0.0) == (0, 0)
+
+
+@given(
+    routes=st.lists(
+        st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 50.0), st.floats(0.001, 0.1)),
+        min_size=1,
+        max_size=6,
+    ),
+    late_s=st.floats(-0.1, 0.2),
+    left_s=st.floats(-0.1, 0.5),
+)
+def test_nobody_is_sent_where_it_cannot_be_in_time(
+    routes: list[tuple[float, float, float]], late_s: float, left_s: float
+) -> None:
+    listed = [
+        Route("read", slot, share + 0.01, "", spare, latency)
+        for slot, (share, spare, latency) in enumerate(routes)
+    ]
+    turn, slot = Junction(listed, ALONE, 1, 0.0).in_time(late_s, left_s, 0.0)
+    if slot != NOWHERE:
+        assert ALONE.bare_s(listed[slot].latency_s) <= left_s
+    turn, slot = Junction(listed, ALONE, 1, 0.0).gap(late_s, left_s, 0.0)
+    if late_s > 0 and slot != NOWHERE:
+        assert listed[slot].latency_s <= listed[turn].latency_s - late_s
+
+
+# ---------------------------------------------------------------------- what is behind
+
+
+def test_what_is_behind_a_task_is_the_shortest_way_to_an_answer() -> None:
+    tree = a_pipeline({"a": ["b", "c"], "b": ["d"], "c": [], "d": []}, comm_s=0.001)
+    routes = [
+        Route("b", 0, 1.0, "", 0.0, 0.01), Route("c", 0, 1.0, "", 0.0, 0.08),
+        Route("d", 0, 0.5, "", 0.0, 0.03), Route("d", 1, 0.5, "", 0.0, 0.02),
+    ]  # fmt: skip
+    assert least_behind(routes, tree, "a") == (pytest.approx(0.03), 3)  # b, d, egress
+    assert least_behind(routes, tree, "b") == (0.02, 2)
+    assert least_behind(routes, tree, "d") == (0.0, 1)
+    ways = junctions(routes, "a/v", tree, 0.3, 1, 0.0)
+    assert list(ways) == ["b", "c"]
+    # b: (10 + 20) / 0.5 + 3 hops
+    assert ways["b"].in_time(0.0, 0.0631, 0.0) == (0, 0)
+    assert ways["b"].in_time(0.0, 0.0329, 0.0) == (0, NOWHERE)
+
+
+def test_a_sender_with_a_table_of_its_own_follows_it() -> None:
+    pipeline = a_pipeline({"locate": ["read"], "read": []})
+    routes = (*THREE, replace(FAST, share=1.0, source="locate/v"))
+    assert junctions(routes, "locate/v", pipeline, 0.3, 1, 0.0)["read"].gap(0, 1, 0) == (2, 2)
+    assert junctions(routes, "locate/w", pipeline, 0.3, 1, 0.0)["read"].gap(0, 1, 0) == (0, 0)

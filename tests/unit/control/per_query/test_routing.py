@@ -1,0 +1,50 @@
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.per_query.routing import Spread, spreads
+from schemas.records import Route
+
+
+def test_equal_shares_take_turns() -> None:
+    spread = Spread([(3, 0.5), (5, 0.5)])
+    assert [spread.pick() for _ in range(4)] == [3, 5, 3, 5]
+
+
+def test_unequal_shares_are_mixed_evenly() -> None:
+    spread = Spread([(0, 0.75), (1, 0.25)])
+    assert [spread.pick() for _ in range(8)] == [0, 0, 1, 0, 0, 0, 1, 0]
+
+
+def test_a_share_of_nothing_is_never_picked_and_nobody_is_no_spread() -> None:
+    spread = Spread([(0, 0.0), (1, 0.2)])
+    assert [spread.pick() for _ in range(3)] == [1, 1, 1]
+    assert spread
+    assert not Spread([(0, 0.0)])
+    assert not Spread([])
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=8), st.integers(1, 300))
+def test_every_window_gives_each_slot_its_share_to_within_a_few_picks(
+    shares: list[float], window: int
+) -> None:
+    spread = Spread(enumerate(shares))
+    picks = Counter(spread.pick() for _ in range(window))
+    for slot, share in enumerate(shares):
+        assert abs(picks[slot] - window * share / sum(shares)) < 1 + len(shares) / 2
+
+
+def test_a_sender_with_routes_of_its_own_does_not_follow_those_for_all() -> None:
+    routes = [
+        Route("read", 0, 1.0),
+        Route("read", 1, 1.0, source="locate/net"),
+        Route("sort", 2, 1.0),
+    ]
+    theirs, others = spreads(routes, "locate/net"), spreads(routes, "locate/cc")
+    assert {task: spread.pick() for task, spread in theirs.items()} == {"read": 1, "sort": 2}
+    assert {task: spread.pick() for task, spread in others.items()} == {"read": 0, "sort": 2}
+
+
+def test_routes_of_another_sender_only_leave_the_task_without_a_slot() -> None:
+    assert not spreads([Route("read", 0, 1.0, source="locate/net")], "")["read"]

@@ -1,0 +1,238 @@
+"""Devices of several kinds, memory, bounds, observations, limits of work."""
+
+from dataclasses import replace
+
+import pytest
+
+from control.policies.loki.allocate import allocate
+from control.problem.allocation_check import broken_promises, items_per_s
+from control.problem.candidates import choices, needed
+from control.problem.problem import Nearest, PathShare, PlanError, Problem, Replicas
+from tests.allocation_world import PAPER, a_problem, an_entry
+
+CHAIN = {"find": ("read",), "read": ()}
+ENTRIES = [
+    an_entry("find", "small", {1: 5.0}, 0.8, {"read": 1.0}),
+    an_entry("find", "large", {1: 20.0}, 1.0, {"read": 2.0}),
+    an_entry("read", "fast", {1: 4.0, 4: 10.0}, 0.9),
+    an_entry("read", "sure", {1: 15.0, 4: 40.0}, 1.0),
+]
+
+
+def counts(problem: Problem) -> dict[str, int]:
+    plan = allocate(problem)
+    assert broken_promises(plan, problem) == ()
+    return {each.key + (f" on {each.device}" if each.device else ""): each.count
+            for each in plan.replicas}  # fmt: skip
+
+
+def test_a_demand_is_taken_exactly() -> None:
+    one = a_problem([an_entry("read", "v", {1: 10.0})], {"read": ()}, devices=("cpu",) * 3)
+    assert [counts(replace(one, demand_qps=q)) for q in (0.0, 100.0, 100.001, 300.0)] == [
+        {"read/v": 1}, {"read/v": 1}, {"read/v": 2}, {"read/v": 3},
+    ]  # fmt: skip
+    assert not allocate(replace(one, demand_qps=300.01)).feasible
+
+
+def test_each_kind_of_device_has_its_own_latencies_batches_and_number() -> None:
+    entries = [
+        an_entry("find", "v", {1: 50.0}, 1.0, {"read": 1.0}, device="cpu"),
+        an_entry("find", "v", {1: 10.0, 2: 12.0}, 1.0, {"read": 1.0}, device="cuda:0"),
+        an_entry("read", "v", {1: 30.0}, 1.0, device="cpu"),
+    ]
+    problem = a_problem(
+        entries, CHAIN, demand=60.0, slo_ms=120.0, devices=("cpu",) * 4 + ("cuda:0", "cuda:1")
+    )
+    # On a CPU alone find takes too long beside read, so all of it is for the GPUs.
+    assert counts(problem) == {"find/v on cuda": 1, "read/v on cpu": 2}
+    assert allocate(problem).shares == (PathShare(("find/v", "read/v"), 1.0, ("cuda", "cpu")),)
+    far = allocate(replace(problem, demand_qps=1000.0))
+    assert (far.mode, far.nearest) == ("best-effort", far.nearest)
+    assert far.nearest is not None
+    assert far.nearest.devices == 6 + (30 - 4) + (6 - 2)
+
+
+def test_a_device_of_another_make_is_a_kind_of_its_own() -> None:
+    entries = [
+        an_entry("read", "v", {1: 10.0}, device="cuda:0"),
+        an_entry("read", "v", {1: 40.0}, device="cuda:1"),
+    ]
+    problem = a_problem(entries, {"read": ()}, demand=120.0, devices=("cuda:0", "cuda:1"))
+    assert counts(problem) == {"read/v on cuda": 1, "read/v on cuda:1": 1}
+
+
+def test_a_variant_that_takes_too_much_memory_is_not_planned() -> None:
+    entries = [
+        an_entry("read", "big", {1: 10.0}, 1.0, memory=2_000_000_000),
+        an_entry("read", "slim", {1: 10.0}, 0.9, memory=500_000_000),
+    ]
+    problem = a_problem(entries, {"read": ()}, memory={"cpu": 1_000_000_000})
+    assert counts(problem) == {"read/slim": 1}
+    with pytest.raises(PlanError, match="smallest takes 500 MB: add a smaller variant or raise"):
+        allocate(replace(problem, memory={"cpu": 100_000_000}))
+
+
+def test_a_task_has_no_more_replicas_than_slots() -> None:
+    problem = a_problem(
+        [an_entry("read", "v", {1: 10.0})], {"read": ()}, demand=250.0,
+        tasks={"read": {"slots": 2}},
+    )  # fmt: skip
+    plan = allocate(problem)
+    assert (plan.mode, plan.devices_used, plan.served_share) == (
+        "best-effort", 2, pytest.approx(0.8),
+    )  # fmt: skip
+    assert plan.nearest == Nearest(pytest.approx(200.0, rel=1e-5), None, None)
+
+
+def test_branches_share_what_goes_over_their_common_prefix() -> None:
+    entries = [
+        an_entry("find", "small", {1: 4.0}, 0.8, {"cars": 1.0, "faces": 1.0}),
+        an_entry("find", "large", {1: 20.0}, 1.0, {"cars": 3.0, "faces": 1.0}),
+        an_entry("cars", "v", {1: 5.0}, 1.0),
+        an_entry("faces", "v", {1: 5.0}, 0.9),
+    ]
+    problem = a_problem(entries, {"find": ("cars", "faces"), "cars": (), "faces": ()}, demand=90.0)
+    plan = allocate(problem)
+    assert broken_promises(plan, problem) == ()
+    by_detector = {
+        leaf: {s.path[0]: s.share for s in plan.shares if s.path[1] == f"{leaf}/v"}
+        for leaf in ("cars", "faces")
+    }
+    assert by_detector["cars"] == pytest.approx(by_detector["faces"])
+    assert len(by_detector["cars"]) == 2
+
+
+def test_bounds_of_shares_hold_in_accuracy_mode_only() -> None:
+    entries = [
+        an_entry("src", "v", {1: 0.001}, 1.0, {"a": 1.0, "b": 1.0}),
+        an_entry("a", "v", {1: 10.0}, 1.0),
+        an_entry("b", "v", {1: 10.0}, 0.7),
+        an_entry("b", "w", {1: 40.0}, 0.9),
+    ]
+    problem = a_problem(
+        entries, {"src": ("a", "b"), "a": (), "b": ()}, branches="untied", demand=200.0,
+        tasks={"b": {"share": (0.3, 0.7)}},
+    )  # fmt: skip
+    assert counts(problem) == {"src/v": 1, "a/v": 2}
+    busy = replace(problem, demand_qps=301.0)
+    plan = allocate(busy)
+    assert (plan.mode, plan.feasible) == ("best-effort", False)
+    plan = allocate(replace(busy, demand_qps=290.0, devices=("cpu",) * 4))
+    assert plan.mode == "hardware"
+    assert broken_promises(plan, replace(busy, demand_qps=290.0)) == ()
+
+
+def test_observed_multiplicities_and_measured_paths_take_the_place_of_the_profile() -> None:
+    problem = a_problem(ENTRIES, CHAIN, demand=30.0)
+    assert allocate(problem).accuracy == 1.0
+    seen = replace(problem, multiplicity={("find/large", "read"): 5.0})
+    assert items_per_s(allocate(seen), seen)["read/sure", ""] == pytest.approx(150.0)
+    measured = replace(problem, path_accuracy={("find/large", "read/sure"): 0.93})
+    assert allocate(measured).accuracy == pytest.approx(0.93)
+    assert broken_promises(allocate(measured), measured) == ()
+
+
+def test_the_weights_of_leaf_tasks_weigh_their_accuracies() -> None:
+    entries = [
+        an_entry("find", "v", {1: 4.0}, 1.0, {"cars": 1.0, "faces": 1.0}),
+        an_entry("cars", "v", {1: 5.0}, 0.9),
+        an_entry("faces", "v", {1: 5.0}, 0.5),
+    ]
+    problem = a_problem(
+        entries, {"find": ("cars", "faces"), "cars": (), "faces": ()},
+        tasks={"cars": {"weight": 3.0}},
+    )  # fmt: skip
+    assert allocate(problem).accuracy == pytest.approx(0.75 * 0.9 + 0.25 * 0.5)
+
+
+def test_configurations_that_another_can_replace_are_left_out() -> None:
+    problem = a_problem(ENTRIES, CHAIN, slo_ms=110.0)
+    batches = {u.key: [c.batch for c in u.configs] for u in needed(choices(problem)).all_units}
+    # 55 ms: sure at 4 fits with small only, so 1 stays for large; fast at 4 fits with both.
+    assert batches == {"find/small": [1], "find/large": [1], "read/fast": [4], "read/sure": [1, 4]}
+
+
+def test_without_devices_or_with_a_demand_below_zero_it_says_so() -> None:
+    nobody = allocate(a_problem(ENTRIES, CHAIN, devices=()))
+    assert (nobody.feasible, nobody.replicas, nobody.binding) == (
+        False, (), "devices: no worker can be used; start one",
+    )  # fmt: skip
+    with pytest.raises(PlanError, match="demand is -1 queries/s; it must be 0 or more"):
+        allocate(a_problem(ENTRIES, CHAIN, demand=-1.0))
+    with pytest.raises(PlanError, match="no solver 'gurobi'; there are highs, cbc"):
+        allocate(a_problem(ENTRIES, CHAIN, policy=replace(PAPER, solver="gurobi")))
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_a_solver_out_of_nodes_still_leads_to_a_plan(solver: str) -> None:
+    problem = a_problem(
+        ENTRIES, CHAIN, demand=130.0, devices=("cpu",) * 5,
+        policy=replace(PAPER, solver=solver, nodes=1),
+    )  # fmt: skip
+    plan = allocate(problem)
+    assert broken_promises(plan, problem) == ()
+    assert plan.replicas
+
+
+# ---------------------------------------------------------------- the judge
+
+
+PROBLEM = a_problem(ENTRIES, CHAIN, demand=30.0)
+GOOD = allocate(PROBLEM)
+FIND = Replicas(task="find", variant="large", batch=1, count=1)
+READ = Replicas(task="read", variant="sure", batch=4, count=1)
+FAST = Replicas(task="read", variant="fast", batch=1, count=1)
+WRONG = [
+    ({"replicas": (FIND, replace(READ, count=4))}, "uses 5 devices and there are 4"),
+    ({"replicas": (FIND,)}, "read/sure gets traffic and has no replica"),
+    ({"replicas": (FIND, replace(READ, batch=5))}, "measured for batches of 1 to 4, not 5"),
+    ({"replicas": (FIND, replace(READ, variant="ghost"))}, "no profile of read/ghost"),
+    ({"replicas": (FIND, replace(READ, count=0), FAST)}, "read/sure is listed with 0 replicas"),
+    ({"replicas": (FIND, READ, READ)}, "read/sure is listed 2 times"),
+    ({"replicas": (FIND, replace(READ, batch=1))}, None),
+    ({"shares": (PathShare(("find/large", "read/sure"), 0.9),)}, "sum to 0.9 and 1 is served"),
+    ({"shares": (PathShare(("read/sure",), 1.0),)}, "read/sure is no path from the root"),
+    ({"served_share": 0.5}, "calls itself feasible and serves a share of 0.5"),
+    ({"accuracy": 0.9}, "tells an accuracy of 0.9 and its shares give 1"),
+]
+
+
+def test_a_good_plan_breaks_no_promise() -> None:
+    assert broken_promises(GOOD, PROBLEM) == ()
+
+
+@pytest.mark.parametrize(("change", "told"), WRONG, ids=lambda value: str(value)[:40])
+def test_each_broken_promise_is_told(change: dict, told: str | None) -> None:
+    broken = broken_promises(replace(GOOD, **change), PROBLEM)
+    if told is None:
+        assert broken == ()
+    else:
+        assert any(told in sentence for sentence in broken), broken
+
+
+def test_the_judge_sees_load_latency_memory_slots_and_untied_branches() -> None:
+    assert "gets 160 items/s and its 1 replicas do 100" in broken_promises(
+        replace(GOOD, replicas=(replace(FIND, count=2), READ)), replace(PROBLEM, demand_qps=80.0)
+    )[0]  # fmt: skip
+    assert "takes 60 ms of compute and may take 50 ms" in broken_promises(
+        replace(GOOD, replicas=(FIND, READ)), replace(PROBLEM, slo_s=0.1)
+    )[0]  # fmt: skip
+    big = a_problem([replace(e, memory_bytes=10**9) for e in ENTRIES], CHAIN, demand=30.0)
+    assert "takes 1000 MB and a worker of cpu has 1 MB" in broken_promises(
+        GOOD, replace(big, memory={"cpu": 10**6})
+    )[0]  # fmt: skip
+
+
+def test_devices_alike_but_for_their_names_are_one_kind_and_the_plan_names_them() -> None:
+    entries = [
+        an_entry("read", "v", {1: 10.0}, device="cuda:0"),
+        an_entry("read", "v", {1: 40.0}, device="cpu"),
+    ]
+    problem = a_problem(
+        entries, {"read": ()}, demand=210.0, devices=("cpu", "cuda:0", "cuda:1", "cpu")
+    )
+    plan = allocate(problem)
+    assert {(r.device, r.on, r.count) for r in plan.replicas} == {
+        ("cuda", ("cuda:0", "cuda:1"), 2), ("cpu", ("cpu",), 1),
+    }  # fmt: skip
+    assert broken_promises(plan, problem) == ()

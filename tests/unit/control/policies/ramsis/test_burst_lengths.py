@@ -1,0 +1,222 @@
+"""How many queries in a row a worker gets, and tables for that."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.small_cluster import a_cluster
+from control.policies.ramsis.burst_lengths import (
+    Stream,
+    Way,
+    batches_of,
+    by_queries,
+    gathered,
+    in_runs,
+    overrun,
+    together,
+    ways,
+)
+from control.policies.ramsis.mdp_solver import falls_short
+from control.policies.ramsis.pareto_models import Model, SelectionError
+from control.policies.ramsis.table_leases import runs
+from control.policies.ramsis.tables import BATCHING, POLICIES, Ask, Choice, setting_for, solved
+from control.problem.problem import BUILT_IN
+from headrace.config.pipeline_file import read_pipeline_file
+from tests.selection_world import FAST, GOOD
+
+RAMSIS = POLICIES["ramsis"]
+# Eight together take three times as long as one.
+QUICK = Model("quick", 0.6, (0.020, 0.026, 0.032, 0.037, 0.043, 0.049, 0.054, 0.060))
+SLOW = Model("slow", 0.8, (0.030, 0.040, 0.050, 0.060, 0.070, 0.080, 0.090, 0.100))
+TEN = Stream(qps=800.0, workers=10, slo_s=0.1)
+RUNS = tuple(range(1, 9))
+
+
+def an_ask(qps: float, runs: tuple[int, ...] = RUNS, workers: int = 10) -> Ask:
+    return Ask(models=(QUICK, SLOW), slo_s=0.1, workers=workers, qps=qps, runs=runs)
+
+
+def test_the_first_of_a_run_waits_for_the_last() -> None:
+    assert TEN.gathering_s(1) == 0
+    assert TEN.gathering_s(5) == pytest.approx(4 / 800)
+
+
+def test_a_run_has_to_come_together_in_a_tenth_of_the_budget() -> None:
+    assert [run for run in RUNS if TEN.gathers(run)] == [1, 2, 3]
+    assert [run for run in RUNS if replace(TEN, qps=4000.0).gathers(run)] == [*RUNS]
+    assert [run for run in RUNS if replace(TEN, qps=50.0).gathers(run)] == [1]
+
+
+def test_no_more_come_together_than_a_tenth_of_the_budget_has() -> None:
+    assert [together(qps, 0.1) for qps in (0.0, 99.0, 100.0, 450.0)] == [1, 1, 2, 5]
+    assert together(math.inf, 0.1) > 1000
+
+
+def test_without_a_load_or_with_one_worker_queries_go_one_by_one() -> None:
+    for stream in (replace(TEN, qps=0.0), replace(TEN, qps=4000.0, workers=1)):
+        assert [run for run in RUNS if stream.gathers(run)] == [1]
+
+
+def test_the_most_promising_runs_come_first_and_those_that_do_not_fit_not_at_all() -> None:
+    stream = Stream(qps=4000.0, workers=60, slo_s=0.05)
+    found = ways([QUICK], stream, RUNS)
+    # Six take 49 ms, and the first of them has waited for 1.25.
+    assert sorted(way.run for way in found) == [1, 2, 3, 4, 5]
+    assert [way.at_most for way in found] == sorted((w.at_most for w in found), reverse=True)
+
+
+def test_the_first_is_that_which_is_best_if_no_run_waits_for_another() -> None:
+    # In eights quick serves 133 a second, slow 80; in sevens 130 and 78.
+    stream = replace(TEN, qps=1320.0, slo_s=0.2)
+    assert ways([QUICK, SLOW], stream, RUNS)[0].run == 8
+
+
+def test_a_worker_with_time_to_spare_may_be_as_accurate_as_its_best_model() -> None:
+    assert ways([QUICK, SLOW], replace(TEN, qps=10.0), RUNS) == [Way(1, 0.8, 0.8)]
+
+
+def test_one_that_has_half_the_time_for_the_better_model_mixes() -> None:
+    # In fours 9.25 ms a query with one, 15 ms with the other.
+    only = [Model(m.name, m.accuracy, m.latency_s[:4]) for m in (QUICK, SLOW)]
+    stream = replace(TEN, qps=10 / ((0.00925 + 0.015) / 2), slo_s=0.2)
+    (way,) = ways(only, stream, [4])
+    assert (way.at_most, way.alone) == (pytest.approx(0.7), pytest.approx(0.7))
+
+
+def test_one_that_cannot_keep_up_leaves_a_part() -> None:
+    only = [Model("quick", 0.6, QUICK.latency_s[:4])]
+    (way,) = ways(only, replace(TEN, qps=10 / 0.00925 * 2), [4])
+    assert (way.at_most, way.alone) == (pytest.approx(0.3), 0.0)
+
+
+def test_where_nothing_keeps_up_the_runs_that_serve_most_count_if_they_leave_time_to_spare() -> (
+    None
+):
+    among = [Way(run, 0.0, 0.0) for run in RUNS]
+    assert overrun([QUICK], replace(TEN, slo_s=0.08), among).run == 8
+    assert overrun([QUICK], replace(TEN, slo_s=0.0725), among).run == 7
+    assert overrun([QUICK], replace(TEN, slo_s=0.021), among).run == 1
+
+
+def test_in_runs_a_model_has_every_so_manieth_batch() -> None:
+    assert in_runs(QUICK, 3) == Model("quick", 0.6, (0.032, 0.049))
+    assert in_runs(FAST, 4) is None
+    assert in_runs(FAST, 1) == FAST
+
+
+def test_of_the_levels_those_below_what_is_left_stay() -> None:
+    assert gathered((0.0, 0.05, 0.1), 0.08) == (0.0, 0.05, 0.08)
+    assert gathered((0.0, 0.05, 0.1), 0.1) == (0.0, 0.05, 0.1)
+
+
+def test_rows_of_runs_are_told_by_queries() -> None:
+    assert by_queries([[7], [8], [9]], 2) == ((7,), (7,), (8,), (8,), (9,))
+    assert batches_of([[1], [2], [3]], 2) == ((1,), (2,), (3,), (4,), (5,))
+    assert batches_of([[1], [1], [2]], 2) == ((1,), (2,), (2,), (2,), (4,))
+    assert batches_of([[1, 1], [2, 1], [3, 3]], 1) == ((1, 1), (2, 1), (3, 3))
+
+
+def test_a_table_for_runs_chooses_as_many_as_are_there() -> None:
+    table = solved(RAMSIS, an_ask(800.0, (3,))).table
+    assert table.run == 3
+    assert len(table.model) == 7
+    assert [table.choose(n, 0.0).batch for n in (1, 2, 3, 4, 5, 6, 7, 30)] == [
+        1, 2, 3, 4, 5, 6, 7, 30,
+    ]  # fmt: skip
+    assert table.choose(3, 0.0) == Choice("quick", 3)
+
+
+def test_of_several_runs_the_best_is_taken() -> None:
+    alone = {run: solved(RAMSIS, an_ask(900.0, (run,))) for run in (1, 2, 3, 4)}
+    best = solved(RAMSIS, an_ask(900.0, (1, 2, 3, 4)))
+    worth = {
+        run: RAMSIS.objective.mean(plan.expected_accuracy, plan.expected_violation)
+        for run, plan in alone.items()
+    }
+    assert best.table.run == max(worth, key=lambda run: worth[run]) > 1
+    assert best.table == alone[best.table.run].table
+
+
+def test_beyond_what_can_be_carried_runs_are_those_that_serve_most() -> None:
+    plan = solved(RAMSIS, an_ask(20_000.0))
+    assert (plan.table.run, plan.feasible) == (8, False)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(300.0, 1600.0), st.integers(1, 4), st.integers(2, 20))
+def test_no_table_is_better_than_the_best_mixture_of_batches(
+    qps: float, run: int, workers: int
+) -> None:
+    models = (QUICK, SLOW, GOOD)
+    ask = replace(an_ask(qps, (run,), workers), models=models)
+    plan = solved(replace(RAMSIS, steps=20), ask)
+    worth = plan.expected_accuracy * (1 - plan.expected_violation)
+    stream = Stream(qps=qps, workers=workers, slo_s=ask.slo_s)
+    for way in ways(models, stream, [run]):
+        assert worth <= way.at_most + 1e-6
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(300.0, 1600.0), st.integers(1, 4), st.floats(0.001, 0.2))
+def test_what_a_table_reaches_is_not_said_to_be_out_of_reach(
+    qps: float, run: int, apart: float
+) -> None:
+    options, ask = replace(RAMSIS, steps=20), an_ask(qps, (run,))
+    plan = solved(options, ask)
+    worth = plan.expected_accuracy * (1 - plan.expected_violation)
+    process = BATCHING[options.batching](setting_for(options, ask, run))
+    assert not falls_short(process, options.objective, worth - 1e-5)
+    assert falls_short(process, options.objective, worth + apart, sweeps=2000)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"qps": 0.0},
+        {"workers": 1000, "qps": 50_000.0},
+        {"workers": 1},
+        {"models": (QUICK,)},
+        {"models": (QUICK, QUICK)},
+        {"models": (Model("odd", 0.7, (0.05, 0.03, 0.04)),)},
+        {"models": (Model("single", 0.7, (0.02,)),)},
+        {"dispersion": 4.0},
+        {"slo_s": 0.0201},
+    ],
+)
+def test_odd_questions_have_an_answer_too(changes: dict[str, Any]) -> None:
+    plan = solved(RAMSIS, replace(an_ask(900.0), **changes))
+    assert 0 <= plan.expected_accuracy <= 1
+    assert 0 <= plan.expected_violation <= 1
+    assert plan.table.choose(plan.table.run, 0.0).batch <= plan.table.run
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"slo_s": 0.01}, "raise the SLO or add a faster model"),
+        ({"models": ()}, "name one variant"),
+        ({"qps": float("nan")}, "0 or above and finite"),
+        ({"workers": 0}, "it takes one at least"),
+    ],
+)
+def test_what_cannot_be_is_said_as_without_runs(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SelectionError, match=said):
+        solved(RAMSIS, replace(an_ask(900.0), **changes))
+
+
+def test_runs_are_for_the_only_ingress_of_a_pipeline_of_one_task(tmp_path: Path) -> None:
+    alone = read_pipeline_file(a_cluster(tmp_path, children={"read": []})).pipeline
+    several = a_cluster(
+        tmp_path, children={"read": []}, cluster={"devices": {"emulated": 4}, "ingress": 2}
+    )
+    ramsis = BUILT_IN["ramsis"]
+    assert runs(alone, ramsis) == tuple(range(1, 33))
+    assert runs(alone, replace(ramsis, longest_run=1)) == (1,)
+    assert runs(alone, BUILT_IN["ramsis-paper"]) == (1,)
+    assert runs(read_pipeline_file(several).pipeline, ramsis) == (1,)
+    assert runs(read_pipeline_file(a_cluster(tmp_path)).pipeline, ramsis) == (1,)

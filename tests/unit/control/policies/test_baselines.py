@@ -1,0 +1,158 @@
+"""control/policies/inferline.py, control/policies/proteus.py and what the latter goes by,
+control/estimation/task_demand.py."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from msgspec import structs
+
+from control.estimation.estimates import Outlook
+from control.estimation.task_demand import TaskDemand
+from control.policies.inferline import allocate as inferline
+from control.policies.proteus import allocate as proteus
+from control.problem.allocation_check import broken_promises
+from control.problem.problem import BUILT_IN, PlanError, Problem
+from schemas.records import Report, Settings
+from tests.allocation_world import a_problem, an_entry, problems
+
+CHAIN = {"find": ("read",), "read": ()}
+ENTRIES = [
+    an_entry("find", "small", {1: 5.0}, 0.7, {"read": 1.0}),
+    an_entry("find", "large", {1: 20.0}, 1.0, {"read": 2.0}),
+    an_entry("read", "fast", {1: 4.0, 4: 10.0}, 0.9),
+    an_entry("read", "sure", {1: 15.0, 4: 40.0}, 1.0),
+    an_entry("read", "slow", {1: 200.0}, 1.0),
+]
+
+
+def problem(demand: float, policy: str, **changes: object) -> Problem:
+    return a_problem(
+        ENTRIES, CHAIN, demand=demand, policy=BUILT_IN[policy], devices=("cpu",) * 8, **changes
+    )
+
+
+def counts(plan: object) -> dict[str, int]:
+    return {each.key: each.count for each in plan.replicas}  # type: ignore[attr-defined]
+
+
+def test_inferline_runs_the_most_accurate_variants_that_fit_on_the_fewest_devices() -> None:
+    plan = inferline(problem(40.0, "inferline"))
+    # 40 of find's 50 items/s; 80 of read's 100.
+    assert (counts(plan), plan.feasible) == ({"find/large": 1, "read/sure": 1}, True)
+    assert counts(inferline(problem(90.0, "inferline"))) == {"find/large": 2, "read/sure": 2}
+
+
+def test_inferline_gives_up_queries_and_never_accuracy() -> None:
+    asked = problem(1000.0, "inferline")
+    plan = inferline(asked)
+    assert counts(plan).keys() == {"find/large", "read/sure"}
+    assert (plan.feasible, plan.mode, plan.accuracy) == (False, "best-effort", 1.0)
+    assert plan.served_share == pytest.approx(0.2)  # 4 x 50 of 1000
+    assert broken_promises(plan, asked) == ()
+    assert "serve at most 199.998 of 1000 queries/s" in plan.binding
+
+
+def test_proteus_scales_each_task_by_what_arrives_there_and_loads_every_device() -> None:
+    plan = proteus(problem(100.0, "proteus", arriving={"read": 10.0}))
+    assert (counts(plan), plan.feasible) == ({"find/large": 7, "read/sure": 1}, True)
+    more = proteus(problem(100.0, "proteus", arriving={"read": 790.0}))
+    assert counts(more) == {"find/large": 2, "read/fast": 1, "read/sure": 5}
+
+
+def test_proteus_knows_no_arrivals_at_first_and_takes_those_of_accurate_variants() -> None:
+    assert counts(proteus(problem(100.0, "proteus"))) == counts(
+        proteus(problem(100.0, "proteus", arriving={"read": 200.0}))
+    )
+
+
+def test_proteus_serves_the_same_part_of_every_task_where_not_all_fits() -> None:
+    plan = proteus(problem(3000.0, "proteus", arriving={"read": 3000.0}))
+    # 200 and 400 items/s a device: 5 and 3 of them serve a third and 0.4 of 3000.
+    assert counts(plan) == {"find/small": 5, "read/fast": 3}
+    assert (plan.feasible, plan.mode) == (False, "best-effort")
+    assert plan.served_share == pytest.approx(1 / 3)
+    assert "serve 33.3% of what arrives at each task" in plan.binding
+
+
+def test_proteus_wants_a_device_for_each_task() -> None:
+    with pytest.raises(PlanError, match="needs a worker for each of 2 tasks and 1 can be used"):
+        proteus(replace(problem(1.0, "proteus"), devices=("cpu",)))
+    assert not proteus(replace(problem(1.0, "proteus"), devices=())).feasible
+
+
+def test_proteus_runs_what_is_quickest_where_nothing_fits_an_equal_part_of_the_slo() -> None:
+    plan = proteus(problem(10.0, "proteus", slo_ms=10.0))
+    assert {(each.key, each.batch) for each in plan.replicas} == {
+        ("find/small", 1),
+        ("read/fast", 1),
+    }
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems())
+def test_every_task_has_its_devices_whatever_is_asked(drawn: Problem) -> None:
+    tasks = len(drawn.pipeline.tasks)
+    if len(drawn.devices) < tasks:
+        with pytest.raises(PlanError):
+            proteus(drawn)
+        return
+    plan = proteus(drawn)
+    assert plan.devices_used == len(drawn.devices)
+    assert {each.task for each in plan.replicas} == set(drawn.pipeline.task_names)
+    assert plan.feasible == (plan.served_share == 1.0)
+
+
+def a_report(sent_s: float, arrived: float, node: str = "w", start: float = 0.0) -> Report:
+    counts = {"arrived/read/fast": arrived, "arrived/read/sure": arrived, "busy_s/read/fast": 1.0}
+    return Report(
+        node=node, role="worker", pipeline="p", epoch=1, incarnation=start, sent_s=sent_s,
+        state="ready", counts=counts,
+    )  # fmt: skip
+
+
+def test_a_tasks_demand_is_what_its_workers_say_arrives_of_all_variants() -> None:
+    seen = TaskDemand()
+    for second in range(61):
+        seen = seen.observe(a_report(second, 10.0 * second)).observe(
+            a_report(second, 5.0 * second, node="v")
+        )
+    assert seen.arriving(60.0) == {"read": pytest.approx(30.0)}
+    assert seen.arriving(100.0) == {}  # nobody was heard for long
+    again = seen.observe(a_report(61.0, 3.0, start=60.5)).observe(a_report(61.0, 305.0, node="v"))
+    assert again.arriving(61.0) == {"read": pytest.approx(10.0)}  # its counts begin anew
+
+
+def test_only_a_policy_that_asks_is_told_what_arrives_at_tasks() -> None:
+    pipeline = problem(1.0, "proteus").pipeline
+    outlook = Outlook(pipeline, None)
+    for second in range(3):
+        outlook.hear(a_report(second, 10.0 * second))
+    assert outlook.arriving(BUILT_IN["proteus"], 2.0).keys() == {"read"}
+    assert outlook.arriving(BUILT_IN["loki"], 2.0) == {}
+
+
+def test_untied_branches_are_planned_by_what_each_gets_but_for_the_paper() -> None:
+    untied = problem(1.0, "loki", branches="untied", tasks={"read": {"share": (0.3, 0.7)}}).pipeline
+    planned = Outlook(untied, None).planned(BUILT_IN["loki"])
+    assert (planned.branches, planned.task("read").share) == ("tied", (0.0, 1.0))
+    assert Outlook(untied, None).planned(BUILT_IN["loki-paper"]) == untied
+    tied = problem(1.0, "loki").pipeline
+    assert Outlook(tied, None).planned(BUILT_IN["loki"]) == tied
+
+
+def test_headroom_multiplies_an_estimate_and_not_what_a_command_has_set() -> None:
+    outlook = Outlook(problem(1.0, "loki").pipeline, None)
+    for at in range(41):
+        outlook.hear(
+            Report(
+                node="i", role="ingress", pipeline="p", epoch=1, incarnation=0.0, sent_s=at / 4,
+                state="ready", counts={"arrived": 25.0 * at},
+            )
+        )  # fmt: skip
+    given = Settings(policy="loki", slo_s=0.25)
+    plain = outlook.demand_qps(BUILT_IN["loki-paper"], given, 10.0)
+    more = outlook.demand_qps(replace(BUILT_IN["loki-paper"], headroom=1.2), given, 10.0)
+    assert (plain, more) == (pytest.approx(100.0), pytest.approx(120.0))
+    fixed = structs.replace(given, demand_qps=50.0)
+    assert outlook.demand_qps(replace(BUILT_IN["loki"], headroom=2.0), fixed, 10.0) == 50.0

@@ -1,0 +1,79 @@
+"""control/problem/plan_check.py: every broken promise is found, and only those."""
+
+import pytest
+from msgspec.structs import replace
+
+from control.problem.plan_check import check
+from schemas.records import Lease, Plan, Route, Settings
+from tests.control_world import a_lease, a_pipeline
+
+PIPELINE = a_pipeline(slots=4)
+LEASES = (
+    a_lease("a", "locate", "net", [0], 0),
+    a_lease("b", "read", "forest", [0, 2], 0),
+    a_lease("c", "read", "vit", [1], 1),
+)
+GOOD = Plan(
+    pipeline="postcode",
+    epoch=1,
+    issued_s=1.0,
+    reason="",
+    settings=Settings(policy="static", slo_s=0.3),
+    leases=LEASES,
+    routes=(Route("locate", 0, 1.0), Route("read", 0, 0.25), Route("read", 1, 0.75)),
+)
+
+
+def with_lease(lease: Lease) -> Plan:
+    leases = {each.worker: each for each in LEASES} | {lease.worker: lease}
+    return replace(GOOD, leases=tuple(leases.values()))
+
+
+def test_a_good_plan_breaks_nothing() -> None:
+    assert check(GOOD, PIPELINE) == ()
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        (replace(GOOD, leases=(*LEASES, a_lease("a", "read", "vit", [3]))), "'a' has 2 leases"),
+        (with_lease(a_lease("c", "read", "vit", [0], 0)), "slot 0 of task 'read' is open for 2"),
+        (with_lease(a_lease("c", "read", "vit", [1, 2], 1)), "slot 2 of task 'read' is read 2"),
+        (with_lease(a_lease("c", "read", "vit", [3], 1)), "does not read slot 1, which it has"),
+        (with_lease(a_lease("c", "read", "vit", [1, 4], 1)), r"slots \[4\] of task 'read'"),
+        (with_lease(a_lease("c", "read", "ocr", [1], 1)), "'ocr', unknown to 'read'"),
+        (with_lease(a_lease("c", "read", "vit", [1], 1, batch=0)), "batches of 0"),
+        (with_lease(a_lease("d", "sort", "x", [])), "'d' is to serve 'sort', which is no task"),
+        (with_lease(a_lease("c", "read", "vit", [1])), "slot 1 of task 'read', which is not open"),
+        (with_lease(a_lease("a", "locate", "net", [0])), "'locate' has no open slot"),
+        (replace(GOOD, routes=GOOD.routes[:2]), "shares of task 'read' sum to 0.25"),
+        (replace(GOOD, routes=GOOD.routes[1:]), "shares of task 'locate' sum to 0;"),
+        (replace(GOOD, routes=(*GOOD.routes, GOOD.routes[0])), "has 2 routes from one sender"),
+        (
+            replace(GOOD, routes=(*GOOD.routes, Route("read", 0, 0.5, "net"))),
+            "shares of task 'read' from 'net' sum to 0.5",
+        ),
+        (
+            replace(GOOD, routes=(GOOD.routes[0], Route("read", 0, -0.5), Route("read", 1, 1.5))),
+            "a share of task 'read' is -0.5",
+        ),
+        (
+            replace(GOOD, routes=(replace(GOOD.routes[0], spare_qps=-1.0), *GOOD.routes[1:])),
+            "a route of task 'locate' tells a spare capacity or latency below 0",
+        ),
+    ],
+)
+def test_a_broken_promise_is_named(plan: Plan, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        assert not check(plan, PIPELINE), "; ".join(check(plan, PIPELINE))
+
+
+def test_more_replicas_than_slots_are_found() -> None:
+    pipeline = a_pipeline(slots=1)
+    plan = replace(GOOD, leases=(*LEASES[:2], a_lease("c", "read", "vit", [1], 1)))
+    assert "task 'read' has 2 replicas for 1 slots" in check(plan, pipeline)
+
+
+def test_an_infeasible_plan_may_leave_a_task_alone() -> None:
+    plan = replace(GOOD, leases=LEASES[:1], routes=GOOD.routes[:1], feasible=False)
+    assert check(plan, PIPELINE) == ()

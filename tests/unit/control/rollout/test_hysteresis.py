@@ -1,0 +1,100 @@
+"""control/rollout/hysteresis.py: is another allocation worth a change?"""
+
+from dataclasses import replace
+
+import pytest
+
+from control.problem.problem import BUILT_IN, Allocation, Problem, Replicas
+from control.rollout.hysteresis import Worth, worth, worth_a_change
+from tests.control_world import a_pipeline, a_profile
+
+# locate/net does 100 items/s and makes 5 for read each; forest does 1000/s at 0.8, vit 200/s at
+# 0.95. Both batches are 4.
+LONG = 1000.0
+
+
+def a_problem(demand_qps: float, devices: int = 6) -> Problem:
+    return Problem(
+        pipeline=a_pipeline(), policy=BUILT_IN["loki"], slo_s=0.3, demand_qps=demand_qps,
+        devices=("cpu",) * devices, profile=a_profile(),
+    )  # fmt: skip
+
+
+def having(net: int, forest: int = 0, vit: int = 0) -> Allocation:
+    counts = {"locate/net": net, "read/forest": forest, "read/vit": vit}
+    return Allocation(
+        tuple(
+            Replicas(task=task, variant=variant, batch=4, count=count)
+            for key, count in counts.items()
+            if count
+            for task, _, variant in [key.partition("/")]
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("allocation", "demand", "served", "accuracy", "devices"),
+    [
+        (having(1, vit=2), 80.0, 1.0, 0.9 * 0.95, 3),
+        (having(1, vit=2), 160.0, 400 / 800, 0.9 * 0.95, 3),
+        (having(1, vit=5), 160.0, 100 / 160, 0.9 * 0.95, 6),
+        # 500 items/s to read, of which vit takes 200.
+        (having(1, forest=1, vit=1), 100.0, 1.0, 0.9 * (0.4 * 0.95 + 0.6 * 0.8), 3),
+        (having(1, vit=1), 100.0, 0.4, 0.9 * 0.95, 2),
+        (having(1), 10.0, 0.0, 0.0, 1),
+    ],
+)
+def test_an_allocation_is_worth_what_it_makes_of_the_demand(
+    allocation: Allocation, demand: float, served: float, accuracy: float, devices: int
+) -> None:
+    found = worth(allocation.replicas, a_problem(demand))
+    assert found == Worth(pytest.approx(served), pytest.approx(accuracy), devices)
+
+
+def test_fan_out_counts_as_it_was_observed() -> None:
+    problem = replace(a_problem(80.0), multiplicity={("locate/net", "read"): 10.0})
+    found = worth(having(1, vit=2).replicas, problem)
+    assert found is not None
+    assert found.served == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("demand", "kept", "other", "worth_it"),
+    [
+        (80.0, having(1, vit=2), having(1, vit=2), False),
+        (160.0, having(1, vit=2), having(2, vit=4), True),  # serves more
+        (160.0, having(2, vit=4), having(1, vit=2), False),
+        (80.0, having(1, forest=1), having(1, vit=2), True),  # more accurate
+        (80.0, having(1, vit=2), having(1, forest=1), False),
+        (80.0, having(1, forest=1, vit=2), having(1, vit=3), False),  # as accurate
+        (38.0, having(2, vit=2), having(1, vit=1), True),  # as good with fewer
+        (40.0, having(2, vit=2), having(1, vit=1), False),  # but full: no more would fit
+    ],
+)
+def test_a_change_has_to_be_clearly_better(
+    demand: float, kept: Allocation, other: Allocation, worth_it: bool
+) -> None:
+    assert worth_a_change(kept, other, a_problem(demand), LONG) is worth_it
+
+
+def test_devices_are_given_up_after_an_interval_only() -> None:
+    one, two, problem = having(1, vit=1), having(2, vit=2), a_problem(30.0)
+    assert not worth_a_change(two, one, problem, 9.9)
+    assert worth_a_change(two, one, problem, 10.0)
+    assert worth_a_change(one, two, a_problem(60.0), 0.0)
+
+
+def test_what_is_no_longer_possible_is_left() -> None:
+    assert worth_a_change(having(2, vit=4), having(1, vit=4), a_problem(50.0, devices=5), 0.0)
+
+
+def test_what_needs_more_devices_of_a_kind_than_are_left_is_no_longer_possible() -> None:
+    on_gpu = Replicas(task="locate", variant="net", batch=4, count=2, device="cuda")
+    kept = Allocation((on_gpu, *having(0, vit=1).replicas))
+    assert worth_a_change(kept, having(1, vit=1), a_problem(10.0), 0.0)
+
+
+def test_without_a_profile_any_difference_is_one() -> None:
+    blind = replace(a_problem(50.0), profile=None)
+    assert worth_a_change(having(1, vit=1), having(1, vit=2), blind, 0.0)
+    assert not worth_a_change(having(1, vit=1), having(1, vit=1), blind, 0.0)

@@ -1,0 +1,196 @@
+"""control/rollout/placement.py and control/rollout/leases.py: who runs what, and who reads which
+slots?"""
+
+from control.problem.problem import Allocation, Replicas
+from control.rollout.leases import after, arrange, without
+from control.rollout.placement import Member, place
+from schemas.records import Lease
+from tests.control_world import a_lease, some_slots
+
+
+def wanted(**counts: int) -> Allocation:
+    """``read__vit=2`` for two workers on read/vit."""
+    return Allocation(
+        tuple(
+            Replicas(task=key.split("__")[0], variant=key.split("__")[1], batch=4, count=count)
+            for key, count in counts.items()
+        )
+    )
+
+
+def held(*leases: Lease) -> dict[str, Lease]:
+    return {lease.worker: lease for lease in leases}
+
+
+def members(*names: str, serves: str = "", **quiet: bool) -> list[Member]:
+    return [Member(name=name, serves=serves, quiet=quiet.get(name, False)) for name in names]
+
+
+def posts(allocation: Allocation, them: list[Member], leases: dict[str, Lease]) -> dict[str, str]:
+    return {name: post.key for name, post in place(them, leases, allocation).items()}
+
+
+def test_whoever_runs_a_variant_keeps_it() -> None:
+    leases = held(a_lease("b", "read", "vit", [0], 0), a_lease("c", "locate", "net", [0], 0))
+    assert posts(wanted(locate__net=1, read__vit=2), members("a", "b", "c"), leases) == {
+        "a": "read/vit",
+        "b": "read/vit",
+        "c": "locate/net",
+    }
+
+
+def test_a_swap_within_the_task_comes_before_a_drain() -> None:
+    leases = held(
+        a_lease("a", "locate", "net", [0], 0),
+        a_lease("b", "locate", "net", [1], 1),
+        a_lease("c", "read", "forest", [0], 0),
+    )
+    assert posts(wanted(locate__net=1, read__vit=2), members("a", "b", "c"), leases) == {
+        "a": "locate/net",
+        "b": "read/vit",
+        "c": "read/vit",
+    }
+
+
+def test_an_idle_worker_that_has_the_variant_loaded_is_preferred() -> None:
+    idle = [Member(name="a"), Member(name="b", loaded="read/vit")]
+    assert posts(wanted(read__vit=1), idle, {}) == {"b": "read/vit"}
+
+
+def test_a_drained_worker_is_given_nothing() -> None:
+    idle = [Member(name="a", usable=False), Member(name="b")]
+    assert posts(wanted(read__vit=2), idle, {}) == {"b": "read/vit"}
+
+
+def test_newcomers_open_the_lowest_slots() -> None:
+    them = members("a", "b", "c")
+    found = arrange({}, them, place(them, {}, wanted(locate__net=1, read__vit=2)), some_slots())
+    assert found == (
+        a_lease("a", "locate", "net", [0], 0),
+        a_lease("b", "read", "vit", [0], 0),
+        a_lease("c", "read", "vit", [1], 1),
+    )
+
+
+def test_a_change_of_variant_moves_no_slot() -> None:
+    leases = held(a_lease("a", "read", "forest", [0, 2], 0), a_lease("b", "read", "vit", [1], 1))
+    them = members("a", "b")
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=2)), some_slots(read=2))
+    assert found == (
+        a_lease("a", "read", "vit", [0, 2], 0),
+        a_lease("b", "read", "vit", [1], 1),
+    )
+
+
+def test_a_lost_workers_slots_go_to_the_least_laden_with_its_variant() -> None:
+    leases = held(
+        a_lease("a", "read", "forest", [0], 0),
+        a_lease("b", "read", "vit", [1], 1),
+        a_lease("c", "read", "vit", [2], 2),
+        a_lease("d", "read", "vit", [3, 4], 3),
+    )
+    assert without(leases, ["d"], some_slots(read=4)) == (
+        a_lease("a", "read", "forest", [0], 0),
+        a_lease("b", "read", "vit", [1, 3], 1),
+        a_lease("c", "read", "vit", [2, 4], 2),
+    )
+
+
+def test_slots_of_a_task_without_workers_wait_for_the_first() -> None:
+    leases = held(a_lease("a", "read", "vit", [0, 1], 0))
+    slots = some_slots(read=1)
+    assert without(leases, ["a"], slots) == ()
+    them = members("b")
+    found = arrange({}, them, place(them, {}, wanted(read__vit=1)), slots)
+    assert found == (a_lease("b", "read", "vit", [0, 1], 0),)
+
+
+def test_a_worker_without_a_post_drains_first() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], 0), a_lease("b", "read", "vit", [1], 1))
+    closed = a_lease("b", "read", "vit", [1], -1)
+    slots = some_slots(read=1)
+    them = members(
+        "a", "b", serves="read", b=True
+    )  # quiet does not count before it was told to drain
+    first = arrange(leases, them, place(them, leases, wanted(read__vit=1)), slots)
+    assert first == (leases["a"], closed)
+
+    draining = held(*first)
+    busy = members("a", "b", serves="read")
+    assert arrange(draining, busy, place(busy, draining, wanted(read__vit=1)), slots) == first
+    assert arrange(draining, them, place(them, draining, wanted(read__vit=1)), slots) == (
+        a_lease("a", "read", "vit", [0, 1], 0),
+    )
+
+
+def test_the_last_of_a_task_stays_open_until_its_successor_serves() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], 0))
+    slots = some_slots(read=0)
+    them = [Member(name="a", serves="read", usable=False), Member(name="b")]
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=1)), slots)
+    assert found == (leases["a"], a_lease("b", "read", "vit", [1], 1))
+    there = [them[0], Member(name="b", serves="read")]
+    second = held(*found)
+    assert arrange(second, there, place(there, second, wanted(read__vit=1)), slots) == (
+        a_lease("a", "read", "vit", [0], -1),
+        second["b"],
+    )
+
+
+def test_the_last_of_a_task_gives_its_slot_up_where_its_successors_need_them_all() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], 0))
+    slots = some_slots(2, read=0)
+    them = [Member(name="a", serves="read", usable=False), Member(name="b"), Member(name="c")]
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=2)), slots)
+    assert [(lease.worker, lease.open_slot >= 0) for lease in found] == [
+        ("a", False), ("b", True), ("c", True),
+    ]  # fmt: skip
+
+
+def test_the_last_of_a_task_drains_at_once_where_nobody_follows() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], 0))
+    them = [Member(name="a", serves="read", usable=False)]
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=1)), some_slots(read=0))
+    assert found == (a_lease("a", "read", "vit", [0], -1),)
+
+
+def test_a_draining_worker_that_is_wanted_again_opens_its_own_slot() -> None:
+    leases = held(a_lease("b", "read", "vit", [0, 1], -1))
+    them = members("a", "b")
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=2)), some_slots(read=1))
+    assert found == (
+        a_lease("a", "read", "vit", [1], 1),
+        a_lease("b", "read", "vit", [0], 0),
+    )
+
+
+def test_a_newcomer_leaves_a_draining_workers_slots_to_it_while_there_are_others() -> None:
+    leases = held(a_lease("b", "read", "vit", [0], -1))
+    them = [Member(name="a"), Member(name="b", usable=False)]
+    chosen = place(them, leases, wanted(read__vit=1))
+    assert arrange(leases, them, chosen, some_slots(read=0)) == (
+        a_lease("a", "read", "vit", [1], 1),
+        a_lease("b", "read", "vit", [0], -1),
+    )
+    assert arrange(leases, them, chosen, some_slots(1, read=0)) == (
+        a_lease("a", "read", "vit", [0], 0),
+        a_lease("b", "read", "vit", [], -1),
+    )
+
+
+def test_the_highest_slot_ever_open_is_remembered() -> None:
+    leases = [a_lease("a", "read", "vit", [0, 3], 0)]
+    assert after(some_slots(locate=1, read=2), leases) == some_slots(locate=1, read=3)
+
+
+def test_an_allocation_that_tells_kinds_of_devices_apart_is_placed_on_them() -> None:
+    them = [Member(name=n, device=d) for n, d in (("a", "cpu"), ("b", "cuda:0"), ("c", "cuda:1"))]
+    replicas = tuple(
+        Replicas(task="read", variant=variant, batch=4, count=1, device=kind)
+        for variant, kind in (("vit", "cuda:1"), ("vit", "cuda"), ("forest", "cpu"))
+    )
+    # cuda:0 and cuda:1 were measured apart.
+    posts = place(them, {}, Allocation(replicas), {"cpu": "cpu", "cuda:0": "cuda"})
+    assert {name: (p.variant, p.device) for name, p in posts.items()} == {
+        "a": ("forest", "cpu"), "b": ("vit", "cuda"), "c": ("vit", "cuda:1"),
+    }  # fmt: skip

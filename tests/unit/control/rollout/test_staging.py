@@ -1,0 +1,138 @@
+"""control/rollout/staging.py: in which order do workers change?"""
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.problem.problem import Replicas
+from control.rollout.placement import Member
+from control.rollout.staging import staged
+from schemas.records import Lease
+
+RATES = {"net": 100.0, "fast": 100.0, "good": 40.0}
+
+
+def rate(worker: str, task: str, variant: str, batch: int) -> float:
+    return RATES[variant]
+
+
+def a_member(name: str, loaded: str, usable: bool = True) -> Member:
+    return Member(name=name, loaded=loaded, serves=loaded.partition("/")[0], usable=usable)
+
+
+def a_lease(worker: str, key: str, slot: int = 0) -> Lease:
+    task, _, variant = key.partition("/")
+    return Lease(worker=worker, task=task, variant=variant, batch=4, slots=(slot,), open_slot=slot)
+
+
+def a_post(key: str) -> Replicas:
+    task, _, variant = key.partition("/")
+    return Replicas(task=task, variant=variant, batch=4, count=1)
+
+
+def next_posts(
+    now: Mapping[str, str], wanted: Mapping[str, str], needed: Mapping[str, float],
+    loaded: Mapping[str, str] = {}, unusable: str = "",
+) -> dict[str, str]:  # fmt: skip
+    """worker -> "task/variant" of the next plan, where all serve what they are leased."""
+    members = [
+        a_member(name, loaded.get(name, now.get(name, "")), name != unusable)
+        for name in sorted({*now, *wanted})
+    ]
+    held = {name: a_lease(name, key, slot) for slot, (name, key) in enumerate(now.items())}
+    posts = {name: a_post(key) for name, key in wanted.items()}
+    return {n: post.key for n, post in staged(members, held, posts, needed, rate).items()}
+
+
+FOUR_FAST = dict.fromkeys(("a", "b", "c", "d"), "read/fast")
+FOUR_GOOD = dict.fromkeys(("a", "b", "c", "d"), "read/good")
+
+
+def test_without_demand_half_of_a_tasks_workers_change_at_a_time() -> None:
+    assert next_posts(FOUR_FAST, FOUR_GOOD, {}) == {
+        "a": "read/good", "b": "read/good", "c": "read/fast", "d": "read/fast",
+    }  # fmt: skip
+
+
+def test_those_that_load_already_are_of_the_half_that_may() -> None:
+    now = {**FOUR_FAST, "a": "read/good", "b": "read/good"}
+    loading = {"a": "read/fast", "b": "read/fast"}
+    assert next_posts(now, FOUR_GOOD, {}, loading) == now
+    assert next_posts(now, FOUR_GOOD, {}, {"a": "read/fast"}) == {**FOUR_GOOD, "d": "read/fast"}
+
+
+def test_who_loads_counts_with_the_slower_of_its_variants() -> None:
+    now, loading = {**FOUR_FAST, "a": "read/good"}, {"a": "read/fast"}
+    # 40 + 100 + 100 + 100; without b 280 are left.
+    assert next_posts(now, FOUR_GOOD, {"read": 280.0}, loading)["b"] == "read/good"
+    assert next_posts(now, FOUR_GOOD, {"read": 281.0}, loading)["b"] == "read/fast"
+
+
+def test_a_task_keeps_what_it_needs() -> None:
+    assert next_posts(FOUR_FAST, FOUR_GOOD, {"read": 330.0})["b"] == "read/fast"
+    assert next_posts(FOUR_FAST, FOUR_GOOD, {"read": 330.0})["a"] == "read/good"
+
+
+def test_faster_variants_and_idle_workers_do_not_wait() -> None:
+    assert next_posts(FOUR_GOOD, FOUR_FAST, {"read": 500.0}) == FOUR_FAST
+    assert next_posts({}, FOUR_FAST, {"read": 500.0}) == FOUR_FAST
+
+
+def test_a_worker_leaves_its_task_when_a_successor_has_loaded() -> None:
+    now = {"a": "read/fast", "b": "read/fast"}
+    wanted = {"a": "locate/net", "b": "read/fast", "c": "read/fast"}
+    assert next_posts(now, wanted, {"read": 150.0}) == {**now, "c": "read/fast"}
+    assert next_posts({**now, "c": "read/fast"}, wanted, {"read": 150.0}) == wanted
+
+
+def test_where_nobody_may_change_and_nothing_is_under_way_one_does() -> None:
+    wanted = {**FOUR_FAST, "a": "locate/net", "b": "locate/net"}
+    assert next_posts(FOUR_FAST, wanted, {"read": 1000.0}) == {**FOUR_FAST, "b": "locate/net"}
+    # c still loads: wait.
+    assert next_posts(FOUR_FAST, wanted, {"read": 1000.0}, {"c": "read/good"}) == FOUR_FAST
+
+
+def test_who_is_drained_by_a_person_goes_at_once() -> None:
+    wanted = {name: key for name, key in FOUR_FAST.items() if name != "a"}
+    assert next_posts(FOUR_FAST, wanted, {"read": 400.0}, unusable="a") == wanted
+
+
+KEYS = st.sampled_from(["locate/net", "read/fast", "read/good"])
+
+
+@given(
+    now=st.dictionaries(st.sampled_from("abcdef"), KEYS, min_size=1),
+    wanted=st.dictionaries(st.sampled_from("abcdef"), KEYS),
+    needed=st.fixed_dictionaries({"locate": st.floats(0.0, 400.0), "read": st.floats(0.0, 400.0)}),
+)
+def test_no_task_falls_below_its_need_unless_it_was_there_before(
+    now: dict[str, str], wanted: dict[str, str], needed: dict[str, float]
+) -> None:
+    posts = next_posts(now, wanted, needed)
+    for task, need in needed.items():
+        before = sum(RATES[key.partition("/")[2]] for key in now.values() if key.startswith(task))
+        after = sum(
+            min(RATES[key.partition("/")[2]], RATES[posts[name].partition("/")[2]])
+            for name, key in now.items()
+            if key.startswith(task) and posts.get(name, "").startswith(task)
+        )
+        forced = [name for name, key in now.items() if posts.get(name) != key]
+        if before >= need and len(forced) > 1:
+            assert after >= need - 1e-9 or _lone(now, posts, task)
+    # Whoever does not wait has the post that is wanted.
+    assert all(posts[name] in (wanted.get(name), now.get(name)) for name in posts)
+
+
+def _lone(now: dict[str, str], posts: dict[str, str], task: str) -> bool:
+    """Only one worker has changed to the task's loss: the one that breaks a deadlock."""
+    lost = [
+        name
+        for name, key in now.items()
+        if key.startswith(task)
+        and (
+            not posts.get(name, "").startswith(task)
+            or RATES[posts[name].partition("/")[2]] < RATES[key.partition("/")[2]]
+        )
+    ]
+    return len(lost) == 1

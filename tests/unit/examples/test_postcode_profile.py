@@ -1,0 +1,35 @@
+"""The committed profile belongs to the committed weights, and notices when it does not."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headrace.config.pipeline_file import PipelineError, load_profile, read_pipeline_file
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "postcode"
+
+
+def test_every_variant_was_profiled_with_the_committed_weights() -> None:
+    file = read_pipeline_file(EXAMPLE / "pipeline.yaml")
+    measured = {(entry.task, entry.variant) for entry in load_profile(file).entries}
+    assert measured == {(v.task, v.name) for task in file.pipeline.tasks for v in task.variants}
+
+
+def test_the_variants_span_ten_points_of_accuracy_and_a_factor_of_five_in_cost() -> None:
+    table = load_profile(read_pipeline_file(EXAMPLE / "pipeline.yaml"))
+    for task in ("locate", "read"):
+        entries = [entry for entry in table.entries if entry.task == task]
+        accuracies = [entry.accuracy for entry in entries]
+        alone = [entry.latency[0].p50_s for entry in entries]  # one item, the median run
+        assert max(accuracies) - min(accuracies) >= 0.10, task
+        assert max(alone) / min(alone) >= 5.0, task
+
+
+def test_other_weights_are_told_from_the_profiled_ones(tmp_path: Path) -> None:
+    copy = tmp_path / "postcode"
+    shutil.copytree(EXAMPLE, copy)
+    weights = next((copy / "weights").glob("read-*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0\0")
+    with pytest.raises(PipelineError, match="measured with other weights"):
+        load_profile(read_pipeline_file(copy / "pipeline.yaml"))

@@ -1,0 +1,201 @@
+"""The command line: exit codes, one sentence for what is wrong, JSON alone on stdout."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from headrace.cli import main as cli
+from headrace.cli import options as cli_options
+from headrace.cli.main import run
+from headrace.client.ask import answer_json, answer_text
+from headrace.client.formats import read_answer
+from headrace.cluster.supervisor import environment
+from headrace.results.outcomes import latency_ms
+from headrace.terminal import Unfeasible, Unsuccessful, counting_line, progress_line
+from schemas.codec.json_form import answer_to_json
+from schemas.codec.single_object import CodecError, encode
+from schemas.records import Answer, Command, End, Hop, Origin
+
+WORDS = Path(__file__).parents[3] / "pipelines" / "lines" / "pipeline.yaml"
+NOWHERE = "127.0.0.1:1"
+
+
+def test_a_right_file_is_described_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["validate", str(WORDS), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {
+        "valid": True, "pipeline": "lines", "slo_ms": 2000.0,
+        "tasks": {"split": ["spaces"], "shout": ["careful", "hasty"]}, "policy": "accurate",
+        "policies": ["static", "accurate", "fast"], "devices": {"cpu": 2}, "share": 1.0,
+        "profiled": [], "infeasible": {},
+    }  # fmt: skip
+    assert captured.err == ""
+
+
+BAD_INPUT = [
+    (["validate", "gone.yaml"], "gone.yaml is not there; name an existing pipeline file"),
+    (["vaildate", "x"], "No such command 'vaildate'"),
+    (["load", str(WORDS), "--rate", "5"], "give --rate and --seconds, or --arrivals"),
+    (["load", str(WORDS), "--rate", "0", "--seconds", "1"], "0.0 is not in the range x>0"),
+    (["load", str(WORDS), "--rate", "5", "--arrivals", "a"], "leave the others out"),
+    (["ingress", str(WORDS), "--share", "2/2"], "'2/2' is no share; write INDEX/OF"),
+    (["command", str(WORDS), "apply-policy", "fast"], "'fast' is no argument; write KEY=VALUE"),
+    (["send", str(WORDS), "-", "--deadline", "300"], "without a unit; write 300ms or 300s"),
+    (["send", str(WORDS)], "Missing argument 'INPUT'; see `headrace send --help`"),
+    (["profile", str(WORDS), "--batches", "one"], "'one' is no list of batch sizes"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), BAD_INPUT)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADRACE_BOOTSTRAP", NOWHERE)
+    monkeypatch.setattr(cli_options, "reached", lambda _: pytest.fail("no broker was needed"))
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("headrace: ")
+    assert sentence in line
+
+
+@pytest.mark.parametrize("command", ["status", "replan"])
+def test_no_broker_is_one_sentence_and_exit_code_4(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_options, "ANSWERS_WITHIN_S", 0.2)
+    assert run([command, str(WORDS), "--bootstrap", NOWHERE]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"headrace: no Kafka broker answers at {NOWHERE}")
+    assert "--bootstrap" in line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(Unsuccessful("not done"), 1), (Unfeasible("too few workers"), 3), (click.Abort(), 130)],
+)
+def test_every_kind_of_end_has_its_exit_code(
+    error: Exception,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @click.command()
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setitem(cli.headrace.commands, "fails", fails)
+    assert run(["fails"]) == code
+    assert capsys.readouterr().err.splitlines() == [
+        "interrupted" if code == 130 else f"headrace: {error}"
+    ]
+
+
+def test_an_error_that_nobody_expected_keeps_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(cli.headrace.commands, "fails", fails)
+    with pytest.raises(ZeroDivisionError):
+        run(["fails"])
+
+
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def waits() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli.headrace.commands, "waits", waits)
+    assert run(["waits"]) == 130
+
+
+def test_a_policy_that_asks_for_too_much_is_infeasible(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = WORDS.read_text().replace("devices: {cpu: 2}", "devices: {cpu: 1}")
+    greedy = tmp_path / "greedy.yaml"
+    greedy.write_text(text)
+    (tmp_path / "words_operators.py").write_text((WORDS.parent / "words_operators.py").read_text())
+    code = run(["validate", str(greedy)])
+    captured = capsys.readouterr()
+    assert code in (2, 3)  # the file's own checks may have refused it before
+    assert "2" in captured.out + captured.err
+
+
+def test_a_policy_that_selects_where_it_cannot_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "selects.yaml"
+    file.write_text(WORDS.read_text().replace("policy: accurate", "policy: ramsis"))
+    (tmp_path / "words_operators.py").write_text((WORDS.parent / "words_operators.py").read_text())
+    assert run(["validate", str(file)]) == 2
+    assert "policy 'ramsis'" in capsys.readouterr().err
+
+
+HELP_NEEDS_NOT = ("torch", "faust", "confluent_kafka", "pydantic", "numpy", "rich", "yaml")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = f"import sys, headrace.cli.main as c; c.run(['--help']); print(*set({HELP_NEEDS_NOT}) & set(sys.modules), file=sys.stderr)"  # noqa: E501
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env=environment({}, None)
+    )
+    assert found.stderr == b"\n"
+
+
+# ------------------------------------------------------------------ answers
+
+HOP = Hop(
+    task="shout", variant="careful", worker="cpu-1", epoch=3, received_s=10.1, started_s=10.11,
+    finished_s=10.12, batch=2,
+)  # fmt: skip
+ANSWER = Answer(
+    id="q", origin=Origin(1, 2), outcome="answered", result=["A", 1], created_s=10.0,
+    deadline_s=11.0, answered_s=10.125, epoch=3, paths=((HOP,),), ends=(End("answered", "shout"),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("written", [answer_to_json, encode])
+def test_answers_are_read_in_either_form(written: object) -> None:
+    assert callable(written)
+    assert read_answer(written(ANSWER)) == ANSWER
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"{", b"{}", b'{"id": "q"}', b"plain", encode(Command(id="c", pipeline="", action="x"))],
+)
+def test_what_is_no_answer_is_told(value: bytes) -> None:
+    with pytest.raises(CodecError):
+        read_answer(value)
+
+
+def test_an_answer_is_told_in_two_lines() -> None:
+    assert answer_text(ANSWER) == '["A", 1]\nanswered (125.0 ms, plan 3, shout/careful)'
+
+
+def test_an_answer_as_json_has_its_latency() -> None:
+    assert answer_json(ANSWER)["latency_ms"] == latency_ms(ANSWER) == 125.0
+
+
+def test_progress_has_the_time_left_once_it_can_be_told() -> None:
+    assert progress_line("sending", 0, 10, 1.0, "") == "sending: 0 of 10"
+    assert progress_line("sending", 5, 10, 3.0, "4 answers") == (
+        "sending: 5 of 10, about 3 s left, 4 answers"
+    )
+    assert progress_line("sending", 10, 10, 3.0, "") == "sending: 10 of 10"
+
+
+def test_steps_of_unknown_length_have_no_time_left() -> None:
+    assert counting_line("p comes up", 1, 4, 12.3, "loading: cpu-0") == (
+        "p comes up: 1 of 4, 12 s, loading: cpu-0"
+    )

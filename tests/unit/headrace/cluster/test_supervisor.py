@@ -1,0 +1,213 @@
+"""Which roles a cluster has, when they restart, and how a run is known from another terminal."""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.cluster.local_run import claim, take_down
+from headrace.cluster.run_state import (
+    Process,
+    RunState,
+    clear_state,
+    read_state,
+    run_directory,
+    write_state,
+)
+from headrace.cluster.supervisor import (
+    SUPERVISOR,
+    Role,
+    Supervisor,
+    environment,
+    how_it_ended,
+    last_word,
+    pause_s,
+    roles,
+    workers,
+)
+from headrace.config.pipeline_file import Cluster
+from headrace.roles.logs import FORMATTERS
+from headrace.terminal import Unsuccessful
+
+
+def test_a_cluster_is_its_roles_in_the_order_in_which_they_start() -> None:
+    assert roles(Cluster((("cpu", 2), ("cuda:0", 1)), ingress=2, egress=1)) == (
+        Role("control", "control"),
+        Role("egress-0", "egress", ("--share", "0/1"), ("egress-0",)),
+        Role("cpu-0", "worker", ("--name", "cpu-0", "--device", "cpu"), ("cpu-0",)),
+        Role("cpu-1", "worker", ("--name", "cpu-1", "--device", "cpu"), ("cpu-1",)),
+        Role("cuda0-0", "worker", ("--name", "cuda0-0", "--device", "cuda:0"), ("cuda0-0",)),
+        Role("ingress-0", "ingress", ("--share", "0/2"), ("ingress-0",)),
+        Role("ingress-1", "ingress", ("--share", "1/2"), ("ingress-1",)),
+    )
+
+
+def test_each_role_has_a_port_for_metrics_of_its_own() -> None:
+    cluster = Cluster((("cpu", 2),), metrics_port=9400)
+    assert [(role.name, role.metrics_port, role.arguments[-2:]) for role in roles(cluster)] == [
+        ("control", 9400, ("--metrics-port", "9400")),
+        ("egress-0", 9401, ("--metrics-port", "9401")),
+        ("cpu-0", 9402, ("--metrics-port", "9402")),
+        ("cpu-1", 9403, ("--metrics-port", "9403")),
+        ("ingress-0", 9404, ("--metrics-port", "9404")),
+    ]
+    free = roles(replace(cluster, metrics_port=0))
+    assert {role.metrics_port for role in free} == {0}
+
+
+def test_emulated_workers_share_a_process_and_report_one_by_one() -> None:
+    common = ("--name", "emulated", "--device", "emulated", "--count")
+    many = ("emulated-0", "emulated-1", "emulated-2")
+    assert workers("emulated", 3) == [Role("emulated", "worker", (*common, "3"), many)]
+    assert workers("emulated", 1) == [Role("emulated", "worker", (*common, "1"), ("emulated",))]
+
+
+def test_restarts_in_a_row_wait_longer_up_to_half_a_minute() -> None:
+    assert [pause_s(n) for n in (1, 2, 3, 4, 20)] == [0.5, 1.0, 2.0, 4.0, 30.0]
+
+
+def test_a_role_gets_one_thread_this_headrace_and_a_supervisor_to_follow() -> None:
+    found = environment({"PATH": "/bin", "OMP_NUM_THREADS": "4", "PYTHONPATH": "/other"}, 7)
+    assert found["OMP_NUM_THREADS"] == "4"  # the person's own choice wins
+    assert found["MKL_NUM_THREADS"] == "1"
+    assert found[SUPERVISOR] == "7"
+    root, other = found["PYTHONPATH"].split(os.pathsep)
+    assert (Path(root) / "headrace" / "cluster" / "supervisor.py").exists()
+    assert other == "/other"
+    assert SUPERVISOR not in environment({}, None)
+
+
+def test_an_exit_status_is_told_in_words() -> None:
+    found = [how_it_ended(code) for code in (4, -signal.SIGKILL, -250)]
+    assert found == ["exit code 4", "killed by SIGKILL", "killed by signal 250"]
+
+
+def test_the_last_word_of_a_log_is_its_last_line_that_says_something(tmp_path: Path) -> None:
+    log = tmp_path / "role.log"
+    assert last_word(log) == ""
+    log.write_text("started\nheadrace: no Kafka broker answers\n\n")
+    assert last_word(log) == "headrace: no Kafka broker answers"
+
+
+def test_the_last_word_of_a_log_in_json_is_its_message(tmp_path: Path) -> None:
+    log = tmp_path / "role.log"
+    log.write_text(
+        '{"level": "info", "message": "x"}\n{"level": "error", "message": "no broker"}\n'
+    )
+    assert last_word(log) == "no broker"
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+def test_a_line_of_the_daily_round_is_no_last_word(tmp_path: Path, form: str) -> None:
+    made = logging.LogRecord("headrace.node", logging.WARNING, "", 0, "said", (), None)
+    log = tmp_path / "role.log"
+    log.write_text("headrace: an error of long ago\n" + FORMATTERS[form]().format(made) + "\n")
+    assert last_word(log) == ""
+
+
+def test_a_role_that_refuses_its_file_is_not_started_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    supervisor = Supervisor(tmp_path / "gone.yaml", "127.0.0.1:1", tmp_path / "run", said.append)
+    supervisor.start([Role("ingress-0", "ingress", ("--share", "0/1"), ("ingress-0",))])
+    (process,) = supervisor.started
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(Unsuccessful, match=r"ingress-0 cannot run: .*gone\.yaml is not there"):
+        supervisor.tend()
+    assert said == []
+
+
+# ------------------------------------------------------------------ the state file
+
+
+def a_state(directory: Path, supervisor: Process, *roles: Process) -> RunState:
+    directory.mkdir(parents=True, exist_ok=True)
+    state = RunState(
+        pipeline="words", file="words.yaml", bootstrap="127.0.0.1:9092", supervisor=supervisor,
+        roles=roles,
+    )  # fmt: skip
+    write_state(directory, state)
+    return state
+
+
+def test_a_state_is_read_as_it_was_written_until_it_is_cleared(tmp_path: Path) -> None:
+    state = a_state(tmp_path, Process("up", 1, 2.5), Process("cpu-0", 3, 4.5))
+    assert read_state(tmp_path) == state
+    clear_state(tmp_path)
+    assert read_state(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"supervisor": 3}', "no json"])
+def test_a_garbled_state_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "running.json").write_text(text)
+    assert read_state(tmp_path) is None
+
+
+def test_a_process_is_known_by_number_and_start_together() -> None:
+    me = Process.found("test", os.getpid())
+    assert me.alive
+    assert not replace(me, started_s=me.started_s - 60).alive  # the number was used again
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        gone = Process.found("child", child.pid)
+    assert not gone.alive
+
+
+def test_a_run_lies_below_the_home_that_the_environment_names() -> None:
+    assert run_directory("p", {"HEADRACE_HOME": "/h"}) == Path("/h/run/p")
+    assert run_directory("p", {"XDG_DATA_HOME": "/x"}) == Path("/x/headrace/run/p")
+
+
+def test_nobody_else_may_run_a_pipeline_that_is_up(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        a_state(tmp_path, Process.found("up", other.pid))
+        with pytest.raises(Unsuccessful, match=f"up already .process {other.pid}.*headrace down"):
+            claim(tmp_path)
+        other.kill()
+
+
+def test_a_stale_state_is_swept_away_with_what_it_left_behind(tmp_path: Path) -> None:
+    sleeper = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(sleeper, stdin=subprocess.PIPE) as orphan:
+        a_state(tmp_path, Process("up", os.getpid(), 1.0), Process.found("cpu-0", orphan.pid))
+        claim(tmp_path)
+        assert orphan.wait(5) == -signal.SIGTERM
+    assert read_state(tmp_path) is None
+
+
+def test_to_take_down_what_is_not_up_is_no_error(tmp_path: Path) -> None:
+    assert take_down(tmp_path) is None
+
+
+FOLLOWER = """
+import signal, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c",
+    "from headrace.cluster.supervisor import follow_supervisor as f;"
+    "f(); print('ready', flush=True);"
+    "import signal; signal.pause()"])
+print(child.pid, flush=True)
+signal.pause()
+"""
+
+
+def test_a_role_does_not_outlive_a_supervisor_that_was_killed() -> None:
+    # The supervisor's number is known only once it runs, so it hands it on as `up` does.
+    script = f"import os; os.environ[{SUPERVISOR!r}] = str(os.getpid())\n{FOLLOWER}"
+    command = [sys.executable, "-c", script]
+    env = environment(os.environ, None)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as supervisor:
+        assert supervisor.stdout is not None
+        words = {supervisor.stdout.readline().strip(), supervisor.stdout.readline().strip()}
+        (pid,) = words - {"ready"}
+        role = Process.found("role", int(pid))
+        supervisor.kill()
+        assert supervisor.stdout.read() == ""  # at the end: nobody holds the pipe any more
+    with contextlib.suppress(psutil.NoSuchProcess):
+        # It has closed its files, but may still be on its way out.
+        psutil.Process(role.pid).wait(timeout=30)
+    assert not role.alive

@@ -1,0 +1,24 @@
+"""What `up` says of settings that commands of an earlier run have left."""
+
+from headrace.cluster.up import by_command
+from schemas.records import Settings
+
+FILED = Settings(policy="loki", slo_s=0.3, filed_policy="loki", filed_slo_s=0.3)
+
+
+def test_nothing_is_said_of_what_the_file_says() -> None:
+    assert by_command(FILED) == []
+
+
+def test_what_commands_left_is_named_with_the_way_back() -> None:
+    settings = Settings(
+        policy="fast", slo_s=0.2, demand_qps=50.0, drained=("cpu-1", "cpu-2"), paused=True,
+        filed_policy="loki", filed_slo_s=0.3,
+    )  # fmt: skip
+    assert by_command(settings) == [
+        "policy fast (`headrace policy apply FILE loki` ends it)",
+        "an SLO of 200 ms (`headrace command FILE set-slo slo=300ms` ends it)",
+        "planned for 50/s (`headrace command FILE release-demand` ends it)",
+        "cpu-1, cpu-2 drained (`headrace restore FILE cpu-1` ends it)",
+        "paused (`headrace resume FILE` ends it)",
+    ]

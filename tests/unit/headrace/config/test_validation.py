@@ -1,0 +1,49 @@
+"""What `validate` and `up` say of a file whose policy cannot plan as it should."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.config.pipeline_file import PipelineError, PipelineFile, read_pipeline_file
+from headrace.config.validation import check_plannable, examined
+from headrace.terminal import Unfeasible
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+NO_ROOM = "no variant of task 'locate' fits the memory of a device; the smallest takes 96 MB"
+
+
+def postcode(memory_bytes: int = 2_000_000_000, slo_s: float = 0.5) -> PipelineFile:
+    """The example under its policy `loki` alone."""
+    file = read_pipeline_file(EXAMPLES / "postcode" / "pipeline.yaml")
+    only = tuple(policy for policy in file.pipeline.policies if policy.name == "loki")
+    assert only
+    return replace(
+        file,
+        pipeline=replace(file.pipeline, slo_s=slo_s, policies=only),
+        cluster=replace(file.cluster, memory=(("cpu", memory_bytes),)),
+    )
+
+
+def test_the_example_can_be_planned() -> None:
+    check_plannable(postcode())
+    assert examined(postcode()).infeasible == {}
+
+
+def test_variants_that_fit_no_device_are_told_before_anything_starts() -> None:
+    with pytest.raises(Unfeasible, match=f"^policy 'loki': {NO_ROOM}"):
+        check_plannable(postcode(memory_bytes=60_000_000))
+    with pytest.raises(PipelineError, match=f"pipeline.yaml: {NO_ROOM}"):
+        examined(postcode(memory_bytes=60_000_000))
+
+
+def test_an_slo_below_the_fastest_path_is_named_but_may_be_served() -> None:
+    file = postcode(slo_s=0.005)
+    check_plannable(file)
+    assert set(examined(file).infeasible) == {"loki"}
+    assert examined(file).infeasible["loki"].startswith("slo: within 5 ms no path of variants")
+
+
+def test_a_file_without_a_profile_is_not_judged_by_policies_that_need_one() -> None:
+    file = replace(postcode(), profiles=())
+    assert examined(file).infeasible == {}

@@ -1,0 +1,249 @@
+"""``headrace doctor``: what is judged ok, warned of, or wrong, and with which mend."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.cli.main import run
+from headrace.doctor.findings import (
+    BROKER,
+    FILE,
+    HIDDEN_TOPIC,
+    OK,
+    WARN,
+    WRONG,
+    Finding,
+    TopicState,
+    as_json,
+    broker_found,
+    clock_found,
+    disk_found,
+    extras_found,
+    java_found,
+    ports_found,
+    python_found,
+    rights_found,
+    topics_found,
+    verdict,
+)
+from streams.kafka.acl_rights import Right
+from streams.topics import Topic
+
+REQUIREMENTS = (
+    "click<8.4,>=8.3",
+    'torch>=2.15; extra == "torch"',
+    'torchvision>=0.29; extra == "torch"',
+    'onnxruntime>=1.31; extra == "onnx"',
+    'headrace[torch,onnx]; extra == "postcode"',
+    'pillow>=12; extra == "postcode"',
+    'ruff>=0.17; extra == "dev"',
+)
+INSTALL = "pip install 'headrace[{}]' if a pipeline needs it"
+
+
+def test_extras_are_told_with_versions_and_those_of_developers_are_not() -> None:
+    installed = {"torch": "2.15.0", "pillow": "13.0"}
+    assert extras_found(REQUIREMENTS, installed.get) == [
+        Finding(
+            "extra torch", WARN, "torch 2.15.0; without torchvision", INSTALL.format("torch")
+        ),
+        Finding("extra onnx", OK, f"not installed; {INSTALL.format('onnx')}"),
+        Finding("extra postcode", OK, "pillow 13.0"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [((3, 11, 0), OK), ((3, 13, 9), OK), ((3, 10, 9), WRONG), ((3, 14, 0), WRONG)],
+)
+def test_python_is_held_against_what_the_package_says(
+    version: tuple[int, int, int], state: str
+) -> None:
+    assert python_found(version, "<3.14,>=3.11").state == state
+
+
+def test_java_is_wrong_only_where_the_local_broker_is_wanted() -> None:
+    assert java_found("", "no Java", is_needed=True).state == WRONG
+    assert java_found("", "no Java", is_needed=False).state == OK
+
+
+@pytest.mark.parametrize(("free", "state"), [(3e9, OK), (1e9, WARN), (1e8, WRONG)])
+def test_little_disk_is_warned_of_before_it_is_wrong(free: float, state: str) -> None:
+    assert disk_found("/data", int(free)).state == state
+
+
+@pytest.mark.parametrize(
+    ("produce", "local", "state", "says"),
+    [
+        (13, "", OK, "Apache Kafka 4.1 or newer"),
+        (11, "", OK, "protocol of Apache Kafka 3.8"),
+        (8, "", WARN, "older than Apache Kafka 2.8"),
+        (None, "", WARN, "release unknown"),
+        (13, "4.3.1", OK, "the local Apache Kafka 4.3.1"),
+    ],
+)
+def test_the_broker_is_told_by_what_it_speaks(
+    produce: int | None, local: str, state: str, says: str
+) -> None:
+    finding = broker_found("kafka:9092", 3, produce, local)
+    assert (finding.state, finding.found.startswith("kafka:9092, 3 nodes, ")) == (state, True)
+    assert says in finding.found
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "error_s", "slo_s", "state"),
+    [
+        (0.001, 0.001, None, OK),
+        (-0.2, 0.01, None, WARN),
+        (2.0, 0.01, None, WRONG),
+        (0.2, 0.19, None, OK),  # not known well enough to blame the clock
+        (0.02, 0.001, 0.1, WARN),
+        (0.2, 0.001, 0.1, WRONG),
+        (0.2, 0.001, 10.0, OK),
+    ],
+)
+def test_skew_is_held_against_the_slo_once_it_is_sure(
+    skew_s: float, error_s: float, slo_s: float | None, state: str
+) -> None:
+    assert clock_found(skew_s, error_s, slo_s).state == state
+
+
+def test_a_skew_says_which_way_it_goes() -> None:
+    found = "the broker's is 200.0 ms behind this machine's, give or take 1.0 ms"
+    assert clock_found(-0.2, 0.001, None).found == found
+
+
+PLANS = Topic("headrace.plans", 1, {"cleanup.policy": "compact"})
+QUERIES = Topic("p.queries", 4, {"cleanup.policy": "delete", "max.message.bytes": "8388608"})
+RIGHT = {
+    "headrace.plans": TopicState(1, {"cleanup.policy": "compact"}, None),
+    "p.queries": TopicState(8, {"cleanup.policy": "delete", "max.message.bytes": "9000000"}, None),
+}
+
+
+PORTS = {"control": 9400, "egress-0": 9401, "cpu-0": 9402, "ingress-0": 9403}
+
+
+def test_ports_for_metrics_are_free_or_named_with_the_role_that_wants_them() -> None:
+    where = "ports 9400 to 9403 of 127.0.0.1"
+    assert ports_found(PORTS, [], is_up=False) == Finding("metrics", OK, f"{where} are free")
+    assert ports_found(PORTS, ["egress-0", "cpu-0"], is_up=False) == Finding(
+        "metrics", WRONG, f"another program has 9401 (egress-0), 9402 (cpu-0) of {where}",
+        "name another first port: cluster.metrics_port, or up --metrics-port",
+    )  # fmt: skip
+    up = ports_found(PORTS, list(PORTS), is_up=True)
+    assert up == Finding("metrics", OK, f"{where}; the pipeline is up")
+
+
+def test_topics_as_they_should_be_are_one_line() -> None:
+    assert topics_found((PLANS, QUERIES), RIGHT, "p.yaml") == [
+        Finding("topics", OK, "2 of 2 are there with enough partitions")
+    ]
+
+
+def test_missing_topics_are_no_fault_but_are_named() -> None:
+    assert topics_found((PLANS, QUERIES), {}, "p.yaml") == [
+        Finding(
+            "topics", WARN, "missing: headrace.plans, p.queries", "`headrace up p.yaml` makes them"
+        )
+    ]
+
+
+def test_too_few_partitions_and_settings_that_lose_records_are_wrong() -> None:
+    there = {
+        "headrace.plans": TopicState(1, {"cleanup.policy": "delete"}, None),
+        "p.queries": TopicState(2, {}, None),
+    }
+    assert topics_found((PLANS, QUERIES), there, "p.yaml") == [
+        Finding(
+            "topic", WRONG, "cleanup.policy of headrace.plans is delete, compact is needed",
+            "kafka-configs --alter --topic headrace.plans --add-config cleanup.policy=compact",
+        ),
+        Finding(
+            "topic", WRONG, "p.queries has 2 partitions, 4 are needed",
+            "add partitions (kafka-topics --alter) or lower `slots` in the file",
+        ),
+    ]  # fmt: skip
+
+
+def test_topics_that_this_user_may_not_see_are_not_called_missing() -> None:
+    there: Mapping[str, TopicState] = {**RIGHT, "headrace.plans": HIDDEN_TOPIC}
+    assert topics_found((PLANS, QUERIES), there, "p.yaml") == [
+        Finding(
+            "topics", OK,
+            "1 of 2 are there with enough partitions; this user may not see headrace.plans",
+        )
+    ]  # fmt: skip
+
+
+NEEDED = {
+    "producer": (Right("Write", "topic", "p.queries"),),
+    "control": (Right("Write", "topic", "headrace.plans"),),
+    "operator": (Right("Create", "topic", "p.queries"),),
+}
+
+
+def test_roles_are_told_by_what_the_broker_allows() -> None:
+    there = {
+        "headrace.plans": HIDDEN_TOPIC,
+        "p.queries": TopicState(4, {}, frozenset({"WRITE", "DESCRIBE"})),
+    }
+    assert rights_found(NEEDED, there, "p.yaml") == Finding(
+        "permissions", WARN,
+        "this user may play producer, operator, but not control, which want for example Write on "
+        "headrace.plans",
+        "`headrace acls p.yaml` prints what each role needs",
+    )  # fmt: skip
+
+
+def test_a_broker_that_does_not_say_what_is_allowed_is_not_doubted() -> None:
+    assert rights_found(NEEDED, RIGHT, "p.yaml").state == OK
+
+
+states = st.sampled_from([OK, WARN, WRONG])
+whats = st.sampled_from([BROKER, FILE, "clock"])
+
+
+@given(st.lists(st.builds(Finding, whats, states, st.just("found"))))
+def test_the_exit_code_is_0_exactly_where_nothing_is_wrong(findings: list[Finding]) -> None:
+    wrong = [finding.what for finding in findings if finding.state == WRONG]
+    expected = 4 if BROKER in wrong else 2 if FILE in wrong else 1 if wrong else 0
+    assert verdict(findings) == expected
+    assert as_json(findings)["ok"] == (not wrong)
+
+
+def test_without_a_broker_the_rest_is_still_told_and_the_exit_code_is_4(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    monkeypatch.delenv("HEADRACE_BOOTSTRAP", raising=False)
+    assert run(["doctor", "--json"]) == 4
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is False
+    whats = [finding["what"] for finding in told["findings"]]
+    assert {"python", "headrace", "java", "disk", BROKER} <= {*whats}
+    assert told["findings"][-1] == {
+        "what": BROKER,
+        "state": WRONG,
+        "found": "none is named, and the local one does not run",
+        "mend": "start it with `headrace broker start`, or name yours with --bootstrap",
+    }
+
+
+def test_a_secret_in_the_properties_is_never_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    properties = f"{tmp_path}/client.properties"
+    with open(properties, "w") as file:
+        file.write(
+            "security.protocol=sasl_plaintext\nsasl.mechanism=PLAIN\n"
+            "sasl.username=ann\nsasl.password=open-sesame\n"
+        )
+    monkeypatch.setenv("HEADRACE_KAFKA_CONFIG", properties)
+    assert run(["doctor", "--bootstrap", "127.0.0.1:1"]) == 4
+    captured = capsys.readouterr()
+    assert "no Kafka broker answers at 127.0.0.1:1" in captured.out
+    assert "open-sesame" not in captured.out + captured.err

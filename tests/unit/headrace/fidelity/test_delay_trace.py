@@ -1,0 +1,148 @@
+"""What answers tell of hops, lags and batches, and machines that are slower than a profile."""
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from control.per_query.batching import DUE
+from headrace.fidelity.delay_trace import (
+    Batch,
+    batches,
+    hops_s,
+    lags_s,
+    seen,
+    starts_s,
+    told,
+    ways_in_s,
+    ways_out_s,
+)
+from operators.models.emulated import Emulated, Stretched
+from profiles.profile import ProfileTable
+from schemas.pipeline import Variant
+from schemas.records import ANSWERED, Answer, Hop, Origin
+from streams.simulated.delays import ANY_SIZE, World
+from tests.unit.operators.models.test_emulated import NET, TABLE, an_entry
+
+
+def a_hop(task: str, worker: str, received_s: float, started_s: float, finished_s: float) -> Hop:
+    return Hop(
+        task=task, variant="v", worker=worker, epoch=1, received_s=received_s,
+        started_s=started_s, finished_s=finished_s, batch=2,
+    )  # fmt: skip
+
+
+def an_answer(*paths: tuple[Hop, ...]) -> Answer:
+    return Answer(
+        id="q-0", origin=Origin(0, 0), outcome=ANSWERED, created_s=0.0, deadline_s=9.0,
+        answered_s=8.0, paths=paths,
+    )  # fmt: skip
+
+
+DETECT = a_hop("detect", "w0", 1.0, 1.5, 2.0)
+READ, OTHER = a_hop("read", "w1", 2.25, 3.0, 4.0), a_hop("read", "w2", 2.5, 3.0, 5.0)
+
+
+def test_a_record_with_several_items_is_one_hop() -> None:
+    answer = an_answer((DETECT, READ), (DETECT, READ), (DETECT, OTHER))
+    assert list(hops_s(answer)) == [(2.0, 0.25), (2.0, 0.5)]
+
+
+def test_what_waited_long_at_its_worker_may_have_waited_on_the_broker() -> None:
+    crowded = structs.replace(READ, received_s=2.25, started_s=4.0, finished_s=5.0)
+    assert list(hops_s(an_answer((DETECT, crowded)))) == []
+
+
+def test_the_way_in_is_two_hops_and_the_way_out_begins_with_the_last_batch() -> None:
+    early = structs.replace(DETECT, received_s=1.25)
+    answer = an_answer((early, READ), (early, OTHER))
+    assert (list(ways_in_s(answer)), list(ways_out_s(answer))) == ([(0.0, 0.625)], [(5.0, 3.0)])
+    assert list(ways_out_s(structs.replace(answer, incomplete=True))) == []
+
+
+TASKS = ("detect", "read")
+
+
+def later(hop: Hop, by_s: float) -> Hop:
+    return structs.replace(
+        hop, received_s=hop.received_s + by_s, started_s=hop.started_s + by_s,
+        finished_s=hop.finished_s + by_s,
+    )  # fmt: skip
+
+
+FIRST = Batch(
+    worker="w0", variant="detect/v", size=2, received_s=1.0, started_s=1.5, finished_s=2.0
+)
+
+
+def test_a_batch_counts_once_with_the_first_of_its_items() -> None:
+    later = structs.replace(DETECT, received_s=1.25)
+    found = batches([an_answer((later, READ), (DETECT, READ))])
+    assert found == [
+        FIRST,
+        Batch(
+            worker="w1", variant="read/v", size=2, received_s=2.25, started_s=3.0, finished_s=4.0
+        ),
+    ]
+
+
+def test_a_worker_lags_by_what_lies_between_batches_when_something_waits() -> None:
+    waiting = replace(FIRST, received_s=1.9, started_s=2.125, finished_s=3.0)
+    fresh = replace(FIRST, received_s=3.5, started_s=3.5, finished_s=4.0)
+    other = replace(waiting, worker="w1")
+    assert list(lags_s([FIRST, waiting, fresh])) == [(2.0, 0.125)]
+    assert list(lags_s([FIRST, other])) == []
+
+
+def test_a_batch_that_nothing_kept_waiting_tells_how_long_a_start_takes() -> None:
+    waiting = replace(FIRST, received_s=1.9, started_s=2.125, finished_s=3.0)
+    fresh = replace(FIRST, received_s=3.5, started_s=3.75, finished_s=4.0)
+    patient = replace(fresh, received_s=4.5, started_s=4.75, finished_s=5.0, released=DUE)
+    assert list(starts_s([FIRST, waiting, fresh, patient])) == [(3.5, 0.25)]
+
+
+def test_too_few_answers_tell_nothing() -> None:
+    found = seen([an_answer((DETECT, READ))], TABLE, {"w0": "emulated"}, 4.0, 0.0, 10.0)
+    assert found == World(seconds=10.0)
+
+
+def test_many_answers_tell_hops_in_wall_seconds_and_when_they_were() -> None:
+    early = structs.replace(DETECT, received_s=1.25)
+    found = seen([an_answer((early, READ))] * 100, TABLE, {}, 4.0, 0.5, 10.5)
+    assert (found.seconds, set(found.hops), set(found.ways_in)) == (
+        10.0, {(1.5, 1.0)}, {(-0.5, 2.49975)}
+    )  # fmt: skip
+    shown = told(found)
+    assert shown["hop_ms"] == {"p50": 1e3, "p90": 1e3, "p99": 1e3, "most": 1e3}
+    assert (shown["way_in_ms"]["p50"], shown["way_out_ms"]["p50"]) == (2499.75, 16e3)
+    assert (shown["lag_ms"], shown["start_ms"], shown["stretch"]) == ({}, {}, {})
+
+
+def test_real_batches_are_told_by_task_and_size() -> None:
+    alone = structs.replace(READ, worker="w2", batch=1, finished_s=5.0)
+    table = ProfileTable(
+        "p", tuple(an_entry(Variant(task=t, name="v", operator="a:B"), {}) for t in TASKS)
+    )
+    many = [
+        an_answer((later(DETECT, s), later(READ, s)), (later(DETECT, s), later(alone, s)))
+        for s in range(0, 1010, 10)
+    ]
+    devices = dict.fromkeys(("w0", "w1", "w2"), "cuda:0")
+    found = seen(many, table, devices, 1.0, 0.0, 1010.0)
+    by_kind = {kind: {round(by) for _, by in of} for kind, of in found.stretch.items()}
+    # By medians of 10 ms alone and of 14.3 ms in twos.
+    assert by_kind == {
+        ("detect", ANY_SIZE): {35}, ("detect", 2): {35},
+        ("read", ANY_SIZE): {70, 200}, ("read", 1): {200}, ("read", 2): {70},
+    }  # fmt: skip
+    assert {task: {s for _, s in of} for task, of in found.starts.items()} == {
+        "detect": {0.5}, "read": {0.75}
+    }  # fmt: skip
+
+
+def test_on_a_slower_machine_a_batch_takes_its_median_times_the_stretch() -> None:
+    variant: Variant = NET
+    median = Emulated(TABLE, variant, ("read", "sort"), None)
+    slower = Stretched(median, {1: 1.5, 2: 2.5}.__getitem__)
+    assert slower.latency_s(1) == 1.5 * median.latency_s(1)
+    assert slower.latency_s(2) == 2.5 * median.latency_s(2)
+    assert slower.load_s == median.load_s

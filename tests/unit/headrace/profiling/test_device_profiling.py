@@ -1,0 +1,237 @@
+"""What ``headrace profile`` plans, tells and measures; the last with a plain Python operator."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.config.pipeline_file import (
+    Cluster,
+    PipelineError,
+    PipelineFile,
+    load_profile,
+    read_pipeline_file,
+)
+from headrace.profiling.device_profiling import (
+    Settings,
+    Step,
+    companions,
+    default_out,
+    jobs,
+    line,
+    profile,
+    real_devices,
+    shown,
+)
+from profiles.measure import Repeats
+from profiles.profile import FanOut, ProfileError
+
+PIPELINE = """\
+name: words
+slo: 1s
+tasks:
+  split:
+    children: [shout]
+    variants:
+      plain: {operator: "MODULE:Split", arguments: {weights: weights.txt}, batch: 2}
+  shout:
+    variants:
+      plain: {operator: "MODULE:SHOUT", batch: 3}
+policies:
+  wide: {batch: {shout/plain: 6}}
+cluster: {devices: {cpu: 2, emulated: 1}}
+profiles: [profile-cpu.json]
+workload: MODULE:Words
+"""
+MODULE = """\
+class Split:
+    def __init__(self, weights): ...
+    def load(self, device): ...
+    def predict(self, batch): return [text.split() for text in batch]
+
+class Shout:
+    def load(self, device): ...
+    def predict(self, batch): return [word.upper() for word in batch]
+
+class Short(Shout):
+    def predict(self, batch): return []
+
+class Refusing(Shout):
+    def predict(self, batch): return [ValueError("too loud") for _ in batch]
+
+class Dying(Shout):
+    def load(self, device):
+        import os
+        os._exit(7)
+
+class Words:
+    def queries(self, rng): yield b"a b", None
+    def score(self, result, truth): return 0, 1
+    def task_inputs(self, task, n, rng):
+        texts = ["a b", "a b c"] if task == "split" else ["a", "1"]
+        return [texts[i % 2] for i in range(n)], [i % 2 for i in range(n)]
+    def task_score(self, task, output, truth): return float(task == "split" or truth == 0)
+"""
+QUICK = Settings(repeats=Repeats(least=3, most=5, budget_s=0.0), samples=10, busy=1, batches=(1, 2))
+
+
+@pytest.fixture(autouse=True)
+def _same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def words(folder: Path, module: str, shout: str = "Shout") -> PipelineFile:
+    """The pipeline with its operators in a module that no other test imports."""
+    (folder / "weights.txt").write_text("none")
+    (folder / f"{module}.py").write_text(MODULE)
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE.replace("SHOUT", shout).replace("MODULE", module))
+    return read_pipeline_file(path)
+
+
+def test_a_pipeline_is_profiled_from_end_to_end(tmp_path: Path) -> None:
+    file = words(tmp_path, "words_whole")
+    steps: list[Step] = []
+    out = tmp_path / "profile-cpu.json"
+    table = profile(file, ["cpu"], out, QUICK, steps.append)
+    assert load_profile(file) == table
+    assert [(e.name, e.accuracy, dict(e.children)) for e in table.entries] == [
+        ("split/plain on cpu", 1.0, {"shout": FanOut(2.5, {2: 0.5, 3: 0.5})}),
+        ("shout/plain on cpu", 0.5, {}),
+    ]
+    assert [row.batch for entry in table.entries for row in entry.latency] == [1, 2, 1, 2]
+    assert steps == [
+        Step(0, 6, "split/plain on cpu, load and accuracy"),
+        Step(1, 6, "split/plain on cpu, batch 1"),
+        Step(2, 6, "split/plain on cpu, batch 2"),
+        Step(3, 6, "shout/plain on cpu, load and accuracy"),
+        Step(4, 6, "shout/plain on cpu, batch 1"),
+        Step(5, 6, "shout/plain on cpu, batch 2"),
+        Step(6, 6, "done"),
+    ]
+    provenance = json.loads(out.read_text())["provenance"]
+    assert set(provenance) >= {
+        "machine", "cpu", "cores", "python", "versions", "date", "repeats", "busy_devices", "note"
+    }  # fmt: skip
+    assert provenance["busy_devices"] == {"cpu": ["cpu"]}
+    assert set(provenance["load_average"]) == {"before", "after"}
+
+
+@pytest.mark.parametrize(
+    ("shout", "message"),
+    [
+        ("Short", r"profiling shout/plain on cpu: predict returned 0 outputs for . inputs"),
+        ("Refusing", "profiling shout/plain on cpu: the operator refused a sample .*: too loud"),
+        ("Dying", "profiling shout/plain on cpu: the process ended with code 7; its own words"),
+        ("Nobody", r"profiling shout/plain on cpu: .*Nobody"),
+    ],
+)
+def test_an_operator_that_fails_is_told_in_a_sentence(
+    tmp_path: Path, shout: str, message: str
+) -> None:
+    file = words(tmp_path, f"words_{shout.lower()}", shout)
+    alone = Settings(repeats=QUICK.repeats, samples=10, busy=0, batches=(1,))
+    out = tmp_path / "profile-cpu.json"
+    with pytest.raises(PipelineError, match=message):
+        profile(file, ["cpu"], out, alone)
+    assert not out.exists()
+
+
+def test_batches_go_up_to_the_largest_that_the_file_uses(tmp_path: Path) -> None:
+    file = words(tmp_path, "words_batches")
+    assert [(job.name, job.batches) for job in jobs(file, ["cpu"], Settings())] == [
+        ("split/plain on cpu", (1, 2)),
+        ("shout/plain on cpu", (1, 2, 4, 6)),
+    ]
+
+
+def test_batches_can_be_named(tmp_path: Path) -> None:
+    planned = jobs(words(tmp_path, "words_named"), ["cpu"], Settings(batches=(1, 16)))
+    assert [job.batches for job in planned] == [(1, 16), (1, 16)]
+
+
+CLUSTER = Cluster((("cpu", 4), ("cuda:0", 1), ("cuda:1", 2)))
+
+
+@pytest.mark.parametrize(
+    ("device", "devices", "cpus", "busy", "beside"),
+    [
+        ("cpu", ["cpu"], 16, None, ["cpu"] * 3),
+        ("cpu", ["cpu"], 2, None, ["cpu"] * 2),
+        ("cuda:0", ["cuda:0"], 16, None, []),
+        ("cuda:1", ["cuda:0", "cuda:1"], 16, None, ["cuda:1", "cuda:0"]),
+        ("cuda:7", ["cuda:7"], 16, None, []),
+        ("cpu", ["cpu"], 2, 0, []),
+        ("cpu", ["cpu"], 2, 5, ["cpu"] * 5),
+    ],
+)
+def test_every_other_worker_is_busy_beside_the_measured_one(
+    device: str, devices: list[str], cpus: int, busy: int | None, beside: list[str]
+) -> None:
+    assert companions(device, devices, CLUSTER, cpus, busy) == beside
+
+
+def test_the_devices_are_the_clusters_unless_named() -> None:
+    assert real_devices(CLUSTER, []) == ("cpu", "cuda:0", "cuda:1")
+    assert real_devices(CLUSTER, ["cpu", "cpu"]) == ("cpu",)
+
+
+def test_emulated_devices_cannot_be_profiled() -> None:
+    with pytest.raises(PipelineError, match="cannot be profiled; name a real one, as in --device"):
+        real_devices(CLUSTER, ["emulated"])
+    with pytest.raises(PipelineError, match="emulated devices only; name a real one"):
+        real_devices(Cluster((("emulated", 20),)), [])
+
+
+def test_the_profile_is_named_after_the_kind_of_device(tmp_path: Path) -> None:
+    file = words(tmp_path, "words_out")
+    assert default_out(file, ["cuda:0", "cuda:1"]) == tmp_path / "profile-cuda.json"
+    assert default_out(file, []) == tmp_path / "profile-cpu.json"
+
+
+def test_a_pipeline_without_workload_cannot_be_profiled(tmp_path: Path) -> None:
+    path = words(tmp_path, "words_idle").path
+    path.write_text(path.read_text().replace("workload: words_idle:Words\n", ""))
+    with pytest.raises(PipelineError, match="no workload is named"):
+        profile(read_pipeline_file(path), ["cpu"], tmp_path / "out.json")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batches": ()}, r"batches are \(\); name numbers from 1"),
+        ({"batches": (0, 1)}, "name numbers from 1"),
+        ({"busy": -1}, "busy is -1; it must be 0 or more"),
+        ({"samples": 0}, "samples are 0; accuracy needs 1 or more"),
+    ],
+)
+def test_settings_check_themselves(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ProfileError, match=message):
+        Settings(**settings)  # type: ignore[arg-type]
+
+
+def test_a_line_tells_the_time_left() -> None:
+    assert line(Step(0, 4, "a/b on cpu"), 0.5) == "[0/4] a/b on cpu"
+    assert line(Step(1, 4, "a/b on cpu"), 30.0) == "[1/4] a/b on cpu, about 90 s left"
+    assert line(Step(4, 4, "done"), 120.0) == "[4/4] done"
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    with shown(stream) as progress:
+        progress(Step(0, 2, "a/b on cpu"))
+        progress(Step(2, 2, "done"))
+    assert stream.getvalue() == "[0/2] a/b on cpu\n[2/2] done\n"
+
+
+def test_progress_is_a_bar_on_a_terminal() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with shown(stream) as progress:
+        progress(Step(1, 2, "a/b on cpu"))
+    assert "a/b on cpu" in stream.getvalue()

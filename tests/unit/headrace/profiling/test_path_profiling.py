@@ -1,0 +1,214 @@
+"""``headrace profile --paths``: whole queries along every path, judged by their answers."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.config.pipeline_file import (
+    PipelineError,
+    PipelineFile,
+    load_profile,
+    read_pipeline_file,
+)
+from headrace.profiling.device_profiling import Settings, Step, profile
+from headrace.profiling.path_profiling import along_paths, judge, profile_paths, right
+from headrace.profiling.profile_text import paths_json, paths_text
+from profiles.measure import Repeats
+from profiles.path_accuracy import path_gap
+from profiles.profile import PathAccuracy, ProfileError
+from schemas.pipeline import Variant
+
+PIPELINE = """\
+name: words
+slo: 1s
+combine: MODULE:join
+tasks:
+  split:
+    children: [shout]
+    variants:
+      all: {operator: "MODULE:Split", arguments: {most: 9}, batch: 2}
+      two: {operator: "MODULE:Split", arguments: {most: 2}, batch: 2}
+  shout:
+    variants:
+      loud: {operator: "MODULE:Shout", batch: 3}
+      meek: {operator: "MODULE:Meek", batch: 3}
+policies:
+  fixed: {replicas: {split/all: 1, shout/loud: 1}}
+cluster: {devices: {cpu: 2}}
+profiles: [profile-cpu.json]
+workload: MODULE:Words
+"""
+MODULE = """\
+class Split:
+    def __init__(self, most): self.most = most
+    def load(self, device): ...
+    def predict(self, batch): return [text.split()[:self.most] for text in batch]
+
+class Shout:
+    def load(self, device): ...
+    def predict(self, batch): return [word.upper() for word in batch]
+
+class Meek:
+    def load(self, device): ...
+    def predict(self, batch): return [word if word == "c" else word.upper() for word in batch]
+
+def join(outputs): return " ".join(outputs)
+
+class Words:
+    def queries(self, rng):
+        while True:
+            yield "a b c d", "A B C D"
+            yield "", "E"
+    def score(self, result, truth):
+        pairs = zip(result.split(), truth.split())
+        return sum(a == b for a, b in pairs), len(truth.split())
+    def task_inputs(self, task, n, rng): return ["a"] * n, [0] * n
+    def task_score(self, task, output, truth): return 1.0
+"""
+QUICK = Settings(repeats=Repeats(least=3, most=5, budget_s=0.0), samples=2, busy=0, batches=(1,))
+
+
+@pytest.fixture(autouse=True)
+def _same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def words(folder: Path, module: str) -> PipelineFile:
+    """The pipeline with its operators in a module that no other test imports."""
+    (folder / f"{module}.py").write_text(MODULE)
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE.replace("MODULE", module))
+    return read_pipeline_file(path)
+
+
+def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(tmp_path: Path) -> None:
+    file = words(tmp_path, "words_paths")
+    out = tmp_path / "profile-cpu.json"
+    before = profile(file, ["cpu"], out, QUICK)
+    was = json.loads(out.read_text())
+    steps: list[Step] = []
+    table = profile_paths(file, [], out, QUICK, steps.append)
+    assert table.paths == (
+        PathAccuracy(("split/all", "shout/loud"), 0.8, 2),  # 4 of 4 and 0 of 1
+        PathAccuracy(("split/two", "shout/loud"), 0.4, 2),
+        PathAccuracy(("split/all", "shout/meek"), 0.6, 2),
+        PathAccuracy(("split/two", "shout/meek"), 0.4, 2),
+    )
+    assert (load_profile(file), table.entries) == (table, before.entries)
+    now = json.loads(out.read_text())
+    assert now["entries"] == was["entries"]
+    origin = now["provenance"].pop("paths")
+    assert now["provenance"] == was["provenance"]
+    assert (origin["queries"], origin["seed"], origin["device"]) == (2, 0, "cpu")
+    assert set(origin["weights"]) == {"split/all", "split/two", "shout/loud", "shout/meek"}
+    assert steps == [
+        Step(0, 6, "split/all, 2 items"),
+        Step(1, 6, "split/two, 2 items"),
+        Step(2, 6, "shout/loud, 4 items"),
+        Step(3, 6, "shout/loud, 2 items"),
+        Step(4, 6, "shout/meek, 4 items"),
+        Step(5, 6, "shout/meek, 2 items"),
+        Step(6, 6, "done"),
+    ]
+
+
+def test_without_a_profile_that_holds_every_variant_there_is_nothing_to_add_to(
+    tmp_path: Path,
+) -> None:
+    file = words(tmp_path, "words_unprofiled")
+    out = tmp_path / "profile-cpu.json"
+    with pytest.raises(
+        PipelineError, match=r"is not there; run `headrace profile pipeline.yaml` f"
+    ):
+        profile_paths(file, [], out, QUICK)
+    profile(file, ["cpu"], out, QUICK)
+    document = json.loads(out.read_text())
+    out.write_text(json.dumps({**document, "entries": document["entries"][:3]}))
+    with pytest.raises(PipelineError, match="has no profile of shout/meek; run `headrace profile"):
+        profile_paths(file, [], out, QUICK)
+    document["entries"][0]["operator"] = "elsewhere:Split"
+    out.write_text(json.dumps(document))
+    with pytest.raises(PipelineError, match="measured with the operator elsewhere:Split"):
+        profile_paths(file, [], out, QUICK)
+
+
+TREE = """\
+name: photos
+slo: 1s
+tasks:
+  find:
+    children: [cars, people]
+    variants: {v: {operator: "m:C"}}
+  cars: {variants: {v: {operator: "m:C"}, w: {operator: "m:C"}}}
+  people: {variants: {v: {operator: "m:C"}}}
+cluster: {devices: {cpu: 3}}
+workload: MODULE:Photos
+"""
+PHOTOS = """\
+class Photos:
+    def queries(self, rng): yield b"", None
+    def score(self, result, truth): return 1, 1
+    def task_inputs(self, task, n, rng): return [], []
+    def task_score(self, task, output, truth): return 1.0
+"""
+
+
+def photos(folder: Path, module: str, more: str = "") -> PipelineFile:
+    (folder / f"{module}.py").write_text(PHOTOS + more)
+    (folder / "pipeline.yaml").write_text(TREE.replace("MODULE", module))
+    return read_pipeline_file(folder / "pipeline.yaml")
+
+
+def test_every_leaf_task_has_its_paths(tmp_path: Path) -> None:
+    pipeline = photos(tmp_path, "photos_paths").pipeline
+
+    def run(variant: Variant, inputs: Sequence[Any]) -> list[Any]:
+        if variant.task == "find":
+            return [{"cars": [1] * n, "people": [2]} for n in inputs]
+        return [f"{variant.name}{each}" for each in inputs]
+
+    assert along_paths(pipeline, [2, 0], run) == {
+        ("find/v", "cars/v"): [["v1", "v1"], []],
+        ("find/v", "cars/w"): [["w1", "w1"], []],
+        ("find/v", "people/v"): [["v2"], ["v2"]],
+    }
+
+
+def test_a_workload_that_judges_whole_answers_only_tells_nothing_of_one_among_several_leaf_tasks(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(PipelineError, match="to cars, people; give it a method leaf_score"):
+        judge(photos(tmp_path, "photos_whole"))
+    score = "    def leaf_score(self, task, outputs, truth): return len(outputs), 3\n"
+    assert judge(photos(tmp_path, "photos_leaf", score))("cars", ["a"], None) == (1, 3)
+
+
+def test_parts_right_are_counted_over_all_queries() -> None:
+    assert right([["a"], []], [1, 3], lambda outputs, truth: (len(outputs), truth)) == 0.25
+    with pytest.raises(ProfileError, match="counted no part"):
+        right([[]], [0], lambda outputs, truth: (0, 0))
+
+
+def test_the_difference_from_the_products_is_told(tmp_path: Path) -> None:
+    file = words(tmp_path, "words_told")
+    out = tmp_path / "profile-cpu.json"
+    assert path_gap(profile(file, ["cpu"], out, QUICK)) is None
+    table = profile_paths(file, [], out, QUICK)
+    gap = path_gap(table)
+    assert gap is not None
+    assert (gap.paths, gap.largest, gap.where) == (4, -0.6, ("split/two", "shout/loud"))
+    assert gap.mean == pytest.approx(0.45)
+    assert paths_text(table).splitlines()[0] == (
+        "split/all > shout/loud: accuracy 0.800, product 1.000 (-20.0 points)"
+    )
+    assert paths_text(table).splitlines()[-1] == (
+        "4 measured paths differ from the products of their variants' accuracies by 45.0 points "
+        "on average, at most -60.0 (split/two > shout/loud)"
+    )
+    assert paths_json(table, out)["paths"][0] == {
+        "path": ["split/all", "shout/loud"], "accuracy": 0.8, "product": 1.0, "queries": 2,
+    }  # fmt: skip

@@ -1,0 +1,150 @@
+"""headrace/report/live_report.py and its views: a live pipeline's answers and plans as a report."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.small_cluster import a_cluster
+from headrace.client.formats import read_answer
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.fidelity.certificate import CertificateError, Conditions, Figures, certified
+from headrace.fidelity.fidelity_run import place, store
+from headrace.report.live_report import InForce, answers_since, reported
+from headrace.report.report_text import report_page, report_text
+from schemas.codec.single_object import encode
+from schemas.records import REFUSED, Answer, End, Plan, Settings
+from tests.builders import a_hop, a_lease, a_plan, an_answer
+
+START_S = 1_700_000_000.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> PipelineFile:
+    return read_pipeline_file(a_cluster(tmp_path))
+
+
+def at(offset: int, after_s: float, **changes: Any) -> Answer:
+    made = START_S + after_s
+    path = (
+        a_hop(task="detect", variant="large", finished_s=made + 0.05),
+        a_hop(task="read", variant="small", finished_s=made + 0.1),
+    )
+    usual: dict[str, Any] = {
+        "created_s": made, "deadline_s": made + 0.25, "answered_s": made + 0.1,
+        "ends": (End("answered", "read"),), "paths": (path,),
+    }  # fmt: skip
+    return an_answer(offset, **usual | changes)
+
+
+def under(policy: str, epoch: int, after_s: float, workers: int) -> Plan:
+    return a_plan(
+        [a_lease(f"w-{n}") for n in range(workers)], epoch, issued_s=START_S + after_s,
+        settings=Settings(policy=policy, slo_s=0.25),
+    )  # fmt: skip
+
+
+ANSWERS = [
+    *(at(n, float(n)) for n in range(8)),
+    at(8, 8.0, outcome=REFUSED, reason="over capacity", ends=(), paths=()),
+    at(9, 9.0, late=True, answered_s=START_S + 9.5),
+]
+PLANS = [
+    under("static", 1, -50.0, 9), under("static", 2, -10.0, 2), under("static", 3, 2.0, 2),
+    under("loki", 4, 5.0, 4),
+]  # fmt: skip
+
+
+def test_a_report_has_the_figures_of_a_run(file: PipelineFile) -> None:
+    made = reported(file, ANSWERS, PLANS)
+    assert (made.first_s, made.last_s) == (START_S, START_S + 9.0)
+    assert made.counts == {
+        "answered": 8, "late": 1, "dropped": 0, "failed": 0, "refused": 1, "lost": 0,
+    }  # fmt: skip
+    found = made.figures
+    assert (found.queries, found.violation) == (10, pytest.approx(0.2))
+    assert found.accuracy == pytest.approx(0.95 * 0.8)
+    assert found.devices_mean == pytest.approx((5 * 2 + 4 * 4) / 9)
+    assert found.p50_ms == pytest.approx(100.0, rel=1e-2)
+
+
+def test_the_policies_that_were_in_force_are_told_with_their_beginning(file: PipelineFile) -> None:
+    assert reported(file, ANSWERS, PLANS).policies == (
+        InForce(since_s=START_S - 10.0, policy="static"),
+        InForce(since_s=START_S + 5.0, policy="loki"),
+    )
+
+
+def test_without_a_profile_nothing_is_known_of_accuracy(tmp_path: Path) -> None:
+    path = a_cluster(tmp_path, profiles=[], cluster={"devices": {"cpu": 2}})
+    made = reported(read_pipeline_file(path), ANSWERS, PLANS)
+    assert made.figures.accuracy is None
+    assert set(made.recording.accuracy) == {None}
+
+
+def test_the_report_is_told_and_drawn(file: PipelineFile) -> None:
+    made = reported(file, ANSWERS, PLANS)
+    told = report_text(made)
+    assert "10 queries of lines" in told
+    assert "violation    20.00%" in told
+    assert "policy: static since" in told
+    page = report_page(made)
+    assert page.count("<svg") == 5
+    assert "over capacity" in page
+    assert made.as_json()["certificate"] is None
+
+
+def test_a_certificate_beside_the_file_is_shown_and_said_to_be_stale(file: PipelineFile) -> None:
+    live = Figures(
+        queries=1000, p50_ms=100.0, p95_ms=200.0, p99_ms=240.0, branch_violation=0.02,
+        violation=0.05, accuracy=0.96, devices_mean=4.0,
+    )  # fmt: skip
+    conditions = Conditions(
+        pipeline="lines", file="pipeline.yaml", file_sha256="another", profiles_sha256={},
+        arrivals="trace.txt", arrivals_sha256="c", queries=1100, seconds=60.0, warm_up_s=5.0,
+        policy="loki", seed=0, dilate=1.0, devices={"emulated": 4}, date="2026-11-21T18:00:00Z",
+        machine="a CPU", versions={}, host_cpu_share=0.5, behind_ms=1.0,
+    )  # fmt: skip
+    store(certified(conditions, live, live), place(file.path))
+    made = reported(file, ANSWERS, PLANS)
+    told, page = report_text(made), report_page(made)
+    assert "the simulation's certificate: aim" in told
+    assert "pipeline.yaml, profile.json changed since" in told
+    assert "Certificate of the simulation" in page
+    assert "1100 queries of trace.txt" in page
+    assert made.as_json()["certificate_stale"] == ["pipeline.yaml", "profile.json"]
+
+
+def test_a_certificate_that_cannot_be_read_is_told(file: PipelineFile) -> None:
+    place(file.path).write_text("{}")
+    with pytest.raises(CertificateError):
+        reported(file, ANSWERS, PLANS)
+
+
+class Message:
+    """A record of the results topic."""
+
+    def __init__(self, value: bytes, at_s: float) -> None:
+        self._value, self._at_s = value, at_s
+
+    def value(self) -> bytes:
+        return self._value
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, round(self._at_s * 1e3)
+
+
+def test_answers_are_read_back_to_the_beginning_and_no_further() -> None:
+    def message(after_s: float) -> Message:
+        return Message(encode(at(1, after_s)), START_S + after_s + 0.1)
+
+    seen = []
+
+    def stretches() -> Any:
+        for stretch in ([message(9.0), Message(b"?", START_S)], [message(5.0)], [message(1.0)]):
+            seen.append(stretch)
+            yield stretch
+
+    found = answers_since(stretches(), read_answer, START_S + 6.0)
+    assert [answer.created_s - START_S for answer in found] == [9.0]
+    assert len(seen) == 2

@@ -1,0 +1,162 @@
+"""How log lines look: for people, and as JSON."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headrace.roles.log_options import (
+    METRICS_HOST_VARIABLE,
+    METRICS_VARIABLE,
+    Telling,
+    telling_options,
+)
+from headrace.roles.logs import (
+    FORMAT_VARIABLE,
+    FORMATTERS,
+    LEVEL_VARIABLE,
+    REPEAT_S,
+    Seldom,
+    configure,
+    told,
+)
+from streams.kafka.kafka_client import BrokerError
+from streams.observers.journal import tell
+
+AT_S = 1_780_000_000.123
+
+
+def record(name: str = "headrace.node", text: str = "it is done", **extra: Any) -> Any:
+    made = logging.LogRecord(name, logging.WARNING, "", 0, "%s", (text,), None)
+    made.created = AT_S
+    for key, value in extra.items():
+        setattr(made, key, value)
+    return made
+
+
+DROPPED = record(event="query.dropped", fields={"node": "egress-0", "query": "q-1", "epoch": 3})
+
+
+@pytest.fixture
+def logging_as_found() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("headrace")
+    before = (list(root.handlers), root.level, ours.level)
+    yield
+    root.handlers[:], level, our_level = before
+    root.setLevel(level)
+    ours.setLevel(our_level)
+
+
+def test_a_line_for_people_says_when_how_bad_who_and_what() -> None:
+    line = FORMATTERS["human"]().format
+    assert line(DROPPED) == "2026-05-28 20:26:40.123 WARNING egress-0: it is done"
+    assert line(record("headrace.broker")).endswith(" WARNING broker: it is done")
+    assert line(record("aiokafka.conn", "two\nlines")).endswith(" WARNING aiokafka.conn: two lines")
+
+
+def test_a_line_of_json_has_the_fields_beside_the_sentence() -> None:
+    line = FORMATTERS["json"]().format
+    assert json.loads(line(DROPPED)) == {
+        "time": "2026-05-28T20:26:40.123Z", "level": "warning", "event": "query.dropped",
+        "message": "it is done", "node": "egress-0", "query": "q-1", "epoch": 3,
+    }  # fmt: skip
+    assert json.loads(line(record("aiokafka.conn", "two\nlines"))) == {
+        "time": "2026-05-28T20:26:40.123Z", "level": "warning", "event": "log",
+        "message": "two\nlines", "logger": "aiokafka.conn",
+    }  # fmt: skip
+
+
+def test_an_exception_stays_on_its_line_in_json() -> None:
+    made = record()
+    try:
+        raise ValueError("x")
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    line = FORMATTERS["json"]().format(made)
+    assert "\n" not in line
+    assert "ValueError: x" in json.loads(line)["traceback"]
+
+
+def test_libraries_repeat_themselves_seldom_and_ours_count_for_themselves() -> None:
+    passes = Seldom().filter
+    later = record("aiokafka.conn")
+    later.created += REPEAT_S
+    assert [passes(record("aiokafka.conn")) for _ in range(3)] == [True, False, False]
+    assert passes(later)
+    assert [passes(record("headrace.node")) for _ in range(3)] == [True, True, True]
+
+
+def test_the_last_line_tells_of_the_end_unless_it_is_of_the_daily_round() -> None:
+    bad = record(text="it cannot be done")
+    bad.levelname = "ERROR"
+    assert told(FORMATTERS["json"]().format(bad)) == "it cannot be done"
+    assert told(FORMATTERS["human"]().format(bad)).endswith(" ERROR   node: it cannot be done")
+    assert [told(FORMATTERS[form]().format(DROPPED)) for form in FORMATTERS] == ["", ""]
+    assert told("headrace: no broker") == "headrace: no broker"
+    assert told('{"no": "line of ours"}') == '{"no": "line of ours"}'
+    assert told("{broken") == "{broken"
+
+
+def test_lines_go_to_stderr_from_the_level_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, logging_as_found: None
+) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure("json", "info")
+    ours = logging.getLogger("headrace.node")
+    tell(ours, logging.DEBUG, "query.read", "nobody sees it")
+    tell(ours, logging.INFO, "load.began", "v is being loaded", variant="v")
+    logging.getLogger("faust").info("nor this")
+    [line] = stderr.getvalue().splitlines()
+    assert {key: json.loads(line)[key] for key in ("level", "event", "variant")} == {
+        "level": "info", "event": "load.began", "variant": "v",
+    }  # fmt: skip
+
+
+@click.command()
+@telling_options
+@click.option("--raises", default="")
+def a_role(raises: str, telling: Telling) -> None:
+    if raises:
+        raise BrokerError(raises) if raises != "unexpected" else ZeroDivisionError()
+    click.echo(repr(telling))
+
+
+def test_options_and_environment_say_how_a_role_tells(
+    monkeypatch: pytest.MonkeyPatch, logging_as_found: None
+) -> None:
+    for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE, METRICS_HOST_VARIABLE):
+        monkeypatch.setenv(variable, "")  # so that what the command sets is taken back
+    run = CliRunner().invoke
+    assert run(a_role).stdout == f"{Telling()!r}\n"
+    given = [
+        "--log-format", "json", "--log-level", "debug", "--metrics-port", "9400",
+        "--metrics-host", "0.0.0.0",
+    ]  # fmt: skip
+    wanted = Telling(
+        log_format="json", log_level="debug", metrics_port=9400, metrics_host="0.0.0.0"
+    )
+    assert run(a_role, given).stdout == f"{wanted!r}\n"
+    # Processes that it starts find the same in their environment.
+    assert run(a_role).stdout == f"{wanted!r}\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "message"),
+    [("no broker answers", 4, "no broker answers"), ("unexpected", 1, "ZeroDivisionError")],
+)
+def test_the_end_of_a_role_is_a_line_of_json_too(
+    monkeypatch: pytest.MonkeyPatch, logging_as_found: None, raised: str, code: int, message: str
+) -> None:
+    monkeypatch.setenv("HEADRACE_LOG_FORMAT", "json")
+    monkeypatch.setenv("HEADRACE_LOG_LEVEL", "info")
+    found = CliRunner().invoke(a_role, ["--raises", raised])
+    line = json.loads(found.stderr)
+    assert (found.exit_code, line["event"], line["message"]) == (code, "role.failed", message)
+    assert ("traceback" in line) == (raised == "unexpected")

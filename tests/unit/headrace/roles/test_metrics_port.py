@@ -1,0 +1,73 @@
+"""Metrics over HTTP, as Prometheus reads them."""
+
+import socket
+from collections.abc import Iterator
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from headrace.roles.log_options import LOOPBACK
+from headrace.roles.metrics_port import PortTaken, serve
+from schemas.effects import RESULTS, Send, Woke
+from streams.observers.metrics import Metrics, Sample
+from tests.builders import a_pipeline, a_refusal, an_answer
+
+
+def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
+    """Sample values by name and labels, those of the process left out."""
+    with urlopen(f"http://{host}:{port}/metrics", timeout=5) as answer:
+        text = answer.read().decode()
+    return {
+        f"{sample.name}{sample.labels or ''}": sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("headrace_")
+    }
+
+
+def lag() -> Iterator[Sample]:
+    yield "lag_records", ("queries",), 3.0
+
+
+def test_what_was_folded_is_read_over_http() -> None:
+    metrics = Metrics(a_pipeline(slo_s=0.3))
+    answers = [an_answer(0, expected_accuracy=0.75), a_refusal(1, "over capacity", 0.01)]
+    metrics.saw("egress-0", Woke(), [Send(RESULTS, answer) for answer in answers], 1.0)
+    found = scraped(serve([metrics.samples, lag], 0, LOOPBACK))
+    buckets = [
+        value for name, value in found.items() if name.startswith("headrace_query_seconds_b")
+    ]
+    assert buckets == [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]
+    assert found["headrace_query_seconds_bucket{'le': '0.3'}"] == 1
+    assert {name: value for name, value in found.items() if "bucket" not in name} == {
+        "headrace_queries_total{'outcome': 'answered'}": 1,
+        "headrace_queries_total{'outcome': 'refused'}": 1,
+        "headrace_misses_total"
+        "{'outcome': 'refused', 'reason': 'over_capacity', 'task': 'ingress'}": 1,
+        "headrace_query_seconds_count": 1,
+        "headrace_query_seconds_sum": 0.2,
+        "headrace_served_accuracy_ratio_count": 1,
+        "headrace_served_accuracy_ratio_sum": 0.75,
+        "headrace_lag_records{'topic': 'queries'}": 3,
+    }  # fmt: skip
+
+
+def test_a_port_that_is_taken_is_said_with_the_mend() -> None:
+    with socket.create_server((LOOPBACK, 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortTaken, match=rf"127\.0\.0\.1:{port} .*--metrics-port"):
+            serve([], port, LOOPBACK)
+
+
+def test_it_answers_on_the_address_that_is_named_only() -> None:
+    port = serve([lag], 0, "127.0.0.2")
+    assert scraped(port, "127.0.0.2") == {"headrace_lag_records{'topic': 'queries'}": 3}
+    with pytest.raises(URLError):
+        scraped(port)
+
+
+def test_an_address_of_another_machine_is_said_with_the_mend() -> None:
+    with pytest.raises(PortTaken, match=r"192\.0\.2\.1:0 .*--metrics-host"):
+        serve([], 0, "192.0.2.1")

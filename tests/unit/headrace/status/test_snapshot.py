@@ -1,0 +1,179 @@
+"""The status board: rates from growing counts, silence, restarts, and what is shown of it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.status.snapshot import Board, DeviceRow, NodeRow, VariantRow, board_of
+from headrace.status.status_text import head, troubles, view
+from headrace.terminal import rich_console
+from operators.latency_histogram import bucket
+from schemas.pipeline import Pipeline, Policy, Task, Variant
+from schemas.records import Lease, Plan, Report, Settings, SlotState
+
+PIPELINE = Pipeline(
+    name="words",
+    slo_s=1.0,
+    tasks=(
+        Task(
+            name="shout",
+            variants=(
+                Variant(task="shout", name="careful", operator="a:B"),
+                Variant(task="shout", name="hasty", operator="a:C"),
+            ),
+        ),
+    ),
+    policies=(Policy(name="static"),),
+    policy="static",
+)
+PLAN = Plan(
+    pipeline="words",
+    epoch=3,
+    issued_s=0.0,
+    reason="",
+    settings=Settings(policy="static", slo_s=0.25),
+    leases=(
+        Lease(worker="cpu-0", task="shout", variant="careful", batch=8, slots=(0, 1), open_slot=0),
+    ),
+    demand_qps=12.0,
+    capacity_qps=80.0,
+)
+
+
+def worker(sent_s: float, counts: Mapping[str, float], incarnation: float = 1.0) -> Report:
+    return Report(
+        node="cpu-0", role="worker", pipeline="words", epoch=3, incarnation=incarnation,
+        sent_s=sent_s, state="ready", device="cpu", task="shout", variant="careful",
+        slots=(SlotState("shout", 0, 5, 2), SlotState("shout", 1, 5, 1)), counts=counts,
+    )  # fmt: skip
+
+
+def counts(arrived: float, finished: float, batches: float, busy_s: float) -> dict[str, float]:
+    return {
+        "arrived/shout/careful": arrived, "finished/shout/careful": finished,
+        "batches/shout/careful": batches, "busy_s/shout/careful": busy_s,
+    }  # fmt: skip
+
+
+def egress(
+    sent_s: float,
+    answered: float,
+    late: float,
+    latencies: Mapping[str, float] = MappingProxyType({}),
+) -> Report:
+    return Report(
+        node="egress-0", role="egress", pipeline="words", epoch=3, incarnation=1.0, sent_s=sent_s,
+        state="ready", counts={"answered": answered, "late": late, **latencies},
+    )  # fmt: skip
+
+
+def test_rates_are_what_counts_grew_by_over_the_window() -> None:
+    board = board_of(PIPELINE)
+    board.see([PLAN, worker(10.0, counts(100, 90, 20, 5.0)), worker(12.0, counts(140, 126, 29, 6))])
+    (row,) = board.snapshot(12.1, {"shout": 7}).variants
+    assert row == VariantRow(
+        task="shout", variant="careful", workers=1, slots=1, lag=7, queued=3, arrived_qps=20.0,
+        finished_qps=18.0, dropped_qps=0.0, failed_qps=0.0, batch=4.0, busy=0.5,
+    )  # fmt: skip
+
+
+def test_a_restarted_node_begins_anew_and_its_old_life_is_not_heard_again() -> None:
+    board = board_of(PIPELINE)
+    old, new = counts(1000, 1000, 10, 1.0), counts(0, 0, 0, 0.0)
+    board.see([PLAN, worker(10.0, old), worker(10.5, new, 2.0), worker(10.6, old, 1.0)])
+    board.see([worker(11.5, counts(10, 10, 5, 0.1), 2.0)])
+    (row,) = board.snapshot(11.6).variants
+    assert (row.arrived_qps, row.workers) == (10.0, 1)
+
+
+def test_a_silent_node_is_gone() -> None:
+    board = board_of(PIPELINE)
+    board.see([PLAN, worker(10.0, {}), egress(12.0, 0, 0)])
+    snapshot = board.snapshot(12.1)
+    assert [row.workers for row in snapshot.variants] == [0]
+    assert snapshot.nodes == (
+        NodeRow(name="egress-0", role="egress", state="ready", device="", serves="", epoch=3,
+                age_s=0.1),
+    )  # fmt: skip
+
+
+def test_latencies_are_those_of_the_window_late_ones_too() -> None:
+    board = board_of(PIPELINE)
+    before, after = {bucket(0.01): 100.0}, {bucket(0.01): 116.0, bucket(2.1): 4.0}
+    board.see([PLAN, egress(10.0, 100, 0, before), egress(12.0, 116, 4, after)])
+    snapshot = board.snapshot(12.0)
+    assert (snapshot.answered_qps, snapshot.late_qps) == (8.0, 2.0)
+    assert (snapshot.p50_ms, snapshot.p95_ms) == (
+        pytest.approx(10, rel=0.1),
+        pytest.approx(2100, rel=0.1),
+    )
+
+
+def test_why_queries_got_no_answer_is_told_the_most_frequent_first() -> None:
+    board = board_of(PIPELINE)
+    reasons = {"failed/operator": 2.0, "dropped/past_saving": 4.0, "refused/paused": 7.0}
+    before = {"refused/paused": 7.0}  # of long ago
+    board.see([PLAN, *(replace(egress(at, 0, 0), counts=told)
+                       for at, told in ((10.0, before), (12.0, reasons)))])  # fmt: skip
+    snapshot = board.snapshot(12.0)
+    assert list(snapshot.reasons.items()) == [
+        ("dropped/past_saving", 2.0),
+        ("failed/operator", 1.0),
+    ]
+    assert head(snapshot)[2] == "without an answer/s: 2.0 dropped past saving, 1.0 failed operator"
+
+
+def test_devices_are_counted_by_name_and_idle_workers_lower_the_share() -> None:
+    board = board_of(PIPELINE)
+    idle = replace(worker(12.0, {}), node="cpu-1", state="idle", variant="", slots=())
+    gpu = replace(worker(12.0, {}), node="gpu-0", device="cuda:0", state="loading", variant="")
+    board.see([PLAN, worker(10.0, counts(0, 0, 0, 0.0)), worker(12.0, counts(9, 9, 9, 1.0)), idle,
+               gpu])  # fmt: skip
+    snapshot = board.snapshot(12.0)
+    assert snapshot.devices == (
+        DeviceRow(device="cpu", workers=2, ready=1, serves=("shout/careful",), busy=0.25),
+        DeviceRow(device="cuda:0", workers=1, ready=0, serves=(), busy=0.0),
+    )
+    assert (snapshot.workers, snapshot.busy) == (3, 0.5 / 3)
+
+
+def test_without_the_pipeline_file_the_plan_names_the_variants() -> None:
+    board, bare = board_of(PIPELINE), Board("words")
+    for each in (board, bare):
+        each.see([PLAN, worker(10.0, counts(0, 0, 0, 0)), worker(12.0, counts(40, 36, 9, 1.0))])
+    assert bare.snapshot(12.1) == board.snapshot(12.1)
+
+
+def test_other_pipelines_and_older_plans_are_passed_over() -> None:
+    board = board_of(PIPELINE)
+    foreign = replace(PLAN, pipeline="other", epoch=9)
+    older = replace(PLAN, epoch=2)
+    board.see([PLAN, older, foreign, "noise"])
+    assert board.snapshot(0.0).epoch == 3
+
+
+def test_without_a_plan_the_board_says_so() -> None:
+    snapshot = board_of(PIPELINE).snapshot(0.0)
+    assert head(snapshot) == ["words: no plan yet"]
+    assert troubles(snapshot) == ["no node reports; `headrace up FILE` starts them"]
+
+
+def test_the_table_reads_well_without_a_terminal() -> None:
+    board = board_of(PIPELINE)
+    board.see([PLAN, worker(10.0, counts(0, 0, 0, 0.0)), worker(12.0, counts(40, 36, 9, 1.0))])
+    console = rich_console()
+    with console.capture() as captured:
+        console.print(view(board.snapshot(12.1, {"shout": 7})))
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    assert lines == [
+        "words  plan 3  policy static  SLO 250 ms  planned for 12.0/s  capacity 80.0/s"
+        "  expected accuracy -",
+        "queries/s: 0.0 in, 0.0 answered, 0.0 late, 0.0 dropped, 0.0 failed, 0.0 refused;"
+        " latency p50 -, p95 -, p99 - ms",
+        "task   variant  workers  slots  lag  queued  in/s  done/s  dropped/s  failed/s  batch"
+        "  busy",
+        "shout  careful        1      1    7       3  20.0    18.0        0.0       0.0    4.0"
+        "  50 %",
+    ]

@@ -1,0 +1,142 @@
+"""Operators from their names: what loads, and the sentence for what does not."""
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operators.models.libraries import library
+from operators.models.loading import load_operator, preload
+from operators.models.model_errors import BadArguments, BadOperator, BadReference, MissingExtra
+from operators.models.references import resolve
+from schemas.pipeline import Variant
+
+CODE = """
+class Doubler:
+    def __init__(self, factor, offset=0):
+        self.factor = factor
+
+    def load(self, device):
+        pass
+
+    def predict(self, batch):
+        return [self.factor * value for value in batch]
+
+
+class Silent:
+    def load(self, device):
+        pass
+
+
+class Empty:
+    pass
+
+
+def shout(value):
+    return value.upper()
+"""
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's package ``zoo`` beside a pipeline file."""
+    folder = tmp_path / "zoo"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "animals.py").write_text(CODE)
+    (folder / "hungry.py").write_text("import onnxruntime")
+    (folder / "lost.py").write_text("import no_such_library")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [n for n in sys.modules if n.partition(".")[0] == "zoo"]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def a_variant(operator: str, **arguments: Any) -> Variant:
+    return Variant(task="read", name="v", operator=operator, arguments=arguments)
+
+
+def test_an_operator_is_made_with_its_arguments() -> None:
+    operator: Any = load_operator(a_variant("zoo.animals:Doubler", factor=3))
+    assert operator.predict([1, 2]) == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("zoo.animals", "read/v: 'zoo.animals' names no class or function; write it as"),
+        ("zoo.animals:Dubler", "module zoo.animals has no 'Dubler'; did you mean 'Doubler'?"),
+        ("zoo.animal:Doubler", "package zoo has no module 'animal'; did you mean 'animals'?"),
+        ("zoo.xyz:Doubler", "package zoo has no module 'xyz'; it has animals, hungry, lost"),
+        ("zoo.animals.small:Cat", "'zoo.animals' in .* is a module, not a package"),
+        ("circus:Lion", "no module 'circus' for 'circus:Lion': it is neither beside the pipeline"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused_with_the_nearest_one(
+    reference: str, sentence: str
+) -> None:
+    with pytest.raises(BadReference, match=sentence):
+        load_operator(a_variant(reference, factor=1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"facto": 2}, "missing a required argument: 'factor'; did you mean 'factor'?"),
+        ({"factor": 1, "ofset": 2}, "unexpected keyword argument 'ofset'; did you mean 'offset'?"),
+        ({}, "missing a required argument: 'factor'; it takes factor, offset"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, int], sentence: str) -> None:
+    with pytest.raises(BadArguments, match=sentence):
+        load_operator(a_variant("zoo.animals:Doubler", **arguments))
+
+
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("zoo.animals:Silent", "zoo.animals:Silent has no method predict; an operator needs"),
+        ("zoo.animals:Empty", "has no method load and no predict"),
+        ("zoo.animals:shout", "is no class; wrap a function in operators.models.python:Python"),
+    ],
+)
+def test_what_is_no_operator_is_refused(reference: str, sentence: str) -> None:
+    with pytest.raises(BadOperator, match=sentence):
+        load_operator(a_variant(reference))
+
+
+def test_a_module_that_needs_a_missing_extra_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(
+        MissingExtra, match=r"read/v: onnxruntime is not .* pip install 'headrace\[onnx\]'"
+    ):
+        load_operator(a_variant("zoo.hungry:Lion"))
+
+
+@pytest.mark.parametrize("name", ["torch", "torchvision", "transformers", "safetensors"])
+def test_a_missing_library_names_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=rf"^{name} is not .* pip install 'headrace\[torch\]'$"):
+        library(name)
+
+
+def test_a_users_own_missing_import_goes_through_as_it_is() -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        resolve("zoo.lost:Lion")
+
+
+def test_preloading_imports_what_operators_name_and_keeps_quiet_about_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    module = types.ModuleType("needs_colorsys")
+    module.Needs = type("Needs", (), {"libraries": ("colorsys", "not_installed_anywhere")})
+    monkeypatch.setitem(sys.modules, "needs_colorsys", module)
+    preload(
+        Variant(task="t", name=name, operator=operator)
+        for name, operator in (("a", "no_such:Thing"), ("b", "needs_colorsys:Needs"))
+    )
+    assert "colorsys" in sys.modules

@@ -1,0 +1,284 @@
+"""operators/bursts.py: ingress sends in runs, and a worker waits for the rest of one."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from control.per_query.routing import Spread, Turns
+from control.policies.ramsis.burst_lengths import WAIT
+from operators.bursts import Gathering
+from operators.ingress import Ingress
+from operators.worker import Worker
+from schemas.effects import PLANS, Arrived, Effect, Send, Wake, Woke
+from schemas.pipeline import Policy
+from schemas.records import Plan, Query, Route, Selection, SelectionTable, Settings, Work
+from tests.builders import (
+    a_lease,
+    a_pipeline,
+    a_plan,
+    a_work,
+    arrived,
+    inferred,
+    inferring,
+    loaded,
+    told,
+)
+
+CALM = SelectionTable(qps=40.0, rows=((0, 0, 1), (0, 0, 2), (0, 0, 3)))
+BUSY = SelectionTable(qps=400.0, rows=((0, 0, 1), (0, 0, 2), (0, 0, 3), (0, 0, 4)), run=3)
+MADE = Selection(
+    pipeline="p", task="read", policy="ramsis", issued_s=0.0, slo_s=0.2, workers=2,
+    variants=("v",), levels_s=(0.0, 0.2), tables=(CALM, BUSY),
+)  # fmt: skip
+PIPELINE = a_pipeline(
+    policies=(Policy(name="static"), Policy(name="ramsis", kind="ramsis", dropping="none")),
+    comm_s=0.0,
+)
+SLOTS = (0, 1)
+
+
+def a_ramsis_plan(epoch: int = 1, policy: str = "ramsis", slots: tuple[int, ...] = SLOTS) -> Plan:
+    routes = tuple(Route("read", slot, 1 / len(slots)) for slot in slots)
+    settings = Settings(policy=policy, slo_s=0.2)
+    return a_plan([a_lease()], epoch, settings=settings, routes=routes)
+
+
+def tables(selection: Selection = MADE) -> Arrived:
+    return Arrived(selection, PLANS, 0, 1, 0.0)
+
+
+def an_ingress(selection: Selection = MADE, **changes: Any) -> Ingress:
+    ingress = Ingress("i", PIPELINE, range(4), incarnation=0.0, **changes)
+    told(ingress, (Woke(), 0.0), (arrived(a_ramsis_plan()), 0.0), (tables(selection), 0.0))
+    return ingress
+
+
+def ways(ingress: Ingress, offsets: range, now: float = 0.1) -> list[tuple[int, int]]:
+    """Where queries go, and how many follow them there."""
+    found: list[tuple[int, int]] = []
+    for offset in offsets:
+        effects = ingress.handle(arrived(Query(payload=b"x"), offset, 0, now), now)
+        (send,) = (e for e in effects if isinstance(e, Send))
+        assert isinstance(send.record, Work)
+        found.append((send.slot, send.record.follow))
+    return found
+
+
+# ---------------------------------------------------------------------- turns
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(1, 4))
+def test_runs_are_whole_follow_each_other_in_turn_and_leave_nobody_out(
+    lengths: list[int], slots: int
+) -> None:
+    turns = Turns(Spread([(slot, 1.0) for slot in range(slots)]))
+    for at, length in enumerate(lengths):
+        # What is asked for within a run changes nothing.
+        picks = [turns.pick(length if n == 0 else 99) for n in range(length)]
+        assert picks == [(at % slots, length - 1 - n) for n in range(length)]
+        assert not turns.left
+
+
+def test_who_has_just_had_a_run_is_not_first_again_under_another_plan() -> None:
+    turns = Turns(Spread([(0, 0.5), (2, 0.5), (4, 0.5)]))
+    assert [turns.pick(1)[0] for _ in range(2)] == [0, 2]
+    turns.change(Spread([(0, 0.5), (2, 0.5), (4, 0.5)]))
+    assert turns.pick(1)[0] == 4
+    turns.change(Spread([(1, 0.5), (3, 0.5)]))
+    assert [turns.pick(1)[0] for _ in range(2)] == [1, 3]
+
+
+# ---------------------------------------------------------------------- ingress
+
+
+def test_until_the_load_is_known_runs_are_those_of_the_highest() -> None:
+    assert ways(an_ingress(), range(7)) == [(0, 2), (0, 1), (0, 0), (1, 2), (1, 1), (1, 0), (0, 2)]
+
+
+def test_without_tables_queries_go_one_by_one() -> None:
+    ingress = Ingress("i", PIPELINE, range(4), incarnation=0.0)
+    told(ingress, (Woke(), 0.0), (arrived(a_ramsis_plan()), 0.0))
+    assert ways(ingress, range(3)) == [(0, 0), (1, 0), (0, 0)]
+    told(ingress, (tables(), 0.1))
+    assert ways(ingress, range(3, 6)) == [(1, 2), (1, 1), (1, 0)]
+    told(ingress, (tables(replace(MADE, tables=(), reason="none")), 0.2))
+    assert ways(ingress, range(6, 8)) == [(0, 0), (1, 0)]
+
+
+def test_runs_of_several_ingress_processes_would_meet_so_there_are_none() -> None:
+    assert ways(an_ingress(share=0.5), range(3)) == [(0, 0), (1, 0), (0, 0)]
+
+
+def test_tables_of_another_policy_or_pipeline_or_that_say_nothing_are_not_followed() -> None:
+    for wrong in (
+        replace(MADE, policy="other"),
+        replace(MADE, pipeline="other"),
+        replace(MADE, tables=(replace(BUSY, run=0),)),
+        replace(MADE, variants=("gone",)),
+    ):
+        assert ways(an_ingress(wrong), range(3)) == [(0, 0), (1, 0), (0, 0)]
+
+
+def test_the_runs_are_those_of_the_load() -> None:
+    ingress = an_ingress()
+    for n in range(40):
+        now = 1.0 + n / 20  # 20 a second
+        found = ways(ingress, range(n, n + 1), now)
+    assert found[0][1] == 0
+    for n in range(400):
+        now = 3.0 + n / 200  # 200 a second
+        found = ways(ingress, range(40 + n, 41 + n), now)
+    # The runs of one by one were over, so this one began whole.
+    tail = ways(ingress, range(440, 446), 5.0)
+    assert sorted({follow for _, follow in tail}) == [0, 1, 2]
+
+
+def test_a_plan_cuts_a_run_short_and_the_next_begins_with_whose_turn_it_is() -> None:
+    ingress = an_ingress()
+    assert ways(ingress, range(2)) == [(0, 2), (0, 1)]
+    told(ingress, (arrived(a_ramsis_plan(2)), 0.1))
+    assert ways(ingress, range(2, 4)) == [(1, 2), (1, 1)]
+    told(ingress, (arrived(a_ramsis_plan(3, slots=(0,))), 0.1))
+    assert ways(ingress, range(4, 6)) == [(0, 2), (0, 1)]
+    told(ingress, (arrived(a_ramsis_plan(4, "static")), 0.1))
+    assert ways(ingress, range(6, 9)) == [(1, 0), (0, 0), (1, 0)]
+
+
+def test_a_query_that_is_refused_leaves_a_run_as_it_is() -> None:
+    ingress = an_ingress()
+    assert ways(ingress, range(1)) == [(0, 2)]
+    paused = a_ramsis_plan(2)
+    told(ingress, (arrived(replace(paused, settings=replace(paused.settings, paused=True))), 0.1))
+    effects = ingress.handle(arrived(Query(payload=b"x"), 1, 0, 0.1), 0.1)
+    assert not [e for e in effects if isinstance(e, Send)]
+    told(ingress, (arrived(a_ramsis_plan(3)), 0.2))
+    assert ways(ingress, range(2, 5), 0.2) == [(1, 2), (1, 1), (1, 0)]
+
+
+# ---------------------------------------------------------------------- gathering
+
+
+def a_gathering(wait_s: float = 0.02) -> Gathering:
+    gathering = Gathering(0.0)
+    gathering.wait_s = wait_s
+    return gathering
+
+
+def test_what_there_is_of_a_run_waits_for_the_rest_and_others_for_nobody() -> None:
+    gathering = a_gathering()
+    gathering.came(1, 2, 1.0)
+    assert gathering.ready(1, 1.0) == 0
+    assert gathering.ready(4, 1.0) == 3
+    gathering.came(1, 1, 1.001)
+    gathering.came(1, 0, 1.002)
+    assert gathering.ready(3, 1.002) == 3
+
+
+def test_nobody_waits_for_longer_than_the_bound() -> None:
+    gathering = a_gathering()
+    gathering.came(1, 2, 1.0)
+    gathering.came(1, 1, 1.015)
+    assert gathering.ready(2, 1.019) == 0
+    assert gathering.ready(2, gathering.until_s) == 2
+    assert gathering.until_s == pytest.approx(1.02)
+
+
+def test_a_run_that_was_cut_short_does_not_count_for_the_next() -> None:
+    gathering = a_gathering()
+    gathering.came(1, 2, 1.0)
+    gathering.came(1, 4, 1.01)
+    assert gathering.ready(2, 1.01) == 1
+    assert gathering.until_s == pytest.approx(1.03)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.floats(0, 0.03)), min_size=1, max_size=40),
+    st.integers(0, 50),
+)
+def test_whatever_follows_no_more_than_the_newest_run_waits_and_only_for_so_long(
+    came: list[tuple[int, float]], queued: int
+) -> None:
+    gathering, now = a_gathering(), 1.0
+    for follow, gap_s in came:
+        now += gap_s
+        gathering.came(1, follow, now)
+    ready = gathering.ready(queued, now)
+    assert max(queued - 5, 0) <= ready <= queued
+    assert gathering.ready(queued, now + gathering.wait_s) == queued
+
+
+def test_load_that_comes_in_runs_is_told_as_it_is() -> None:
+    gathering = a_gathering()
+    for n in range(20):
+        for follow in (4, 3, 2, 1, 0):
+            gathering.came(1, follow, n / 10)
+    # Just before the next run, too.
+    assert gathering.qps(1.9) == pytest.approx(50.0)
+    assert gathering.qps(1.9999) == pytest.approx(50.0, rel=0.001)
+
+
+# ---------------------------------------------------------------------- worker
+
+
+def a_worker() -> Worker:
+    worker = Worker("w", PIPELINE, "cpu", incarnation=0.0)
+    events = [Woke(), arrived(a_ramsis_plan()), loaded("read/v"), tables()]
+    told(worker, *[(event, 0.0) for event in events])
+    return worker
+
+
+def one(offset: int, follow: int, now: float) -> Arrived:
+    work = a_work(offset, created_s=now, deadline_s=now + 0.2, follow=follow)
+    return arrived(work, offset)
+
+
+def took(effects: list[Effect]) -> list[int]:
+    return [len(infer.values) for infer in inferring(effects)]
+
+
+def test_an_idle_worker_begins_when_the_run_is_whole() -> None:
+    worker = a_worker()
+    assert worker.handle(one(0, 2, 1.0), 1.0) == [Wake(1.0 + WAIT * 0.2)]
+    assert worker.handle(one(1, 1, 1.001), 1.001) == []
+    assert worker.handle(one(2, 0, 1.002), 1.002) == [Wake(1.002)]
+    assert took(worker.handle(Woke(), 1.002)) == [3]
+
+
+def test_it_begins_without_the_rest_when_that_is_long_in_coming() -> None:
+    worker = a_worker()
+    worker.handle(one(0, 2, 1.0), 1.0)
+    assert took(worker.handle(Woke(), 1.01)) == []
+    assert took(worker.handle(Woke(), 1.0 + WAIT * 0.2)) == [1]
+
+
+def test_a_wake_for_a_run_that_is_over_does_not_hurry_the_next() -> None:
+    worker = a_worker()
+    worker.handle(one(0, 1, 1.0), 1.0)
+    worker.handle(one(1, 0, 1.001), 1.001)
+    assert took(worker.handle(Woke(), 1.001)) == [2]
+    worker.handle(inferred(1, "a", "b"), 1.005)
+    assert worker.handle(one(2, 1, 1.01), 1.01) == [Wake(1.01 + WAIT * 0.2)]
+    assert took(worker.handle(Woke(), 1.02)) == []
+    assert took(worker.handle(Woke(), 1.03)) == [1]
+
+
+def test_a_worker_that_gets_free_takes_the_whole_run_and_leaves_the_one_that_comes() -> None:
+    worker = a_worker()
+    worker.handle(one(0, 0, 1.0), 1.0)
+    assert took(worker.handle(Woke(), 1.0)) == [1]
+    for offset, follow in ((1, 1), (2, 0), (3, 1)):
+        worker.handle(one(offset, follow, 1.01), 1.01)
+    assert took(worker.handle(inferred(1, "a"), 1.02)) == [2]
+    assert took(worker.handle(inferred(2, "b", "c"), 1.022)) == []
+    worker.handle(one(4, 0, 1.025), 1.025)
+    assert took(worker.handle(Woke(), 1.025)) == [2]
+
+
+def test_without_tables_nobody_waits() -> None:
+    worker = Worker("w", PIPELINE, "cpu", incarnation=0.0)
+    told(worker, *[(e, 0.0) for e in (Woke(), arrived(a_ramsis_plan()), loaded("read/v"))])
+    assert worker.handle(one(0, 2, 1.0), 1.0) == [Wake(1.0)]
+    assert took(worker.handle(Woke(), 1.0)) == [1]

@@ -1,0 +1,337 @@
+"""Egress: join the branches of a query, emit its one Answer."""
+
+from typing import Any
+
+from operators.egress import Egress, note_of, upto_of
+from operators.latency_histogram import bucket
+from schemas.effects import Arrived, Assign, Done, Effect, Event, Send, Wake, Woke
+from schemas.records import (
+    ANSWERED,
+    DROPPED,
+    FULL_CREDIT,
+    Answer,
+    DeadLetter,
+    End,
+    Garbled,
+    Item,
+    Notice,
+    Report,
+    Work,
+)
+from tests.builders import (
+    GRACE_S,
+    SLO_S,
+    a_hop,
+    a_notice,
+    a_noticed,
+    a_pipeline,
+    a_plan,
+    a_refusal,
+    a_work,
+    an_answer,
+    an_ended,
+    arrived,
+    quiet,
+    reports,
+    told,
+)
+
+HALF = FULL_CREDIT // 2
+CLOSES_S = SLO_S + GRACE_S
+ANSWER = End(ANSWERED, "read")
+HOP = a_hop()
+
+
+def an_egress(**changes: Any) -> Egress:
+    """An egress for both partitions of the outputs topic, a fresh report behind it."""
+    egress = Egress("e", changes.pop("pipeline", a_pipeline()), (0, 1), incarnation=0.0, **changes)
+    egress.handle(Woke(), 0.1)
+    return egress
+
+
+def whole(offset: int, value: Any = "seven") -> Work:
+    """All that there is of a query, answered."""
+    return a_work(offset, an_ended(value), task="")
+
+
+def part(offset: int, ordinal: int, value: Any = "a", **changes: Any) -> Work:
+    """Half of a query, answered."""
+    return a_work(offset, an_ended(value, (0, ordinal), credit=HALF, **changes), task="")
+
+
+def emitted(answer: Answer) -> Send:
+    return Send("results", answer, key=answer.id)
+
+
+def an_answered(offset: int = 0, value: Any = "seven", **changes: Any) -> Send:
+    return emitted(an_answer(offset, result=[value], paths=((HOP,),), ends=(ANSWER,), **changes))
+
+
+def commits(egress: Egress, *events: Event, now: float = 0.2) -> list[Effect]:
+    """What is committed after these events."""
+    for event in events:
+        egress.handle(event, now)
+    return quiet(egress.handle(Woke(), now))
+
+
+def done(offset: int, note: str, slot: int = 0) -> list[Effect]:
+    return [Assign("outputs", done=(Done(slot, offset, note),))]
+
+
+# ---------------------------------------------------------------------- the common course
+
+
+def test_at_first_it_reads_plans_and_its_partitions() -> None:
+    egress = Egress("e", a_pipeline(), (0, 1), incarnation=0.0)
+    effects = egress.handle(Woke(), 0.0)
+    assert quiet(effects) == [Assign("plans", (0,)), Assign("outputs", (0, 1))]
+
+
+def test_a_noticed_query_is_awaited_until_its_deadline_and_grace() -> None:
+    assert told(an_egress(), (arrived(a_notice(0)), 0.1)) == [Wake(CLOSES_S), Wake(0.1)]
+
+
+def test_a_complete_query_is_answered_and_its_records_are_done() -> None:
+    egress = an_egress()
+    assert commits(egress, arrived(a_notice(0))) == []
+    assert told(egress, (arrived(whole(0), 1), 0.2)) == [an_answered(), Wake(0.2)]
+    assert commits(egress) == done(2, "0:1")
+
+
+def test_branches_may_come_in_any_order_and_number_of_records() -> None:
+    egress = an_egress(pipeline=a_pipeline({"locate": ["read"], "read": []}))
+    commits(egress, arrived(a_notice(0)))
+    assert told(egress, (arrived(part(0, 1, "b"), 1), 0.2)) == []
+    answer = an_answer(result=["a", "b"], paths=((HOP,), (HOP,)), ends=(ANSWER, ANSWER))
+    assert told(egress, (arrived(part(0, 0, "a"), 2), 0.2))[0] == emitted(answer)
+
+
+def test_offsets_are_committed_only_behind_closed_queries() -> None:
+    egress = an_egress()
+    events = [arrived(a_notice(0)), arrived(a_notice(1), 1), arrived(whole(1), 2)]
+    assert commits(egress, *events) == []
+    assert commits(egress, arrived(whole(0), 3)) == done(4, "0:2")
+
+
+def test_a_notice_of_several_queries_is_done_with_the_last_of_them() -> None:
+    egress = an_egress()
+    assert commits(egress, arrived(a_notice(0, 1, 2)), arrived(whole(2), 1)) == []
+    assert commits(egress, arrived(whole(0), 2)) == []
+    assert commits(egress, arrived(whole(1), 3)) == done(4, "0:3")
+
+
+def test_one_commit_for_all_that_came_at_once_names_every_input_partition() -> None:
+    egress = an_egress(upto={2: 7, 1: 3})
+    third = Notice(partition=2, upto=9)
+    other = Notice(partition=1, upto=4)
+    effects = commits(egress, arrived(third, 5), arrived(a_notice(upto=6), 6), arrived(other, 1, 1))
+    assert effects == [Assign("outputs", done=(Done(0, 7, "0:6,2:9"), Done(1, 2, "1:4")))]
+
+
+def test_a_refused_query_is_answered_by_its_notice() -> None:
+    egress = an_egress()
+    notice = Notice(partition=0, upto=5, queries=(a_noticed(4, refused="over capacity"),))
+    assert told(egress, (arrived(notice), 0.2)) == [
+        emitted(a_refusal(4, "over capacity", 0.2)), Wake(0.2),
+    ]  # fmt: skip
+    assert commits(egress) == done(1, "0:5")
+
+
+# ---------------------------------------------------------------------- time
+
+
+def test_a_query_whose_work_is_lost_is_dropped_after_its_grace() -> None:
+    egress = an_egress()
+    commits(egress, arrived(a_notice(0)), now=0.1)
+    effects = quiet(egress.handle(Woke(), CLOSES_S))
+    lost = an_answer(
+        outcome=DROPPED,
+        reason="not complete 750 ms after it was made",
+        answered_s=CLOSES_S,
+        epoch=0,
+    )
+    assert effects == [emitted(lost), Wake(CLOSES_S), *done(1, "0:1")]
+
+
+def test_what_comes_behind_a_closed_query_is_a_duplicate() -> None:
+    egress = an_egress()
+    commits(egress, arrived(a_notice(0)))
+    egress.handle(Woke(), CLOSES_S)
+    assert told(egress, (arrived(whole(0), 1), CLOSES_S)) == [Wake(CLOSES_S)]
+    assert commits(egress, now=CLOSES_S) == done(2, "0:1")
+
+
+def test_the_next_query_is_closed_in_its_turn() -> None:
+    egress = an_egress()
+    first, second = a_noticed(0), a_noticed(1, deadline_s=SLO_S + 1)
+    notice = Notice(partition=0, upto=2, queries=(second, first))
+    assert told(egress, (arrived(notice), 0.1)) == [
+        Wake(CLOSES_S + 1), Wake(CLOSES_S), Wake(0.1),
+    ]  # fmt: skip
+    (send, wake) = quiet(egress.handle(Woke(), CLOSES_S))
+    assert isinstance(send, Send)
+    assert isinstance(send.record, Answer)
+    assert (send.record.id, wake) == ("q0", Wake(CLOSES_S + 1))
+    assert isinstance(egress.handle(Woke(), CLOSES_S + 1)[0], Send)
+
+
+def test_an_answered_query_is_not_closed_again_at_its_deadline() -> None:
+    egress = an_egress()
+    commits(egress, arrived(a_notice(0)), arrived(whole(0), 1))
+    assert quiet(egress.handle(Woke(), CLOSES_S)) == []
+
+
+# ---------------------------------------------------------------------- counted once
+
+
+def test_a_piece_of_work_that_comes_twice_counts_once() -> None:
+    egress = an_egress(pipeline=a_pipeline({"locate": ["read"], "read": []}))
+    commits(egress, arrived(a_notice(0)))
+    assert told(egress, (arrived(part(0, 0), 1), 0.2), (arrived(part(0, 0, "b"), 2), 0.2)) == []
+    effects = commits(egress, arrived(part(0, 1), 3))
+    assert effects == done(4, "0:1")
+    assert commits(egress, arrived(part(0, 1), 4)) == done(5, "0:1")
+    (report,) = reports(egress.handle(Woke(), 9.0))
+    assert (report.counts["answered"], report.counts["duplicates"]) == (1, 1)
+
+
+def test_a_record_that_is_read_twice_is_ignored() -> None:
+    egress = an_egress()
+    commits(egress, arrived(a_notice(0)), arrived(whole(0), 1))
+    assert egress.handle(arrived(whole(0), 1), 0.2) == []
+    assert egress.handle(arrived(a_notice(0)), 0.2) == []
+
+
+def test_work_that_is_faster_than_its_notice_opens_the_query() -> None:
+    egress = an_egress(pipeline=a_pipeline({"locate": ["read"], "read": []}))
+    assert told(egress, (arrived(part(0, 0)), 0.2)) == [Wake(CLOSES_S)]
+    assert commits(egress, arrived(a_notice(0), 1)) == []
+    assert commits(egress, arrived(part(0, 1), 2)) == done(3, "0:1")
+
+
+def test_a_query_answered_before_its_notice_is_held_until_it_comes() -> None:
+    egress = an_egress()
+    assert told(egress, (arrived(whole(0)), 0.2))[1] == an_answered()
+    # Committed here, a restart could not tell that the notice is of a query with an answer.
+    assert commits(egress) == []
+    assert commits(egress, arrived(whole(0), 1)) == []
+    assert told(egress, (arrived(a_notice(0), 2), 0.2)) == [Wake(0.2)]
+    assert commits(egress) == done(3, "0:1")
+
+
+def test_a_refusal_noticed_behind_an_answer_is_not_a_second_answer() -> None:
+    egress = an_egress()
+    commits(egress, arrived(whole(4)))
+    notice = Notice(partition=0, upto=5, queries=(a_noticed(4, refused="over capacity"),))
+    assert told(egress, (arrived(notice, 1), 0.2)) == [Wake(0.2)]
+
+
+def test_notices_that_a_restarted_ingress_repeats_are_heard_once() -> None:
+    egress = an_egress()
+    commits(egress, arrived(a_notice(0, 1)), arrived(whole(0), 1), arrived(whole(1), 2))
+    # It begins again at offset 0, and this time takes three queries in two drains.
+    assert commits(egress, arrived(a_notice(0), 3), arrived(whole(0), 4)) == done(5, "0:2")
+    assert commits(egress, arrived(a_notice(1, 2), 5)) == []
+    assert commits(egress, arrived(whole(2), 6)) == done(7, "0:3")
+    (report,) = reports(egress.handle(Woke(), 9.0))
+    assert report.counts["answered"] == 3
+
+
+# ---------------------------------------------------------------------- after a restart
+
+
+def test_a_restart_knows_by_the_note_what_was_closed() -> None:
+    egress = an_egress(upto={0: 3})
+    assert commits(egress, arrived(whole(2), 8)) == done(9, "0:3")
+    assert commits(egress, arrived(a_notice(2, 3), 9), arrived(whole(3), 10)) == done(11, "0:4")
+
+
+def test_a_restart_knows_by_the_results_which_open_notices_have_answers() -> None:
+    egress = an_egress(upto={0: 3}, answered={(0, 4)})
+    assert commits(egress, arrived(whole(4), 8)) == []
+    assert told(egress, (arrived(a_notice(3, 4), 9), 0.2)) == [Wake(CLOSES_S), Wake(0.2)]
+    assert commits(egress) == done(9, "0:3")
+    assert told(egress, (arrived(whole(3), 10), 0.2))[0] == an_answered(3)
+    assert commits(egress) == done(11, "0:5")
+
+
+def test_notes_are_read_as_they_are_written() -> None:
+    assert note_of({3: 40, 1: 2}) == "1:2,3:40"
+    assert upto_of("1:2,3:40") == {1: 2, 3: 40}
+    assert upto_of("") == {}
+    assert note_of({}) == ""
+
+
+# ---------------------------------------------------------------------- the rest
+
+
+def test_a_pipeline_may_say_how_outputs_are_combined() -> None:
+    egress = an_egress(combine=lambda values: "".join(map(str, values)))
+    commits(egress, arrived(a_notice(0)))
+    assert told(egress, (arrived(whole(0), 1), 0.2))[0] == emitted(
+        an_answer(result="seven", paths=((HOP,),), ends=(ANSWER,))
+    )
+
+
+def test_a_combine_function_that_raises_fails_its_query_only() -> None:
+    egress = an_egress(combine=lambda values: values[0].upper())  # type: ignore[union-attr]
+    commits(egress, arrived(a_notice(0, 1)))
+    (first, _) = told(egress, (arrived(whole(0, 7), 1), 0.2))
+    assert isinstance(first, Send)
+    assert isinstance(first.record, Answer)
+    assert (first.record.outcome, first.record.task) == ("failed", "egress")
+    (second,) = told(egress, (arrived(whole(1), 2), 0.2))
+    assert isinstance(second, Send)
+    assert isinstance(second.record, Answer)
+    assert second.record.result == "SEVEN"
+
+
+def test_a_garbled_record_becomes_a_dead_letter_and_is_done() -> None:
+    egress = an_egress()
+    letter = DeadLetter(
+        topic="outputs", partition=0, offset=0, reason="not Avro", value=b"\xff", node="e",
+        at_s=0.2,
+    )  # fmt: skip
+    garbled = Garbled(b"\xff", "not Avro")
+    assert told(egress, (Arrived(garbled, "outputs", 0, 0, 0.0), 0.2)) == [
+        Send("dead-letters", letter, key="e"), Wake(0.2),
+    ]  # fmt: skip
+    assert commits(egress) == done(1, "")
+    assert egress.handle(Arrived(garbled, "plans", 0, 5, 0.0), 0.2) == []
+
+
+def test_it_counts_every_query_under_one_outcome() -> None:
+    egress = an_egress()
+    refused = a_noticed(4, refused="over capacity")
+    notice = Notice(partition=0, upto=5, queries=(*a_notice(0, 1, 2, 3).queries, refused))
+    events: list[tuple[Event, float]] = [
+        (arrived(a_plan([], 3)), 0.2),
+        (arrived(a_plan([], 2), 1), 0.2),
+        (arrived(notice), 0.2),
+        (arrived(whole(0), 1), 0.25),
+        (arrived(a_work(1, Item(end=End("failed", "read", "no")), task=""), 2), 0.25),
+        (arrived(whole(2), 3), 0.6),
+    ]
+    for event, now in events:
+        egress.handle(event, now)
+    assert reports(egress.handle(Woke(), CLOSES_S)) == [Report(
+        node="e", role="egress", pipeline="p", epoch=3, incarnation=0.0, sent_s=CLOSES_S,
+        state="ready", counts={
+            "answered": 1, "late": 1, "incomplete": 0, "dropped": 1, "failed": 1, "refused": 1,
+            "duplicates": 0, bucket(0.25): 1, bucket(0.6): 1, "dropped/unfinished": 1,
+            "failed/operator": 1, "refused/over_capacity": 1,
+        },
+    )]  # fmt: skip
+
+
+def test_an_incomplete_answer_is_counted_as_such() -> None:
+    egress = an_egress(pipeline=a_pipeline({"locate": ["read"], "read": []}))
+    commits(egress, arrived(a_notice(0)), arrived(part(0, 0), 1))
+    bad = a_work(0, an_ended(None, (0, 1), credit=HALF, outcome=DROPPED), task="")
+    egress.handle(arrived(bad, 2), 0.2)
+    (report,) = reports(egress.handle(Woke(), 9.0))
+    assert (report.counts["answered"], report.counts["incomplete"]) == (1, 1)
+
+
+def test_records_that_have_no_business_there_are_ignored() -> None:
+    assert an_egress().handle(arrived(an_answer()), 0.2) == []

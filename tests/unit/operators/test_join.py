@@ -1,0 +1,187 @@
+from typing import Any
+
+import pytest
+
+from operators.join import OpenQuery, answer, as_list, refusal
+from schemas.pipeline import Pipeline
+from schemas.records import (
+    ANSWERED,
+    DROPPED,
+    FAILED,
+    FULL_CREDIT,
+    REFUSED,
+    Answer,
+    End,
+    Item,
+    Origin,
+    Value,
+)
+from tests.builders import SLO_S, a_hop, a_noticed, a_pipeline, a_work, an_answer, an_ended
+
+ONE = a_pipeline()
+TREE = a_pipeline({"locate": ["read", "sort"], "read": [], "sort": []})
+HALF = FULL_CREDIT // 2
+HOP = a_hop()
+LOCATED = a_hop(task="locate")
+
+
+def a_query(*items: Item) -> OpenQuery:
+    """An open query with these branches."""
+    query = OpenQuery("q0", Origin(0, 0), 0.0, SLO_S)
+    for item in items:
+        query.take(a_work(0, item, task=""))
+    return query
+
+
+def closed(query: OpenQuery, pipeline: Pipeline = TREE, **changes: Any) -> Answer:
+    options = {"combine": as_list, "accuracies": {}, "now": 0.2, **changes}
+    return answer(query, pipeline, **options)
+
+
+def half(value: Value = None, branch: tuple[int, ...] = (0, 0), **changes: Any) -> Item:
+    return an_ended(value, branch, **{"credit": HALF, **changes})
+
+
+def test_a_query_is_complete_when_all_its_credit_has_come() -> None:
+    query = OpenQuery("q0", Origin(0, 0), 0.0, SLO_S)
+    assert not query.take(a_work(0, half("a", (0, 0)), task=""))
+    assert query.take(a_work(0, half("b", (0, 1)), task="", epoch=4))
+    assert (query.credit, query.epoch) == (FULL_CREDIT, 4)
+
+
+def test_a_branch_that_comes_twice_counts_once() -> None:
+    query = a_query(half("a", (0, 0)))
+    assert not query.take(a_work(0, half("again", (0, 0)), task=""))
+    assert query.branches[(0, 0)].value == "a"
+
+
+def test_the_only_output_of_a_single_stage_is_the_list_of_it() -> None:
+    assert closed(a_query(an_ended("seven")), ONE) == an_answer(
+        result=["seven"], paths=((HOP,),), ends=(End(ANSWERED, "read"),)
+    )
+
+
+def test_branches_are_combined_in_the_order_in_which_operators_made_them() -> None:
+    a, b = half("a", (0, 10), path=(LOCATED,)), half("b", (0, 9))
+    assert closed(a_query(a, b)) == an_answer(
+        result=["b", "a"], paths=((HOP,), (LOCATED,)), ends=(b.end, a.end)
+    )
+
+
+def test_an_item_without_children_has_no_place_in_the_result() -> None:
+    empty = an_ended(branch=(), task="locate")
+    assert closed(a_query(empty)) == an_answer(result=[], paths=((HOP,),), ends=(empty.end,))
+
+
+def test_an_answer_behind_the_deadline_is_late_and_one_at_it_is_not() -> None:
+    assert closed(a_query(an_ended("a")), ONE, now=SLO_S).late is False
+    assert closed(a_query(an_ended("a")), ONE, now=SLO_S + 0.001).late is True
+
+
+@pytest.mark.parametrize(("outcome", "reason"), [(DROPPED, "late"), (FAILED, "smudged")])
+def test_an_answer_with_a_branch_missing_is_incomplete(outcome: str, reason: str) -> None:
+    good, bad = half("a", (0, 0)), half(None, (0, 1), outcome=outcome, reason=reason)
+    assert closed(a_query(good, bad)) == an_answer(
+        incomplete=True, reason=reason, task="read", result=["a", None],
+        paths=((HOP,), (HOP,)), ends=(good.end, bad.end),
+    )  # fmt: skip
+
+
+def test_an_incomplete_answer_is_dropped_where_it_is_worthless() -> None:
+    pipeline = a_pipeline({"locate": ["read"], "read": []}, incomplete="dropped")
+    good, bad = half("a", (0, 0)), half(None, (0, 1), outcome=DROPPED, reason="late")
+    assert closed(a_query(good, bad), pipeline) == an_answer(
+        outcome=DROPPED,
+        reason="late",
+        task="read",
+        paths=((HOP,), (HOP,)),
+        ends=(good.end, bad.end),
+    )
+    failed = half(None, (0, 1), outcome=FAILED, reason="smudged")
+    assert closed(a_query(good, failed), pipeline).outcome == FAILED
+
+
+def test_with_no_branch_answered_the_query_ends_as_its_first_bad_one_failed_ones_first() -> None:
+    dropped = half(None, (0, 0), outcome=DROPPED, reason="late")
+    failed = half(None, (0, 1), outcome=FAILED, reason="smudged", task="sort")
+    assert closed(a_query(dropped, failed)) == an_answer(
+        outcome=FAILED, reason="smudged", task="sort", paths=((HOP,), (HOP,)),
+        ends=(dropped.end, failed.end),
+    )  # fmt: skip
+
+
+def test_a_query_of_which_nothing_came_is_dropped_and_says_how_long_was_waited() -> None:
+    assert closed(a_query()) == an_answer(
+        outcome=DROPPED, reason="not complete 750 ms after it was made", epoch=0
+    )
+
+
+def test_a_query_of_which_a_branch_never_came_is_incomplete() -> None:
+    good = half("a")
+    found = closed(a_query(good), now=0.75)
+    assert found == an_answer(
+        incomplete=True, late=True, reason="not complete 750 ms after it was made", result=["a"],
+        answered_s=0.75, paths=((HOP,),), ends=(good.end,),
+    )  # fmt: skip
+
+
+def test_a_combine_function_that_raises_fails_the_query() -> None:
+    def combine(values: list[Value]) -> Value:
+        raise ValueError("no digits")
+
+    pipeline = a_pipeline(combine="postcode:join")
+    item = an_ended("a")
+    assert closed(a_query(item), pipeline, combine=combine) == an_answer(
+        outcome=FAILED, reason="postcode:join raised ValueError: no digits", task="egress",
+        paths=((HOP,),), ends=(item.end,),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("result", [object(), {1: 2}, 1 << 70])
+def test_a_combined_result_that_cannot_be_sent_fails_the_query(result: Any) -> None:
+    found = closed(a_query(an_ended("a")), ONE, combine=lambda values: result)
+    assert (found.outcome, found.task, found.result) == (FAILED, "egress", None)
+    assert "combine raised CodecError" in found.reason
+
+
+def test_combine_sees_a_dropped_root_nowhere_and_a_dropped_child_as_none() -> None:
+    seen: list[list[Value]] = []
+
+    def combine(values: list[Value]) -> Value:
+        seen.append(values)
+        return "done"
+
+    good, bad = half("a", (0, 1)), half(None, (0, 0), outcome=DROPPED)
+    assert closed(a_query(good, bad), combine=combine).result == "done"
+    root = Item(end=End(DROPPED, "locate", "late"))
+    assert closed(a_query(root), combine=combine).outcome == DROPPED
+    assert seen == [[None, "a"]]
+
+
+def test_an_answer_of_a_task_that_the_pipeline_no_longer_has_counts_as_a_leafs() -> None:
+    assert closed(a_query(an_ended("a", task="gone"))).result == ["a"]
+
+
+def test_the_expected_accuracy_is_the_mean_over_leaves_of_the_product_along_the_path() -> None:
+    accuracies = {"locate/v": 0.9, "read/v": 0.8, "sort/v": 0.6}
+    path = (LOCATED, a_hop())
+    a, b = half("a", (0, 0), path=path), half("b", (1, 0), path=(LOCATED, a_hop(task="sort")))
+    found = closed(a_query(a, b), accuracies=accuracies).expected_accuracy
+    assert found == pytest.approx((0.9 * 0.8 + 0.9 * 0.6) / 2)
+
+
+def test_leaves_of_unmeasured_variants_and_missing_ones_expect_nothing() -> None:
+    accuracies = {"read/v": 0.8}
+    a = half("a", (0, 0), path=(a_hop(),), credit=1)
+    unmeasured = half("b", (0, 1), path=(a_hop(variant="w"),))
+    dropped = half(None, (0, 2), path=(a_hop(),), outcome=DROPPED)
+    found = closed(a_query(a, unmeasured, dropped), accuracies=accuracies)
+    assert found.expected_accuracy == 0.8
+    assert closed(a_query(unmeasured), accuracies=accuracies).expected_accuracy is None
+
+
+def test_a_refusal_says_why() -> None:
+    noticed = a_noticed(refused="over capacity")
+    assert refusal(noticed, Origin(0, 0), 0.1) == an_answer(
+        outcome=REFUSED, reason="over capacity", task="ingress", answered_s=0.1, epoch=0
+    )

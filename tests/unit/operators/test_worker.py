@@ -1,0 +1,542 @@
+"""The worker: queue, drop, batch, infer, forward."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from control.per_query.batching import HELD_BATCHES
+from operators.worker import Worker
+from schemas.effects import (
+    COMMANDS,
+    REPORTS,
+    Arrived,
+    Assign,
+    Done,
+    Effect,
+    Event,
+    Failed,
+    Infer,
+    Load,
+    Send,
+    Wake,
+    Woke,
+)
+from schemas.pipeline import Policy
+from schemas.records import (
+    ANSWERED,
+    DROPPED,
+    FAILED,
+    Command,
+    DeadLetter,
+    End,
+    Garbled,
+    Item,
+    Lease,
+    Report,
+    Route,
+    SlotState,
+    Work,
+)
+from tests.builders import (
+    a_hop,
+    a_lease,
+    a_pipeline,
+    a_plan,
+    a_work,
+    an_item,
+    arrived,
+    inferred,
+    inferring,
+    loaded,
+    quiet,
+    reports,
+    told,
+)
+
+TWO_STAGES = {"locate": ["read"], "read": []}
+
+
+def a_worker(**changes: Any) -> Worker:
+    """A worker that nobody has told anything."""
+    children = changes.pop("children", {"read": []})
+    return Worker("w", a_pipeline(children), "cpu", incarnation=0.0, **changes)
+
+
+def serving(lease: Lease | None = None, **changes: Any) -> Worker:
+    """A worker with its lease, its variant on the device, and a fresh report behind it."""
+    worker, lease = a_worker(**changes), lease or a_lease()
+    worker.handle(Woke(), 0.0)
+    worker.handle(arrived(a_plan([lease, a_lease("r", slots=(5,))])), 0.0)
+    worker.handle(loaded(f"{lease.task}/{lease.variant}"), 0.0)
+    return worker
+
+
+def batch_of(worker: Worker, *events: Event, now: float = 0.1) -> list[Effect]:
+    """Tell the worker the events, then let it start a batch of them."""
+    for event in events:
+        worker.handle(event, now)
+    return quiet(worker.handle(Woke(), now))
+
+
+def answered(value: Any, path_of: Callable[..., Any] = a_hop, **hop: Any) -> Item:
+    return Item(value=value, path=(path_of(**hop),), end=End(ANSWERED, "read"))
+
+
+def ended(outcome: str, reason: str, **changes: Any) -> Item:
+    return Item(end=End(outcome, "read", reason), **changes)
+
+
+def to_egress(offset: int, *items: Item) -> Send:
+    return Send("outputs", a_work(offset, *items, task=""), 0)
+
+
+def done(slot: int, offset: int) -> Assign:
+    return Assign("work.read", done=(Done(slot, offset),))
+
+
+# ---------------------------------------------------------------------- start, lease, load
+
+
+def test_at_first_it_reads_plans_and_gives_a_sign_of_life() -> None:
+    worker = a_worker()
+    report = Report(
+        node="w", role="worker", pipeline="p", epoch=0, incarnation=0.0, sent_s=5.0, state="idle",
+        device="cpu",
+    )  # fmt: skip
+    assert worker.handle(Woke(), 5.0) == [
+        Assign("plans", (0,)), Send("reports", report, 0), Wake(5.2),
+    ]  # fmt: skip
+
+
+def test_a_plan_leases_it_slots_and_a_variant() -> None:
+    plan = a_plan([a_lease(slots=(0, 3))])
+    assert told(a_worker(), (Woke(), 0.0), (arrived(plan), 0.0)) == [
+        Assign("work.read", (0, 3), ()), Load("read/v"),
+    ]  # fmt: skip
+
+
+def test_a_plan_without_it_leaves_it_idle() -> None:
+    assert told(a_worker(), (Woke(), 0.0), (arrived(a_plan()), 0.0)) == []
+
+
+@pytest.mark.parametrize("changes", [{"epoch": 1}, {"epoch": 0}, {"epoch": 9, "pipeline": "other"}])
+def test_a_stale_plan_and_another_pipelines_are_rejected(changes: dict[str, Any]) -> None:
+    worker = serving()
+    assert worker.handle(arrived(a_plan([], **changes)), 0.1) == []
+    assert batch_of(worker, arrived(a_work(0))) == [Infer(1, "read/v", (b"x",))]
+
+
+def test_work_waits_for_its_variant_to_load() -> None:
+    worker = a_worker()
+    events = [Woke(), arrived(a_plan([a_lease()])), arrived(a_work(0)), arrived(a_work(1), 1)]
+    assert told(worker, *[(event, 0.0) for event in events]) == []
+    assert told(worker, (loaded(), 0.2)) == [Wake(0.2)]
+    assert told(worker, (Woke(), 0.2)) == [Infer(1, "read/v", (b"x", b"x"))]
+
+
+def test_a_load_that_fails_is_reported_and_tried_again_with_the_next_plan() -> None:
+    worker = a_worker()
+    plan = a_plan([a_lease()])
+    told(worker, (Woke(), 0.0), (arrived(plan), 0.0))
+    assert worker.handle(Failed("read/v", "no such file"), 0.1) == []
+    (report,) = reports(worker.handle(Woke(), 0.3))
+    assert report.state == "failed: no such file"
+    assert Load("read/v") in worker.handle(arrived(a_plan([a_lease()], epoch=2)), 0.4)
+
+
+def test_a_failed_load_does_not_take_the_variant_that_serves() -> None:
+    worker = serving()
+    worker.handle(arrived(a_plan([a_lease(variant="w")], epoch=2)), 0.1)
+    worker.handle(Failed("read/w", "no such file"), 0.2)
+    assert batch_of(worker, arrived(a_work(0))) == [Infer(1, "read/v", (b"x",))]
+
+
+def test_the_old_variant_serves_until_the_new_one_is_loaded_and_the_batch_has_ended() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)))
+    swap = arrived(a_plan([a_lease(variant="w")], epoch=2))
+    assert told(worker, (swap, 0.1)) == [Assign("work.read", (0,), ()), Load("read/w")]
+    assert told(worker, (loaded("read/w"), 0.15)) == []
+    assert told(worker, (arrived(a_work(1), 1), 0.15)) == []
+    effects = told(worker, (inferred(1, "seven"), 0.2))
+    path = (a_hop(epoch=2, variant="v"),)
+    assert effects == [
+        Send("outputs", a_work(0, Item(value="seven", path=path, end=End(ANSWERED, "read")),
+                               task="", epoch=2), 0),
+        done(0, 1),
+        Infer(2, "read/w", (b"x",)),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------- batches
+
+
+def test_a_burst_makes_one_batch_and_the_rest_waits() -> None:
+    worker = serving(a_lease(batch=2))
+    assert told(worker, (arrived(a_work(0)), 0.1)) == [Wake(0.1)]
+    assert told(worker, (arrived(a_work(1), 1), 0.1), (arrived(a_work(2), 2), 0.1)) == []
+    assert told(worker, (Woke(), 0.1)) == [Infer(1, "read/v", (b"x", b"x"))]
+    assert told(worker, (inferred(1, "a", "b"), 0.2)) == [
+        to_egress(0, answered("a", batch=2, released="full")),
+        to_egress(1, answered("b", batch=2, released="full")),
+        done(0, 2),
+        Infer(2, "read/v", (b"x",)),
+    ]
+    assert told(worker, (inferred(2, "c"), 0.2))[0] == to_egress(2, answered("c", released="idle"))
+
+
+def test_items_of_one_record_run_in_two_batches_and_are_committed_with_the_last() -> None:
+    worker = serving(a_lease(batch=2))
+    items = [an_item(i, branch=(0, i)) for i in range(3)]
+    assert batch_of(worker, arrived(a_work(0, *items))) == [Infer(1, "read/v", (0, 1))]
+    first = told(worker, (inferred(1, "a", "b"), 0.2))
+    assert [type(effect) for effect in first] == [Send, Infer]
+    second = told(worker, (inferred(2, "c"), 0.3))
+    assert second[1:] == [done(0, 1)]
+
+
+def test_records_of_several_slots_are_committed_each_in_its_slot() -> None:
+    worker = serving(a_lease(slots=(0, 3)))
+    batch_of(worker, arrived(a_work(0), 4, 0), arrived(a_work(1), 8, 3), arrived(a_work(2), 5, 0))
+    effects = told(worker, (inferred(1, "a", "b", "c"), 0.2))
+    assert effects[-1] == Assign("work.read", done=(Done(0, 6), Done(3, 9)))
+
+
+def test_out_of_order_completion_commits_only_behind_the_first_open_record() -> None:
+    worker = serving(a_lease(batch=2))
+    urgent = a_work(1, deadline_s=0.15)
+    events = [arrived(a_work(0)), arrived(urgent, 1), arrived(a_work(2), 2), arrived(a_work(3), 3)]
+    late = ended(DROPPED, "read/v would end 50 ms after the deadline")
+    assert batch_of(worker, *events, now=0.2) == [
+        Send("outputs", a_work(1, late, task="", deadline_s=0.15), 0),
+        Infer(1, "read/v", (b"x", b"x")),
+    ]
+    assert told(worker, (inferred(1, "a", "b"), 0.3))[2:] == [
+        done(0, 3), Infer(2, "read/v", (b"x",)),
+    ]  # fmt: skip
+
+
+def test_a_result_of_a_job_that_is_not_running_is_of_no_interest() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)))
+    assert worker.handle(inferred(7, "a"), 0.2) == []
+    told(worker, (inferred(1, "a"), 0.2))
+    assert worker.handle(inferred(1, "a"), 0.2) == []
+
+
+def test_a_record_that_comes_again_is_ignored() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)))
+    assert worker.handle(arrived(a_work(0)), 0.1) == []
+
+
+# ---------------------------------------------------------------------- dropping
+
+
+def test_what_cannot_make_it_is_dropped_and_the_batch_is_filled_with_others() -> None:
+    worker = serving(a_lease(batch=2), latency=lambda variant, batch: 0.05 * batch)
+    late = a_work(0, an_item(path=(a_hop(),)), deadline_s=0.15)
+    events = [arrived(late), arrived(a_work(1), 1), arrived(a_work(2), 2)]
+    reason = "read/v would end 50 ms after the deadline"
+    dropped = a_work(0, ended(DROPPED, reason, path=(a_hop(),)), task="", deadline_s=0.15)
+    assert batch_of(worker, *events) == [
+        Send("outputs", dropped, 0),
+        done(0, 1),
+        Infer(1, "read/v", (b"x", b"x")),
+    ]
+
+
+def test_a_deadline_that_is_just_met_is_met() -> None:
+    worker = serving(latency=lambda variant, batch: 0.25)
+    assert inferring(batch_of(worker, arrived(a_work(0)), now=0.25))
+
+
+def test_when_everything_is_late_nothing_runs() -> None:
+    worker = serving()
+    effects = batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1), now=0.6)
+    late = ended(DROPPED, "read/v would end 100 ms after the deadline")
+    assert effects == [to_egress(0, late), to_egress(1, late), done(0, 2)]
+
+
+# ---------------------------------------------------------------------- outputs
+
+
+def test_children_of_one_item_travel_in_one_record_to_one_slot() -> None:
+    worker = serving(a_lease(task="locate"), children=TWO_STAGES)
+    batch_of(worker, arrived(a_work(0, task="locate")))
+    send, commit = told(worker, (inferred(1, list(range(20))), 0.2))
+    assert isinstance(send, Send)
+    assert isinstance(send.record, Work)
+    assert (send.topic, send.slot, len(send.record.items)) == ("work.read", 5, 20)
+    assert send.record.items[3].path == (a_hop(task="locate"),)
+    assert commit == Assign("work.locate", done=(Done(0, 1),))
+
+
+def test_routes_of_its_own_variant_come_before_those_for_all() -> None:
+    worker = serving(a_lease(task="locate"), children=TWO_STAGES)
+    routes = (Route("read", 5, 1.0), Route("read", 6, 1.0, "locate/v"))
+    plan = a_plan([a_lease(task="locate")], epoch=2, routes=routes)
+    batch_of(worker, arrived(plan), arrived(a_work(0, task="locate")))
+    (send, _) = told(worker, (inferred(1, [1]), 0.2))
+    assert isinstance(send, Send)
+    assert send.slot == 6
+
+
+def test_an_exception_as_one_output_fails_that_item_only() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1))
+    assert told(worker, (inferred(1, ValueError("smudged"), "b"), 0.2)) == [
+        to_egress(0, ended(FAILED, "smudged", path=(a_hop(batch=2),))),
+        to_egress(1, answered("b", batch=2)),
+        done(0, 2),
+    ]
+
+
+def test_an_output_that_cannot_be_sent_fails_that_item_only() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1))
+    first, second, commit = told(worker, (inferred(1, object(), "b"), 0.2))
+    assert isinstance(first, Send)
+    assert isinstance(first.record, Work)
+    (item,) = first.record.items
+    assert item.end is not None
+    assert (item.end.outcome, item.value) == (FAILED, None)
+    assert [second, commit] == [to_egress(1, answered("b", batch=2)), done(0, 2)]
+
+
+def test_a_wrong_number_of_outputs_fails_the_batch() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1))
+    reason = "read/v returned 1 outputs for 2 inputs"
+    assert told(worker, (inferred(1, "a"), 0.2)) == [
+        to_egress(0, ended(FAILED, reason)), to_egress(1, ended(FAILED, reason)), done(0, 2),
+    ]  # fmt: skip
+
+
+def test_an_operator_that_raises_fails_its_batch_and_the_next_one_runs() -> None:
+    worker = serving(a_lease(batch=1))
+    batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1))
+    reason = "read/v raised ValueError: no"
+    assert told(worker, (Failed(1, reason), 0.2)) == [
+        to_egress(0, ended(FAILED, reason)), done(0, 1), Infer(2, "read/v", (b"x",)),
+    ]  # fmt: skip
+
+
+def test_a_failure_of_a_job_that_is_not_running_is_of_no_interest() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)))
+    assert worker.handle(Failed(7, "no"), 0.2) == []
+
+
+# ---------------------------------------------------------------------- slots
+
+
+def test_a_slot_that_it_loses_is_forgotten_where_it_waits() -> None:
+    worker = serving(a_lease(slots=(0, 3), batch=1))
+    events = [arrived(a_work(0), 0, 3), arrived(a_work(1), 1, 3), arrived(a_work(2), 7, 0)]
+    assert batch_of(worker, *events) == [Infer(1, "read/v", (b"x",))]
+    plan = arrived(a_plan([a_lease(slots=(0,), batch=1)], epoch=2))
+    assert told(worker, (plan, 0.1)) == [Assign("work.read", (0,), ())]
+    # What was running is sent on, for egress to count once, but the offset is another's to commit;
+    # the next batch is of the slot that it kept.
+    first = told(worker, (inferred(1, "a"), 0.2))
+    assert [type(effect) for effect in first] == [Send, Infer]
+    assert told(worker, (inferred(2, "b"), 0.3))[1:] == [done(0, 8)]
+
+
+def test_work_from_a_slot_that_is_not_its_own_is_ignored() -> None:
+    assert serving().handle(arrived(a_work(0), 0, slot=2), 0.1) == []
+
+
+def test_a_slot_that_comes_back_is_read_again_from_the_committed_offset() -> None:
+    worker = serving(a_lease(slots=(0, 3)))
+    batch_of(worker, arrived(a_work(0), 4, 3))
+    lost, back = a_plan([a_lease(slots=(0,))], 2), a_plan([a_lease(slots=(0, 3))], 3)
+    worker.handle(arrived(lost), 0.1)
+    worker.handle(arrived(back), 0.1)
+    worker.handle(arrived(a_work(0), 4, 3), 0.1)
+    # The first run does not finish the record that the second reading began.
+    (send, again) = told(worker, (inferred(1, "a"), 0.2))
+    assert isinstance(send, Send)
+    assert again == Infer(2, "read/v", (b"x",))
+    assert told(worker, (inferred(2, "a"), 0.3))[1:] == [done(3, 5)]
+
+
+def test_a_lease_of_another_task_leaves_the_old_slots_and_loads_its_variant() -> None:
+    worker = serving(a_lease(task="locate"), children=TWO_STAGES)
+    told(worker, (arrived(a_work(0, task="locate")), 0.1))
+    plan = a_plan([a_lease(task="read", slots=(2,))], epoch=2)
+    assert told(worker, (arrived(plan), 0.1)) == [
+        Assign("work.locate", ()), Assign("work.read", (2,), ()), Load("read/v"),
+    ]  # fmt: skip
+    assert told(worker, (Woke(), 0.1)) == []
+
+
+def test_a_batch_that_runs_while_the_lease_goes_is_sent_on_uncommitted() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)))
+    assert told(worker, (arrived(a_plan([], 2)), 0.1)) == [Assign("work.read", ())]
+    (send,) = told(worker, (inferred(1, "a"), 0.2))
+    assert isinstance(send, Send)
+
+
+def test_a_worker_whose_process_is_to_end_says_so_at_once_and_goes_on_working() -> None:
+    worker = serving()
+    drain = Command(id="", pipeline="p", action="drain", arguments={"target": "w"})
+    (send,) = worker.handle(arrived(drain, topic=COMMANDS), 0.05)
+    assert isinstance(send, Send)
+    assert isinstance(send.record, Report)
+    assert (send.topic, send.record.state) == (REPORTS, "leaving")
+    assert batch_of(worker, arrived(a_work(0))) == [Infer(1, "read/v", (b"x",))]
+
+
+def test_a_draining_worker_finishes_what_its_slots_hold() -> None:
+    worker = serving()
+    worker.handle(arrived(a_plan([a_lease(open_slot=-1)], epoch=2)), 0.1)
+    assert batch_of(worker, arrived(a_work(0))) == [Infer(1, "read/v", (b"x",))]
+    (report,) = reports(worker.handle(Woke(), 0.3))
+    assert (report.state, report.epoch) == ("draining", 2)
+    assert report.slots == (SlotState("read", 0, -1, 1),)
+    told(worker, (inferred(1, "a"), 0.4))
+    (report,) = reports(worker.handle(Woke(), 0.6))
+    assert report.slots == (SlotState("read", 0, 1, 0),)
+
+
+# ---------------------------------------------------------------------- backpressure
+
+
+def test_it_stops_reading_when_it_holds_too_much_and_goes_on_at_half_of_it() -> None:
+    worker = serving(a_lease(slots=(0, 3), batch=1))
+    flood = [arrived(a_work(i), i) for i in range(HELD_BATCHES + 1)]
+    assert told(worker, *[(event, 0.1) for event in flood]) == [Assign("work.read", paused=(0, 3))]
+    assert told(worker, (Woke(), 0.1)) == [Infer(1, "read/v", (b"x",))]
+    for job in range(1, 1 + HELD_BATCHES // 2):
+        effects = told(worker, (inferred(job, "a"), 0.1))
+    assert effects[-1] == Assign("work.read", paused=())
+    assert told(worker, (inferred(job + 1, "a"), 0.1))[-1] == Infer(job + 2, "read/v", (b"x",))
+
+
+def test_a_slot_that_comes_while_it_is_full_comes_paused() -> None:
+    worker = serving(a_lease(batch=1))
+    for offset in range(HELD_BATCHES + 1):
+        worker.handle(arrived(a_work(offset), offset), 0.1)
+    plan = arrived(a_plan([a_lease(slots=(0, 3), batch=1)], epoch=2))
+    assert told(worker, (plan, 0.1))[0] == Assign("work.read", (0, 3), (0, 3))
+
+
+def test_a_full_worker_that_loses_its_queue_with_a_slot_reads_the_others() -> None:
+    worker = serving(a_lease(slots=(0, 3), batch=1))
+    for offset in range(HELD_BATCHES + 1):
+        worker.handle(arrived(a_work(offset), offset), 0.1)
+    plan = arrived(a_plan([a_lease(slots=(3,), batch=1)], epoch=2))
+    assert told(worker, (plan, 0.1)) == [
+        Assign("work.read", (3,), (3,)), Assign("work.read", paused=()),
+    ]  # fmt: skip
+
+
+def test_a_full_worker_drops_what_is_past_saving_and_goes_on_reading() -> None:
+    worker = serving(a_lease(batch=1))
+    worker.handle(arrived(a_work(0, deadline_s=9.0)), 0.1)
+    worker.handle(Woke(), 0.1)  # it runs, so what comes waits
+    late = [arrived(a_work(i, deadline_s=0.3), i) for i in range(1, 1 + HELD_BATCHES)]
+    assert told(worker, *[(event, 0.1) for event in late]) == []
+    effects = told(worker, (arrived(a_work(9, deadline_s=9.0), 9), 0.4))
+    gone = [e.record.items[0].end.outcome for e in effects if isinstance(e, Send)]
+    assert gone == [DROPPED] * HELD_BATCHES
+    assert not any(isinstance(e, Assign) and e.paused for e in effects)
+    assert told(worker, (inferred(1, "a"), 0.5))[-1] == Infer(2, "read/v", (b"x",))
+
+
+# ---------------------------------------------------------------------- what cannot be understood
+
+
+def test_a_garbled_record_becomes_a_dead_letter_and_is_done() -> None:
+    garbled = Garbled(b"\xff", "not Avro", (("h", b"v"),))
+    letter = DeadLetter(
+        topic="work.read", partition=0, offset=6, reason="not Avro", value=b"\xff",
+        headers=(("h", b"v"),), node="w", at_s=0.1,
+    )  # fmt: skip
+    event = Arrived(garbled, "work.read", 0, 6, 0.0)
+    assert serving().handle(event, 0.1) == [Send("dead-letters", letter, key="w"), done(0, 7)]
+
+
+def test_a_garbled_record_does_not_pass_work_that_is_still_open() -> None:
+    worker = serving()
+    batch_of(worker, arrived(a_work(0)))
+    effects = worker.handle(Arrived(Garbled(b"", "empty"), "work.read", 0, 1, 0.0), 0.1)
+    assert [type(effect) for effect in effects] == [Send]
+    assert told(worker, (inferred(1, "a"), 0.2))[1:] == [done(0, 2)]
+
+
+def test_a_garbled_plan_says_nothing_about_the_slots_of_work() -> None:
+    worker = serving()
+    assert worker.handle(Arrived(Garbled(b"", "empty"), "plans", 0, 900, 0.0), 0.1) == []
+    assert batch_of(worker, arrived(a_work(0))) == [Infer(1, "read/v", (b"x",))]
+
+
+def test_events_and_records_of_others_are_ignored() -> None:
+    worker = serving()
+    (report,) = reports(serving().handle(Woke(), 0.3))
+    assert worker.handle(Arrived(report, "reports", 0, 0, 0.0), 0.1) == []
+
+
+# ---------------------------------------------------------------------- reports
+
+
+def test_it_reports_what_it_counted_every_200_ms() -> None:
+    worker = serving(a_lease(batch=2), latency=lambda variant, batch: 0.0)
+    late = a_work(2, deadline_s=0.05)
+    batch_of(worker, arrived(late), arrived(a_work(0), 1), arrived(a_work(1), 2))
+    told(worker, (inferred(1, "a", ValueError("no"), started_s=0.1, finished_s=0.15), 0.15))
+    assert worker.handle(Woke(), 0.19) == []
+    effects = worker.handle(Woke(), 0.2)
+    assert reports(effects) == [Report(
+        node="w", role="worker", pipeline="p", epoch=1, incarnation=0.0, sent_s=0.2,
+        state="ready", device="cpu", task="read", variant="v", slots=(SlotState("read", 0, 3, 0),),
+        counts={
+            "load_s/read/v": 1.0, "arrived/read/v": 3, "dropped/read/v": 1, "finished/read/v": 2,
+            "batches/read/v": 1, "busy_s/read/v": pytest.approx(0.05), "failed/read/v": 1,
+        },
+    )]  # fmt: skip
+    assert effects[-1] == Wake(0.4)
+
+
+def test_it_counts_the_children_that_it_made() -> None:
+    worker = serving(a_lease(task="locate"), children=TWO_STAGES)
+    batch_of(worker, arrived(a_work(0, task="locate")))
+    told(worker, (inferred(1, [1, 2, 3]), 0.2))
+    (report,) = reports(worker.handle(Woke(), 0.3))
+    assert report.counts["children/locate/v/read"] == 3
+    assert "failed/locate/v" not in report.counts
+
+
+# ---------------------------------------------------------------------- patience
+
+
+def patient() -> Worker:
+    """A worker that may wait to fill its batches of 4, which take 20 ms: budgets are 42.8 ms."""
+    pipeline = a_pipeline(policies=(Policy(name="static", batching="patient"),))
+    worker = Worker("w", pipeline, "cpu", incarnation=0.0, latency=lambda v, n: 0.02)
+    worker.handle(Woke(), 0.0)
+    worker.handle(arrived(a_plan([a_lease()])), 0.0)
+    worker.handle(loaded("read/v"), 0.0)
+    return worker
+
+
+def test_a_patient_worker_waits_for_more_until_the_head_can_wait_no_longer() -> None:
+    worker = patient()
+    assert batch_of(worker, arrived(a_work(0)), now=0.001) == [Wake(pytest.approx(0.0228))]
+    assert batch_of(worker, arrived(a_work(1), 1), now=0.01) == [Wake(pytest.approx(0.0228))]
+    (infer,) = inferring(worker.handle(Woke(), 0.0229))
+    assert len(infer.values) == 2
+    done = worker.handle(inferred(1, "a", "b", started_s=0.0229, finished_s=0.0429), 0.0429)
+    hops = [hop for e in done if isinstance(e, Send) and isinstance(e.record, Work)
+            for item in e.record.items for hop in item.path]  # fmt: skip
+    assert {hop.released for hop in hops} == {"due"}
+
+
+def test_a_full_batch_does_not_wait() -> None:
+    worker = patient()
+    (infer,) = inferring(batch_of(worker, *(arrived(a_work(n), n) for n in range(4)), now=0.001))
+    assert len(infer.values) == 4

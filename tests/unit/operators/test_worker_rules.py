@@ -1,0 +1,117 @@
+"""A worker's items on their way: who is late, who is rerouted, who ends."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from operators.worker_rules import Steering
+from schemas.effects import Send
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import DROPPED, End, Hop, Item, Route, Settings
+from tests.builders import a_hop, a_lease, a_pipeline, a_plan, a_work, an_item
+
+# locate/v takes 20 ms of a batch, so its budget is 40 ms and two hops of 1.
+ROUTES = (
+    Route("locate", 0, 1.0, "", 0.0, 0.02),
+    Route("read", 0, 1.0, "", 0.0, 0.04),
+    Route("read", 1, 0.0, "", 10.0, 0.02),
+)
+LEASE = a_lease(task="locate")
+LEASES = [LEASE, a_lease("r", slots=(0,)), a_lease("s", variant="w", slots=(1,))]
+
+
+def a_pipeline_that(dropping: str, **changes: Any) -> Pipeline:
+    policy = Policy(name="static", dropping=dropping, **changes)
+    return a_pipeline({"locate": ["read"], "read": []}, policies=(policy,), comm_s=0.001)
+
+
+def steering(dropping: str, **changes: Any) -> Steering:
+    plan = a_plan(LEASES, 7, routes=ROUTES, settings=Settings(policy="static", slo_s=0.25))
+    return Steering(plan, a_pipeline_that(dropping, **changes), LEASE, lambda v, n: 9.0, 0.0)
+
+
+def located(finished_s: float, **changes: Any) -> Hop:
+    return a_hop(task="locate", finished_s=finished_s, **changes)
+
+
+def a_child(finished_s: float, ordinal: int = 0) -> Item:
+    return an_item(branch=(0, ordinal), credit=5, path=(located(finished_s),))
+
+
+WORK = a_work(1, task="locate", deadline_s=0.25)
+
+
+def sends(dropping: str, *children: Item) -> tuple[list[tuple[str, int, Item]], dict[str, int]]:
+    """Where each item goes: topic, slot and the item; and what was counted."""
+    effects, counts = steering(dropping).onward([(WORK, "read", c) for c in children], 0.2)
+    found = []
+    for effect in effects:
+        assert isinstance(effect, Send)
+        found += [(effect.topic, effect.slot, item) for item in effect.record.items]  # type: ignore[union-attr]
+    return found, counts
+
+
+def test_rules_without_rerouting_send_by_turn() -> None:
+    for rule in ("none", "deadline", "last-task", "per-task"):
+        child = a_child(0.24)
+        assert sends(rule, child) == ([("work.read", 0, child)], {})
+
+
+def test_a_late_item_takes_the_faster_worker_and_its_hop_says_why() -> None:
+    late = a_child(0.06)  # 18 ms over its budget of 42
+    marked = replace(late, path=(
+        located(0.06, rerouted="slot 1 in place of 0: 18 ms over the budget of its task"),
+    ))  # fmt: skip
+    assert sends("reroute-paper", late) == ([("work.read", 1, marked)], {"rerouted": 1})
+    # By the deadline there is time enough: 190 ms are left of which the turn takes 82 with queues.
+    assert sends("reroute", late) == ([("work.read", 0, late)], {})
+
+
+def test_an_item_that_nobody_can_save_ends_with_the_reason_and_its_siblings_go_on() -> None:
+    late, early = a_child(0.09), a_child(0.03, 1)
+    reason = (
+        "locate/v took 48 ms more than its budget, and no worker of 'read' with room can make up "
+        "for it; 160 ms were left"
+    )
+    ended = Item(branch=(0, 0), credit=5, path=late.path, end=End(DROPPED, "locate", reason))
+    assert sends("reroute-paper", late, early) == (
+        [("outputs", 0, ended), ("work.read", 0, early)], {"behind": 1},
+    )  # fmt: skip
+
+
+def test_time_is_counted_from_the_hop_before() -> None:
+    first = a_hop(task="a", finished_s=0.1)
+    item = an_item(path=(first, located(0.13)))
+    assert sends("reroute-paper", item) == ([("work.read", 0, item)], {})
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends_s", "short_s", "reason"),
+    [
+        ("none", 9.0, float("-inf"), ""),
+        ("deadline", 0.26, 0.01, "locate/v would end 10 ms after the deadline"),
+        ("per-task", 0.05, 0.008, "locate/v would be 8 ms over the budget of its task"),
+        # The fastest reader takes 20 ms, and two hops lie behind.
+        ("reroute", 0.24, 0.012, "locate/v would be done 12 ms too late for what is behind it"),
+    ],
+)
+def test_what_is_dropped_before_a_batch_is_told_why(
+    rule: str, ends_s: float, short_s: float, reason: str
+) -> None:
+    steers, item = steering(rule), an_item()
+    assert steers.overrun_s(WORK, item, ends_s) == pytest.approx(short_s)
+    if reason:
+        assert steers.why("locate/v", WORK, item, ends_s) == reason
+
+
+def test_a_bare_budget_is_the_batch_alone() -> None:
+    bare = steering("per-task", budget="bare")
+    assert bare.overrun_s(WORK, an_item(), 0.05) == pytest.approx(0.03)
+
+
+def test_where_the_plan_tells_no_latency_the_worker_knows_its_own() -> None:
+    plan = a_plan(LEASES, settings=Settings(policy="static", slo_s=0.25))
+    pipeline = a_pipeline_that("per-task")
+    steers = Steering(plan, pipeline, LEASE, lambda v, n: 0.002 * n, 0.0)
+    assert steers.overrun_s(WORK, an_item(), 0.1) == pytest.approx(0.1 - 2 * 0.008 - 0.002)

@@ -1,0 +1,81 @@
+"""What stands on which topic, in each format a pipeline file can name."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from headrace.client.formats import read_answer
+from schemas.codec.single_object import encode
+from schemas.effects import QUERIES, RESULTS
+from schemas.pipeline import Pipeline, Policy, Task, Variant
+from schemas.records import Answer, Garbled, Origin, Query
+from streams.codecs.wire import Fetched, decoder, encoder
+from streams.topics import MAX_RECORD_BYTES
+
+PIPELINE = Pipeline(
+    name="p",
+    slo_s=1.0,
+    tasks=(Task(name="a", variants=(Variant(task="a", name="v", operator="m:C"),)),),
+    policies=(Policy(name="static"),),
+    policy="static",
+)
+ANSWER = Answer(
+    id="q", origin=Origin(0, 7), outcome="answered", result="12345",
+    created_s=1.0, deadline_s=2.0, answered_s=1.5,
+)  # fmt: skip
+
+
+def fetched(value: bytes | None) -> Fetched:
+    return Fetched("p.queries", 0, 7, 1.0, None, value, None)
+
+
+def test_a_raw_value_is_the_payload() -> None:
+    assert decoder(PIPELINE, QUERIES)(fetched(b"image")) == Query(payload=b"image")
+
+
+def test_an_avro_query_is_read_as_it_was_written() -> None:
+    query = Query(payload=b"image", id="q", slo_class="bulk")
+    assert decoder(replace(PIPELINE, input="avro"), QUERIES)(fetched(encode(query))) == query
+
+
+def test_another_record_where_a_query_belongs_is_garbled() -> None:
+    found = decoder(replace(PIPELINE, input="avro"), QUERIES)(fetched(encode(ANSWER)))
+    assert isinstance(found, Garbled)
+    assert "Answer record where a Query was expected" in found.reason
+
+
+@pytest.mark.parametrize("value", [b"", None, b"nonsense", b"\xc3\x01short"])
+def test_bytes_that_are_no_record_are_garbled(value: bytes | None) -> None:
+    assert isinstance(decoder(replace(PIPELINE, input="avro"), QUERIES)(fetched(value)), Garbled)
+
+
+def test_answers_are_written_as_json_where_the_file_says_so() -> None:
+    written = encoder(replace(PIPELINE, results="json"), RESULTS)(ANSWER)
+    assert json.loads(written)["result"] == "12345"
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_an_answer_that_fits_no_record_says_so_instead(form: str) -> None:
+    # As base64 and digits JSON needs more than Avro does, so egress cannot tell by the value.
+    large = structs.replace(ANSWER, result=bytes(MAX_RECORD_BYTES), late=True)
+    written = encoder(replace(PIPELINE, results=form), RESULTS)(large)
+    answer = read_answer(written)
+    assert len(written) < 1000
+    assert answer == structs.replace(
+        ANSWER, outcome="failed", task="egress", result=None, reason=answer.reason
+    )
+    assert "MiB, a record holds 8" in answer.reason
+
+
+def test_confluent_framing_goes_through_a_registry() -> None:
+    pytest.importorskip("authlib", reason="the extra `registry` is not installed")
+    confluent = replace(
+        PIPELINE, input="confluent", results="confluent", schema_registry="mock://wire"
+    )
+    written = encoder(confluent, RESULTS)(ANSWER)
+    assert written[:1] == b"\0"
+    found = decoder(confluent, QUERIES)(fetched(b"\0\0\0\0\x63rest"))
+    assert isinstance(found, Garbled)
+    assert "no schema with the id 99" in found.reason

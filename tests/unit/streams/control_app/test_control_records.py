@@ -1,0 +1,57 @@
+"""streams/control_app/control_records.py: the bytes of the control topics as events."""
+
+import pytest
+
+from schemas.codec.single_object import encode
+from schemas.effects import COMMANDS, PLANS, Arrived
+from schemas.records import Command, Garbled, Plan, Settings
+from streams.codecs.wire import Fetched
+from streams.control_app.control_records import arrived
+
+
+def fetched(value: bytes | None) -> Fetched:
+    return Fetched("headrace.commands", 0, 7, 5.0, None, value, None)
+
+
+def test_commands_are_read_as_avro_and_as_json() -> None:
+    command = Command(id="x", pipeline="p", action="drain", arguments={"target": "w1"})
+    typed = b'{"id": "x", "pipeline": "p", "action": "drain", "arguments": {"target": "w1"}}'
+    wanted = Arrived(command, COMMANDS, 0, 7, 5.0)
+    assert arrived("p", COMMANDS, fetched(encode(command))) == wanted
+    assert arrived("p", COMMANDS, fetched(typed)) == wanted
+
+
+def test_a_plan_survives_the_wire() -> None:
+    plan = Plan(
+        pipeline="p",
+        epoch=3,
+        issued_s=1e9 + 0.1,
+        reason="",
+        settings=Settings(policy="static", slo_s=0.3),
+    )
+    assert arrived("p", PLANS, fetched(encode(plan))) == Arrived(plan, PLANS, 0, 7, 5.0)
+
+
+def test_a_plan_that_is_deleted_is_no_event() -> None:
+    assert arrived("p", PLANS, fetched(None)) is None
+    assert arrived("p", COMMANDS, fetched(None)) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (b'{"id": "x", "acton": "pause"}', "x"),
+        (b"pause!", ""),
+        (b"\xc3\x01rubbish", ""),
+        (b'{"id": "\\ud800", "action": "replan"}', "?"),
+    ],
+)
+def test_a_garbled_command_keeps_the_id_that_can_be_made_out(value: bytes, name: str) -> None:
+    event = arrived("p", COMMANDS, fetched(value))
+    assert event is not None
+    assert isinstance(event.record, Garbled)
+    assert (event.record.id, event.record.value) == (name, value)
+
+
+def test_a_garbled_command_for_another_pipeline_is_that_ones() -> None:
+    assert arrived("p", COMMANDS, fetched(b'{"id": "x", "pipeline": "q"}')) is None

@@ -1,0 +1,63 @@
+"""streams/control_app/solver_pool.py: solves in a process of their own."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from control.policies.static import allocate
+from control.problem.problem import Problem
+from schemas.effects import Event, Failed, Solve, Solved
+from schemas.pipeline import Policy
+from streams.control_app.solver_pool import Planners
+from tests.control_world import a_pipeline, a_profile
+
+PROBLEM = Problem(
+    pipeline=a_pipeline(),
+    policy=Policy(name="static"),
+    slo_s=0.3,
+    demand_qps=1.0,
+    devices=("cpu",) * 3,
+    profile=a_profile(),
+)
+
+
+@pytest.fixture(scope="module")
+def planners() -> Iterator[Planners]:
+    found = Planners()
+    yield found
+    found.close()
+
+
+def told(planners: Planners, effect: Solve) -> Event:
+    future = planners.start(effect)
+    error = future.exception(60)
+    return planners.outcome(effect, error, None if error else future.result())
+
+
+def test_a_solve_comes_back_as_the_planner_returned_it(planners: Planners) -> None:
+    assert told(planners, Solve(3, "static", PROBLEM)) == Solved(3, allocate(PROBLEM))
+
+
+def test_no_plan_comes_back_as_a_sentence(planners: Planners) -> None:
+    policy = Policy(name="p", replicas={"locate/net": 65})
+    problem = Problem(
+        pipeline=a_pipeline(), policy=policy, slo_s=0.3, demand_qps=1.0, devices=("cpu",)
+    )
+    event = told(planners, Solve(4, "static", problem))
+    assert isinstance(event, Failed)
+    assert event.error.startswith("policy 'p' asks for 65 replicas of task 'locate'")
+
+
+def test_an_unknown_planner_is_named(planners: Planners) -> None:
+    event = told(planners, Solve(5, "magic", PROBLEM))
+    assert isinstance(event, Failed)
+    assert "'magic'" in event.error
+
+
+def test_a_killed_process_is_replaced(planners: Planners) -> None:
+    for pid in list(planners._pool._processes):
+        os.kill(pid, signal.SIGKILL)
+    events = [told(planners, Solve(job, "static", PROBLEM)) for job in (6, 7)]
+    assert events[-1] == Solved(7, allocate(PROBLEM))

@@ -1,0 +1,75 @@
+"""Offsets of a partition that has no leader for a moment, or of a group that has
+no coordinator, found all the same."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+
+from streams.kafka.kafka_client import BrokerError, committed, offset_since, watermarks
+
+PLACE = TopicPartition("plans", 0)
+
+
+class Leaderless:
+    """A consumer that finds no leader so many times."""
+
+    def __init__(self, times: int) -> None:
+        self._answers: Iterator[bool] = iter([False] * times)
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        if next(self._answers, True):
+            return 3, 7
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, f"no {place.topic}"))
+
+    def offsets_for_times(
+        self, places: list[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        self.get_watermark_offsets(places[0], timeout)
+        # As the library has it: a time in, an offset out, -1 where no record is as new.
+        return [TopicPartition(p.topic, p.partition, 5 if p.offset < 9_000 else -1) for p in places]
+
+
+def test_a_leader_is_awaited() -> None:
+    assert watermarks(Leaderless(2), PLACE) == (3, 7)  # type: ignore[arg-type]
+
+
+def test_a_leader_that_does_not_come_is_said() -> None:
+    with pytest.raises(BrokerError, match="offsets of 'plans' cannot be read: no plans"):
+        watermarks(Leaderless(9), PLACE, timeout_s=0.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("since_s", "offset"), [(8.0, 5), (10.0, None)])
+def test_the_first_record_from_a_time_on_is_found_once_there_is_a_leader(
+    since_s: float, offset: int | None
+) -> None:
+    assert offset_since(Leaderless(2), PLACE, since_s) == offset  # type: ignore[arg-type]
+
+
+class Uncoordinated:
+    """A consumer whose group has no coordinator so many times."""
+
+    def __init__(self, times: int, code: int = KafkaError.NOT_COORDINATOR) -> None:
+        self._answers: Iterator[bool] = iter([False] * times)
+        self._code = code
+
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if not next(self._answers, True):
+            raise KafkaException(KafkaError(self._code, "not the one"))
+        return [TopicPartition(p.topic, p.partition, 4 - 5 * p.partition) for p in places]
+
+
+def test_a_coordinator_is_awaited() -> None:
+    found = committed(Uncoordinated(2), "plans", [0, 1])  # type: ignore[arg-type]
+    assert [place.offset for place in found] == [4, OFFSET_BEGINNING]
+
+
+def test_a_coordinator_that_does_not_come_is_said() -> None:
+    with pytest.raises(BrokerError, match="offsets of 'plans' cannot be read: not the one"):
+        committed(Uncoordinated(9), "plans", [0], timeout_s=0.0)  # type: ignore[arg-type]
+
+
+def test_what_waiting_does_not_mend_is_raised_at_once() -> None:
+    reader = Uncoordinated(1, KafkaError.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException, match="not the one"):
+        committed(reader, "plans", [0])  # type: ignore[arg-type]

@@ -1,0 +1,264 @@
+"""The live driver when slots change hands, and the hands when variants do."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from queue import SimpleQueue
+from threading import Event as Flag
+from typing import Any
+
+import pytest
+
+from schemas.codec.single_object import encode
+from schemas.effects import (
+    PLANS,
+    Arrived,
+    Assign,
+    Effect,
+    Event,
+    Failed,
+    Infer,
+    Inferred,
+    Load,
+    Loaded,
+)
+from schemas.records import Command, Plan, Record, Work
+from streams.codecs.wire import Fetched
+from streams.live.live_driver import (
+    STUCK_S,
+    Batch,
+    Inbox,
+    Live,
+    ModelHands,
+    OperatorFailed,
+    OperatorStuck,
+)
+from tests.builders import a_pipeline, a_plan, a_work
+from tests.memory_transport import MemoryTransport, VirtualClock
+
+WORK = "p.work.read"
+PLACE = (WORK, 0)
+
+
+class Scripted:
+    """A node that reads the slots which the script has for a plan's epoch, and notes its work."""
+
+    def __init__(self, script: Mapping[int, tuple[int, ...]]) -> None:
+        self._script = script
+        self.seen: list[int] = []
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        if not isinstance(event, Arrived):
+            return [Assign(PLANS, (0,))]
+        if isinstance(event.record, Work):
+            self.seen.append(event.offset)
+        if isinstance(event.record, Plan) and event.record.epoch in self._script:
+            return [Assign("work.read", self._script[event.record.epoch])]
+        return []
+
+
+class World:
+    """A driver with these nodes, whose fetches the test puts into its inbox."""
+
+    def __init__(self, **nodes: Scripted) -> None:
+        self.clock = VirtualClock()
+        self.transport = MemoryTransport(a_pipeline(), self.clock, 0.0)
+        self._inbox = Inbox()
+        live = Live(a_pipeline(), nodes, self.transport, clock=self.clock, inbox=self._inbox)
+        self._live = live
+        self.leave = live.leave
+        live.start()
+
+    @property
+    def has_left(self) -> bool:
+        return self._live.has_left
+
+    def fetched(self, assigned: int, *records: Fetched) -> None:
+        self._inbox.put(Batch(assigned, list(records)))
+        self._live.turn()
+
+
+def on_work(offset: int) -> Fetched:
+    return fetched(WORK, offset, a_work(offset))
+
+
+def on_plans(epoch: int) -> Fetched:
+    return fetched("headrace.plans", epoch, a_plan(epoch=epoch))
+
+
+def fetched(topic: str, offset: int, record: Record) -> Fetched:
+    return Fetched(topic, 0, offset, 0.0, None, encode(record), None)
+
+
+def test_what_was_read_of_a_slot_before_it_was_lost_and_came_back_is_not_taken_for_news() -> None:
+    worker = Scripted({1: (0,), 2: (), 3: (0,)})
+    world = World(worker=worker)
+    world.fetched(1, on_plans(1))
+    world.fetched(2, on_work(5), on_work(6))
+    assert worker.seen == [5, 6]
+    # One fetch, read under the first lease: the slot goes, comes back, and 7 is of the old reading.
+    world.fetched(2, on_plans(2), on_plans(3), on_work(7))
+    world.fetched(3, on_work(8))
+    assert worker.seen == [5, 6]
+    world.fetched(4, on_work(5), on_work(6), on_work(7))
+    assert worker.seen == [5, 6, 5, 6, 7]
+
+
+@pytest.mark.parametrize("new_owner_first", [True, False])
+def test_a_slot_that_moves_between_nodes_of_one_process_is_read_from_the_committed_offset(
+    new_owner_first: bool,
+) -> None:
+    old, new = Scripted({1: (0,), 2: ()}), Scripted({2: (0,)})
+    world = World(**{"a": new, "b": old} if new_owner_first else {"a": old, "b": new})
+    world.fetched(1, on_plans(1))
+    for offset in range(3):
+        world.transport.send(WORK, encode(a_work(offset)), 0, "")
+    assert [each.offset for each in world.transport.landed()] == [0, 1, 2]
+    world.transport.committed[PLACE] = (1, "")
+    world.fetched(1, on_plans(2))
+    again = world.transport.landed()
+    assert [each.offset for each in again] == [1, 2]
+    world.fetched(world.transport.assigned, *again)
+    assert (old.seen, new.seen) == ([], [1, 2])
+
+
+# ---------------------------------------------------------------------- models
+
+
+class Leaver(Scripted):
+    """It gives its slots back with the first plan after it was asked to."""
+
+    asked = False
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        if isinstance(event, Arrived) and isinstance(event.record, Command):
+            assert (event.record.action, event.record.arguments) == ("drain", {"target": "worker"})
+            self.asked = True
+        return super().handle(event, now)
+
+
+def test_a_process_that_leaves_ends_when_its_slots_are_taken_over() -> None:
+    worker = Leaver({1: (0,), 2: ()})
+    world = World(worker=worker)
+    world.fetched(1, on_plans(1))
+    world.leave(5.0)
+    world.fetched(2, on_work(0))
+    assert (worker.asked, worker.seen, world.has_left) == (True, [0], False)
+    world.fetched(2, on_plans(2))
+    assert world.has_left
+
+
+def test_a_process_whose_slots_nobody_takes_ends_after_its_patience() -> None:
+    world = World(worker=Leaver({1: (0,)}))
+    world.fetched(1, on_plans(1))
+    world.leave(5.0)
+    world.clock.now = 5.0
+    assert not world.has_left
+    world.clock.now = 5.1
+    assert world.has_left
+
+
+class Named:
+    """An operator that says its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def load(self, device: str) -> None:
+        """Nothing to bring."""
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        return [self._name] * len(batch)
+
+
+@pytest.fixture
+def posted() -> SimpleQueue[Event]:
+    return SimpleQueue()
+
+
+@pytest.fixture
+def hands(posted: SimpleQueue[Event]) -> Iterator[ModelHands]:
+    hands = ModelHands(Named, "cpu", posted.put, clock=lambda: 0.0)
+    yield hands
+    hands.close()
+
+
+def test_a_variant_loaded_anew_while_another_served_can_be_used(
+    hands: ModelHands, posted: SimpleQueue[Event]
+) -> None:
+    def loads(variant: str) -> None:
+        hands.load(Load(variant))
+        assert posted.get(timeout=10) == Loaded(variant, 0.0)
+
+    def infers(job: int, variant: str) -> None:
+        hands.infer(Infer(job, variant, (1,)))
+        assert posted.get(timeout=10) == Inferred(job, (variant,), 0.0, 0.0)
+
+    loads("read/a")
+    infers(1, "read/a")
+    loads("read/b")
+    loads("read/a")
+    infers(2, "read/b")
+    infers(3, "read/a")
+
+
+def test_variants_loaded_beside_stay_until_one_is_wanted_alone(
+    hands: ModelHands, posted: SimpleQueue[Event]
+) -> None:
+    def loads(effect: Load) -> None:
+        hands.load(effect)
+        assert posted.get(timeout=10) == Loaded(effect.variant, 0.0)
+
+    def infers(job: int, variant: str) -> None:
+        hands.infer(Infer(job, variant, (1,)))
+        assert posted.get(timeout=10) == Inferred(job, (variant,), 0.0, 0.0)
+
+    loads(Load("read/a"))
+    loads(Load("read/b", beside=True))
+    loads(Load("read/c", beside=True))
+    for job, variant in enumerate(("read/b", "read/a", "read/c", "read/a")):
+        infers(job, variant)
+    loads(Load("read/b"))  # it is there: nothing is made anew
+    infers(5, "read/a")
+    infers(6, "read/b")
+    assert list(hands._operators) == ["read/b"]
+
+
+class Waiting(Named):
+    """It waits until it is let go."""
+
+    release = Flag()
+    began = Flag()
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        self.began.set()
+        assert self.release.wait(10)
+        return super().predict(batch)
+
+
+def test_a_batch_that_does_not_end_ends_the_process_with_the_mend(
+    posted: SimpleQueue[Event],
+) -> None:
+    hands = ModelHands(Waiting, "cpu", posted.put, clock=lambda: 5.0)
+    hands.load(Load("read/a"))
+    posted.get(timeout=10)
+    hands.infer(Infer(1, "read/a", (1,)))
+    assert Waiting.began.wait(10)
+    hands.look(5.0 + STUCK_S)
+    with pytest.raises(OperatorStuck, match=r"read/a has been running .* `limits: \{time: ...\}`"):
+        hands.look(5.1 + STUCK_S)
+    Waiting.release.set()
+    assert posted.get(timeout=10) == Inferred(1, ("read/a",), 5.0, 5.0)
+    hands.look(500.0)
+    hands.close()
+
+
+def test_a_sentence_of_the_hands_goes_on_as_it_is(posted: SimpleQueue[Event]) -> None:
+    class Ended(Named):
+        def predict(self, batch: list[Any]) -> list[Any]:
+            raise OperatorFailed("read/a took longer than its limit of 1 s")
+
+    hands = ModelHands(Ended, "cpu", posted.put, clock=lambda: 0.0)
+    hands.load(Load("read/a"))
+    posted.get(timeout=10)
+    hands.infer(Infer(1, "read/a", (1,)))
+    assert posted.get(timeout=10) == Failed(1, "read/a took longer than its limit of 1 s")
+    hands.close()
