@@ -1,0 +1,1 @@
+"""Kairos: which mix of devices to rent under a budget, and which query runs on which device."""

@@ -1,0 +1,85 @@
+"""Mixes of device types: how many devices of each type, and every mix that a budget affords.
+
+A mix is a row of counts, one per type. Costs are $ per hour.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from control.problem.problem import PlanError
+
+MOST_MIXES = 2_000_000
+CENT = 1e-9  # prices are decimal fractions; their sums in binary are off by less
+
+Counts = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class PricedType:
+    """A device type that can be rented: $ per hour for one, and how many there are at most."""
+
+    name: str
+    price: float
+    most: int | None = None
+
+
+def affordable(types: Sequence[PricedType], budget: float, most_mixes: int = MOST_MIXES) -> Counts:
+    """Every mix of at least one device that costs at most ``budget``, in lexicographic order.
+
+    Raises ``PlanError`` where the budget is below the cheapest device, where a free type has no
+    limit, and where there are more than ``most_mixes``.
+    """
+    _check(types, budget)
+    counts: Counts = np.zeros((1, 0), dtype=np.int64)
+    left = np.full(1, budget + CENT)
+    for each in types:
+        afford = _afford(each, left)
+        total = int((afford + 1).sum())
+        if total > most_mixes:
+            raise PlanError(
+                f"a budget of {budget:g} $/h affords more than {most_mixes:,} mixes of "
+                f"{len(types)} types; lower the budget, or limit the types with `most`"
+            )
+        rows = np.repeat(np.arange(len(counts)), afford + 1)
+        first = np.cumsum(afford + 1) - (afford + 1)
+        more = np.arange(total) - first[rows]
+        counts = np.column_stack([counts[rows], more])
+        left = left[rows] - more * each.price
+    return counts[1:]  # without the empty mix
+
+
+def costs(types: Sequence[PricedType], counts: Counts) -> Floats:
+    """$ per hour of each mix."""
+    prices = np.array([each.price for each in types])
+    found: Floats = counts @ prices
+    return found
+
+
+def _afford(each: PricedType, left: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if each.price == 0:
+        assert each.most is not None
+        return np.full(len(left), each.most, dtype=np.int64)
+    found = np.floor(left / each.price).astype(np.int64)
+    return found if each.most is None else np.minimum(found, each.most)
+
+
+def _check(types: Sequence[PricedType], budget: float) -> None:
+    names = [each.name for each in types]
+    for name in names:
+        if names.count(name) > 1:
+            raise PlanError(f"type {name!r} is named twice; remove one of the two")
+    free = [each.name for each in types if each.price == 0 and each.most is None]
+    if free:
+        raise PlanError(f"type {free[0]!r} costs nothing and has no limit; say how many with most")
+    usable = [each for each in types if each.most != 0]
+    if not usable:
+        raise PlanError("no device type may be rented; raise cluster.types.<type>.most above 0")
+    cheapest = min(usable, key=lambda each: each.price)
+    if cheapest.price > budget + CENT:
+        raise PlanError(
+            f"the budget of {budget:g} $/h is below the cheapest device, {cheapest.name} at "
+            f"{cheapest.price:g} $/h; raise the budget to {cheapest.price:g}"
+        )

@@ -1,0 +1,270 @@
+"""Upper bounds of the throughput of a mix of devices, from mean latencies by size.
+
+For n_i devices of type i, size classes k with probability p_k, mean latency t_i(k) and SLO T:
+
+Eq. 15 of Kairos (HPDC 2023, section 5.2): one base type b with u devices, auxiliary types i with
+v_i devices; s_i is the largest class with t_i <= T and s' the largest s_i of the types present.
+
+    f'      = F(s')                                  Q_b      = 1 / sum_k p_k t_b(k)
+    Q_b^s+  = (1-f') / sum_{k>s'} p_k t_b(k)         Q_a^i    = f' / sum_{k<=s'} p_k t_i(k)
+    C       = sum_i v_i Q_a^i (1-f') / f'                                               (14)
+    QPSmax  = u Q_b^s+ / (1-f')                                     if u Q_b^s+ <= C     (15)
+            = sum_i v_i Q_a^i / f' + (1 - C / (u Q_b^s+)) u Q_b     otherwise
+
+It assumes that auxiliary devices serve the average small query, so that serving the smallest ones
+there may exceed it. The fluid bound holds for every way to distribute the queries:
+
+    max lambda  s.t.  sum_i y_ik = lambda p_k,  sum_k t_i(k) y_ik <= n_i,  y_ik = 0 if t_i(k) > T
+    dual        min over w >= 0 of  (n.w) / g_S(w),
+                g_S(w) = sum_k p_k min over feasible i in S of w_i t_i(k)
+
+where S holds the types of the mix. Every price vector w gives a valid bound, so prices that are
+sampled bound many mixes with one matrix product; published values are those of the linear program.
+"""
+
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from control.policies.kairos.device_mixes import Counts, Floats
+from control.problem.problem import PlanError
+
+SAMPLED_PRICES = 192
+MOST_SUPPORTS = 12  # types up to which every subset of idle types is among the sampled prices
+CHUNK = 4096  # mixes bounded at a time
+# Multiples of these modulo 1 fill a cube evenly (Roberts' sequence), so no chance is needed.
+_GOLDEN = 1.32471795724474602596
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTimes:
+    """What bounds are computed from.
+
+    ``latency_s`` has a row per type and a column per size class, ``probabilities`` one value per
+    class; ``base`` is the row of the base type, None where no type is one.
+    """
+
+    latency_s: Floats  # [types, classes], seconds
+    probabilities: Floats  # [classes], summing to 1
+    slo_s: float
+    base: int | None = None
+
+    @property
+    def feasible(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Which type serves which class within the SLO: [types, classes]."""
+        found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = self.latency_s <= self.slo_s
+        return found
+
+    @property
+    def largest(self) -> list[int]:
+        """For each type the largest class within the SLO, -1 where there is none.
+
+        Measured latencies need not be monotone, so smaller classes may violate.
+        """
+        return [int(np.flatnonzero(row)[-1]) if row.any() else -1 for row in self.feasible]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoClass:
+    """The quantities of Eq. 15 for one set of auxiliary types."""
+
+    small: float  # f': the share of queries that auxiliary devices may serve
+    base_qps: float  # Q_b: of one base device on all queries
+    base_large_qps: float  # Q_b^s+: of one base device on the large ones
+    auxiliary_qps: Floats  # Q_a^i: of one device of each type on the small ones; 0 for the base
+
+
+def eq15(of: TwoClass, base: Floats, auxiliary: Counts) -> Floats:
+    """Eq. 15 for mixes of ``base`` [mixes] base devices and ``auxiliary`` [mixes, types] ones."""
+    small_qps = auxiliary @ of.auxiliary_qps
+    alone = base * of.base_qps
+    if of.small <= 0:
+        return alone
+    if of.small >= 1:
+        return small_qps + alone
+    capacity = small_qps * (1 - of.small) / of.small
+    large = base * of.base_large_qps
+    free = 1 - np.divide(capacity, large, out=np.ones_like(capacity), where=large > 0)
+    found: Floats = np.where(
+        large <= capacity, large / (1 - of.small), small_qps / of.small + free * alone
+    )
+    return found
+
+
+def eq15_bounds(times: ServiceTimes, counts: Counts) -> Floats:
+    """Eq. 15 in queries/s for each mix; 0 where the mix has no base device.
+
+    Raises ``PlanError`` where there is no base type.
+    """
+    if times.base is None:
+        raise PlanError(
+            "Eq. 15 needs a base type, one that meets the SLO at every size, and there is none; "
+            "use the fluid bound, raise the SLO, or lower size.most"
+        )
+    auxiliary = counts.copy()
+    auxiliary[:, times.base] = 0
+    largest = np.array(times.largest)
+    reach = np.where(auxiliary > 0, largest, -1).max(axis=1)
+    found = np.zeros(len(counts))
+    for limit in np.unique(reach):
+        rows = reach == limit
+        of = _two_class(times, times.base, int(limit))
+        found[rows] = eq15(of, counts[rows, times.base].astype(float), auxiliary[rows])
+    return found
+
+
+def _two_class(times: ServiceTimes, base: int, limit: int) -> TwoClass:
+    p, t = times.probabilities, times.latency_s
+    up_to = slice(0, limit + 1)
+    small = 1.0 if limit == len(p) - 1 else float(p[up_to].sum())
+    large_s = float(p[limit + 1 :] @ t[base, limit + 1 :])
+    small_s = t[:, up_to] @ p[up_to]
+    auxiliary = np.divide(small, small_s, out=np.zeros(len(t)), where=small_s > 0)
+    auxiliary[base] = 0.0
+    return TwoClass(
+        small=small if large_s > 0 else 1.0,
+        base_qps=1 / float(t[base] @ p),
+        base_large_qps=(1 - small) / large_s if large_s > 0 else 0.0,
+        auxiliary_qps=auxiliary,
+    )
+
+
+@dataclass(slots=True)
+class FluidBound:
+    """The fluid bound of mixes: exactly, or bounded from above by sampled prices.
+
+    Prices that exact solutions find are kept, so that later bounds are tighter.
+    """
+
+    times: ServiceTimes
+    _prices: Floats = field(init=False)  # [prices, types]
+    _g: dict[bytes, Floats] = field(init=False, default_factory=dict)  # by support
+
+    def __post_init__(self) -> None:
+        self._prices = _sampled_prices(self.times)
+
+    def above(self, counts: Counts) -> Floats:
+        """A value at or above the exact bound of each mix, queries/s."""
+        found = np.zeros(len(counts))
+        present = counts > 0
+        # One number per support: a row of bits is slow to compare.
+        keys = present @ (1 << np.arange(counts.shape[1], dtype=object)).astype(
+            np.int64 if counts.shape[1] < 63 else object
+        )
+        for key in np.unique(keys):
+            rows = np.flatnonzero(keys == key)
+            g = self._g_of(present[rows[0]])
+            usable = g > 0
+            if not np.isfinite(g).all() or not usable.any():
+                continue  # some size meets the SLO on none of the types: nothing can be carried
+            scaled = (self._prices[usable] / g[usable, None]).T
+            for at in range(0, len(rows), CHUNK):
+                chunk = rows[at : at + CHUNK]
+                found[chunk] = (counts[chunk] @ scaled).min(axis=1)
+        return found
+
+    def exact(self, mix: Floats) -> float:
+        """The exact bound of a mix, queries/s; counts may be fractions.
+
+        Raises ``PlanError`` where the linear program is not solved to a relative gap of 1e-7.
+        """
+        present = np.asarray(mix) > 0
+        feasible = self.times.feasible & present[:, None]
+        carried = self.times.probabilities > 0
+        if not (feasible.any(axis=0) | ~carried).all() or not present.any():
+            return 0.0
+        bound, prices = _solved(self.times, np.asarray(mix, dtype=float), feasible)
+        self._prices = np.vstack([self._prices, prices])
+        self._g.clear()
+        return bound
+
+    def _g_of(self, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
+        key = present.tobytes()
+        if key not in self._g:
+            self._g[key] = _g(self.times, self._prices, present)
+        return self._g[key]
+
+
+def _g(
+    times: ServiceTimes, prices: Floats, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+) -> Floats:
+    """g_S(w) for each price vector: infinite where a class can be served by no type of S."""
+    feasible = times.feasible
+    least = np.full((len(prices), len(times.probabilities)), np.inf)
+    for i in np.flatnonzero(present):
+        time_s = np.where(feasible[i], times.latency_s[i], np.inf)
+        cost = np.where(
+            np.isinf(time_s), np.inf, prices[:, i, None] * np.where(feasible[i], time_s, 0)
+        )
+        np.minimum(least, cost, out=least)
+    carried = times.probabilities > 0
+    found: Floats = least[:, carried] @ times.probabilities[carried]
+    return found
+
+
+def _sampled_prices(times: ServiceTimes) -> Floats:
+    """Price vectors around those at which two types are equally good for some class."""
+    types = len(times.latency_s)
+    first = times.latency_s[0] if times.base is None else times.latency_s[times.base]
+    ratio = first[None, :] / times.latency_s
+    low, high = np.log(ratio.min(axis=1)), np.log(ratio.max(axis=1))
+    steps = _GOLDEN ** -np.arange(1, types + 1)
+    cube = (0.5 + np.outer(np.arange(SAMPLED_PRICES), steps)) % 1.0
+    sampled = np.exp(low + cube * (high - low))
+    return np.vstack([sampled, _idle_types(ratio)])
+
+
+def _idle_types(ratio: Floats) -> Floats:
+    """Prices at which every subset of the types but one is free, i.e. has devices to spare."""
+    types = len(ratio)
+    middle = np.exp(np.log(ratio).mean(axis=1))
+    if types > MOST_SUPPORTS:
+        return np.vstack([np.eye(types) * middle, middle])
+    kept = np.array(list(product((0.0, 1.0), repeat=types))[1:])
+    found: Floats = kept * middle
+    return found
+
+
+def _solved(
+    times: ServiceTimes, mix: Floats, feasible: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+) -> tuple[float, Floats]:
+    """The bound of a mix and the prices that prove it.
+
+    Scaled by the mean latency, so that the solver's tolerances mean the same for every profile.
+    """
+    carried = np.flatnonzero(times.probabilities > 0)
+    p = times.probabilities[carried]
+    rows, columns = np.nonzero(feasible[:, carried])  # one variable y per pair of type and class
+    unit_s = float(times.latency_s[feasible].mean())
+    time = times.latency_s[:, carried][rows, columns] / unit_s
+    pairs = np.arange(len(rows))
+    last = len(rows)  # the variable lambda
+    served = coo_array(
+        (
+            np.concatenate([np.ones(last), -p]),
+            (np.concatenate([columns, np.arange(len(p))]), np.append(pairs, np.full(len(p), last))),
+        ),
+        shape=(len(p), last + 1),
+    )
+    busy = coo_array((time, (rows, pairs)), shape=(len(mix), last + 1))
+    goal = np.zeros(last + 1)
+    goal[last] = -1.0
+    found: Any = linprog(  # type: ignore[call-overload]
+        goal, A_ub=busy, b_ub=mix, A_eq=served, b_eq=np.zeros(len(p)), method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )  # fmt: skip
+    if found.status != 0:
+        raise PlanError(f"the bound of the mix {mix.tolist()} was not found: {found.message}")
+    prices = np.maximum(-found.ineqlin.marginals, 0.0)
+    g = float(_g(times, prices[None, :], mix > 0)[0])
+    proven, bound = float(mix @ prices) / g, found.x[last] / unit_s
+    if not abs(proven - bound) <= 1e-7 * bound:
+        raise PlanError(
+            f"the bound of the mix {mix.tolist()} is between {bound:g} and {proven:g} queries/s, "
+            "not closer; the latencies of its types differ too much"
+        )
+    return proven, prices

@@ -1,0 +1,62 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from control.policies.kairos.matching import PENALTY, MatchingWeights, costs_of, matched
+
+Rows = list[list[float]]
+
+
+def _least(cost: Rows) -> float:
+    m, n = len(cost), len(cost[0])
+    if m > n:
+        cost, m, n = [list(column) for column in zip(*cost, strict=True)], n, m
+    return min(
+        sum(cost[i][j] for i, j in enumerate(chosen)) for chosen in permutations(range(n), m)
+    )
+
+
+@st.composite
+def _costs(draw: st.DrawFn) -> Rows:
+    m, n = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    # Few distinct values: ties as among devices of one type.
+    value = st.sampled_from([0.0, 0.5, 1.0, 2.5, 10.0]) | st.floats(-5, 10)
+    return [[draw(value) for _ in range(n)] for _ in range(m)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(_costs())
+def test_a_matching_costs_what_the_best_permutation_costs(cost: Rows) -> None:
+    pairs = matched(np.array(cost))
+    assert len(pairs) == min(len(cost), len(cost[0]))
+    assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == len(pairs)
+    assert sum(cost[i][j] for i, j in pairs) == pytest.approx(_least(cost))
+
+
+def test_a_pair_that_misses_its_deadline_costs_ten_times_the_slo() -> None:
+    weights = MatchingWeights(slo_s=1.0, guard=0.02, urgency=0.5)
+    finish = np.array([[0.2, 0.99], [0.2, 0.5]])
+    cost = costs_of(
+        weights, finish, finish, np.array([1.0, 0.4]), np.array([0.0, 0.6]), np.array([1.0, 0.5])
+    )
+    assert cost == pytest.approx(np.array([[0.2, PENALTY], [0.2 - 0.3, PENALTY]]))
+
+
+def test_the_deadline_goes_by_the_worst_case_and_the_cost_by_the_mean() -> None:
+    weights = MatchingWeights(slo_s=1.0, guard=0.0, urgency=0.0)
+    finish, worst = np.array([[0.2, 0.3]]), np.array([[1.1, 0.9]])
+    cost = costs_of(weights, finish, worst, np.array([1.0]), np.array([0.0]), np.ones(2))
+    assert cost == pytest.approx(np.array([[PENALTY, 0.3]]))
+    assert matched(cost) == [(0, 1)]
+
+
+def test_without_urgency_short_queries_win_and_with_it_the_oldest_does() -> None:
+    finish = np.array([[0.3], [0.1]])  # one device; the first query waits for 0.6 s already
+    wait, slack, ones = np.array([0.6, 0.0]), np.array([0.4, 1.0]), np.ones(1)
+    short = costs_of(MatchingWeights(1.0, urgency=0.0), finish, finish, slack, wait, ones)
+    urgent = costs_of(MatchingWeights(1.0, urgency=1.0), finish, finish, slack, wait, ones)
+    assert matched(short) == [(1, 0)]
+    assert matched(urgent) == [(0, 0)]

@@ -1,0 +1,165 @@
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from control.policies.kairos.device_mixes import PricedType, affordable, costs
+from control.policies.kairos.provisioning import (
+    Pool,
+    Ranked,
+    base_of,
+    cheapest,
+    nearest,
+    pick_first,
+    pick_paper,
+    rank,
+)
+from control.policies.kairos.query_sizes import SizeDistribution
+from control.policies.kairos.throughput_bounds import FluidBound, eq15_bounds
+from control.problem.problem import PlanError
+
+GPU, CPU, SLOW = PricedType("gpu", 0.5), PricedType("cpu", 0.2), PricedType("slow", 0.1)
+POOL = Pool(
+    types=(GPU, CPU, SLOW),
+    sizes=SizeDistribution((10, 100, 1000), (0.5, 0.4, 0.1)),
+    latency_s=((0.01, 0.02, 0.08), (0.02, 0.09, 0.4), (0.05, 0.3, 2.0)),
+    largest_s=(0.08, 0.4, 2.0),
+    largest_size=1000,
+    slo_s=0.1,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=4),
+    st.integers(9, 30),
+)
+def test_the_affordable_mixes_are_those_of_an_exhaustive_search(
+    priced: list[tuple[int, int]], budget_cents: int
+) -> None:
+    # In cents the sums are exact; in $ they are not, and the enumeration must not mind.
+    if all(most == 0 for _, most in priced):
+        priced[0] = (priced[0][0], 1)
+    types = [PricedType(f"t{i}", cents / 100, most) for i, (cents, most) in enumerate(priced)]
+    found = affordable(types, budget_cents / 100)
+    every = product(*(range(most + 1) for _, most in priced))
+    expected = [
+        mix
+        for mix in every
+        if any(mix) and sum(n * p for n, (p, _) in zip(mix, priced, strict=True)) <= budget_cents
+    ]
+    assert [tuple(row) for row in found.tolist()] == expected
+    assert (costs(types, found) <= budget_cents / 100 + 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("types", "budget", "says"),
+    [
+        ((GPU, CPU), 0.1, "below the cheapest device, cpu at 0.2 .* raise the budget to 0.2"),
+        ((GPU, GPU), 1.0, "named twice"),
+        ((PricedType("own", 0.0),), 1.0, "no limit"),
+        ((PricedType("none", 1.0, 0),), 1.0, "no device type"),
+        (tuple(PricedType(f"t{i}", 0.01) for i in range(1000)), 2.5, "more than 2,000,000 mixes"),
+    ],
+)
+def test_budgets_that_cannot_be_enumerated_are_refused(
+    types: tuple[PricedType, ...], budget: float, says: str
+) -> None:
+    with pytest.raises(PlanError, match=says):
+        affordable(types, budget)
+
+
+def test_owned_devices_cost_nothing_and_are_limited() -> None:
+    assert affordable([PricedType("own", 0.0, 2), PricedType("x", 1.0)], 1.0).tolist() == [
+        [0, 1], [1, 0], [1, 1], [2, 0], [2, 1],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("top", [1, 3, 10])
+def test_pruning_by_sampled_prices_finds_the_same_best_mixes_as_solving_all(top: int) -> None:
+    counts = affordable(POOL.types, 1.2)
+    fluid = FluidBound(POOL.times)
+    exact = [fluid.exact(row.astype(float)) for row in counts]
+    best = sorted(exact, reverse=True)[:top]
+    found = rank(POOL, 1.2, "fluid", top)
+    assert [each.bound_qps for each in found.best] == pytest.approx(best, rel=1e-7)
+    assert all(each.cost <= 1.2 + 1e-9 for each in found.best)
+    assert found.mixes == len(counts)
+
+
+def test_ranking_by_eq_15_is_stable_and_its_values_are_the_formula() -> None:
+    found = rank(POOL, 1.2, "eq15", 5)
+    counts = np.array([each.counts for each in found.best])
+    assert [each.bound_qps for each in found.best] == pytest.approx(
+        eq15_bounds(POOL.times, counts).tolist()
+    )
+    assert found.with_base == int((affordable(POOL.types, 1.2)[:, 0] > 0).sum())
+
+
+def test_an_unknown_bound_names_the_known_ones() -> None:
+    with pytest.raises(PlanError, match="eq15, fluid"):
+        rank(POOL, 1.0, "best")
+
+
+def test_the_base_is_the_most_throughput_per_dollar_that_meets_the_slo_at_every_size() -> None:
+    assert base_of(POOL) == 0
+    assert base_of(replace(POOL, slo_s=0.5)) == 0
+    cheap = replace(POOL, types=(replace(GPU, price=5.0), CPU, SLOW), slo_s=0.5)
+    assert base_of(cheap) == 1
+    assert base_of(replace(POOL, slo_s=0.05)) is None
+    assert base_of(replace(POOL, base="cpu")) == 1
+    with pytest.raises(PlanError, match="gpu, cpu, slow"):
+        base_of(replace(POOL, base="tpu"))
+
+
+def test_the_guard_of_two_percent_counts_for_the_base() -> None:
+    assert base_of(replace(POOL, slo_s=0.0815)) is None
+    assert base_of(replace(POOL, slo_s=0.0817)) == 0
+
+
+def test_coefficients_compare_the_largest_query_with_the_base() -> None:
+    assert POOL.coefficients == pytest.approx((1.0, 0.2, 0.04))
+    assert POOL.largest == {"gpu": 1000, "cpu": 100, "slow": 10}
+
+
+def test_the_paper_picks_the_first_where_the_best_three_share_the_base_count() -> None:
+    best = [Ranked(c, 1.0, q) for c, q in [((1, 9), 9.0), ((1, 0), 8.0), ((1, 5), 7.0)]]
+    assert pick_paper(best, 0) == best[0] == pick_first(best, 0)
+
+
+def test_the_paper_picks_the_mix_nearest_to_the_others_otherwise() -> None:
+    best = [Ranked(c, 1.0, q) for c, q in [((1, 9), 9.0), ((2, 5), 8.0), ((3, 2), 7.0)]]
+    assert pick_paper(best, 0) == best[1]
+
+
+@pytest.mark.parametrize("demand", [1.0, 20.0, 77.0, 200.0])
+def test_the_cheapest_mix_for_a_demand_is_that_of_an_exhaustive_search(demand: float) -> None:
+    found = cheapest(POOL, demand)
+    assert found is not None
+    assert found.bound_qps >= demand * (1 - 1e-6)
+    counts = affordable(POOL.types, found.cost)
+    bounds = FluidBound(POOL.times).above(counts)
+    fluid = FluidBound(POOL.times)
+    carrying = [
+        row for row, above in zip(counts, bounds, strict=True)
+        if above >= demand and fluid.exact(row.astype(float)) >= demand * (1 - 1e-9)
+    ]  # fmt: skip
+    least = min(costs(POOL.types, np.array(carrying)))
+    assert found.cost == pytest.approx(float(least))
+
+
+def test_no_mix_is_the_cheapest_where_types_are_limited_or_miss_the_slo() -> None:
+    few = tuple(replace(each, most=1) for each in POOL.types)
+    assert cheapest(replace(POOL, types=few), 500.0) is None
+    assert cheapest(replace(POOL, slo_s=0.05), 1.0) is None
+
+
+def test_what_comes_nearest_is_an_slo_a_size_and_a_price() -> None:
+    found = nearest(replace(POOL, slo_s=0.05))
+    assert found.slo_s == pytest.approx(0.08 / 0.98)
+    assert found.size == 100
+    assert found.budget is None
+    assert nearest(POOL).budget == 0.5

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from control.policies.kairos.throughput_bounds import (
+    FluidBound,
+    ServiceTimes,
+    TwoClass,
+    eq15,
+    eq15_bounds,
+)
+from control.problem.problem import PlanError
+
+
+@pytest.mark.parametrize(
+    ("small", "base", "large", "auxiliary", "u", "v", "qps"),
+    [
+        (0.5, 50, 40, 100, 1, 1, 80),  # the base is the bottleneck
+        (0.8, 60, 30, 40, 1, 1, 90),  # the auxiliary type is
+        (0.8, 60, 30, 40, 2, 5, 270),
+        (0.8, 60, 30, 40, 2, 20, 300),
+    ],
+)
+def test_eq_15_gives_the_values_of_the_two_class_examples(
+    small: float, base: float, large: float, auxiliary: float, u: int, v: int, qps: float
+) -> None:
+    of = TwoClass(
+        small=small, base_qps=base, base_large_qps=large, auxiliary_qps=np.array([auxiliary])
+    )
+    assert eq15(of, np.array([float(u)]), np.array([[v]])) == pytest.approx([qps])
+
+
+def test_eq_15_without_auxiliary_devices_is_that_of_the_base_devices() -> None:
+    times = ServiceTimes(np.array([[1.0, 2.0], [2.0, 8.0]]), np.array([0.5, 0.5]), 4.0, 0)
+    assert eq15_bounds(times, np.array([[3, 0], [0, 2]])) == pytest.approx([2.0, 0.0])
+
+
+def test_eq_15_where_auxiliary_devices_serve_every_size_adds_up() -> None:
+    times = ServiceTimes(np.array([[1.0, 2.0], [2.0, 3.0]]), np.array([0.5, 0.5]), 4.0, 0)
+    assert eq15_bounds(times, np.array([[3, 5]])) == pytest.approx([3 / 1.5 + 5 / 2.5])
+
+
+def test_eq_15_refuses_a_pool_without_base() -> None:
+    times = ServiceTimes(np.array([[1.0, 2.0]]), np.array([0.5, 0.5]), 1.5)
+    with pytest.raises(PlanError, match="base type"):
+        eq15_bounds(times, np.array([[1]]))
+
+
+@st.composite
+def _service_times(draw: st.DrawFn) -> ServiceTimes:
+    types, classes = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    seconds = st.floats(0.01, 2.0)
+    latency = np.array([sorted(draw(seconds) for _ in range(classes)) for _ in range(types)])
+    weights = np.array([draw(st.integers(0, 5)) for _ in range(classes)], dtype=float)
+    weights[draw(st.integers(0, classes - 1))] += 1
+    return ServiceTimes(latency, weights / weights.sum(), draw(st.floats(0.05, 2.0)), 0)
+
+
+def _independent(times: ServiceTimes, mix: list[int]) -> float:
+    """The dual program, solved as such: min n.w with sum_k p_k z_k >= 1, z_k <= w_i t_i(k)."""
+    types, classes = times.latency_s.shape
+    rows, right = [], []
+    for k in range(classes):
+        if times.probabilities[k] == 0:
+            continue
+        feasible = [i for i in range(types) if mix[i] > 0 and times.latency_s[i, k] <= times.slo_s]
+        if not feasible:
+            return 0.0
+        for i in feasible:
+            row = np.zeros(types + classes)
+            row[i], row[types + k] = -times.latency_s[i, k], 1.0
+            rows.append(row)
+            right.append(0.0)
+    rows.append(np.concatenate([np.zeros(types), -times.probabilities]))
+    right.append(-1.0)
+    found = linprog(
+        np.concatenate([np.array(mix, dtype=float), np.zeros(classes)]),
+        A_ub=np.array(rows),
+        b_ub=np.array(right),
+        bounds=[(0, None)] * (types + classes),
+    )
+    assert found.status == 0
+    return float(found.fun)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_service_times(), st.data())
+def test_the_fluid_bound_equals_the_independent_dual_program(
+    times: ServiceTimes, data: st.DataObject
+) -> None:
+    mix = [data.draw(st.integers(0, 4)) for _ in times.latency_s]
+    exact = FluidBound(times).exact(np.array(mix, dtype=float))
+    assert exact == pytest.approx(_independent(times, mix), rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_service_times(), st.data())
+def test_sampled_prices_never_bound_below_the_exact_value(
+    times: ServiceTimes, data: st.DataObject
+) -> None:
+    mix = [data.draw(st.integers(0, 4)) for _ in times.latency_s]
+    fluid = FluidBound(times)
+    exact = fluid.exact(np.array(mix, dtype=float))
+    assert FluidBound(times).above(np.array([mix]))[0] >= exact * (1 - 1e-9)
+    # The prices that proved the exact value are kept, so the mix is now bounded exactly.
+    assert fluid.above(np.array([mix]))[0] == pytest.approx(exact, rel=1e-6)
+
+
+def test_a_mix_in_which_no_type_serves_some_size_carries_nothing() -> None:
+    times = ServiceTimes(np.array([[1.0, 2.0], [2.0, 9.0]]), np.array([0.5, 0.5]), 4.0, 0)
+    fluid = FluidBound(times)
+    assert fluid.exact(np.array([0.0, 3.0])) == 0.0
+    assert fluid.above(np.array([[0, 3], [0, 0]])) == pytest.approx([0.0, 0.0])
