@@ -69,7 +69,7 @@ def write_starter(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
 
 _PIPELINE = """\
 # Reviews are split into sentences; each sentence is judged; the answer is the balance.
-# Every key is explained in docs/pipeline-file.md of Headrace.
+# Every key is explained in docs/reference/pipeline-file.md of Headrace.
 name: $name
 slo: 500ms                     # from the query's time stamp to its answer
 input: raw                     # any bytes on the topic $name.queries are a query
@@ -97,8 +97,8 @@ _OPERATORS = '''\
 """The operators of the pipeline $name.
 
 An operator is a class: ``load`` once, then ``predict`` for batch after batch, with one output for
-each input. Models are loaded in ``load``; docs/operators.md of Headrace shows ready-made operators
-for torch, transformers, ONNX and LightGBM.
+each input. Models are loaded in ``load``; docs/reference/operators.md of Headrace shows ready-made
+operators for torch, transformers, ONNX and LightGBM.
 """
 
 import re
