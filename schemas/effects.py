@@ -64,6 +64,15 @@ class Solved(Struct, frozen=True, gc=False):
     plan: Any
 
 
+class Counted(Struct, frozen=True, gc=False):
+    """The input topic was read at ``at_s``: ``arrived`` queries came to it so far, of which
+    ``waiting`` have not been taken in by an ingress."""
+
+    arrived: int
+    waiting: int
+    at_s: float
+
+
 class Woke(Struct, frozen=True, gc=False):
     """The time a node asked for has come; also a node's first event. May come more than once."""
 
@@ -75,7 +84,7 @@ class Failed(Struct, frozen=True, gc=False):
     error: str
 
 
-Event = Arrived | Inferred | Loaded | Solved | Woke | Failed
+Event = Arrived | Inferred | Loaded | Solved | Counted | Woke | Failed
 
 
 class Send(Struct, frozen=True, gc=False):
@@ -157,7 +166,7 @@ class Node(Protocol):
 
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES", "REPORTS",
-    "RESULTS", "Arrived", "Assign", "Done", "Effect", "Event", "Failed", "Forget", "Infer",
-    "Inferred", "Load", "Loaded", "Node", "Origin", "Send", "Solve", "Solved", "Wake", "Woke",
-    "work_topic",
+    "RESULTS", "Arrived", "Assign", "Counted", "Done", "Effect", "Event", "Failed", "Forget",
+    "Infer", "Inferred", "Load", "Loaded", "Node", "Origin", "Send", "Solve", "Solved", "Wake",
+    "Woke", "work_topic",
 ]  # fmt: skip

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from control.controller.command_queue import Desk, Pending
 from control.controller.commands import CommandError, Situation, carry_out
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
-from control.estimation.demand import INPUT
 from control.estimation.estimates import Outlook
 from control.policies.ramsis.table_jobs import Selecting
 from control.problem.allocation_check import over_memory
@@ -34,6 +33,7 @@ from schemas.effects import (
     REPORTS,
     Arrived,
     Assign,
+    Counted,
     Effect,
     Event,
     Failed,
@@ -118,6 +118,8 @@ class Controller:
     def _take(self, event: Event, now: float) -> list[Effect]:
         if isinstance(event, Arrived):
             return self._arrived(event, now)
+        if isinstance(event, Counted):
+            self._counted(event, now)
         if isinstance(event, Solved):
             return self._solved(event, now)
         if isinstance(event, Failed):
@@ -150,10 +152,13 @@ class Controller:
             self._neighbours[report.pipeline] = now
             return
         self._outlook.hear(report)
-        if report.role != INPUT:  # which is nobody's sign of life
-            self._members.listen(now)
+        self._members.listen(now)
         if report.role == "worker":
             self._worker_news(report.node, self._members.hear(report, now), now)
+
+    def _counted(self, event: Counted, now: float) -> None:
+        if now - event.at_s <= REPORT_AGE_S:
+            self._outlook.count(event)
 
     def _worker_news(self, name: str, news: str, now: float) -> None:
         if news.startswith("serves"):

@@ -1,89 +1,116 @@
-"""How much is coming? Root queries per second, from what is read off the input topic.
+"""Arrival rate of root queries, from counts of the input topic or of ingresses.
 
-The log-end offsets of the input topic count every query before any queue (``input_report``);
-where nobody reads them, ingresses say how many they took in. Either count a(t) only grows while
-its source lives. From readings (t0, a0), (t1, a1) of one source come
+The log-end offsets of the input topic count every query before any queue (``Counted``); while
+they cannot be read, reports of ingresses say how many queries those took in. Either count a(t)
+only grows while its source lives. Readings (t0, a0), (t1, a1) of one source give
 
     recent   r <- r + (1 - exp(-(t1 - t0) / TAU_S)) ((a1 - a0) / (t1 - t0) - r), for display
     bins     queries in each second, a reading's spread evenly over its time, for estimators
 
-The demand is the sum over the sources that reported within the last ``SILENT_AFTER_S``.
+The demand is the sum over the sources that were read within the last ``SILENT_AFTER_S``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, floor
 
+from schemas.effects import QUERIES, Counted
 from schemas.records import Report
 
 TAU_S = 2.0
 SILENT_AFTER_S = 2.0
-INPUT = "input"  # role of a report that nobody sends: the control app tells it its controller
 BINS = 60  # seconds that are remembered
 
 
-def input_report(
-    pipeline: str, now: float, ends: Mapping[int, int], done: Mapping[int, int]
-) -> Report:
-    """The input topic's partitions as the controller is told of them.
+def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Counted:
+    """Sum the input topic's partitions, as read at ``at_s``.
 
     ``ends`` are their log-end offsets and ``done`` the offsets that ingress has committed, where
-    that is known; between the two lie queries that nobody has taken in yet.
+    it has; the queries between the two wait for an ingress.
     """
     waiting = sum(max(0, end - done[p]) for p, end in ends.items() if p in done)
-    return Report(
-        node=INPUT, role=INPUT, pipeline=pipeline, epoch=0, incarnation=0.0, sent_s=now,
-        state="ready",
-        counts={"arrived": float(sum(ends.values())), "waiting": float(waiting)},
-    )  # fmt: skip
+    return Counted(arrived=sum(ends.values()), waiting=waiting, at_s=at_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    role: str
+    """The newest count of one source: the input topic, or an ingress."""
+
     incarnation: float
-    sent_s: float
+    at_s: float
     arrived: float
     waiting: float = 0.0
     rate_qps: float | None = None  # None until there are two readings
 
 
+Bins = Mapping[int, float]  # second -> queries
+_NO_BINS: Bins = {}
+
+
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """What was seen; ``observe`` gives the next state."""
+class _Counts:
+    """Readings of sources of one kind, by name, and the queries they counted in each second."""
 
-    _readings: Mapping[str, _Reading] = field(default_factory=dict)
-    _bins: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # role -> second -> n
+    readings: Mapping[str, _Reading] = field(default_factory=dict)
+    bins: Bins = field(default_factory=dict)
 
-    def observe(self, report: Report) -> "Demand":
-        """After a report of an ingress or of the input topic; others change nothing."""
-        if report.role not in ("ingress", INPUT):
-            return self
-        before = self._readings.get(report.node)
-        after, since_s, new = _read(before, report)
+    def read(self, name: str, reading: _Reading) -> "_Counts":
+        before = self.readings.get(name)
+        after, since_s, new = _read(before, reading)
         if after is before:
             return self
-        bins = self._bins
-        if report.sent_s > since_s:
-            added = _spread(bins.get(report.role, {}), since_s, report.sent_s, new)
-            bins = {**bins, report.role: added}
-        return Demand({**self._readings, report.node: after}, bins)
+        bins = self.bins
+        if reading.at_s > since_s:
+            bins = _spread(bins, since_s, reading.at_s, new)
+        return _Counts({**self.readings, name: after}, bins)
+
+    def fresh(self, now: float) -> list[_Reading]:
+        return [each for each in self.readings.values() if now - each.at_s <= SILENT_AFTER_S]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What was counted; ``observe`` and ``count`` give the next state."""
+
+    _topic: _Counts = field(default_factory=_Counts)
+    _ingresses: _Counts = field(default_factory=_Counts)
+
+    def observe(self, report: Report) -> "Demand":
+        """After a report of an ingress; others change nothing."""
+        if report.role != "ingress":
+            return self
+        reading = _Reading(
+            incarnation=report.incarnation,
+            at_s=report.sent_s,
+            arrived=report.counts.get("arrived", 0.0),
+            waiting=report.counts.get("waiting", 0.0),
+        )
+        return Demand(self._topic, self._ingresses.read(report.node, reading))
+
+    def count(self, event: Counted) -> "Demand":
+        """After the input topic was read."""
+        reading = _Reading(
+            incarnation=0.0,
+            at_s=event.at_s,
+            arrived=float(event.arrived),
+            waiting=float(event.waiting),
+        )
+        return Demand(self._topic.read(QUERIES, reading), self._ingresses)
 
     def rate_qps(self, now: float) -> float:
         """Queries per second now."""
-        return sum(reading.rate_qps or 0.0 for reading in self._heard(now))
+        return sum(reading.rate_qps or 0.0 for reading in self._heard(now)[0])
 
     def waiting(self, now: float) -> float:
         """Queries on the input topic that no ingress has taken in."""
-        return sum(reading.waiting for reading in self._heard(now))
+        return sum(reading.waiting for reading in self._heard(now)[0])
 
     def by_second(self, now: float) -> tuple[float, ...]:
         """Queries in each whole second that was seen to its end, the newest last."""
-        heard = self._heard(now)
+        heard, bins = self._heard(now)
         if not heard:
             return ()
-        bins = self._bins.get(heard[0].role, {})
-        end = floor(min(reading.sent_s for reading in heard))
+        end = floor(min(reading.at_s for reading in heard))
         if not bins or min(bins) + 1 >= end:
             return ()
         first = max(min(bins) + 1, end - BINS)  # the first of all may be seen in part only
@@ -91,53 +118,41 @@ class Demand:
 
     def latest(self, now: float) -> tuple[float, float]:
         """The second that has not ended: how much of it was seen, and the queries in that."""
-        heard = self._heard(now)
+        heard, bins = self._heard(now)
         if not heard:
             return 0.0, 0.0
-        until_s = min(reading.sent_s for reading in heard)
-        return until_s - floor(until_s), self._bins.get(heard[0].role, {}).get(floor(until_s), 0.0)
+        until_s = min(reading.at_s for reading in heard)
+        return until_s - floor(until_s), bins.get(floor(until_s), 0.0)
 
-    def _heard(self, now: float) -> list[_Reading]:
-        """The newest readings that count: of the input topic, else of the ingresses."""
-        fresh = [each for each in self._readings.values() if now - each.sent_s <= SILENT_AFTER_S]
-        topic = [each for each in fresh if each.role == INPUT and each.rate_qps is not None]
-        return topic or [each for each in fresh if each.role != INPUT]
+    def _heard(self, now: float) -> tuple[list[_Reading], Bins]:
+        """The newest readings that count, with their bins: the input topic's, else ingresses'."""
+        topic = [each for each in self._topic.fresh(now) if each.rate_qps is not None]
+        if topic:
+            return topic, self._topic.bins
+        ingresses = self._ingresses.fresh(now)
+        return ingresses, self._ingresses.bins if ingresses else _NO_BINS
 
 
-def _read(before: _Reading | None, report: Report) -> tuple[_Reading, float, float]:
-    """The reading after a report, and how many queries are new since when."""
-    arrived = report.counts.get("arrived", 0.0)
-    reading = _Reading(
-        role=report.role, incarnation=report.incarnation, sent_s=report.sent_s, arrived=arrived,
-        waiting=report.counts.get("waiting", 0.0),
-    )  # fmt: skip
+def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, float]:
+    """The reading with its rate, and how many queries are new since when."""
     if before is None:
-        return reading, report.sent_s, 0.0
-    if report.incarnation > before.incarnation:
+        return reading, reading.at_s, 0.0
+    if reading.incarnation > before.incarnation:
         # Its counts began again at 0 when it started.
-        since_s, seen = max(report.incarnation, before.sent_s), 0.0
+        since_s, seen = max(reading.incarnation, before.at_s), 0.0
     else:
-        since_s, seen = before.sent_s, before.arrived
-    seconds = report.sent_s - since_s
-    if report.incarnation < before.incarnation or seconds <= 0:
-        return before, report.sent_s, 0.0
-    new = max(0.0, arrived - seen)  # a topic that was made anew begins at 0, too
+        since_s, seen = before.at_s, before.arrived
+    seconds = reading.at_s - since_s
+    if reading.incarnation < before.incarnation or seconds <= 0:
+        return before, reading.at_s, 0.0
+    new = max(0.0, reading.arrived - seen)  # a topic that was made anew begins at 0, too
     rate = new / seconds
     if before.rate_qps is not None:
         rate = before.rate_qps + (1 - exp(-seconds / TAU_S)) * (rate - before.rate_qps)
-    return (
-        _Reading(
-            role=report.role, incarnation=report.incarnation, sent_s=report.sent_s,
-            arrived=arrived, waiting=reading.waiting, rate_qps=rate,
-        ),
-        since_s,
-        new,
-    )  # fmt: skip
+    return replace(reading, rate_qps=rate), since_s, new
 
 
-def _spread(
-    bins: Mapping[int, float], since_s: float, until_s: float, count: float
-) -> dict[int, float]:
+def _spread(bins: Bins, since_s: float, until_s: float, count: float) -> dict[int, float]:
     """The bins with a count spread evenly over its time; those of long ago are forgotten."""
     last = floor(until_s)
     kept = {second: n for second, n in bins.items() if second >= last - BINS - 1}

@@ -13,6 +13,7 @@ from control.estimation.task_demand import TaskDemand
 from control.problem.problem import SELECTING, Problem
 from control.rollout.plan_builder import Expected
 from profiles.profile import ProfileError, ProfileTable
+from schemas.effects import Counted
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
 
@@ -50,6 +51,10 @@ class Outlook:
         if news is not None:
             self._factors = self._factors.observe(news)
             self._slowness = self._slowness.observe(news)
+
+    def count(self, event: Counted) -> None:
+        """Take in how many queries have come to the input topic."""
+        self._demand = self._demand.count(event)
 
     def recall(self, plan: Plan) -> None:
         """Take over what an earlier control app knew."""

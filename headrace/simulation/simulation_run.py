@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from control.controller.controller import Controller
-from control.estimation.demand import input_report
+from control.estimation.demand import counted
 from control.policies.solvers import TABLE, solve
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Arrivals, Times
@@ -48,7 +48,6 @@ from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
     QUERIES,
-    REPORTS,
     Arrived,
     Effect,
     Event,
@@ -293,8 +292,7 @@ class _World:
         """Tell the controller how far the input topic is, as the control app does."""
         system = self.system
         done = {slot: offset for slot, (offset, _) in system.committed(QUERIES).items()}
-        report = input_report(self.pipeline.name, system.now, system.ends(QUERIES), done)
-        system.tell(CONTROL, Arrived(report, REPORTS, 0, -1, system.now))
+        system.tell(CONTROL, counted(system.now, system.ends(QUERIES), done))
         system.at(system.now + INPUT_S, self._look_at_the_input)
 
     def _feed(self, times: Times, advance: Advance) -> None:

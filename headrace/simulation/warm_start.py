@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from control.estimation.demand import INPUT
 from control.rollout.target import solved_for
-from schemas.effects import PLANS, Arrived, Effect, Event, Node, Send, Woke
+from schemas.effects import PLANS, Counted, Effect, Event, Node, Send, Woke
 from schemas.pipeline import Pipeline
-from schemas.records import Plan, Report
+from schemas.records import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,8 @@ class GivenPlan:
         self._heard: list[tuple[Event, float]] = []
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        if type(event) is Arrived:
-            record = event.record
-            if type(record) is Report and record.role == INPUT:
-                self._heard.append((event, now))
+        if type(event) is Counted:
+            self._heard.append((event, now))
         if type(event) is not Woke:
             return []
         return [Send(PLANS, replace(self._plan, issued_s=now), 0)]

@@ -21,7 +21,7 @@ import faust
 from aiokafka.errors import KafkaConnectionError
 
 from control.controller.controller import TICK_S, Controller
-from control.estimation.demand import input_report
+from control.estimation.demand import counted
 from schemas.codec.single_object import encode
 from schemas.effects import (
     COMMANDS,
@@ -164,15 +164,14 @@ class Steward:
 
     async def _look_at_the_input(self) -> None:
         """Tell the controller how many queries have come, whether or not ingress keeps up."""
-        loop, name = asyncio.get_running_loop(), self._pipeline.name
+        loop = asyncio.get_running_loop()
         wait_s = INPUT_S
         try:
             if self._controller is not None:
                 ends = await loop.run_in_executor(None, self._input.ends)
                 now = self._now()
                 done = await loop.run_in_executor(None, self._input.done)
-                event = Arrived(input_report(name, now, ends, done), REPORTS, 0, -1, now)
-                self._inbox.put_nowait(partial(self._tell, event))
+                self._inbox.put_nowait(partial(self._tell, counted(now, ends, done)))
         except BrokerError as error:
             wait_s = BLIND_S
             self._say("control.blind", f"{error}; demand is what ingress tells until then")

@@ -20,6 +20,7 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import (
     Arrived,
     Assign,
+    Counted,
     Done,
     Effect,
     Event,
@@ -56,8 +57,8 @@ STORY = 5  # how many of the node's last events a mismatch tells
 _SPELLED: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, Assign, Done, Failed, Forget, Garbled, Infer, Inferred, Load, Loaded, Send, Solve,
-        Solved, Wake, Woke,
+        Arrived, Assign, Counted, Done, Failed, Forget, Garbled, Infer, Inferred, Load, Loaded,
+        Send, Solve, Solved, Wake, Woke,
     )
 }  # fmt: skip
 _RECORDS = (

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from control.estimation.demand import input_report
+from control.estimation.demand import counted
 from control.problem.plan_check import check
 from profiles.profile import PathAccuracy, ProfileTable
-from schemas.effects import PLANS, REPORTS, Effect, Send
+from schemas.effects import PLANS, Effect, Send
 from schemas.pipeline import Policy
 from schemas.records import Factor, Plan
 from tests.control_world import World, a_pipeline, a_profile
@@ -28,7 +28,7 @@ class Busy(World):
         for _ in range(round(seconds / 0.2)):
             self.total += 0.2 * rate
             self.run(0.2)
-            self.arrive(input_report("postcode", self.now, {0: round(self.total)}, {}), REPORTS)
+            self.tell(counted(self.now, {0: round(self.total)}, {}))
 
 
 def a_world(policy: str = "loki", policies: tuple[Policy, ...] = ()) -> Busy:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.estimation.demand import Demand, input_report
+from control.estimation.demand import Demand, counted
+from schemas.effects import Counted
 from schemas.records import Report
 
 
@@ -17,10 +18,10 @@ def a_report(
     )  # fmt: skip
 
 
-def observed(*reports: Report) -> Demand:
+def observed(*readings: Report | Counted) -> Demand:
     demand = Demand()
-    for report in reports:
-        demand = demand.observe(report)
+    for each in readings:
+        demand = demand.count(each) if isinstance(each, Counted) else demand.observe(each)
     return demand
 
 
@@ -86,14 +87,13 @@ def test_the_estimate_stays_within_what_was_seen(steps: list[tuple[float, int, b
 # ---------------------------------------------------------------------- the input topic
 
 
-def the_topic(sent_s: float, *ends: int, done: int | None = None) -> Report:
+def the_topic(at_s: float, *ends: int, done: int | None = None) -> Counted:
     committed = {} if done is None else {0: done}
-    return input_report("p", sent_s, dict(enumerate(ends)), committed)
+    return counted(at_s, dict(enumerate(ends)), committed)
 
 
 def test_the_input_topic_counts_what_its_partitions_hold_and_what_waits() -> None:
-    report = the_topic(5.0, 70, 30, done=66)
-    assert (report.role, report.counts) == ("input", {"arrived": 100.0, "waiting": 4.0})
+    assert the_topic(5.0, 70, 30, done=66) == Counted(arrived=100, waiting=4, at_s=5.0)
 
 
 def test_what_the_input_topic_says_counts_more_than_ingress() -> None:

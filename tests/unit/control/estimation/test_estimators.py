@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.estimation.demand import Demand, input_report
+from control.estimation.demand import Demand, counted
 from control.estimation.estimators import ESTIMATORS, Horizon, ewma, fell, jumped, recent, trend
 
 HORIZON = Horizon(interval_s=10.0, slo_s=0.25, queue_share=0.5)
@@ -17,11 +17,11 @@ HEADROOM = log(20) / 0.25  # 12 queries/s
 
 def seen(*per_second: float, waiting: int = 0) -> tuple[Demand, float]:
     """Arrivals of whole seconds, from second 101 on, and the time behind the last."""
-    demand, total = Demand().observe(input_report("p", 100.0, {0: 0}, {})), 0
+    demand, total = Demand().count(counted(100.0, {0: 0}, {})), 0
     now = 100.0
     for count in (per_second[0], *per_second):
         now, total = now + 1.0, total + round(count)
-        demand = demand.observe(input_report("p", now, {0: total}, {0: total - waiting}))
+        demand = demand.count(counted(now, {0: total}, {0: total - waiting}))
     return demand, now
 
 
@@ -78,8 +78,8 @@ def test_a_backlog_is_worked_off_as_far_as_it_can_still_be_in_time() -> None:
 
 
 def test_without_whole_seconds_what_arrives_now_is_all_there_is() -> None:
-    demand = Demand().observe(input_report("p", 100.0, {0: 0}, {}))
-    demand = demand.observe(input_report("p", 100.5, {0: 20}, {}))
+    demand = Demand().count(counted(100.0, {0: 0}, {}))
+    demand = demand.count(counted(100.5, {0: 20}, {}))
     assert [ESTIMATORS[name](demand, 100.5, HORIZON) for name in ("recent", "ewma")] == [40.0, 40.0]
     assert trend(demand, 100.5, HORIZON) == pytest.approx(40.0 + HEADROOM)
     assert recent(Demand(), 0.0, HORIZON) == trend(Demand(), 0.0, HORIZON) == 0.0
@@ -102,7 +102,7 @@ def test_a_jump_is_more_than_chance_over_a_second_or_three() -> None:
 
 def test_a_jump_is_seen_before_its_second_has_ended() -> None:
     demand, now = seen(*[100.0] * 10)
-    demand = demand.observe(input_report("p", now + 0.25, {0: 1000 + 100 + 60}, {}))
+    demand = demand.count(counted(now + 0.25, {0: 1000 + 100 + 60}, {}))
     assert jumped(demand, now + 0.25, 110.0)
     assert trend(demand, now + 0.25, HORIZON) == pytest.approx(240.0 + HEADROOM)
 

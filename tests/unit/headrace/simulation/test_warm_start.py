@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from control.estimation.demand import input_report
+from control.estimation.demand import counted
 from control.rollout.target import ROUTED, STAGED
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.fidelity.fidelity_run import Asked, start_seen
 from headrace.simulation.warm_start import GivenPlan, Start, filed, start_of
-from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Send, Woke
+from schemas.effects import PLANS, Arrived, Effect, Event, Send, Woke
 from schemas.records import Plan, Settings
 
 SETTINGS = Settings(policy="loki", slo_s=0.5)
@@ -87,10 +87,7 @@ class Listener:
 
 def test_its_successor_has_seen_the_same_arrivals() -> None:
     given, successor = GivenPlan(PLAN), Listener()
-    looks = [
-        (Arrived(input_report("p", at_s, {0: count}, {}), REPORTS, 0, -1, at_s), at_s)
-        for at_s, count in ((1.0, 0), (1.3, 4))
-    ]
+    looks = [(counted(at_s, {0: count}, {}), at_s) for at_s, count in ((1.0, 0), (1.3, 4))]
     for event, at_s in looks:
         given.handle(event, at_s)
     given.hand_over(successor)
