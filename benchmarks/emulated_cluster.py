@@ -6,7 +6,8 @@
 With Loki's data (DATA_DIR, by default ../shared/data/loki) it runs the paper's traffic pipeline
 on the stand-in trace of 288 s, or the authors' social pipeline on theirs; without it the shipped
 postcode pipeline, emulated by its CPU profile, on a day of the same shape. All roles live in
-``--dilate`` times slower time (docs/fidelity.md). 19 devices share a process; the last one has its
+``--dilate`` times slower time (docs/explanation/certificate.md). 19 devices share a process; the
+last one has its
 own, which is killed (SIGKILL) and started again during the run.
 
 Printed: branch violation, query violation, accuracy, devices and mode of the plans over time, and

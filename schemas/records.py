@@ -1,7 +1,7 @@
 """What is said between processes: one frozen class per record of the wire contract.
 
 Times are seconds since the epoch and durations seconds, both as ``float``, on one clock.
-``docs/records.md`` shows each record as Avro and as JSON.
+``docs/reference/records.md`` shows each record as Avro and as JSON.
 """
 
 from collections.abc import Mapping

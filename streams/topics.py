@@ -1,6 +1,7 @@
 """Which topics exist: names, partitions, retention, compaction and sizes in one table.
 
-``TABLE`` is what topics are made from; docs/kafka.md shows it, and a test holds the two together.
+``TABLE`` is what topics are made from; docs/reference/topics.md shows it, and a test holds the two
+together.
 Nodes name topics logically ("queries", "work.read"); this module knows their names on the
 broker. The control topics serve every pipeline; the others carry the pipeline's name.
 """

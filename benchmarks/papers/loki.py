@@ -3,7 +3,8 @@
     python -m benchmarks.papers.loki DATA_DIR OUT_DIR [--compare]
 
 Writes files; with ``--compare`` it then plays the paper's comparison on them
-(``loki_compare.py``, docs/loki.md). ``traffic.yaml`` and ``social.yaml`` are the paper's full
+(``loki_compare.py``, docs/results/loki.md). ``traffic.yaml`` and ``social.yaml`` are the paper's
+full
 trees; the files ``*-as-coded.yaml`` the reduced problem that the authors' code solves: traffic
 without the facial branch, social with untied branches and bounds on captioning's share, both
 without latency between tasks. Each has its profile: p50 at batches 1, 2, 4 .. 64, which is all that

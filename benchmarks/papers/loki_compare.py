@@ -159,7 +159,7 @@ def _file(out: Path, scene: Scene) -> PipelineFile:
 
 def authors_text(trace: str) -> str:
     """What was measured of the authors' code on the whole of a trace."""
-    lines = [f"\nthe authors' code on the whole of {trace} (see docs/loki.md for what differs)"]
+    lines = [f"\nthe authors' code on the whole of {trace} (docs/results/loki.md: what differs)"]
     lines += [
         f"  {name:28} violation {each.queries:5.1f}%  of branches {each.branches:5.1f}%  "
         f"accuracy {each.accuracy:5.2f}%  devices {each.devices:4.1f}"

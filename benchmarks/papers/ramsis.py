@@ -7,7 +7,7 @@ workers), each with its profile: the one latency per batch that the paper plans 
 with, so every quantile is that one. Writes ``twitter.csv``, the trace as it was recorded (270 s),
 and ``twitter-300s.csv``, as the artifact runs it: 261 s, begun anew for the 39 s that are left.
 ``--compare`` then plays the paper's comparison and ours (``ramsis_compare``, ``ramsis_nodes``) and
-writes the page, docs/ramsis-comparison.md; ``--again`` writes it from what OUT_DIR has of the last
+writes the page, docs/results/ramsis.md; ``--again`` writes it from what OUT_DIR has of the last
 time.
 """
 
@@ -33,7 +33,7 @@ ARGUMENTS = '{function: "builtins:bytes"}'
 SOURCE = "github.com/dmmendo/RAMSIS at 9b74967 (doi 10.1145/3627703.3629565), planning p95"
 LOOPED_S, RUN_S = 261, 300  # the artifact's loader ends the last ten seconds after one
 TRACE_WORKERS = (60, 70, 80)
-PAGE = Path("docs/ramsis-comparison.md")
+PAGE = Path("docs/results/ramsis.md")
 
 
 @dataclass(frozen=True, slots=True)

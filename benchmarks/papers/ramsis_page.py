@@ -1,4 +1,4 @@
-"""docs/ramsis-comparison.md from what was played (``ramsis_compare``, ``ramsis_nodes``)."""
+"""docs/results/ramsis.md from what was played (``ramsis_compare``, ``ramsis_nodes``)."""
 
 import platform
 import statistics
@@ -273,7 +273,8 @@ HEAD = """# RAMSIS, reproduced and compared
 
 `python -m benchmarks.papers.ramsis DATA_DIR OUT_DIR --compare` plays and writes this page. RAMSIS
 (EuroSys'24, doi 10.1145/3627703.3629565) chooses a model for every batch from a table solved
-ahead; `docs/selection.md` says how Headrace does. Played are the 9 image models of the artifact
+ahead; `docs/explanation/ramsis.md` says how Headrace does. Played are the 9 image models of the
+artifact
 with an SLO of 150 ms: 60 workers at constant load, and 60, 70 and 80 on its Twitter trace (300 s:
 its 261 s, and the first 39 once more).
 

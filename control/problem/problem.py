@@ -129,7 +129,7 @@ BUILT_IN: Mapping[str, Policy] = {
         kind="loki",
         estimator="trend",
         routing="balanced",
-        utilisation=0.8,  # docs/pipeline-file.md says what it costs and brings
+        utilisation=0.8,  # docs/reference/pipeline-file.md says what it costs and brings
         dropping="reroute",
         paced=True,
     ),

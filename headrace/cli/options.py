@@ -44,7 +44,7 @@ def bootstrap_option(function: F) -> F:
         type=click.Path(path_type=Path),
         callback=_remember,
         expose_value=False,
-        help="Client properties (librdkafka's names): TLS, passwords; docs/security.md.",
+        help="Client properties (librdkafka's names): TLS, passwords; docs/how-to/security.md.",
     )
     return bootstrap(properties(function))
 

@@ -11,7 +11,7 @@ from streams.kafka.acl_rights import ROLES, Right, rights
 _BOOTSTRAP, _ADMIN = '"$BOOTSTRAP"', '"$ADMIN_PROPERTIES"'
 _HEAD = (
     "# Set BOOTSTRAP (host:port) and ADMIN_PROPERTIES (a properties file of a user who may alter",
-    "# ACLs, in the Java client's names), then run these; docs/security.md tells of the roles.",
+    "# ACLs, in the Java client's names), then run these; docs/how-to/security.md.",
 )
 
 

@@ -42,7 +42,7 @@ __all__ = [
     "weights_sha256",
 ]
 
-# What a workload class offers; the arguments are in docs/operators.md.
+# What a workload class offers; the arguments are in docs/reference/operators.md.
 WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
 
 

@@ -4,7 +4,8 @@
     loki-paper:dropping=none                the same with another rule
     loki:headroom=1.2:estimator=ewma        several of them
 
-Options are the keys of a policy in the pipeline file that hold one value (docs/pipeline-file.md).
+Options are the keys of a policy in the pipeline file that hold one value
+(docs/reference/pipeline-file.md).
 """
 
 from collections.abc import Sequence

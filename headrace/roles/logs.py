@@ -1,7 +1,7 @@
 """How a role's log lines look: for people by default, as JSON on request; always on stderr.
 
 One line an event. What a line is about stands in its sentence; as JSON also in fields of their
-own (``event``, ids, figures). docs/logs-and-metrics.md has them all.
+own (``event``, ids, figures). docs/reference/logs-and-metrics.md has them all.
 """
 
 import json

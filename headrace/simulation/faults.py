@@ -49,7 +49,9 @@ class Fault:
 def read_faults(path: Path, devices: Sequence[str]) -> tuple[Fault, ...]:
     """The schedule in a file; raises ``PipelineError`` naming the line."""
     if not path.is_file() or not path.read_bytes().strip():
-        raise PipelineError(f"{path} is no file with faults; docs/simulation.md shows one")
+        raise PipelineError(
+            f"{path} is no file with faults; docs/explanation/simulation.md shows one"
+        )
     source = read_source(path)
     if not isinstance(source.values, list):
         raise source.error((), "a list of faults is wanted, as in - {at: 10s, kind: death, ...}")

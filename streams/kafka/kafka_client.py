@@ -1,6 +1,6 @@
 """The client library behind a few functions; its errors turned into sentences.
 
-Facts behind the settings: docs/kafka.md.
+Facts behind the settings: docs/reference/topics.md.
 """
 
 import time

@@ -1,6 +1,7 @@
 """What is said of an event or an effect? One line each: a name, a sentence, ids and figures.
 
-``streams/observers/journal.py`` says which are told when, docs/logs-and-metrics.md explains every
+``streams/observers/journal.py`` says which are told when, docs/reference/logs-and-metrics.md
+explains every
 name.
 """
 

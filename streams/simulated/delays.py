@@ -1,7 +1,8 @@
 """How long does the world take in a simulation? Hops, reports, fetches and commits.
 
 Each is a function that gives the seconds of the next one. ``LOCAL_BROKER`` are the quantiles of
-one hop through the local Apache Kafka at 200 to 2,000 records a second (docs/simulation.md).
+one hop through the local Apache Kafka at 200 to 2,000 records a second
+(docs/explanation/simulation.md).
 """
 
 from bisect import bisect_left

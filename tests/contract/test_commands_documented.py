@@ -10,10 +10,10 @@ import pytest
 from headrace.cli.main import headrace
 
 ROOT = Path(__file__).parents[2]
-TERMINAL = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+TERMINAL = (ROOT / "docs" / "reference" / "terminal.md").read_text(encoding="utf-8")
 PAGES = "\n".join(
     path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 )
 
 

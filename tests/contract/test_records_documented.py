@@ -1,4 +1,5 @@
-"""docs/records.md has every record with every field, and examples that the code produces."""
+"""docs/reference/records.md has every record with every field, and examples that the code
+produces."""
 
 import json
 import re
@@ -35,7 +36,7 @@ from schemas.records import (
 )
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "records.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "records.md").read_text()
 NO_DEFAULT = "required"
 TIME = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
@@ -117,7 +118,7 @@ EXAMPLE_OF = {type(record).__name__: record for record in EXAMPLES}
 def section(name: str) -> str:
     """The part of the page under a record's heading."""
     found = re.search(rf"^##+ {name}\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    assert found, f"docs/records.md lacks the heading '## {name}'"
+    assert found, f"docs/reference/records.md lacks the heading '## {name}'"
     return found[1]
 
 
@@ -163,13 +164,15 @@ def test_every_field_stands_in_the_page_with_type_and_default(name: str) -> None
         for f in SCHEMAS[name]["fields"]
     ]
     rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| `?(.+?)`? \| .{3,} \|$", section(name), re.M)
-    assert rows == wanted, f"bring the table of {name} in docs/records.md in line with its .avsc"
+    assert rows == wanted, (
+        f"the table of {name} in docs/reference/records.md differs from its .avsc"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLE_OF))
 def test_the_example_of_a_record_is_what_the_code_produces(name: str) -> None:
     block = re.search(r"```json\n(.*?)```", section(name), re.DOTALL)
-    assert block, f"docs/records.md lacks a json example under {name}"
+    assert block, f"docs/reference/records.md lacks a json example under {name}"
     produced = to_json(EXAMPLE_OF[name])
     assert json.loads(block[1]) == json.loads(produced), produced
     encode(EXAMPLE_OF[name])

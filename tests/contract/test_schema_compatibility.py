@@ -2,7 +2,8 @@
 
 To change a record: edit ``schemas/avro/NAME.avsc`` (a new field needs a default), its class in
 ``schemas/records.py``, its row in ``schemas/codec/rows.py`` (``codec_hot.py`` too for Work and
-Answer) and ``docs/records.md``; then release it: copy the file to a folder with the next number
+Answer) and ``docs/reference/records.md``; then release it: copy the file to a folder with the next
+number
 under ``schemas/avro/released/`` and write the checksums anew as ``RELEASE`` says.
 """
 
@@ -216,7 +217,8 @@ def test_a_new_field_with_a_default_is_compatible_and_still_has_to_be_released()
 # --- one vocabulary -------------------------------------------------------------------------------
 
 WHERE = (
-    "bring schemas/avro, codec_rows.py, codec_hot.py and docs/records.md in line with records.py"
+    "bring schemas/avro, codec/rows.py, codec/hot.py and docs/reference/records.md in line "
+    "with records.py"
 )
 # What only Avro needs: branches of a value, and a pair.
 AVRO_ONLY = {"Tensor", "Json", "List", "Map", "Header"}

@@ -1,4 +1,4 @@
-"""docs/logs-and-metrics.md has every event, every metric and every class of reasons."""
+"""docs/reference/logs-and-metrics.md has every event, every metric and every class of reasons."""
 
 import logging
 import re
@@ -19,7 +19,9 @@ from streams.observers import log_lines as lines
 from streams.observers.metric_table import HISTOGRAM, METRICS, PREFIX
 from streams.observers.metrics import BOUNDS_S
 
-PAGE = (Path(__file__).parents[2] / "docs" / "logs-and-metrics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "logs-and-metrics.md").read_text(
+    encoding="utf-8"
+)
 EVENTS = {**lines.LEVELS, **presence.LEVELS, **control_app.LEVELS, **observing.LEVELS}
 
 

@@ -1,4 +1,4 @@
-"""docs/kafka.md shows the table of topics that the code makes them from."""
+"""docs/reference/topics.md shows the table of topics that the code makes them from."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from streams.topics import (
     topics,
 )
 
-PAGE = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "topics.md").read_text()
 ROOT, CHILD = (
     Task(name=name, variants=(Variant(task=name, name="v", operator="m:C"),), children=children)
     for name, children in (("first", ("second",)), ("second", ()))
@@ -70,7 +70,7 @@ def test_the_page_has_the_table_that_topics_are_made_from() -> None:
     assert table
     rows = table[0].strip().splitlines()[2:]
     wanted = [shown(rule) for rule in TABLE]
-    assert rows == wanted, "docs/kafka.md should say:\n" + "\n".join(wanted)
+    assert rows == wanted, "docs/reference/topics.md should say:\n" + "\n".join(wanted)
 
 
 def test_the_page_tells_the_largest_record() -> None:

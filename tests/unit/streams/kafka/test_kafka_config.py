@@ -113,7 +113,7 @@ def test_a_properties_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_the_file_in_the_documentation_can_be_read() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "security.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "security.md").read_text()
     text = page.split("```properties\n")[1].split("```")[0]
     files = {"/run/secrets/kafka-password": "word\n"}
     found = parse_properties(text, "docs", {"KAFKA_USER": "ann"}, files.__getitem__)
