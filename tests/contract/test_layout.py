@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import re
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
@@ -80,14 +79,6 @@ def test_every_import_is_absolute() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     assert [str(path) for path in modules() if sentence_of(path) is None] == []
-
-
-def test_architecture_names_every_module_exactly_once() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    named = re.findall(r"^\| `([\w/]+\.py)` \|", text, flags=re.MULTILINE)
-    wanted = [str(path) for path in modules()]
-    rows = [f"| `{path}` | {sentence_of(Path(path))} |" for path in wanted if path not in named]
-    assert sorted(named) == wanted, "rows to add to ARCHITECTURE.md:\n" + "\n".join(rows)
 
 
 def sentence_of(path: Path) -> str | None:

@@ -1,0 +1,21 @@
+"""Every file that a document names is in the repository."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+# The changelog names files of its time.
+NAMED = sorted(page for page in PAGES if page.name != "CHANGELOG.md")
+TOPS = "schemas|profiles|control|operators|streams|headrace|tests|benchmarks|examples|docs"
+FILE = re.compile(rf"(?<![\w/.-])((?:{TOPS})/[\w/.-]+\.(?:py|md|yaml|yml|toml|avsc|json))\b")
+MADE_OR_MEANT = re.compile(r"[A-Z]{2,}|\bmypipeline\b")  # placeholders such as NAME.avsc
+
+
+@pytest.mark.parametrize("page", NAMED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_document_names_exist(page: Path) -> None:
+    names = set(FILE.findall(page.read_text(encoding="utf-8")))
+    missing = [n for n in names if not (ROOT / n).exists() and not MADE_OR_MEANT.search(n)]
+    assert sorted(missing) == []
