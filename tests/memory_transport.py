@@ -33,6 +33,7 @@ class MemoryTransport:
         self._slots = {topic.name: topic.partitions for topic in topics(pipeline)}
         self._logs: dict[Place, list[tuple[int, Fetched]]] = {}
         self._positions: dict[Place, int] = {}
+        self._ends: dict[Place, int] = {}
         self._since: dict[Place, float] = {}
         self._paused: set[Place] = set()
         self._count = 0
@@ -75,6 +76,7 @@ class MemoryTransport:
             self._paused.discard(place)
         starts = {place: self.committed.get(place, (0, ""))[0] if commits else 0 for place in new}
         self._positions.update(starts)
+        self._ends.update({place: len(self._logs.get(place, ())) for place in starts})
         self._since.update(dict.fromkeys(starts, self._clock() + self._hop_s))
         self.assigned += 1
         return self.assigned
@@ -94,6 +96,9 @@ class MemoryTransport:
 
     def done(self, place: Place, offset: int, note: str) -> None:
         self.committed[place] = (offset, note)
+
+    def end_of(self, place: Place) -> int | None:
+        return self._ends.get(place)
 
     def end_turn(self, now: float) -> None:
         """Every send is confirmed at once."""

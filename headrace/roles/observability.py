@@ -25,6 +25,8 @@ class Reading(Protocol):
 
     @property
     def away(self) -> bool: ...
+    @property
+    def commit_failures(self) -> int: ...
     def lag(self, timeout_s: float) -> dict[tuple[str, int], int]: ...
 
 
@@ -65,6 +67,7 @@ def _served(
 
 def _broker(pipeline: Pipeline, reading: Reading) -> Iterator[Sample]:
     yield "broker_up", (), 0.0 if reading.away else 1.0
+    yield "commit_failures_total", (), float(reading.commit_failures)
     behind: dict[str, float] = {}
     for (topic, _), records in reading.lag(LAG_WITHIN_S).items():
         name = logical(pipeline.name, topic)

@@ -7,14 +7,18 @@ The rules that keep work from being lost (docs/decisions/0004):
    every earlier turn's;
 3. then they are committed, at most every ``COMMIT_S``, never backwards within a lease.
 
+Reports stand outside these rules: they have a producer of their own, and one that is lost is
+followed by the next. A reports topic without a leader stops no work.
+
 A send that the broker refuses for good ends the process: its input is not committed, so the next
 one to hold the slot does the work again.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -24,22 +28,28 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from schemas.effects import REPORTS
 from streams.codecs.wire import Fetched
 from streams.kafka.connectivity import Presence
 from streams.kafka.kafka_client import (
     BrokerError,
     KafkaConfig,
-    committed,
     consumer,
     heeding,
     producer,
+    report_producer,
 )
 from streams.kafka.kafka_errors import refusal
+from streams.kafka.offset_ledger import HOPELESS, OffsetLedger
+from streams.topics import physical
 
 COMMIT_S = 0.2
+FLUSH_S = 10.0  # a role that ends waits at most this long for confirmations
+HAND_OVER_S = 10.0  # a slot is given up so long after it was asked for, confirmed or not
 STALLED_S = 20.0  # a broker that delivers and confirms nothing for so long: start anew
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
+_REPORTS = physical("", REPORTS)
 Place = tuple[str, int]  # topic on the broker, slot
 
 
@@ -62,12 +72,24 @@ class _Turn:
             self.error, self.topic = error, message.topic()
 
 
+class _HandOver(NamedTuple):
+    """A change of what is read: it waits until what was sent before it is confirmed."""
+
+    number: int
+    new: tuple[Place, ...]
+    gone: tuple[Place, ...]
+    commits: bool
+    behind: int  # turns that must be confirmed first
+    by_s: float  # and no longer than this
+
+
 class KafkaTransport:
-    """One consumer and one producer for all nodes of a process.
+    """One consumer and one producer for all nodes of a process, and a producer for reports.
 
     Since 2.16 the client lets one thread at a time into a consumer, and a thread that polls in a
     loop starves the others. So the reading thread has a consumer to itself and takes orders from
-    a queue; offsets are looked up and committed through a second one, which never reads.
+    a queue; offsets are looked up and committed through a second one, on its own thread. No call
+    of the driver's thread waits for the broker.
     """
 
     def __init__(self, config: KafkaConfig, group: str) -> None:
@@ -75,20 +97,27 @@ class KafkaTransport:
         self._presence = Presence(config)
         heed = heeding(config, self._presence.told)
         self._reader = consumer(config, group, error_cb=heed)
-        self._ledger = consumer(config, group)
+        self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._asked = 0  # assignments ordered
         self.assigned = 0  # assignments carried out, by the reading thread
         self._producer = producer(config, error_cb=heed)
+        self._reporter = report_producer(config, error_cb=heeding(config))
+        self._refused: KafkaError | None = None  # a report, for good
+        self._now = 0.0  # at the end of the last turn
         self._turn = _Turn()
         self._turns: deque[_Turn] = deque()
+        self._ended = self._confirmed = 0  # turns
+        self._hand_overs: deque[_HandOver] = deque()
+        self._ends: dict[Place, int] = {}
         self._ready: dict[Place, tuple[int, str]] = {}
         self._paused: set[Place] = set()
+        self._read: set[Place] = set()  # by the reading thread, whose own it is
+        self._left: dict[Place, int] = {}  # likewise: slots given up, by the last number
         self._commit_at = 0.0
         self._heard = False  # the broker has confirmed what was sent while it was thought away
         self._delivers = False  # the reading thread got something since the last turn
         self._delivered_s = 0.0
-        self._committed: dict[Place, int] = {}  # of the slots that are read, with commits
 
     # ------------------------------------------------------------------ reading
 
@@ -112,50 +141,95 @@ class KafkaTransport:
         Returns the number of this assignment: a fetch was made under it once ``assigned`` says so.
         """
         gone = list(gone)
-        if gone:
-            self.commit(wait=True)
-            for place in gone:
-                self._committed.pop(place, None)
-            left = [TopicPartition(t, s) for t, s in gone]
-            held = [TopicPartition(t, s) for t, s in sorted(self._paused.intersection(gone))]
-            self._orders.put(lambda: self._leave(left, held))
-            self._paused.difference_update(gone)
-        places = [TopicPartition(t, s, OFFSET_BEGINNING) for t, s in new]
-        if places and commits:
-            topic = places[0].topic
-            places = committed(self._ledger, topic, [p.partition for p in places])
-            self._committed.update({(p.topic, p.partition): p.offset for p in places})
         self._asked += 1
-        self._orders.put(lambda: self._read_from(places))
-        return self._asked
+        number = self._asked
+        if gone:
+            # What this turn did so far counts as done; what it does later is the next turn's.
+            self._close_turn(self._now)
+            self._paused -= set(gone)
+            self._orders.put(lambda: self._leave(gone, number))
+        behind = self._ended if gone else 0
+        by_s = self._now + HAND_OVER_S
+        self._hand_overs.append(_HandOver(number, tuple(new), tuple(gone), commits, behind, by_s))
+        self._hand_over()
+        return number
 
-    def _leave(self, left: list[TopicPartition], held: list[TopicPartition]) -> None:
-        # The client remembers a pause beyond the assignment: the slot would come back paused.
-        if held:
-            self._reader.resume(held)
-        self._reader.incremental_unassign(left)
+    def end_of(self, place: Place) -> int | None:
+        """The offset behind the last record that a slot without commits had when it was assigned;
+        None until the broker has said so."""
+        return self._ends.get(place)
 
-    def _read_from(self, places: list[TopicPartition]) -> None:
-        # One order: between two a fetch could read the new slots under the old number.
-        if places:
-            self._reader.incremental_assign(places)
-        self.assigned += 1
+    def _hand_over(self) -> None:
+        """Begin the changes of what is read that wait for nothing any more, in their order."""
+        while self._hand_overs:
+            change = self._hand_overs[0]
+            if self._confirmed < change.behind and self._now < change.by_s:
+                return
+            self._hand_overs.popleft()
+            if change.gone:
+                self._commit()
+                self._ledger.release(change.gone)
+            self._begin(change)
+
+    def _begin(self, change: _HandOver) -> None:
+        def read_from(places: list[TopicPartition]) -> None:
+            self._orders.put(lambda: self._read_from(places, change.number))
+
+        def read_all(ends: dict[Place, int]) -> None:
+            self._ends.update(ends)
+            read_from([TopicPartition(t, s, OFFSET_BEGINNING) for t, s in change.new])
+
+        if change.new and change.commits:
+            slots = [slot for _, slot in change.new]
+            self._ledger.look_up(change.new[0][0], slots, read_from)
+        else:
+            self._ledger.ends(change.new, read_all)
 
     def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
         """Pause just these of the slots in ``among``."""
         wanted, among = set(places), set(among)
-        stop = [TopicPartition(t, s) for t, s in sorted((wanted & among) - self._paused)]
-        go = [TopicPartition(t, s) for t, s in sorted((self._paused & among) - wanted)]
-        if stop:
-            self._orders.put(lambda: self._reader.pause(stop))
-        if go:
-            self._orders.put(lambda: self._reader.resume(go))
+        stop, go = (wanted & among) - self._paused, (self._paused & among) - wanted
+        # Before the orders: a slot that is still on its way to the reading thread is looked up.
         self._paused = (self._paused - among) | (wanted & among)
+        if stop:
+            self._orders.put(lambda: self._reader.pause(self._read_of(stop)))
+        if go:
+            self._orders.put(lambda: self._reader.resume(self._read_of(go)))
+
+    # ------------------------------------------------------------------ on the reading thread
+
+    def _leave(self, places: Iterable[Place], number: int) -> None:
+        left = self._read_of(places)
+        self._left.update(dict.fromkeys(places, number))
+        self._read -= {(p.topic, p.partition) for p in left}
+        if left:
+            # The client remembers a pause beyond the assignment: the slot would come back paused.
+            self._reader.resume(left)
+            self._reader.incremental_unassign(left)
+
+    def _read_from(self, places: list[TopicPartition], number: int) -> None:
+        # One order: between two a fetch could read the new slots under the old number.
+        # A slot may have been given up again while its offset was looked up.
+        fresh = [p for p in places if self._left.get((p.topic, p.partition), 0) <= number]
+        if fresh:
+            self._reader.incremental_assign(fresh)
+            self._read |= {(p.topic, p.partition) for p in fresh}
+            held = self._read_of({(p.topic, p.partition) for p in fresh} & self._paused)
+            if held:
+                self._reader.pause(held)
+        self.assigned = number
+
+    def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
+        """Those of some slots that are read."""
+        return [TopicPartition(*place) for place in sorted(places) if place in self._read]
 
     # ------------------------------------------------------------------ writing
 
     def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
         """Hand a record to the producer. Raises ``BrokerError`` when it can never be sent."""
+        if topic == _REPORTS:
+            self._report(value, slot, key)
+            return
         turn = self._turn
         while True:
             try:
@@ -170,27 +244,54 @@ class KafkaTransport:
             turn.waiting += 1
             return
 
+    def _report(self, value: bytes, slot: int, key: str) -> None:
+        away = self._presence.away
+
+        def delivered(error: KafkaError | None, _: Any) -> None:
+            if error is None:
+                self._heard = self._heard or away
+            elif error.code() in HOPELESS:
+                self._refused = error
+
+        # A full queue loses it: the next report has all its counts.
+        with contextlib.suppress(BufferError):
+            self._reporter.produce(
+                _REPORTS, value, key or None, partition=slot, on_delivery=delivered
+            )
+
     def done(self, place: Place, offset: int, note: str) -> None:
         """Offsets below ``offset`` of a slot need nobody any more, once the turn is confirmed."""
         self._turn.done[place] = (offset, note)
 
     def end_turn(self, now: float) -> None:
         """Serve the broker's confirmations, and commit what they allow."""
-        if self._turn.waiting or self._turn.done:
-            self._turn.absent = self._presence.away and self._turn.waiting > 0
-            self._turn.ended_s = now
-            self._turns.append(self._turn)
-            self._turn = _Turn()
+        self._now = now
+        self._close_turn(now)
         self._producer.poll(0)
+        self._reporter.poll(0)
         self._settle()
+        self._hand_over()
+        self._ledger.check()
         self._check_stall(now)
         self._presence.look(now)
         if self._heard:
             self._heard = False
             self._presence.heard(now)
-        if self._ready and now >= self._commit_at:
+        if now >= self._commit_at and (self._ready or self._ledger.unsettled):
             self._commit_at = now + COMMIT_S
-            self.commit(wait=False)
+            self._commit()
+
+    def _close_turn(self, now: float) -> None:
+        if self._turn.waiting or self._turn.done:
+            self._turn.absent = self._presence.away and self._turn.waiting > 0
+            self._turn.ended_s = now
+            self._turns.append(self._turn)
+            self._ended += 1
+            self._turn = _Turn()
+
+    def _commit(self) -> None:
+        ready, self._ready = self._ready, {}
+        self._ledger.commit(ready)
 
     def _check_stall(self, now: float) -> None:
         """Raises ``BrokerError`` when sends stay unconfirmed although the broker delivers.
@@ -209,15 +310,18 @@ class KafkaTransport:
     @property
     def unsettled(self) -> bool:
         """True while sends wait for confirmation or offsets for their commit."""
-        return bool(self._turns or self._ready)
+        return bool(self._turns or self._ready or self._hand_overs or self._ledger.unsettled)
 
     def _settle(self) -> None:
         while self._turns and self._turns[0].waiting == 0:
             turn = self._turns.popleft()
+            self._confirmed += 1
             if turn.error is not None:
                 raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
             self._ready.update(turn.done)
             self._heard = self._heard or turn.absent
+        if self._refused is not None:
+            raise BrokerError(refusal(self._config, self._refused, "Write", "topic", _REPORTS))
 
     @property
     def away(self) -> bool:
@@ -239,47 +343,23 @@ class KafkaTransport:
 
     def _lag(self) -> dict[Place, int]:
         found = {}
-        for place, offset in list(self._committed.items()):
+        for place, offset in list(self._ledger.confirmed.items()):
             # What the last fetch told; it asks nobody.
             low, high = self._reader.get_watermark_offsets(TopicPartition(*place), cached=True)
             if high >= 0:
                 found[place] = max(0, high - max(offset, low, 0))
         return found
 
-    def commit(self, *, wait: bool) -> None:
-        """Commit what is ready; ``wait`` for the broker's word when a slot changes hands."""
-        if wait:
-            self._producer.flush(10.0)
-            self._settle()
-        if not self._ready:
-            return
-        ready, self._ready = self._ready, {}
-        offsets = [
-            TopicPartition(topic, slot, offset, metadata=note)
-            for (topic, slot), (offset, note) in ready.items()
-        ]
-        try:
-            self._ledger.commit(offsets=offsets, asynchronous=not wait)
-            self._note_committed(ready)
-        except KafkaException as error:
-            if error.args[0].code() in _HOPELESS:
-                raise BrokerError(
-                    refusal(self._config, error.args[0], "Read", "group", self._group)
-                ) from error
-            # A broker that is away: tried again with the next commit. Should the slot change hands
-            # before that, its work is done again and counted once.
-            self._ready = ready | self._ready
-
-    def _note_committed(self, ready: dict[Place, tuple[int, str]]) -> None:
-        for place, (offset, _) in ready.items():
-            if place in self._committed:
-                self._committed[place] = offset
+    @property
+    def commit_failures(self) -> int:
+        """Commits that the broker refused so far; each was tried again with the next one."""
+        return self._ledger.failures
 
     def _usable(self, message: Any) -> bool:
         error = message.error()
         if error is None:
             return True
-        if error.fatal() or error.code() in _HOPELESS:
+        if error.fatal() or error.code() in HOPELESS:
             of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
             what = ("group", self._group) if of_group else ("topic", message.topic() or "")
             raise BrokerError(refusal(self._config, error, "Read", *what))
@@ -287,17 +367,13 @@ class KafkaTransport:
 
     def close(self) -> None:
         """Wait for what was sent, commit, leave."""
-        self._turns.append(self._turn)
-        self.commit(wait=True)
+        self._close_turn(self._now)
+        self._producer.flush(FLUSH_S)
+        self._reporter.flush(1.0)
+        self._settle()
+        self._commit()
         self._reader.close()
         self._ledger.close()
-
-
-_HOPELESS = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError._AUTHENTICATION,
-)
 
 
 def _fetched(message: Any) -> Fetched:

@@ -63,6 +63,7 @@ class _Transport:
         self.pause = transport.pause
         self.send = transport.send
         self.done = transport.done
+        self.end_of = transport.end_of
         self.close = transport.close
 
     def fetch(self, timeout_s: float) -> list[Fetched]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
+from operators.plan_follower import CatchUp
 from schemas.effects import (
     COMMANDS,
     PLANS,
@@ -40,6 +41,7 @@ Clock = Callable[[], float]
 Post = Callable[[Event], None]
 PostAt = Callable[[float, Event], None]
 
+CATCH_UP_S = 2.0  # a past of which nothing more comes for so long has been read
 IDLE_S = 0.05  # how long confirmations may wait for the next turn
 STUCK_S = 60.0  # a batch that runs for longer without a limit of its own ends the process
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
@@ -54,6 +56,7 @@ class Transport(Protocol):
     def send(self, topic: str, value: bytes, slot: int, key: str) -> None: ...
     def done(self, place: Place, offset: int, note: str) -> None: ...
     def end_turn(self, now: float) -> None: ...
+    def end_of(self, place: Place) -> int | None: ...
     def close(self) -> None: ...
     @property
     def assigned(self) -> int: ...
@@ -137,6 +140,7 @@ class Live:
         self._routes: dict[str, tuple[str, Any]] = {}
         self._readers: dict[Place, tuple[str, ...]] = {}
         self._since: dict[Place, int] = {}  # the assignment under which a slot is read
+        self._past: dict[Place, tuple[CatchUp, float]] = {}  # being read; since when nothing came
         self._stopping = False
         self._leave_by: float | None = None
 
@@ -220,21 +224,26 @@ class Live:
     def turn(self, room: threading.Semaphore | None = None) -> None:
         """Handle what is there, or wait for it; then timers; then confirmations and commits."""
         for entry in self._inbox.drain(self._patience()):
-            if type(entry) is Batch:
-                if room is not None:
-                    room.release()
-                self._records(entry)
-            elif type(entry) is tuple:
-                self._handle(*entry)
-            elif entry is not None:
-                raise entry
+            self._take(entry, room)
         now = self._clock()
         while self._timers and self._timers[0][0] <= now:
             _, _, node, event = heappop(self._timers)
             self._handle(node, event)
+        if self._past:
+            self._end_past(now)
         self._transport.end_turn(now)
         for hands in self._hands.values():
             hands.look(now)
+
+    def _take(self, entry: Any, room: threading.Semaphore | None) -> None:
+        if type(entry) is Batch:
+            if room is not None:
+                room.release()
+            self._records(entry)
+        elif type(entry) is tuple:
+            self._handle(*entry)
+        elif entry is not None:
+            raise entry
 
     def _patience(self) -> float:
         wait = self._timers[0][0] - self._clock() if self._timers else 1.0
@@ -252,8 +261,34 @@ class Live:
             record = self._decoders[fetched.topic](fetched)
             logical = self._logical[fetched.topic]
             event = Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
+            if place in self._past:
+                self._read_past(place, event)
+                continue
             for node in readers:
                 self._handle(node, event)
+
+    def _read_past(self, place: Place, event: Arrived) -> None:
+        past, _ = self._past[place]
+        past.end = self._transport.end_of(place)
+        past.take(event)
+        self._past[place] = (past, self._clock())
+        if past.over:
+            self._tell_past(place)
+
+    def _tell_past(self, place: Place) -> None:
+        """What was read of the past is all of it: tell the nodes what still counts."""
+        past, _ = self._past.pop(place)
+        for event in past.newest():
+            for node in self._readers.get(place, ()):
+                self._handle(node, event)
+
+    def _end_past(self, now: float) -> None:
+        # The last offsets of a log may hold no record: deleted ones, or a transaction's marks.
+        for place, (_, since_s) in list(self._past.items()):
+            if self._transport.end_of(place) is None:
+                self._past[place] = (self._past[place][0], now)
+            elif now - since_s > CATCH_UP_S:
+                self._tell_past(place)
 
     def _handle(self, node: str, event: Event) -> None:
         now = self._clock()
@@ -327,8 +362,13 @@ class Live:
                     del self._readers[place]
                     gone.append(place)
         if new or gone:
-            number = self._transport.assign(new, gone, commits=logical != PLANS)
-            self._since.update(dict.fromkeys(new, number))
+            self._read_anew(new, gone, logical)
+
+    def _read_anew(self, new: list[Place], gone: list[Place], logical: str) -> None:
+        number = self._transport.assign(new, gone, commits=logical != PLANS)
+        self._since.update(dict.fromkeys(new, number))
+        if logical == PLANS:
+            self._past.update({p: (CatchUp(self._pipeline.name), self._clock()) for p in new})
 
 
 class Operator(Protocol):

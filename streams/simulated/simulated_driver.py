@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import Any, Protocol
 from zlib import crc32
 
+from operators.plan_follower import CatchUp
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
@@ -111,6 +112,7 @@ class Simulated:
         keep: Collection[str] | None = None,
     ) -> None:
         self.now = start_s
+        self._pipeline = pipeline.name
         self.events = 0
         self._make = make
         self._delays = delays
@@ -368,9 +370,20 @@ class Simulated:
             record, at_s = log.records[offset - log.first]
             self._handle(reader.node, Arrived(record, topic, slot, offset, at_s))
 
-    def _catch_up(self, log: Log, reader: Reader) -> None:
+    def _read_past(self, log: Log, reader: Reader) -> None:
+        """Hand a new reader what still counts of the plans so far, as the live driver does."""
+        topic, slot = log.place
+        past = CatchUp(self._pipeline)
+        for offset in range(reader.position, log.landed):
+            record, at_s = log.records[offset - log.first]
+            past.take(Arrived(record, topic, slot, offset, at_s))
+        reader.position = max(reader.position, log.landed)
+        for event in past.newest():
+            self._handle(reader.node, event)
+
+    def _catch_up(self, log: Log, reader: Reader, read: Callable[[Log, Reader], None]) -> None:
         reader.since_s = max(self.now + self._delays.fetch(), self._away_until_s)
-        self._push(reader.since_s, _LANDING, self._read, log, reader)
+        self._push(reader.since_s, _LANDING, read, log, reader)
 
     # ------------------------------------------------------------------ slots and commits
 
@@ -393,7 +406,7 @@ class Simulated:
                 log = running.read[place] = self._logs.get(place) or self._log(place)
                 reader = Reader(running.name, running, log.start(self.now), self.now)
                 log.readers[running.name] = reader
-                self._catch_up(log, reader)
+                self._catch_up(log, reader, self._read_past if topic == PLANS else self._read)
 
     def _pause(self, running: _Running, topic: str, slots: tuple[int, ...]) -> None:
         for place, log in running.read.items():
@@ -402,7 +415,7 @@ class Simulated:
                 resumes = reader.paused and place[1] not in slots
                 reader.paused = place[1] in slots
                 if resumes:
-                    self._catch_up(log, reader)
+                    self._catch_up(log, reader, self._read)
 
     def _done(self, running: _Running, place: Place, done: Done) -> None:
         log = running.read[place]

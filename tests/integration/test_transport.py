@@ -5,10 +5,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from streams.kafka import transport as module
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, admin, producer
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, admin, consumer, producer
 from streams.kafka.transport import KafkaTransport
 
 pytestmark = pytest.mark.kafka
@@ -67,3 +68,57 @@ def test_a_broker_that_is_merely_silent_is_waited_for(
         transport.fetch(0.05)
         transport.end_turn(time.time())
     assert transport.unsettled
+
+
+def test_a_reports_topic_that_takes_nothing_keeps_no_work_from_being_committed(
+    broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        module, "report_producer", lambda _, **settings: producer(NOBODY, log_level=0)
+    )
+    config, topic = KafkaConfig(broker), a_topic(broker)
+    transport = KafkaTransport(config, topic)
+    transport.assign([(topic, 0)], [], commits=True)
+    transport.send("headrace.reports", b"a report", 0, "")
+    transport.send(topic, b"work", 0, "")
+    transport.done((topic, 0), 1, "note")
+    reader = consumer(config, topic)
+    until_s = time.monotonic() + 15
+
+    def offset() -> int:
+        return int(reader.committed([TopicPartition(topic, 0)], timeout=5)[0].offset)
+
+    while offset() != 1 and time.monotonic() < until_s:
+        transport.fetch(0.05)
+        transport.end_turn(time.time())
+    assert offset() == 1
+    assert not transport.unsettled
+    reader.close()
+    transport._reporter.purge()
+    transport.close()
+
+
+def test_a_slot_that_is_given_up_before_its_offset_was_looked_up_is_not_read(broker: str) -> None:
+    config, topic = KafkaConfig(broker), a_topic(broker)
+    transport = KafkaTransport(config, topic)
+    transport.assign([(topic, 0)], [], commits=True)
+    last = transport.assign([], [(topic, 0)], commits=True)
+    until_s = time.monotonic() + 15
+    while transport.assigned != last and time.monotonic() < until_s:
+        transport.fetch(0.05)
+        transport.end_turn(time.time())
+    assert transport.assigned == last
+    assert transport._reader.assignment() == []
+    again = transport.assign([(topic, 0)], [], commits=True)
+    transport.pause([(topic, 0)], [(topic, 0)])
+    while transport.assigned != again and time.monotonic() < until_s:
+        transport.fetch(0.05)
+        transport.end_turn(time.time())
+    source = producer(config)
+    source.produce(topic, b"x", partition=0)
+    source.flush(5)
+    assert [transport.fetch(0.05) for _ in range(10)] == [[]] * 10
+    transport.pause([], [(topic, 0)])
+    found = [record for _ in range(40) for record in transport.fetch(0.05)]
+    assert [record.value for record in found] == [b"x"]
+    transport.close()

@@ -38,6 +38,9 @@ class Broker:
     def done(self, place: tuple[str, int], offset: int, note: str) -> None:
         """Nothing to commit."""
 
+    def end_of(self, place: tuple[str, int]) -> int | None:
+        """Nothing is known."""
+
     def end_turn(self, now: float) -> None:
         self.turns.append(now)
 

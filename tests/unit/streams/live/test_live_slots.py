@@ -23,6 +23,7 @@ from schemas.effects import (
 from schemas.records import Command, Plan, Record, Work
 from streams.codecs.wire import Fetched
 from streams.live.live_driver import (
+    CATCH_UP_S,
     STUCK_S,
     Batch,
     Inbox,
@@ -44,12 +45,15 @@ class Scripted:
     def __init__(self, script: Mapping[int, tuple[int, ...]]) -> None:
         self._script = script
         self.seen: list[int] = []
+        self.epochs: list[int] = []
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         if not isinstance(event, Arrived):
             return [Assign(PLANS, (0,))]
         if isinstance(event.record, Work):
             self.seen.append(event.offset)
+        if isinstance(event.record, Plan):
+            self.epochs.append(event.record.epoch)
         if isinstance(event.record, Plan) and event.record.epoch in self._script:
             return [Assign("work.read", self._script[event.record.epoch])]
         return []
@@ -262,3 +266,42 @@ def test_a_sentence_of_the_hands_goes_on_as_it_is(posted: SimpleQueue[Event]) ->
     hands.infer(Infer(1, "read/a", (1,)))
     assert posted.get(timeout=10) == Failed(1, "read/a took longer than its limit of 1 s")
     hands.close()
+
+
+def test_of_the_plans_that_a_topic_keeps_a_new_reader_is_told_the_newest_only() -> None:
+    worker = Scripted({number: (number % 4,) for number in range(1, 31)})
+    clock = VirtualClock()
+    transport = MemoryTransport(a_pipeline(), clock, 0.0)
+    for epoch in (*range(1, 20), 25, *range(20, 25)):
+        transport.send("headrace.plans", encode(a_plan(epoch=epoch)), 0, "")
+        transport.send("headrace.plans", encode(a_plan(epoch=90, pipeline="other")), 0, "")
+    inbox = Inbox()
+    live = Live(a_pipeline(), {"worker": worker}, transport, clock=clock, inbox=inbox)
+    live.start()
+    landed = transport.landed()
+    for part in (landed[:7], landed[7:]):
+        inbox.put(Batch(transport.assigned, part))
+        live.turn()
+    assert worker.epochs == [25]
+    transport.send("headrace.plans", encode(a_plan(epoch=26)), 0, "")
+    inbox.put(Batch(transport.assigned, transport.landed()))
+    live.turn()
+    assert worker.epochs == [25, 26]
+
+
+def test_a_past_whose_last_offsets_hold_no_record_is_told_after_a_while() -> None:
+    worker = Scripted({})
+    clock = VirtualClock()
+    transport = MemoryTransport(a_pipeline(), clock, 0.0)
+    for epoch in (1, 2, 3):
+        transport.send("headrace.plans", encode(a_plan(epoch=epoch)), 0, "")
+    inbox = Inbox()
+    live = Live(a_pipeline(), {"worker": worker}, transport, clock=clock, inbox=inbox)
+    live.start()
+    inbox.put(Batch(transport.assigned, transport.landed()[:2]))
+    live.turn()
+    assert worker.epochs == []
+    clock.now = CATCH_UP_S + 0.1
+    inbox.put(None)
+    live.turn()
+    assert worker.epochs == [2]

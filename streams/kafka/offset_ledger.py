@@ -1,0 +1,169 @@
+"""Committed offsets: looked up and written on a thread of their own.
+
+A group's coordinator may need seconds to answer while it moves to another broker. The thread that
+decides and reports must not wait for it: workers that fall silent together are all taken for lost.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+
+from streams.kafka.kafka_client import BrokerError, committed, watermarks
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import refusal
+
+Place = tuple[str, int]  # topic on the broker, slot
+Offsets = Mapping[Place, tuple[int, str]]  # the offset to commit, with its note
+Starts = list[TopicPartition]
+
+SERVE_S = 1.0  # an idle ledger hears the client's errors so often
+CLOSE_S = 15.0  # a coordinator that is away does not keep a role from ending for longer
+
+HOPELESS = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,
+)
+
+
+class Client(Protocol):
+    """What the ledger needs of ``confluent_kafka.Consumer``."""
+
+    def commit(self, *, offsets: Starts, asynchronous: bool) -> Starts: ...
+    def committed(self, partitions: Starts, timeout: float) -> Starts: ...
+    def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]: ...
+    def poll(self, timeout: float) -> Any: ...
+    def close(self) -> None: ...
+
+
+class OffsetLedger:
+    """The offsets of one consumer group.
+
+    Jobs run in the order in which they are asked for. A commit that fails is counted in
+    ``failures`` and tried again with the next one; an error that time does not mend is raised by
+    ``check``.
+    """
+
+    def __init__(self, config: KafkaConfig, group: str, client: Any) -> None:
+        self._config, self._group = config, group
+        self._client = client
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._pending: dict[Place, tuple[int, str]] = {}
+        self._asked = False  # a commit stands in the queue
+        self._error: BaseException | None = None
+        self.failures = 0
+        self.why = ""  # the last commit failed
+        self.confirmed: dict[Place, int] = {}  # of the slots that were looked up
+        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------------ from the driver's thread
+
+    def check(self) -> None:
+        """Raise what has ended the ledger, if anything: a ``BrokerError`` as a rule."""
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def unsettled(self) -> bool:
+        """Offsets wait for their commit."""
+        return bool(self._pending) or self._asked
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit these, with those that failed before."""
+        with self._lock:
+            self._pending.update(offsets)
+            if self._asked or not self._pending:
+                return
+            self._asked = True
+        self._jobs.put(self._commit)
+
+    def release(self, places: Iterable[Place]) -> None:
+        """These slots are another reader's: after the commits asked for so far nothing is
+        committed there."""
+        gone = tuple(places)
+        self._jobs.put(lambda: self._release(gone))
+
+    def look_up(self, topic: str, slots: Iterable[int], then: Callable[[Starts], None]) -> None:
+        """Call ``then``, on the ledger's thread, with where to read the slots from: behind what
+        is committed, or from the beginning."""
+        wanted = tuple(slots)
+        self._jobs.put(lambda: then(self._found(topic, wanted)))
+
+    def ends(self, places: Iterable[Place], then: Callable[[dict[Place, int]], None]) -> None:
+        """Call ``then``, on the ledger's thread, with the offsets behind the last records."""
+        wanted = tuple(places)
+        self._jobs.put(lambda: then({p: self._end(p) for p in wanted}))
+
+    def close(self) -> None:
+        """Do what was asked for, then leave."""
+        self._jobs.put(None)
+        self._thread.join(CLOSE_S)
+        if not self._thread.is_alive():
+            self._client.close()
+
+    # ------------------------------------------------------------------ on its own
+
+    def _run(self) -> None:
+        try:
+            while (job := self._next()) is not None:
+                job()
+        except BaseException as error:  # noqa: BLE001 - the driver's thread raises it
+            self._error = error
+
+    def _next(self) -> Callable[[], None] | None:
+        while True:
+            try:
+                return self._jobs.get(timeout=SERVE_S)
+            except Empty:
+                # Unpolled, the client keeps every error that it has to tell.
+                self._client.poll(0)
+
+    def _commit(self) -> None:
+        with self._lock:
+            taken, self._pending, self._asked = self._pending, {}, False
+        if not taken:
+            return
+        asked = [TopicPartition(t, s, o, metadata=note) for (t, s), (o, note) in taken.items()]
+        try:
+            found = self._client.commit(offsets=asked, asynchronous=False)
+        except KafkaException as error:
+            self._refused(error.args[0], taken)
+            return
+        failed = {(p.topic, p.partition): p.error for p in found if p.error is not None}
+        for place, (offset, _) in taken.items():
+            if place in self.confirmed and place not in failed:
+                self.confirmed[place] = offset
+        if failed:
+            why = next(iter(failed.values()))
+            self._refused(why, {place: taken[place] for place in failed})
+
+    def _refused(self, error: KafkaError, offsets: Offsets) -> None:
+        if error.code() in HOPELESS:
+            raise BrokerError(refusal(self._config, error, "Read", "group", self._group))
+        # A broker that is away: tried again with the next commit. Should the slot change hands
+        # before that, its work is done again and counted once.
+        self.failures += 1
+        self.why = self._config.hide(error.str())
+        with self._lock:
+            self._pending = {**offsets, **self._pending}
+
+    def _release(self, places: tuple[Place, ...]) -> None:
+        self._commit()
+        with self._lock:
+            for place in places:
+                self._pending.pop(place, None)
+                self.confirmed.pop(place, None)
+
+    def _found(self, topic: str, slots: tuple[int, ...]) -> Starts:
+        starts: Starts = committed(self._client, topic, slots)
+        self.confirmed.update({(p.topic, p.partition): p.offset for p in starts})
+        return starts
+
+    def _end(self, place: Place) -> int:
+        topic, slot = place
+        return watermarks(self._client, TopicPartition(topic, slot, OFFSET_BEGINNING))[1]

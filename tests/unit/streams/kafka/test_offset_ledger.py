@@ -1,0 +1,125 @@
+"""The ledger of committed offsets, over a client that fails as the broker makes it fail."""
+
+import time
+from threading import Event as Flag
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.offset_ledger import OffsetLedger
+
+PLACE = ("t", 0)
+
+
+class Coordinator:
+    """A consumer's offsets; ``errors`` come in place of the next answers."""
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+        self.offsets: dict[tuple[str, int], tuple[int, str]] = {}
+        self.calls: list[str] = []
+        self.held = Flag()
+        self.held.set()
+
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> Any:
+        self.held.wait(5)
+        self.calls.append("commit")
+        if self.errors:
+            raise KafkaException(KafkaError(self.errors.pop(0)))
+        self.offsets.update({(p.topic, p.partition): (p.offset, p.metadata) for p in offsets})
+        return offsets
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> Any:
+        self.calls.append("committed")
+        for place in partitions:
+            place.offset = self.offsets.get((place.topic, place.partition), (-1001, ""))[0]
+        return partitions
+
+    def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
+        return 0, 7
+
+    def poll(self, timeout: float) -> None:
+        self.calls.append("poll")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def ledger(client: Coordinator) -> OffsetLedger:
+    return OffsetLedger(KafkaConfig("nobody:1"), "group", client)
+
+
+def until(true: Any) -> None:
+    by_s = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < by_s
+        time.sleep(0.001)  # the ledger's thread
+
+
+@pytest.fixture
+def found() -> list[Any]:
+    return []
+
+
+def test_a_commit_that_fails_is_counted_and_made_with_the_next_one() -> None:
+    client = Coordinator(KafkaError.REQUEST_TIMED_OUT)
+    book = ledger(client)
+    book.commit({PLACE: (5, "note")})
+    until(lambda: book.failures == 1)
+    assert book.unsettled
+    book.commit({("t", 1): (3, "")})
+    until(lambda: not book.unsettled)
+    book.close()
+    assert client.offsets == {PLACE: (5, "note"), ("t", 1): (3, "")}
+    assert "timed out" in book.why.lower()
+
+
+def test_a_newer_offset_is_not_overwritten_by_one_that_failed_before_it() -> None:
+    client = Coordinator(KafkaError.REQUEST_TIMED_OUT)
+    book = ledger(client)
+    client.held.clear()
+    book.commit({PLACE: (5, "")})
+    until(lambda: book._pending == {})
+    book.commit({PLACE: (9, "")})
+    client.held.set()
+    book.close()
+    assert client.offsets == {PLACE: (9, "")}
+
+
+def test_a_right_that_was_withdrawn_is_raised_with_what_to_do() -> None:
+    book = ledger(Coordinator(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    book.commit({PLACE: (5, "")})
+    until(lambda: book._error is not None)
+    with pytest.raises(BrokerError, match=r"no right to Read on group 'group'"):
+        book.check()
+
+
+def test_a_slot_that_was_released_is_committed_first_and_never_after(found: list[Any]) -> None:
+    client = Coordinator(KafkaError.REQUEST_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
+    book = ledger(client)
+    book.commit({PLACE: (5, "")})
+    book.release([PLACE])
+    book.look_up("t", [0], lambda places: found.extend(p.offset for p in places))
+    until(lambda: found)
+    book.commit({("t", 1): (1, "")})
+    book.close()
+    assert client.offsets == {("t", 1): (1, "")}
+    assert client.calls == ["commit", "commit", "committed", "commit", "close"]
+    assert found == [-2]  # OFFSET_BEGINNING
+
+
+def test_the_driver_does_not_wait_for_a_coordinator_that_does_not_answer(found: list[Any]) -> None:
+    client = Coordinator()
+    client.held.clear()
+    book = ledger(client)
+    book.commit({PLACE: (5, "")})
+    book.ends([PLACE], found.append)
+    assert book.unsettled
+    assert found == []
+    client.held.set()
+    book.close()
+    assert found == [{PLACE: 7}]
+    assert not book.unsettled
