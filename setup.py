@@ -23,7 +23,7 @@ HOT = """
     operators/join.py operators/dead_letter.py operators/device.py operators/egress.py
     operators/fanout.py operators/ingress.py operators/latency_histogram.py operators/outbox.py
     operators/plan_follower.py operators/offset_tracker.py operators/drop_reasons.py
-    operators/reporter.py
+    operators/outcomes.py operators/reporter.py
     operators/bursts.py operators/worker_rules.py operators/record_size.py operators/worker.py
     operators/models/emulated.py
     streams/observers/run_metrics.py streams/simulated/delays.py streams/observers/quantiles.py

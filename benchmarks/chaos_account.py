@@ -10,6 +10,7 @@ from itertools import combinations, pairwise
 
 from benchmarks.rig import Asked
 from benchmarks.squares import right
+from operators.outcomes import outcome_of
 from schemas.effects import QUERIES
 from schemas.records import ANSWERED, Answer, CommandResult, DeadLetter, Origin, Plan
 
@@ -157,7 +158,6 @@ def _place(origin: Origin) -> str:
 
 
 def _told(answer: Answer) -> str:
-    end = f"{answer.outcome}{' late' if answer.late else ''}"
     why = f" ({answer.reason})" if answer.reason else ""
     made = f"made at {answer.created_s:.3f}, answered at {answer.answered_s:.3f}"
-    return f"{answer.id} {end}{' incomplete' if answer.incomplete else ''}{why}, {made}"
+    return f"{answer.id} {outcome_of(answer)}{why}, {made}"

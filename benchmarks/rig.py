@@ -25,6 +25,7 @@ from headrace.client.formats import read_answer
 from headrace.client.topic_clients import decoded, new_id
 from headrace.cluster.supervisor import Role, end_session, environment, last_word, roles
 from headrace.config.pipeline_file import read_pipeline_file
+from operators.outcomes import outcome_of
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
 from schemas.codec.single_object import encode
 from schemas.effects import (
@@ -401,19 +402,13 @@ class Rig:
 
 def in_time(answer: Answer) -> bool:
     """The only good end of a query."""
-    return answer.outcome == ANSWERED and not answer.late and not answer.incomplete
+    return outcome_of(answer) == ANSWERED
 
 
 def ends(answers: Iterable[Answer]) -> str:
     """How queries ended, in words."""
-    counts = Counter(_end(answer) for answer in answers)
+    counts = Counter(outcome_of(answer) for answer in answers)
     return ", ".join(f"{count} {end}" for end, count in sorted(counts.items())) or "none"
-
-
-def _end(answer: Answer) -> str:
-    if answer.outcome != ANSWERED or in_time(answer):
-        return answer.outcome
-    return "incomplete" if answer.incomplete else "late"
 
 
 def recovered_s(answers: Sequence[Answer], since_s: float) -> float:

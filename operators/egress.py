@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
 
 from operators.dead_letter import dead_letter
-from operators.drop_reasons import classed
 from operators.join import Accuracies, Combine, OpenQuery, answer, as_list, refusal
 from operators.latency_histogram import bucket
 from operators.offset_tracker import Progress
+from operators.outcomes import LATE, cause_of, outcome_of
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from schemas.effects import (
@@ -205,13 +205,13 @@ class Egress:
 
     def _emit(self, said: Answer) -> list[Effect]:
         counts = self._counts
-        counts["late" if said.late else said.outcome] += 1
+        outcome = outcome_of(said)
+        counts[outcome] += 1
         counts["incomplete"] += said.incomplete
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))
-        else:
-            why = classed(said.outcome, said.task, said.reason)
-            self._reporter.count(f"{said.outcome}/{why}")
+        if outcome not in (ANSWERED, LATE):
+            self._reporter.count(f"{outcome}/{cause_of(said)}")
         return [Send(RESULTS, said, key=said.id)]
 
     # ------------------------------------------------------------------ offsets and time

@@ -131,7 +131,7 @@ class Noticed(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Answer(Struct, frozen=True, gc=False, kw_only=True):
-    """The one outcome of a query.
+    """How a query ended; ``operators.outcomes.outcome_of`` gives the outcome it counts under.
 
     ``outcome`` is answered, dropped, failed or refused; ``late`` marks an answer behind its
     deadline, ``incomplete`` one with a branch missing. ``paths`` has the hops of every branch
@@ -183,8 +183,9 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     ``counts`` only grow during one ``incarnation`` (the node's start time), so a lost report
     loses nothing. Workers count per variant: ``arrived/T/V``, ``finished/T/V``,
     ``dropped/T/V``, ``failed/T/V``, ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``;
-    ingress ``arrived``, ``admitted``, ``refused``; egress one count per outcome, ``late``,
-    ``incomplete``, ``latency_s`` (sum), and ``OUTCOME/CLASS`` by why there was no answer.
+    ingress ``arrived``, ``admitted``, ``refused``; egress one count per outcome
+    (operators/outcomes.py), ``incomplete`` answers, ``latency_s/BOUND`` by how long answers
+    took, and ``OUTCOME/CLASS`` by why a query was dropped, failed or refused.
     """
 
     node: str

@@ -10,8 +10,9 @@ import click
 from headrace.cli.options import reached
 from headrace.client.open_loop import answer_within_s
 from headrace.client.topic_clients import ask_once, new_id
-from headrace.results.outcomes import latency_ms, outcome
+from headrace.results.tally import latency_ms
 from headrace.terminal import Unsuccessful
+from operators.outcomes import outcome_of
 from schemas.codec.json_form import to_json
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Query
@@ -60,7 +61,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 def answer_text(answer: Answer) -> str:
     """The result on the first line, how it came about on the second."""
     lines = [] if answer.outcome != ANSWERED else [_shown(answer.result)]
-    what = outcome(answer)
+    what = outcome_of(answer)
     where = f" at {answer.task}" if answer.task else ""
     why = f"{where}: {answer.reason}" if answer.reason else where
     lines.append(f"{what}{why} ({latency_ms(answer):.1f} ms, {_variants(answer)})")

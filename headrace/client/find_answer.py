@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.client.formats import Read, reader_of
 from headrace.client.newest_records import newest_first
-from headrace.results.outcomes import outcome
 from headrace.terminal import Unsuccessful, waiting
+from operators.outcomes import outcome_of
 from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
@@ -37,7 +37,7 @@ def find_answer(kafka: KafkaConfig, pipeline: Pipeline, name: str) -> Answer:
 
 
 def last_answer(kafka: KafkaConfig, pipeline: Pipeline, end: str | None) -> Answer:
-    """The newest answer of all, or the newest of those that ended so (``outcomes.OUTCOMES``).
+    """Return the newest answer of all, or of those with that outcome (``operators.outcomes``).
 
     Raises as ``find_answer`` does.
     """
@@ -80,7 +80,7 @@ def answer_of(message: "Message", name: str, read: Read) -> Answer | None:
 def answer_that_ended(message: "Message", end: str | None, read: Read) -> Answer | None:
     """The answer in a record of the results topic if it ended so; any where none is asked for."""
     record = _answer_in(message, read)
-    return record if record is not None and end in (None, outcome(record)) else None
+    return record if record is not None and end in (None, outcome_of(record)) else None
 
 
 def _answer_in(message: "Message", read: Read) -> Answer | None:

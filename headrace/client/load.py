@@ -13,7 +13,7 @@ from headrace.cli.options import reached
 from headrace.client.open_loop import Inputs, OpenLoop, run_to_end
 from headrace.client.topic_clients import new_id
 from headrace.config.pipeline_file import PipelineFile, load_workload
-from headrace.results.outcomes import Tally, tally
+from headrace.results.tally import Tally, tally
 from headrace.terminal import progress
 from streams.kafka.preflight import prepare
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.topic_clients import Asker, Tail
-from headrace.results.outcomes import Sent
+from headrace.results.tally import Sent
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.demo.plan_usage import devices_mean
-from headrace.results.outcomes import Score, Sent, Tally, outcome, tally
+from headrace.results.tally import Score, Sent, Tally, tally
+from operators.outcomes import outcome_of
 from profiles.path_accuracy import PathGap, path_gap
 from profiles.profile import ProfileError, ProfileTable
 from schemas.records import ANSWERED, Answer, Hop, Plan
@@ -174,7 +175,7 @@ class DemoReport:
 def report(conditions: Conditions, seen: Seen, change: Change | None) -> DemoReport:
     """The report on a demo's queries and answers."""
     whole = Span("all", "", seen.spans[0].begin_s, seen.spans[-1].end_s)
-    good = [a for q in seen.sent if (a := seen.answers.get(q.id)) and outcome(a) == ANSWERED]
+    good = [a for q in seen.sent if (a := seen.answers.get(q.id)) and outcome_of(a) == ANSWERED]
     return DemoReport(
         conditions=conditions,
         whole=_part(whole, seen.sent, seen),
@@ -201,7 +202,7 @@ def _parts(seen: Seen) -> tuple[Part, ...]:
 
 
 def _part(span: Span, sent: Sequence[Sent], seen: Seen) -> Part:
-    good = [a for q in sent if (a := seen.answers.get(q.id)) and outcome(a) == ANSWERED]
+    good = [a for q in sent if (a := seen.answers.get(q.id)) and outcome_of(a) == ANSWERED]
     return Part(
         name=span.name,
         policy=span.policy,

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from headrace.client.load import ms, share
 from headrace.demo.demo_report import DemoReport, Part
-from headrace.results.outcomes import OUTCOMES, Tally
+from headrace.results.tally import Tally
+from operators.outcomes import OUTCOMES
 from profiles.path_accuracy import gap_text
 
 BAR = 30  # characters for the longest step

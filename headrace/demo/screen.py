@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from headrace.client.open_loop import OpenLoop
-from headrace.results.outcomes import OUTCOMES, outcome
 from headrace.status.watch import REFRESH_S, Watch
 from headrace.terminal import LINE_EVERY_S, say
+from operators.outcomes import OUTCOMES, outcome_of
 from schemas.pipeline import Pipeline
 from streams.kafka.kafka_client import KafkaConfig
 
@@ -44,7 +44,7 @@ def outcomes_text(loop: OpenLoop) -> str:
     """What has become of a load so far."""
     counts: dict[str, int] = {}
     for answer in loop.answers.values():
-        what = outcome(answer)
+        what = outcome_of(answer)
         counts[what] = counts.get(what, 0) + 1
     said = ", ".join(f"{counts[what]} {what}" for what in OUTCOMES if what in counts)
     return said or "no answer yet"

@@ -14,6 +14,7 @@ import numpy as np
 
 from control.per_query.batching import DUE
 from headrace.roles.wiring import latency_of
+from operators.outcomes import LATE, outcome_of
 from profiles.profile import EMULATED, ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
 from streams.simulated.delays import ANY_SIZE, STAMP_S, Seen, World, mean
@@ -116,7 +117,7 @@ def ways_in_s(answer: Answer) -> Iterator[tuple[float, float]]:
 def ways_out_s(answer: Answer) -> Iterator[tuple[float, float]]:
     """The end of the last batch, and from then to the answer."""
     ends = [path[-1].finished_s for path in answer.paths if path]
-    if ends and answer.outcome == ANSWERED and not answer.incomplete:
+    if ends and outcome_of(answer) in (ANSWERED, LATE):
         yield max(ends), answer.answered_s - max(ends)
 
 

@@ -17,9 +17,9 @@ from headrace.results.ledger import Ledger
 from headrace.results.time_series import Recorder, Recording, width_s
 from headrace.roles.wiring import accuracies
 from headrace.terminal import Unsuccessful
+from operators.outcomes import OUTCOMES
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan
-from streams.observers.run_metrics import OUTCOMES
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 from headrace.demo.demo_report import steps
 from headrace.fidelity.certificate import Figures
-from operators.drop_reasons import LATE, classed
+from operators.outcomes import LOST, cause_of
 from schemas.effects import PLANS, QUERIES, RESULTS, Arrived, Effect, Event, Send, Woke
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Plan, Query
-from streams.observers.run_metrics import LOST, Account, outcome_of
+from streams.observers.run_metrics import Account
 
 NEVER_S = float("inf")
 
@@ -91,7 +91,7 @@ class Ledger:
 
     def answer(self, answer: Answer, now: float) -> None:
         """A query has ended."""
-        why = reason_of(answer)
+        why = cause_of(answer)
         self.account.take(answer, why == "unfinished", now)
         if answer.created_s < self.account.since_s:
             return
@@ -138,14 +138,6 @@ class Ledger:
             steps_ms={step: s / answered * 1e3 for step, s in self.steps_s.items()},
             replicas=self._replicas.mean(until_s),
         )
-
-
-def reason_of(answer: Answer) -> str:
-    """Why a query was not answered in time and whole, as a class; "" for one that was."""
-    outcome = outcome_of(answer)
-    if outcome == ANSWERED:
-        return ""
-    return LATE if outcome == LATE else classed(outcome, answer.task, answer.reason)
 
 
 def _ms(seconds: float | None) -> float | None:

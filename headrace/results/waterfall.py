@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.results.outcomes import latency_ms
+from headrace.results.tally import latency_ms
 from schemas.codec.json_form import to_json
 from schemas.records import Answer, Hop
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 from rich.text import Text
 
-from headrace.results.outcomes import LATE, latency_ms, outcome
+from headrace.results.tally import latency_ms
 from headrace.results.waterfall import KAFKA, QUEUE, RUN, Explained, Fate, Stage, Step
+from operators.outcomes import outcome_of
 from schemas.codec.json_form import to_json
 from schemas.records import ANSWERED, Answer, Query
 
@@ -33,7 +34,7 @@ def view(story: Explained, pipeline: str, width: int) -> list[Text]:
 
 
 def _head(answer: Answer, pipeline: str, width: int) -> Iterator[Text]:
-    right = outcome(answer) == ANSWERED
+    right = outcome_of(answer) == ANSWERED
     yield Text(f"{answer.id} of {pipeline}: {_verdict(answer)}", style="green" if right else "red")
     made = datetime.fromtimestamp(answer.created_s, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     place = f"{answer.origin.partition}-{answer.origin.offset}"
@@ -53,11 +54,10 @@ def _verdict(answer: Answer) -> str:
     left_ms = (answer.deadline_s - answer.answered_s) * 1e3
     when = f"{abs(left_ms):.1f} ms {'before' if left_ms >= 0 else 'behind'} its deadline"
     if answer.outcome == ANSWERED:
-        part = " with a part missing" if answer.incomplete else ""
-        late = f" {LATE}" if answer.late else ""
-        return f"answered{late}{part} {took}, {when}"
+        part = ", answered with a part missing" if answer.incomplete else ""
+        return f"{outcome_of(answer)}{part} {took}, {when}"
     where = f" at {answer.task}" if answer.task else ""
-    return f"{answer.outcome}{where} {took}, {when}: {answer.reason}"
+    return f"{outcome_of(answer)}{where} {took}, {when}: {answer.reason}"
 
 
 def _result(answer: Answer) -> str:

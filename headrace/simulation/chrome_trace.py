@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from operators.outcomes import outcome_of
 from schemas.effects import Effect, Event, Infer, Inferred, Loaded, Send
 from schemas.records import Answer, Plan, Report
-from streams.observers.run_metrics import outcome_of
 from streams.observers.tape import Tape
 
 _PROCESS = 1  # one pipeline, one process of the picture; nodes are its threads

@@ -42,6 +42,7 @@ from headrace.status.readiness import Readiness
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
+from operators.outcomes import LOST
 from operators.worker import Worker
 from profiles.profile import EMULATED, ProfileTable
 from schemas.effects import (
@@ -58,7 +59,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Query
-from streams.observers.run_metrics import LOST, Account
+from streams.observers.run_metrics import Account
 from streams.simulated.delays import (
     ANY_SIZE,
     STAMP_S,

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from operators.outcomes import outcome_of
 from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
-from schemas.records import Answer, Command, Lease, Plan, Query, Report, Work
-from streams.observers.log_lines import ASKED, LEVELS, TOLD, Line, answered_well, followed
+from schemas.records import ANSWERED, Answer, Command, Lease, Plan, Query, Report, Work
+from streams.observers.log_lines import ASKED, LEVELS, TOLD, Line, followed
 
 log = logging.getLogger("headrace.node")
 
@@ -105,7 +106,7 @@ class Journal:
     def _answer(self, node: str, effect: Send, now: float) -> None:
         answer = effect.record
         assert isinstance(answer, Answer)
-        if self._debug or not answered_well(answer):
+        if self._debug or outcome_of(answer) != ANSWERED:
             self._tell(node, ASKED[Answer](effect), now)
 
     # ------------------------------------------------------------------ lines and crowds

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.drop_reasons import LATE, classed
+from operators.outcomes import LATE, cause_of, outcome_of
 from schemas.effects import Arrived, Failed, Infer, Inferred, Load, Loaded, Send, Solve, Solved
 from schemas.records import (
-    ANSWERED,
     Answer,
     Command,
     CommandResult,
@@ -47,7 +46,6 @@ LEVELS = {
     "query.answered": DEBUG,
     "query.dropped": INFO,
     "query.failed": WARNING,
-    "query.incomplete": INFO,
     "query.late": INFO,
     "query.read": DEBUG,
     "query.refused": INFO,
@@ -162,11 +160,6 @@ def _variant(key: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------- queries
 
 
-def answered_well(answer: Answer) -> bool:
-    """Complete and in time."""
-    return answer.outcome == ANSWERED and not answer.late and not answer.incomplete
-
-
 def query_ended(effect: Send) -> Line:
     """A query has its answer, whichever."""
     answer = effect.record
@@ -175,7 +168,7 @@ def query_ended(effect: Send) -> Line:
     fields = {
         "query": answer.id,
         "origin": _origin(answer.origin.partition, answer.origin.offset),
-        "outcome": answer.outcome,
+        "outcome": outcome_of(answer),
         "late": answer.late,
         "incomplete": answer.incomplete,
         "task": answer.task,
@@ -183,29 +176,19 @@ def query_ended(effect: Send) -> Line:
         "latency_ms": round(took_ms, 3),
         "epoch": answer.epoch,
     }
-    return Line(f"query.{_way(answer)}", _end_words(answer, took_ms), fields, _kind(answer))
-
-
-def _way(answer: Answer) -> str:
-    if answer.outcome != ANSWERED:
-        return answer.outcome
-    return LATE if answer.late else "incomplete" if answer.incomplete else ANSWERED
-
-
-def _kind(answer: Answer) -> str:
-    if answer.outcome != ANSWERED:
-        return classed(answer.outcome, answer.task, answer.reason)
-    return LATE if answer.late else ""
+    event = f"query.{outcome_of(answer)}"
+    return Line(event, _end_words(answer, took_ms), fields, cause_of(answer))
 
 
 def _end_words(answer: Answer, took_ms: float) -> str:
-    way = _way(answer)
-    said = f"answered {way}" if answer.outcome == ANSWERED != way else way
+    outcome = outcome_of(answer)
+    part = ", answered with a part missing" if answer.incomplete else ""
+    said = "answered late" if outcome == LATE else outcome
     where = f" at {answer.task}" if answer.task else ""
     behind_ms = (answer.answered_s - answer.deadline_s) * 1e3
     late = f"{behind_ms:.1f} ms behind its deadline" if answer.late else ""
     why = "; ".join(filter(None, (late, answer.reason)))
-    text = f"query {answer.id} {said}{where} after {took_ms:.1f} ms"
+    text = f"query {answer.id} {said}{where}{part} after {took_ms:.1f} ms"
     return f"{text}: {why}" if why else text
 
 

@@ -75,7 +75,8 @@ METRICS: dict[str, tuple[Metric, ...]] = {
     "egress": (
         _counter(
             "queries_total",
-            "Queries ended: answered (complete and in time), late, dropped, failed, refused.",
+            "Queries ended: answered (complete and in time), late, dropped or incomplete, failed, "
+            "refused.",
             "outcome",
         ),
         _counter(

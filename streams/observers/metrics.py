@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.drop_reasons import EGRESS_TASK, LATE, classed
+from operators.drop_reasons import EGRESS_TASK
+from operators.outcomes import cause_of, missed_at, outcome_of
 from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Send, Solve, Solved
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
-    DROPPED,
     Answer,
     CommandResult,
     DeadLetter,
@@ -154,8 +154,8 @@ class Metrics:
             seconds = answer.answered_s - answer.created_s
             self._observe("query_seconds", (), seconds, self._query_bounds)
         if outcome != ANSWERED:
-            task, reason = missed_at(answer), reason_of(answer)
-            self._counts["misses_total", (outcome, self._known(task), reason)] += 1
+            labels = (outcome, self._known(missed_at(answer)), cause_of(answer))
+            self._counts["misses_total", labels] += 1
         elif answer.expected_accuracy is not None:
             self._observe("served_accuracy_ratio", (), answer.expected_accuracy, ())
 
@@ -247,30 +247,3 @@ def _plan(plan: Plan) -> Iterator[Sample]:
         yield "plan_accuracy_ratio", (), plan.expected_accuracy
     workers = Counter((lease.task, lease.variant) for lease in plan.leases if lease.open_slot >= 0)
     yield from (("plan_workers", labels, float(count)) for labels, count in workers.items())
-
-
-# ---------------------------------------------------------------------- what an answer is
-
-
-def outcome_of(answer: Answer) -> str:
-    """One of answered (complete and in time), late, dropped, failed, refused."""
-    if answer.outcome != ANSWERED:
-        return answer.outcome
-    return LATE if answer.late else DROPPED if answer.incomplete else ANSWERED
-
-
-def missed_at(answer: Answer) -> str:
-    """The task where a query was ended; of a late one where its deadline passed."""
-    if answer.outcome != ANSWERED or (answer.incomplete and not answer.late):
-        return answer.task or EGRESS_TASK
-    behind = [hop for path in answer.paths for hop in path if hop.finished_s > answer.deadline_s]
-    return min(behind, key=lambda hop: hop.finished_s).task if behind else EGRESS_TASK
-
-
-def reason_of(answer: Answer) -> str:
-    """The class of the reason why it was missed."""
-    if answer.outcome == ANSWERED and answer.late:
-        return LATE
-    ends = [end for end in answer.ends if end.reason == answer.reason]
-    how = ends[0].outcome if answer.incomplete and ends else answer.outcome
-    return classed(DROPPED if how == ANSWERED else how, answer.task, answer.reason)

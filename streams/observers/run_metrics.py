@@ -18,6 +18,7 @@ lost item stands for it.
 from collections.abc import Mapping, Sequence
 
 from operators.join import along
+from operators.outcomes import OUTCOMES, outcome_of
 from schemas.effects import (
     OUTPUTS,
     PLANS,
@@ -33,8 +34,6 @@ from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, DROPPED, REFUSED, Answer, End, Hop, Origin, Plan, Work
 from streams.observers.quantiles import Quantiles
 
-LATE, LOST = "late", "lost"
-OUTCOMES = (ANSWERED, LATE, DROPPED, "failed", REFUSED, LOST)
 STRAGGLE_S = 60.0  # what has not come so long after its query was given up is lost
 
 
@@ -199,12 +198,3 @@ class Account:
         self._device_s += self._devices * max(0.0, now - self._planned_s)
         self._planned_s = now
         self._devices = len(plan.leases)
-
-
-def outcome_of(answer: Answer) -> str:
-    """The one outcome of a query with this answer."""
-    if answer.outcome != ANSWERED:
-        return answer.outcome
-    if answer.incomplete:
-        return DROPPED
-    return LATE if answer.late else ANSWERED

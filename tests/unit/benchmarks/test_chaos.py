@@ -74,7 +74,7 @@ def test_a_part_of_the_squares_is_right_for_an_incomplete_answer_only() -> None:
             [
                 "no query is answered twice: 0/0 has 2: "
                 "a answered, made at 1.000, answered at 1.500; "
-                "a answered late, made at 1.000, answered at 2.500",
+                "a late, made at 1.000, answered at 2.500",
                 "no query is answered twice: a has 2",
             ],
         ),

@@ -324,13 +324,15 @@ def test_it_counts_every_query_under_one_outcome() -> None:
     )]  # fmt: skip
 
 
-def test_an_incomplete_answer_is_counted_as_such() -> None:
+def test_an_incomplete_answer_is_dropped_and_says_why() -> None:
     egress = an_egress(pipeline=a_pipeline({"locate": ["read"], "read": []}))
     commits(egress, arrived(a_notice(0)), arrived(part(0, 0), 1))
     bad = a_work(0, an_ended(None, (0, 1), credit=HALF, outcome=DROPPED), task="")
     egress.handle(arrived(bad, 2), 0.2)
     (report,) = reports(egress.handle(Woke(), 9.0))
-    assert (report.counts["answered"], report.counts["incomplete"]) == (1, 1)
+    counts = report.counts
+    assert (counts["answered"], counts["dropped"], counts["incomplete"]) == (0, 1, 1)
+    assert counts["dropped/other"] == 1
 
 
 def test_records_that_have_no_business_there_are_ignored() -> None:

@@ -21,7 +21,7 @@ from headrace.demo.demo_report import (
 from headrace.demo.demo_text import shown
 from headrace.demo.policy_comparison import Comparison
 from headrace.demo.policy_comparison_text import shown as shown_compared
-from headrace.results.outcomes import Sent
+from headrace.results.tally import Sent
 from headrace.terminal import rich_console
 from profiles.profile import PathAccuracy, ProfileTable
 from schemas.records import Answer, Hop, Lease, Origin, Plan, Settings

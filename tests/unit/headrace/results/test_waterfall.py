@@ -182,7 +182,7 @@ def test_a_deadline_that_was_missed_is_marked() -> None:
     lines = [
         line.plain for line in view(explained(an_answer(1000, CHAIN.paths, late=True)), "p", 96)
     ]
-    assert lines[0] == "q of p: answered late after 1000.0 ms, 500.0 ms behind its deadline"
+    assert lines[0] == "q of p: late after 1000.0 ms, 500.0 ms behind its deadline"
     assert lines[4].endswith("0 to 1000.0 ms, deadline at |")
     assert lines[7].endswith(" 490.0 ·" + " " * 24 + "|")
 

@@ -175,8 +175,8 @@ def test_queries_that_were_not_answered_in_time_are_told_and_the_others_are_not(
             "query q1 answered late after 600.0 ms: 100.0 ms behind its deadline",
         ),
         (
-            "info", "query.incomplete",
-            "query q2 answered incomplete at read after 200.0 ms: "
+            "info", "query.dropped",
+            "query q2 dropped at read, answered with a part missing after 200.0 ms: "
             "read/v would end 12 ms after the deadline",
         ),
         (

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from operators.outcomes import cause_of, missed_at, outcome_of
 from schemas.effects import (
     COMMAND_RESULTS,
     DEAD_LETTERS,
@@ -33,7 +34,7 @@ from schemas.records import (
     SlotState,
 )
 from streams.observers.metric_table import BY_NAME, COUNTER, GAUGE, HISTOGRAM, METRICS, SUMMARY
-from streams.observers.metrics import Metrics, Observed, missed_at, outcome_of, reason_of
+from streams.observers.metrics import Metrics, Observed
 from tests.builders import (
     a_hop,
     a_lease,
@@ -115,7 +116,7 @@ def test_an_answer_with_a_failed_branch_counts_as_dropped_for_an_operators_fault
     reason = "read/v raised ValueError: smudged"
     ends = (End(ANSWERED, "read"), End(FAILED, "read", reason))
     part = an_answer(incomplete=True, task="read", reason=reason, ends=ends)
-    assert (outcome_of(part), missed_at(part), reason_of(part)) == (DROPPED, "read", "operator")
+    assert (outcome_of(part), missed_at(part), cause_of(part)) == (DROPPED, "read", "operator")
 
 
 def test_queue_and_compute_are_taken_from_what_became_of_a_batch() -> None:

@@ -1,14 +1,4 @@
-"""What became of the queries? Outcomes, latencies and accuracy of a load, from its answers.
-
-Every query has exactly one outcome:
-
-    answered   complete and in time
-    late       complete, but behind its deadline
-    dropped    given up, or answered with a part missing
-    failed     an operator or a combine function failed
-    refused    not admitted
-    lost       taken by the broker, and no answer came
-"""
+"""What became of the queries? Outcomes, latencies and accuracy of a load, from its answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from schemas.records import ANSWERED, DROPPED, Answer
-
-LATE, LOST = "late", "lost"
-OUTCOMES = (ANSWERED, LATE, DROPPED, "failed", "refused", LOST)
+from operators.outcomes import LATE, LOST, OUTCOMES, outcome_of
+from schemas.records import ANSWERED, Answer
 
 # How a workload judges a result: (right, of).
 Score = Callable[[Any, Any], tuple[int, int]]
@@ -70,24 +58,13 @@ class Tally:
         return row
 
 
-def outcome(answer: Answer | None) -> str:
-    """The one outcome of a query with this answer."""
-    if answer is None:
-        return LOST
-    if answer.outcome != ANSWERED:
-        return answer.outcome
-    if answer.incomplete:
-        return DROPPED
-    return LATE if answer.late else ANSWERED
-
-
 def tally(sent: Sequence[Sent], answers: Mapping[str, Answer], score: Score | None = None) -> Tally:
     """The account of some queries; ``answers`` by query id, of whatever queries."""
     ended = [(query, answers.get(query.id)) for query in sent]
     counts = dict.fromkeys(OUTCOMES, 0)
     reasons: dict[str, int] = {}
     for _, answer in ended:
-        what = outcome(answer)
+        what = outcome_of(answer)
         counts[what] += 1
         if what not in (ANSWERED, LATE):
             why = _why(what, answer)
@@ -113,7 +90,7 @@ def measured_accuracy(
     sent: Sequence[Sent], answers: Mapping[str, Answer], score: Score
 ) -> Accuracy:
     """How right the answered queries are."""
-    answered = [(q, a) for q in sent if (a := answers.get(q.id)) and outcome(a) == ANSWERED]
+    answered = [(q, a) for q in sent if (a := answers.get(q.id)) and outcome_of(a) == ANSWERED]
     scores = [score(answer.result, query.truth) for query, answer in answered]
     of = sum(parts for _, parts in scores)
     return Accuracy(

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.results.outcomes import OUTCOMES, Accuracy, Sent, Tally, outcome, tally
+from headrace.results.tally import Accuracy, Sent, Tally, tally
+from operators.outcomes import OUTCOMES
 from schemas.records import Answer, Origin
 
 GOOD = Answer(
@@ -16,15 +17,6 @@ GOOD = Answer(
 def score(result: object, truth: str) -> tuple[int, int]:
     text = result if isinstance(result, str) else ""
     return sum(a == b for a, b in zip(text, truth, strict=False)), len(truth)
-
-
-def test_an_answer_counts_once_by_the_worst_that_can_be_said_of_it() -> None:
-    assert outcome(GOOD) == "answered"
-    assert outcome(replace(GOOD, late=True)) == "late"
-    assert outcome(replace(GOOD, incomplete=True)) == "dropped"
-    assert outcome(replace(GOOD, incomplete=True, late=True)) == "dropped"
-    assert outcome(replace(GOOD, outcome="refused")) == "refused"
-    assert outcome(None) == "lost"
 
 
 def test_a_load_is_accounted_for_as_a_whole() -> None:

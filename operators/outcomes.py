@@ -1,0 +1,54 @@
+"""The outcome of a query; every count of queries goes through ``outcome_of``.
+
+Every query has exactly one outcome, so counts by outcome sum to the queries:
+
+    answered   complete and in time
+    late       complete, behind its deadline
+    dropped    ended early, or answered with a branch missing, in time or not
+    failed     an operator or the combine function failed
+    refused    not admitted
+    lost       acknowledged by the broker, never answered
+
+``Answer.outcome`` is answered for late and incomplete answers, too: it says that there is a result.
+"""
+
+from operators.drop_reasons import EGRESS_TASK, classed
+from operators.drop_reasons import LATE as LATE
+from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
+
+LOST = "lost"
+OUTCOMES = (ANSWERED, LATE, DROPPED, FAILED, REFUSED, LOST)
+
+
+def outcome_of(answer: Answer | None) -> str:
+    """Return the outcome of a query, one of ``OUTCOMES``; None: no answer came."""
+    if answer is None:
+        return LOST
+    if answer.outcome != ANSWERED:
+        return answer.outcome
+    if answer.incomplete:
+        return DROPPED
+    return LATE if answer.late else ANSWERED
+
+
+def missed_at(answer: Answer) -> str:
+    """Return the task that ended a query early, or at which a late one passed its deadline."""
+    if outcome_of(answer) != LATE:
+        return answer.task or EGRESS_TASK
+    behind = [hop for path in answer.paths for hop in path if hop.finished_s > answer.deadline_s]
+    return min(behind, key=lambda hop: hop.finished_s).task if behind else EGRESS_TASK
+
+
+def cause_of(answer: Answer) -> str:
+    """Return why a query was not answered, one of ``drop_reasons.CLASSES``; "" for an answered one.
+
+    An answer that is incomplete because a branch failed is dropped by the operator's fault.
+    """
+    outcome = outcome_of(answer)
+    if outcome in (ANSWERED, LATE):
+        return LATE if outcome == LATE else ""
+    ended = outcome
+    if answer.outcome == ANSWERED:
+        named = (end.outcome for end in answer.ends if end.reason == answer.reason)
+        ended = next((way for way in named if way != ANSWERED), DROPPED)
+    return classed(ended, answer.task, answer.reason)

@@ -1,0 +1,58 @@
+"""operators/outcomes.py: the one outcome of a query, and the cause of a bad one."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.drop_reasons import CLASSES
+from operators.outcomes import LATE, OUTCOMES, cause_of, missed_at, outcome_of
+from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer, End
+from tests.builders import an_answer
+
+
+@pytest.mark.parametrize(
+    ("marks", "outcome"),
+    [
+        ({}, ANSWERED),
+        ({"late": True}, LATE),
+        ({"incomplete": True}, DROPPED),
+        ({"incomplete": True, "late": True}, DROPPED),
+        ({"outcome": DROPPED}, DROPPED),
+        ({"outcome": FAILED}, FAILED),
+        ({"outcome": REFUSED}, REFUSED),
+    ],
+)
+def test_incomplete_is_dropped_before_late_is_late(marks: dict[str, Any], outcome: str) -> None:
+    assert outcome_of(an_answer(**marks)) == outcome
+
+
+def test_without_an_answer_a_query_is_lost() -> None:
+    assert outcome_of(None) == "lost"
+
+
+@pytest.mark.parametrize(
+    ("way", "cause"), [(FAILED, "operator"), (DROPPED, "other"), (ANSWERED, "other")]
+)
+def test_the_cause_of_an_incomplete_answer_is_that_of_its_worst_branch(
+    way: str, cause: str
+) -> None:
+    part = an_answer(incomplete=True, late=True, task="read", reason="r", ends=(End(way, "", "r"),))
+    assert (outcome_of(part), missed_at(part), cause_of(part)) == (DROPPED, "read", cause)
+
+
+@given(
+    st.builds(
+        an_answer,
+        outcome=st.sampled_from((ANSWERED, DROPPED, FAILED, REFUSED)),
+        late=st.booleans(),
+        incomplete=st.booleans(),
+        task=st.sampled_from(("", "read", "egress")),
+    )
+)
+def test_whatever_the_answer_it_has_one_outcome_and_a_cause_unless_answered(
+    answer: Answer,
+) -> None:
+    assert outcome_of(answer) in OUTCOMES
+    assert (cause_of(answer) in CLASSES) == (outcome_of(answer) != ANSWERED)
