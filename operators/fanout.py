@@ -8,6 +8,7 @@ import numpy as np
 
 from control.per_query.credit import split
 from operators.record_size import excess
+from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
 from schemas.pipeline import Task
 from schemas.records import ANSWERED, FAILED, End, Hop, Item, Value
@@ -25,7 +26,8 @@ def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[
     An output that is an exception, or none that can be passed on, fails its own item only.
     """
     if isinstance(output, Exception):
-        return [("", failed(task.name, item, path, _sentence(output)))]
+        reason = with_frames(_sentence(output), output)
+        return [("", failed(task.name, item, path, reason))]
     try:
         if not task.children:
             return [("", _answer(task, item, path, output))]
@@ -42,7 +44,8 @@ def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
 
 
 def _sentence(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    # An error that an operator returned without raising it is worded for whoever asked.
+    return sentence(error) if error.__traceback__ is not None else str(error) or sentence(error)
 
 
 def _answer(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> Item:

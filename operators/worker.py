@@ -52,6 +52,9 @@ from schemas.records import (
     Work,
 )
 
+# A batch that still runs this long before egress closes all its queries fails them with its cause.
+HANGING_MARGIN_S = 0.3
+
 
 class _Ticket:
     """An item in the worker's hands, with the record it came in."""
@@ -94,8 +97,7 @@ class Worker:
         self._pace = Pace(planned)
         self._plans = PlanFollower(pipeline.name)
         self._lease: Lease | None = None
-        self._wanted = ""  # the lease's "task/variant"
-        self._topic = ""  # the lease's
+        self._wanted = self._topic = ""  # the lease's "task/variant", and its topic
         self._steering = Steering(UNSTEERED, pipeline, None, latency, 0.0)
         self._device = Device()
         self._selections = Selections()
@@ -104,7 +106,9 @@ class Worker:
         self._queue: deque[_Ticket] = deque()
         self._running: list[_Ticket] = []
         self._running_variant = ""
-        self._released = ""  # why what runs was released
+        self._began_s = 0.0  # when what runs began
+        # Why what runs was released, and why it was failed before it ended.
+        self._released = self._hanging = ""
         self._job = 0
         self._progress: dict[int, Progress] = {}
         # Due: it has asked to be woken for the next batch.
@@ -225,7 +229,7 @@ class Worker:
             (late if missed else batch).append(ticket)
         effects = self._drop(late, variant, ends_s, now) if late else []
         if batch:
-            self._running, self._running_variant = batch, variant
+            self._running, self._running_variant, self._began_s = batch, variant, now
             self._released = released(len(batch), lease.batch, self._steering.batching)
             self._job += 1
             effects.append(Infer(self._job, variant, tuple([t.item.value for t in batch])))
@@ -270,6 +274,8 @@ class Worker:
     def _inferred(self, event: Inferred, now: float) -> list[Effect]:
         if event.job != self._job or not self._running:
             return []
+        if self._hanging:
+            return self._recovered(now)
         batch, variant = self._running, self._running_variant
         if len(event.outputs) != len(batch):
             found = f"{variant} returned {len(event.outputs)} outputs for {len(batch)} inputs"
@@ -323,12 +329,41 @@ class Worker:
         return []
 
     def _fail(self, reason: str, now: float) -> list[Effect]:
-        batch, variant = self._running, self._running_variant
+        if self._hanging:
+            return self._recovered(now)
+        effects = self._fail_running(reason, now)
         self._running = []
+        return [*effects, *self._next(now)]
+
+    def _fail_running(self, reason: str, now: float) -> list[Effect]:
+        batch, variant = self._running, self._running_variant
         task = variant.partition("/")[0]
         self._reporter.count(f"failed/{variant}", len(batch))
         gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in batch]
-        return [*self._forward(gone, now), *self._finish(batch), *self._next(now)]
+        return [*self._forward(gone, now), *self._finish(batch)]
+
+    def _give_up_hanging(self, now: float) -> list[Effect]:
+        """Fail a batch that does not end, just before egress closes its queries without a cause.
+
+        The device stays busy with it: the worker starts nothing and does not report ready.
+        """
+        if not self._running or self._hanging:
+            return []
+        last_s = max([ticket.work.deadline_s for ticket in self._running])
+        if now < last_s + self._pipeline.grace_s - HANGING_MARGIN_S:
+            return []
+        self._hanging = (
+            f"{self._running_variant} has been running one batch of {len(self._running)} "
+            f"for {now - self._began_s:.1f} s on {self._name}"
+        )
+        self._show_state()
+        return self._fail_running(self._hanging, now)
+
+    def _recovered(self, now: float) -> list[Effect]:
+        """The batch that was given up has ended after all: the device is free again."""
+        self._hanging, self._running = "", []
+        self._show_state()
+        return self._next(now)
 
     def _next(self, now: float) -> list[Effect]:
         effects = self._swap()
@@ -437,6 +472,8 @@ class Worker:
             state = "idle"
         elif lease.open_slot < 0:
             state = "draining"
+        elif self._hanging:
+            state = f"stuck: {self._hanging}"
         elif self._device.serving != self._wanted:
             state = "loading" if self._device.loading else self._reporter.state
         self._reporter.follow(self._plans.epoch, state)
@@ -447,6 +484,7 @@ class Worker:
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
+        effects += self._give_up_hanging(now)
         if self._due or now >= self._hold_s:
             self._due, self._hold_s = False, float("inf")
             effects += self._start(now)

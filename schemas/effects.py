@@ -78,10 +78,14 @@ class Woke(Struct, frozen=True, gc=False):
 
 
 class Failed(Struct, frozen=True, gc=False):
-    """A job (``Infer``, ``Solve``) or a load ended in an error, told in one sentence."""
+    """A job (``Infer``, ``Solve``) or a load ended in an error.
+
+    ``error`` is one sentence; ``trace`` has the frames of the user's code for the log.
+    """
 
     job: int | str  # a load's variant
     error: str
+    trace: str = ""
 
 
 Event = Arrived | Inferred | Loaded | Solved | Counted | Woke | Failed

@@ -39,6 +39,8 @@ class Human(logging.Formatter):
         fields: Mapping[str, Any] = getattr(record, "fields", {})
         who = fields.get("node") or record.name.removeprefix(f"{OURS}.")
         line = f"{_time(record)} {record.levelname:<7} {who}: {_one_line(record.getMessage())}"
+        if fields.get("trace"):
+            line = f"{line}\n{fields['trace']}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

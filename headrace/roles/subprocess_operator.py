@@ -23,8 +23,9 @@ import psutil
 
 from headrace.config.pipeline_file import make_importable
 from operators.models.loading import load_operator
+from operators.operator_error import OperatorFailed
+from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
-from streams.live.live_driver import OperatorFailed
 
 LOAD_S = 120.0  # a first start may fetch and compile
 LOOK_S = 0.02  # how often the memory of a running batch is looked at
@@ -43,9 +44,10 @@ class _Outputs:
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """What it raised, in words."""
+    """What it raised: the sentence with the user's frames, and those frames for the log."""
 
     sentence: str
+    trace: str = ""
 
 
 class Isolated:
@@ -78,7 +80,7 @@ class Isolated:
         pipe.send(batch)
         said = self._answer(self._variant.time_limit_s, "took")
         if isinstance(said, _Raised):
-            raise OperatorFailed(f"{self._variant.key} raised {said.sentence}")
+            raise OperatorFailed(f"{self._variant.key} raised {said.sentence}", said.trace)
         outputs: list[Any] = said.values
         return outputs
 
@@ -103,7 +105,7 @@ class Isolated:
         said = self._answer(LOAD_S, "loading took")
         if isinstance(said, _Raised):
             self._again()
-            raise OperatorFailed(said.sentence)
+            raise OperatorFailed(said.sentence, said.trace)
         self._loaded = True
 
     def _again(self) -> None:
@@ -173,7 +175,7 @@ def _serve(
             operator = make(variant)
             operator.load(device)
         except Exception as error:  # noqa: BLE001 - a user's class; its words go to the worker
-            pipe.send(_Raised(str(error)))
+            pipe.send(_load_failed(error))
             return
         pipe.send(_Outputs(None))
         while True:
@@ -193,7 +195,13 @@ def _predicted(operator: Any, batch: list[Any]) -> _Outputs | _Raised:
     try:
         return _Outputs(list(operator.predict(batch)))
     except Exception as error:  # noqa: BLE001 - likewise
-        return _Raised(f"{type(error).__name__}: {error}")
+        return _Raised(with_frames(sentence(error), error), trace(error))
+
+
+def _load_failed(error: Exception) -> _Raised:
+    told = isinstance(error, OperatorFailed)
+    text = str(error) if told else with_frames(sentence(error), error)
+    return _Raised(text, "" if told else trace(error))
 
 
 def _leave_with(parent: int) -> None:

@@ -9,8 +9,10 @@ ModelError
     MissingExtra    a library that an optional extra of headrace brings
 """
 
+from operators.operator_error import OperatorFailed
 
-class ModelError(Exception):
+
+class ModelError(OperatorFailed):
     """A model cannot be made or loaded; the message is one sentence with the mend."""
 
 

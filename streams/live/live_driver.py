@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
+from operators.operator_error import OperatorFailed
 from operators.plan_follower import CatchUp
+from operators.user_frames import sentence, trace, with_frames
 from schemas.effects import (
     COMMANDS,
     PLANS,
@@ -43,6 +45,7 @@ PostAt = Callable[[float, Event], None]
 
 CATCH_UP_S = 2.0  # a past of which nothing more comes for so long has been read
 IDLE_S = 0.05  # how long confirmations may wait for the next turn
+LOAD_S = 600.0  # as does a load that takes longer; large models come over a network
 STUCK_S = 60.0  # a batch that runs for longer without a limit of its own ends the process
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 
@@ -73,12 +76,8 @@ class Hands(Protocol):
     def close(self) -> None: ...
 
 
-class OperatorFailed(Exception):
-    """A batch or a load that failed for a reason which the message tells whole."""
-
-
 class OperatorStuck(Exception):
-    """A batch that does not end; nothing but the end of this process ends it."""
+    """A batch or a load that does not end, or a thread that has died; only a new process helps."""
 
 
 class Observer(Protocol):
@@ -394,7 +393,9 @@ class ModelHands:
         # What goes with the first use of a variant: what was there when it was loaded.
         self._leaving: dict[str, dict[str, Operator]] = {}
         self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
-        self._running: tuple[str, float] | None = None  # variant, since when
+        self._running: tuple[str, float, int] | None = None  # variant, since when, job
+        self._loads: dict[str, float] = {}  # variants on their way, since when
+        self._stuck = ""  # why this process has to end, once its items have failed with it
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
         self._thread.start()
 
@@ -405,17 +406,36 @@ class ModelHands:
         if effect.variant in self._beside and not effect.beside:
             self._alone(effect.variant)  # it is there; the others may go
             self._post(Loaded(effect.variant, 0.0))
-        else:
+        elif effect.variant not in self._loads:
+            self._loads[effect.variant] = self._clock()
             threading.Thread(target=self._load, args=(effect,), daemon=True).start()
 
     def look(self, now: float) -> None:
-        """Raises ``OperatorStuck`` when a batch has been running for ``STUCK_S``."""
+        """Raise ``OperatorStuck`` when a batch has been running for ``STUCK_S``, a load for
+        ``LOAD_S``, or the thread that runs batches has died.
+
+        The batch fails first: ``Failed`` is posted at one call and the exception raised at the
+        next, when the node has passed the reason on.
+        """
+        if self._stuck:
+            raise OperatorStuck(self._stuck)
         running = self._running
         if running is not None and now - running[1] > STUCK_S:
-            raise OperatorStuck(
+            self._stuck = (
                 f"{running[0]} has been running one batch for {STUCK_S:g} s; a thread cannot be "
                 "ended; with `limits: {time: ...}` the variant runs in a process that can"
             )
+            self._post(Failed(running[2], self._stuck))
+            return
+        if not self._thread.is_alive():
+            raise OperatorStuck("the thread that runs batches has ended; a new process replaces it")
+        for variant, since_s in list(self._loads.items()):
+            if now - since_s > LOAD_S:
+                self._stuck = (
+                    f"{variant} has been loading for {LOAD_S:g} s; a thread cannot be ended; "
+                    "correct its load(), or load less"
+                )
+                self._post(Failed(variant, self._stuck))
 
     def close(self) -> None:
         self._jobs.put(None)
@@ -425,10 +445,12 @@ class ModelHands:
         try:
             operator = self._make(variant)
             operator.load(self._device)
-        except Exception as error:  # noqa: BLE001 - a user's class; whatever it raises is its story
-            self._post(Failed(variant, f"{variant} cannot be loaded: {error}"))
+        except BaseException as error:  # noqa: BLE001 - a user's class may raise SystemExit too
+            self._loads.pop(variant, None)
+            self._post(_failed(variant, f"{variant} cannot be loaded: {_told(error)}", error))
             return
         self._operators[variant] = operator
+        self._loads.pop(variant, None)
         if effect.beside:
             self._beside.add(variant)
         else:
@@ -448,20 +470,32 @@ class ModelHands:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
+            self._post(self._run(job))
+
+    def _run(self, job: Infer) -> Event:
+        began = self._clock()
+        self._running = (job.variant, began, job.job)
+        try:
             operator = self._operators[job.variant]
             if job.variant in self._leaving:
                 self._let_go(self._leaving.pop(job.variant))
-            self._post(self._run(operator, job))
-
-    def _run(self, operator: Operator, job: Infer) -> Event:
-        began = self._clock()
-        self._running = (job.variant, began)
-        try:
             outputs = operator.predict(list(job.values))
             return Inferred(job.job, tuple(outputs), began, self._clock())
-        except OperatorFailed as error:
-            return Failed(job.job, str(error))
-        except Exception as error:  # noqa: BLE001 - likewise
-            return Failed(job.job, f"{job.variant} raised {type(error).__name__}: {error}")
+        # SystemExit and KeyboardInterrupt too: a library that calls sys.exit must not end the
+        # thread, which would leave a worker that looks ready and serves nothing.
+        except BaseException as error:  # noqa: BLE001
+            text = str(error) if isinstance(error, OperatorFailed) else ""
+            return _failed(job.job, text or f"{job.variant} raised {sentence(error)}", error)
         finally:
             self._running = None
+
+
+def _failed(job: int | str, text: str, error: BaseException) -> Failed:
+    if isinstance(error, OperatorFailed):
+        return Failed(job, text, error.trace)
+    return Failed(job, with_frames(text, error), trace(error))
+
+
+def _told(error: BaseException) -> str:
+    """The words of an error while loading: its own where it is a sentence with the remedy."""
+    return str(error) if isinstance(error, OperatorFailed) else sentence(error)

@@ -148,8 +148,12 @@ def load_ended(event: Loaded) -> Line:
 def failed(event: Failed) -> Line:
     """A load, a batch or a solve ended in an error."""
     if isinstance(event.job, str):
-        return Line("load.failed", event.error, _variant(event.job))
-    return Line("job.failed", event.error, {"job": event.job})
+        return Line("load.failed", event.error, _variant(event.job) | _trace(event))
+    return Line("job.failed", event.error, {"job": event.job} | _trace(event))
+
+
+def _trace(event: Failed) -> dict[str, Any]:
+    return {"trace": event.trace} if event.trace else {}
 
 
 def _variant(key: str) -> dict[str, Any]:

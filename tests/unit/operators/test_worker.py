@@ -323,6 +323,47 @@ def test_an_operator_that_raises_fails_its_batch_and_the_next_one_runs() -> None
     ]  # fmt: skip
 
 
+def hanging() -> Worker:
+    """A worker whose only batch began at 0.1 s; its query closes at 2 s."""
+    worker = serving(a_lease(batch=1))
+    batch_of(worker, arrived(a_work(0)))
+    return worker
+
+
+CLOSES_S = a_work(0).deadline_s + a_pipeline().grace_s
+
+
+def test_a_batch_that_hangs_fails_its_items_with_the_cause_before_egress_closes_them() -> None:
+    worker = hanging()
+    assert quiet(worker.handle(Woke(), CLOSES_S - 0.31)) == []
+    effects = quiet(worker.handle(Woke(), CLOSES_S - 0.2))
+    reason = f"read/v has been running one batch of 1 for {CLOSES_S - 0.3:.1f} s on w"
+    assert effects == [to_egress(0, ended(FAILED, reason)), done(0, 1)]
+    assert quiet(worker.handle(Woke(), CLOSES_S + 5.0)) == []
+
+
+def test_a_worker_whose_batch_hangs_does_not_report_ready() -> None:
+    worker = hanging()
+    worker.handle(Woke(), CLOSES_S)
+    (report,) = reports(worker.handle(Woke(), CLOSES_S + 1.0))
+    assert report.state.startswith("stuck: read/v has been running one batch of 1 for")
+
+
+@pytest.mark.parametrize("end", [inferred(1, b"y"), Failed(1, "no")])
+def test_a_worker_whose_hanging_batch_ends_after_all_goes_on(end: Event) -> None:
+    worker = hanging()
+    worker.handle(Woke(), CLOSES_S)
+    effects = quiet(worker.handle(end, CLOSES_S + 1.0))
+    assert b"y" not in [
+        item.value
+        for send in effects
+        if isinstance(send, Send)
+        for item in getattr(send.record, "items", ())
+    ]
+    (report,) = reports(worker.handle(Woke(), CLOSES_S + 2.0))
+    assert report.state == "ready"
+
+
 def test_a_failure_of_a_job_that_is_not_running_is_of_no_interest() -> None:
     worker = serving()
     batch_of(worker, arrived(a_work(0)))

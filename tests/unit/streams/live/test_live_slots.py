@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from operators.operator_error import OperatorFailed
 from schemas.codec.single_object import encode
 from schemas.effects import (
     PLANS,
@@ -24,12 +25,12 @@ from schemas.records import Command, Plan, Record, Work
 from streams.codecs.wire import Fetched
 from streams.live.live_driver import (
     CATCH_UP_S,
+    LOAD_S,
     STUCK_S,
     Batch,
     Inbox,
     Live,
     ModelHands,
-    OperatorFailed,
     OperatorStuck,
 )
 from tests.builders import a_pipeline, a_plan, a_work
@@ -247,11 +248,16 @@ def test_a_batch_that_does_not_end_ends_the_process_with_the_mend(
     hands.infer(Infer(1, "read/a", (1,)))
     assert Waiting.began.wait(10)
     hands.look(5.0 + STUCK_S)
+    assert posted.empty()
+    hands.look(5.1 + STUCK_S)
+    failed = posted.get(timeout=10)
+    assert isinstance(failed, Failed)
+    assert failed.job == 1
+    assert "has been running one batch" in failed.error
     with pytest.raises(OperatorStuck, match=r"read/a has been running .* `limits: \{time: ...\}`"):
         hands.look(5.1 + STUCK_S)
     Waiting.release.set()
     assert posted.get(timeout=10) == Inferred(1, ("read/a",), 5.0, 5.0)
-    hands.look(500.0)
     hands.close()
 
 
@@ -305,3 +311,122 @@ def test_a_past_whose_last_offsets_hold_no_record_is_told_after_a_while() -> Non
     inbox.put(None)
     live.turn()
     assert worker.epochs == [2]
+
+
+class Raising(Named):
+    """It raises what its variant's name says, once; then it answers."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._raised: BaseException | None = RAISED[name]
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        error, self._raised = self._raised, None
+        if error is not None:
+            raise error
+        return super().predict(batch)
+
+
+RAISED: dict[str, BaseException] = {
+    "read/exit": SystemExit(4),
+    "read/interrupt": KeyboardInterrupt(),
+    "read/generator": GeneratorExit(),
+    "read/value": ValueError("shape (3,4)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        ("read/exit", "raised SystemExit: 4"),
+        ("read/interrupt", "raised KeyboardInterrupt"),
+        ("read/generator", "raised GeneratorExit"),
+        ("read/value", "raised ValueError: shape (3,4)"),
+    ],
+)
+def test_whatever_an_operator_raises_fails_its_batch_and_the_next_one_runs(
+    posted: SimpleQueue[Event], variant: str, words: str
+) -> None:
+    hands = ModelHands(Raising, "cpu", posted.put, clock=lambda: 0.0)
+    hands.load(Load(variant))
+    posted.get(timeout=10)
+    hands.infer(Infer(1, variant, (1,)))
+    failed = posted.get(timeout=10)
+    assert isinstance(failed, Failed)
+    assert failed.error.startswith(f"{variant} {words} (at test_live_slots.py:")
+    assert "raise error" in failed.trace
+    hands.infer(Infer(2, variant, (1,)))
+    assert posted.get(timeout=10) == Inferred(2, (variant,), 0.0, 0.0)
+    hands.look(0.0)
+    hands.close()
+
+
+def test_a_load_that_exits_fails_with_its_type_and_may_be_tried_again(
+    posted: SimpleQueue[Event],
+) -> None:
+    class Exits(Named):
+        def load(self, device: str) -> None:
+            raise SystemExit("no licence")
+
+    hands = ModelHands(Exits, "cpu", posted.put, clock=lambda: 0.0)
+    for _ in range(2):
+        hands.load(Load("read/a"))
+        failed = posted.get(timeout=10)
+        assert isinstance(failed, Failed)
+        assert failed.error.startswith("read/a cannot be loaded: SystemExit: no licence")
+    hands.close()
+
+
+def test_a_batch_of_a_variant_that_is_not_loaded_fails_and_the_thread_lives(
+    hands: ModelHands, posted: SimpleQueue[Event]
+) -> None:
+    hands.infer(Infer(1, "read/never", (1,)))
+    failed = posted.get(timeout=10)
+    assert isinstance(failed, Failed)
+    hands.look(0.0)
+
+
+def test_a_thread_of_models_that_has_ended_ends_the_process(posted: SimpleQueue[Event]) -> None:
+    hands = ModelHands(Named, "cpu", posted.put, clock=lambda: 0.0)
+    hands.close()
+    hands._thread.join(10)
+    with pytest.raises(OperatorStuck, match="thread that runs batches has ended"):
+        hands.look(0.0)
+
+
+def test_a_load_that_does_not_end_fails_and_ends_the_process(posted: SimpleQueue[Event]) -> None:
+    release = Flag()
+
+    class Hangs(Named):
+        def load(self, device: str) -> None:
+            assert release.wait(10)
+
+    hands = ModelHands(Hangs, "cpu", posted.put, clock=lambda: 5.0)
+    hands.load(Load("read/a"))
+    hands.look(5.0 + LOAD_S)
+    assert posted.empty()
+    hands.look(5.1 + LOAD_S)
+    failed = posted.get(timeout=10)
+    assert isinstance(failed, Failed)
+    assert failed.job == "read/a"
+    with pytest.raises(OperatorStuck, match="read/a has been loading for 600 s"):
+        hands.look(5.1 + LOAD_S)
+    release.set()
+    hands.close()
+
+
+def test_a_variant_that_is_loading_is_not_loaded_a_second_time(posted: SimpleQueue[Event]) -> None:
+    release, made = Flag(), []
+
+    class Slow(Named):
+        def load(self, device: str) -> None:
+            made.append(self)
+            assert release.wait(10)
+
+    hands = ModelHands(Slow, "cpu", posted.put, clock=lambda: 0.0)
+    hands.load(Load("read/a"))
+    hands.load(Load("read/a"))
+    release.set()
+    assert posted.get(timeout=10) == Loaded("read/a", 0.0)
+    assert len(made) == 1
+    hands.close()

@@ -1,0 +1,79 @@
+"""Where in the user's code an exception was raised, short enough for an answer's reason.
+
+Frames of Headrace, of the standard library and of installed packages are left out: what is left
+is what the author of an operator can mend. Both functions are bounded in frames and characters.
+"""
+
+import sysconfig
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from traceback import FrameSummary
+
+MAX_FRAMES = 3  # in a reason
+MAX_LOGGED = 12  # in a log
+MAX_LINE = 80  # characters of one source line
+MAX_SENTENCE = 500  # characters of the exception's own words
+
+_ROOT = Path(__file__).resolve().parents[1]
+_OWN = tuple(
+    f"{_ROOT / name}/"
+    for name in ("schemas", "profiles", "control", "operators", "streams", "headrace")
+)
+_INSTALLED = tuple(
+    f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib", "purelib")
+)
+
+
+def sentence(error: BaseException) -> str:
+    """The exception's type and words, bounded, in UTF-8, on one line."""
+    words = " ".join(_words(error).split())[:MAX_SENTENCE]
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def with_frames(text: str, error: BaseException) -> str:
+    """The text, followed by the innermost frames of the user's code, if there are any."""
+    shown = frames(error)[-MAX_FRAMES:]
+    if not shown:
+        return text
+    places = " > ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in shown)
+    line = _line(shown[-1])
+    return f"{text} (at {places}: {line})" if line else f"{text} (at {places})"
+
+
+def trace(error: BaseException) -> str:
+    """The frames of the user's code with their lines, one frame per line, innermost last."""
+    shown = frames(error)[-MAX_LOGGED:]
+    return "\n".join(f"  {f.filename}:{f.lineno} in {f.name}: {_line(f)}" for f in shown)
+
+
+def frames(error: BaseException) -> list[FrameSummary]:
+    """The frames of the user's code, innermost last; of a syntax error the place it names."""
+    own = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+    if isinstance(error, SyntaxError) and error.filename:
+        text = (error.text or "").strip()
+        own.append(FrameSummary(error.filename, error.lineno, "<module>", line=text))
+    return own
+
+
+def _words(error: BaseException) -> str:
+    # A user's __str__ may itself raise; that must not take the worker with it.
+    try:
+        return str(error).encode("utf-8", "replace").decode()
+    except Exception as again:  # noqa: BLE001 - a user's class
+        return f"its message cannot be shown ({type(again).__name__})"
+
+
+def _line(frame: FrameSummary) -> str:
+    line = (frame.line or "").strip()
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}..."
+
+
+def _is_users(filename: str) -> bool:
+    if filename.startswith("<") or "site-packages" in filename:
+        return False
+    return not _under(filename, _OWN) and not _under(filename, _INSTALLED)
+
+
+def _under(filename: str, folders: Iterable[str]) -> bool:
+    return any(filename.startswith(folder) for folder in folders)
