@@ -22,7 +22,9 @@ where S holds the types of the mix. Every price vector w gives a valid bound, so
 sampled bound many mixes with one matrix product; published values are those of the linear program.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -142,6 +144,7 @@ class FluidBound:
 
     times: ServiceTimes
     _prices: Floats = field(init=False)  # [prices, types]
+    _priced: list[Floats] = field(init=False, default_factory=list)  # by type
     _g: dict[bytes, Floats] = field(init=False, default_factory=dict)  # by support
 
     def __post_init__(self) -> None:
@@ -179,28 +182,31 @@ class FluidBound:
             return 0.0
         bound, prices = _solved(self.times, np.asarray(mix, dtype=float), feasible)
         self._prices = np.vstack([self._prices, prices])
+        self._priced = []
         self._g.clear()
         return bound
 
     def _g_of(self, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
+        if not self._priced:
+            self._priced = _priced(self.times, self._prices)
         key = present.tobytes()
         if key not in self._g:
-            self._g[key] = _g(self.times, self._prices, present)
+            self._g[key] = _g(self.times, self._priced, present.tolist())
         return self._g[key]
 
 
-def _g(
-    times: ServiceTimes, prices: Floats, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-) -> Floats:
+def _priced(times: ServiceTimes, prices: Floats) -> list[Floats]:
+    """By type what each class costs at each price vector, infinite where it misses the SLO."""
+    return [
+        np.where(fits, prices[:, i, None] * seconds, np.inf)
+        for i, (fits, seconds) in enumerate(zip(times.feasible, times.latency_s, strict=True))
+    ]
+
+
+def _g(times: ServiceTimes, priced: list[Floats], present: Sequence[bool]) -> Floats:
     """g_S(w) for each price vector: infinite where a class can be served by no type of S."""
-    feasible = times.feasible
-    least = np.full((len(prices), len(times.probabilities)), np.inf)
-    for i in np.flatnonzero(present):
-        time_s = np.where(feasible[i], times.latency_s[i], np.inf)
-        cost = np.where(
-            np.isinf(time_s), np.inf, prices[:, i, None] * np.where(feasible[i], time_s, 0)
-        )
-        np.minimum(least, cost, out=least)
+    rows = [row for row, there in zip(priced, present, strict=True) if there]
+    least = reduce(np.minimum, rows) if rows else np.full_like(priced[0], np.inf)
     carried = times.probabilities > 0
     found: Floats = least[:, carried] @ times.probabilities[carried]
     return found
@@ -260,7 +266,7 @@ def _solved(
     if found.status != 0:
         raise PlanError(f"the bound of the mix {mix.tolist()} was not found: {found.message}")
     prices = np.maximum(-found.ineqlin.marginals, 0.0)
-    g = float(_g(times, prices[None, :], mix > 0)[0])
+    g = float(_g(times, _priced(times, prices[None, :]), (mix > 0).tolist())[0])
     proven, bound = float(mix @ prices) / g, found.x[last] / unit_s
     if not abs(proven - bound) <= 1e-7 * bound:
         raise PlanError(
