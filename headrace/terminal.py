@@ -41,6 +41,7 @@ EXIT_CODES = {
     "operators.models.model_errors.ModelError": BAD_INPUT,
     "profiles.profile.ProfileError": BAD_INPUT,
     "control.problem.problem.PlanError": BAD_INPUT,
+    "control.policies.kairos.query_sizes.SizesError": BAD_INPUT,
     "schemas.codec.values.CodecError": BAD_INPUT,
     "streams.kafka.kafka_client.BrokerError": NO_BROKER,
     "streams.kafka.kafka_config.KafkaConfigError": BAD_INPUT,

@@ -47,6 +47,18 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySize:
+    """Where a query's size comes from: samples to rank, tokens, pixels.
+
+    ``header`` names the Kafka header of raw inputs; a query without one has size 1. Queries
+    larger than ``most`` are refused.
+    """
+
+    most: int
+    header: str = "headrace-size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """A named way to plan: ``kind`` is the planner, ``replicas`` and ``batch`` override the
     variants' own, by "task/variant".
@@ -90,6 +102,15 @@ class Policy:
     capped: bool = False
     paced: bool = False
     longest_run: int = 1
+    # Policies that dispatch queries to devices one by one (control/policies/kairos).
+    urgency: float = 1.0  # weight of the time waited against the time to run
+    guard: float = 0.02  # share of the SLO kept free when a device is judged in time
+    lead_s: float | None = None  # send ahead to a device that is free so soon; None: measured
+    learn: bool = True  # latencies from completions, not from the profile only
+    bound: str = "fluid"
+    pick: str = "simulate"
+    late: str = "drop"  # "drop" or "serve" queries that no device can finish in time
+    threshold: int = 0  # the size from which queries go to base devices only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +135,7 @@ class Pipeline:
     compute_share: float = 0.5  # of what is left of the SLO; the rest is for queues
     branches: str = "tied"  # every query visits all of them; "untied": one of them
     ingress: int = 1  # processes that share the input topic
+    size: QuerySize | None = None  # None: every query has size 1
 
     @property
     def root(self) -> Task:

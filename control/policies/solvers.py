@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from control.problem.problem import SELECTING
+from control.problem.problem import DISPATCHING, SELECTING
 
 TABLE = "table"  # one of those that workers follow, for a ``TableProblem``
 
@@ -19,6 +19,7 @@ _PLANNERS: Mapping[str, str] = {
     "loki-paper": "loki.allocate",
     "inferline": "inferline",
     "proteus": "proteus",
+    **dict.fromkeys(DISPATCHING, "static"),  # every device the best variant; ingress dispatches
     **dict.fromkeys(SELECTING, "ramsis.table_leases"),
 }
 KINDS = tuple(_PLANNERS)  # those that a policy can name

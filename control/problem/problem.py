@@ -170,8 +170,20 @@ BUILT_IN: Mapping[str, Policy] = {
         estimator="ewma",
         dropping="per-task",
     ),
+    # Dispatch of queries to unlike devices one by one, and the rules it is compared with
+    # (control/policies/kairos/dispatch_rules.py). The paper has no urgency and serves late queries.
+    "kairos": Policy(name="kairos", kind="kairos"),
+    "kairos-paper": Policy(
+        name="kairos-paper", kind="kairos-paper", urgency=0.0, bound="eq15", pick="paper"
+    ),
+    "fcfs": Policy(name="fcfs", kind="fcfs"),
+    "threshold": Policy(name="threshold", kind="threshold"),
+    "earliest": Policy(name="earliest", kind="earliest"),
 }
 
+
+# The kinds of policy that hold queries back and send each to a device that is free.
+DISPATCHING = ("kairos", "kairos-paper", "fcfs", "threshold", "earliest")
 
 # The kinds of policy that choose per batch, by tables that
 # control/policies/ramsis/table_builder.py makes.

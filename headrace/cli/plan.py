@@ -11,6 +11,7 @@ from headrace.terminal import INFEASIBLE, print_json, print_text
 
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
+    from headrace.planning.device_mix import MixRequest
     from headrace.planning.dry_run import Asked
 
 
@@ -42,7 +43,27 @@ class _Duration(click.ParamType):
 @click.command()
 @pipeline_argument
 @json_option
-@click.option("--demand", type=_Demands(), required=True, help="Queries/s to plan for.")
+@click.option("--demand", type=_Demands(), help="Queries/s to plan for.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    metavar="USD",
+    help="Rank the mixes of device types that $ per hour afford, and pick one.",
+)
+@click.option("--cheapest", is_flag=True, help="With --demand: the cheapest mix that carries it.")
+@click.option("--sizes", type=click.Path(path_type=Path), help="CSV of size,probability.")
+@click.option("--bound", type=click.Choice(["eq15", "fluid"]), help="By which mixes are ranked.")
+@click.option(
+    "--pick", type=click.Choice(["paper", "first", "simulate"]), help="How one mix is picked."
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Mixes to show.",
+)
 @click.option("--devices", type=click.IntRange(min=1), metavar="N", help="Instead of the file's.")
 @click.option("--slo", type=_Duration(), help="Instead of the file's, as in 250ms.")
 @click.option("--comm", type=_Duration(), help="Latency of one hop, instead of the file's.")
@@ -56,7 +77,9 @@ class _Duration(click.ParamType):
     help="ramsis: the highest accuracy with at most this share of late queries.",
 )
 def plan(
-    file: Path, as_json: bool, demand: tuple[float, ...], devices: int | None,
+    file: Path, as_json: bool, demand: tuple[float, ...] | None, budget: float | None,
+    cheapest: bool, sizes: Path | None, bound: str | None, pick: str | None, top: int,
+    devices: int | None,
     slo: float | None, comm: float | None, policy: str | None, solver: str | None,
     table: bool, violation: float | None,
 ) -> int:  # fmt: skip
@@ -68,10 +91,19 @@ def plan(
     \b
     Example:
       headrace plan examples/postcode/pipeline.yaml --demand 20,40,80 --policy loki
+      headrace plan rank.yaml --budget 2.5
+      headrace plan rank.yaml --demand 120 --cheapest
     """
     # What a planner multiplies is small: BLAS threads cost more than they save. NumPy reads this
     # when it is imported, so it stands before everything else.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if cheapest or budget is not None or demand is None:
+        from headrace.planning.device_mix import MixRequest
+
+        request = MixRequest(
+            budget=budget, sizes=sizes, bound=bound, pick=pick, top=top, slo_s=slo, policy=policy
+        )
+        return _mix(read_file(file), request, demand, cheapest, as_json)
     from headrace.planning.dry_run import Asked, plans
     from headrace.planning.dry_run import as_json as line
     from headrace.planning.plan_text import described
@@ -93,6 +125,33 @@ def plan(
             print_text(("\n" if at else "") + described(planned))
         code = code if planned.allocation.feasible else INFEASIBLE
     return code
+
+
+def _mix(
+    file: "PipelineFile", asked: "MixRequest", demand: tuple[float, ...] | None,
+    cheapest: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """The mix of device types for a budget, or for a demand."""
+    from headrace.planning.device_mix import (
+        cheapest_as_json,
+        cheapest_mix,
+        cheapest_text,
+        mix_as_json,
+        mix_text,
+        planned_mix,
+    )  # fmt: skip
+
+    if cheapest:
+        if demand is None or len(demand) != 1:
+            raise click.UsageError("--cheapest needs one --demand, in queries/s")
+        found = cheapest_mix(file, asked, demand[0])
+        print_json(cheapest_as_json(found)) if as_json else print_text(cheapest_text(found))
+        return INFEASIBLE if found.found is None else 0
+    if asked.budget is None and file.cluster.budget is None:
+        raise click.UsageError("give --demand, in queries/s, or --budget, in $ per hour")
+    planned = planned_mix(file, asked)
+    print_json(mix_as_json(planned)) if as_json else print_text(mix_text(planned))
+    return INFEASIBLE if planned.picked is None else 0
 
 
 def _tables(

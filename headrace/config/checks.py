@@ -19,8 +19,11 @@ def check(file: FileSection, source: Source) -> None:
     check_children(file.tasks, source)
     check_tree(file.tasks, source)
     check_policies(file, source)
+    check_workers(file, source)
     for policy, section in policies(file):
         check_replicas(policy, section, file, source)
+    check_types(file, source)
+    check_sizes(file, source)
     check_shares(file, source)
     check_memory(file, source)
     check_emulation(file, source)
@@ -159,7 +162,9 @@ def check_replicas(policy: str, section: PolicySection, file: FileSection, sourc
                 f"policy {policy!r} asks for {count} replicas of task {task!r}, which has {slots} "
                 f"slots, one per replica; raise tasks.{task}.slots or lower the replicas",
             )
-    devices = file.cluster.devices
+    devices = file.cluster.devices or {}
+    if file.cluster.types:
+        return  # rented as they are needed
     if sum(takes.values()) > sum(devices.values()):
         have = ", ".join(f"{device}: {count}" for device, count in devices.items())
         raise source.error(
@@ -167,6 +172,76 @@ def check_replicas(policy: str, section: PolicySection, file: FileSection, sourc
             f"policy {policy!r} asks for {sum(takes.values())} replicas but the cluster has "
             f"{sum(devices.values())} workers ({have}); raise cluster.devices or lower replicas",
         )
+
+
+def check_workers(file: FileSection, source: Source) -> None:
+    """There are workers, or types of which to rent some."""
+    if not file.cluster.devices and not file.cluster.types:
+        raise source.error(
+            ("cluster",),
+            "{} has no workers; name them, as in cluster: {devices: {cpu: 2}}, or name types with "
+            "a budget",
+        )
+
+
+def check_types(file: FileSection, source: Source) -> None:
+    """Types can be rented: a limit or a budget bounds them, and what names a type names one."""
+    types = file.cluster.types or {}
+    for key, value in (("budget", file.cluster.budget), ("start", file.cluster.start)):
+        if value is not None and not types:
+            raise source.error(
+                ("cluster", key), "{} is for types of devices, and cluster.types names none"
+            )
+    check_type_names(file, source)
+    unbounded = [n for n, each in types.items() if each.most is None and each.price == 0]
+    if unbounded:
+        raise source.error(
+            ("cluster", "types", unbounded[0]),
+            f"type {unbounded[0]!r} costs nothing and has no limit; add most or a price",
+        )
+    if types and file.cluster.budget is None and not file.cluster.start:
+        raise source.error(
+            ("cluster", "types"),
+            "{} can be rented, but nothing says how many; add a line budget: 2.5 ($ per hour)",
+        )
+    if types and not file.profiles:
+        raise source.error(
+            ("cluster", "types"),
+            "{} differ by their profiles and the file names none; add profiles: [FILE]",
+        )
+
+
+def check_type_names(file: FileSection, source: Source) -> None:
+    """The base and the mix to start with are of types that there are."""
+    types = list(file.cluster.types or {})
+    base = file.cluster.base
+    if base is not None and base not in types:
+        raise source.error(
+            ("cluster", "base"), f"{{}} is {base!r}, which is no type; {nearest(base, types)}"
+        )
+    for name in file.cluster.start or {}:
+        if name not in types:
+            raise source.error(
+                ("cluster", "start", name), f"{{}} is no type; {nearest(name, types)}"
+            )
+
+
+def check_sizes(file: FileSection, source: Source) -> None:
+    """With sizes a query is one dispatch, and a distribution of sizes is of something."""
+    if file.sizes is not None and file.size is None:
+        raise source.error(
+            ("sizes",), "{} needs to know what a size is; add a line such as: size: {most: 1000}"
+        )
+    if file.size is None:
+        return
+    for task, section in file.tasks.items():
+        for name, variant in section.variants.items():
+            if variant.batch != 1:
+                raise source.error(
+                    ("tasks", task, "variants", name, "batch"),
+                    f"{{}} is {variant.batch}, but queries have sizes: each is a batch of its "
+                    "own; remove it",
+                )
 
 
 def check_shares(file: FileSection, source: Source) -> None:
@@ -187,7 +262,7 @@ def check_shares(file: FileSection, source: Source) -> None:
 
 def check_memory(file: FileSection, source: Source) -> None:
     """Memory is told of devices that there are."""
-    devices = list(file.cluster.devices)
+    devices = list(file.cluster.devices or {})
     for device in file.cluster.memory:
         if device not in devices:
             raise source.error(
@@ -198,7 +273,7 @@ def check_memory(file: FileSection, source: Source) -> None:
 
 def check_emulation(file: FileSection, source: Source) -> None:
     """Emulated devices wait what a profile says, so there must be one."""
-    if "emulated" in file.cluster.devices and not file.profiles:
+    if "emulated" in (file.cluster.devices or {}) and not file.profiles:
         raise source.error(
             ("cluster", "devices", "emulated"),
             "emulated devices wait what a profile says and the file names none; add "

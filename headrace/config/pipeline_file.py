@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from control.problem.problem import BUILT_IN
 from headrace.config.checks import check, policies, topological
@@ -21,11 +21,12 @@ from headrace.config.sections import (
     FileSection,
     PolicySection,
     TaskSection,
+    TypeSection,
     validated,
 )
 from headrace.config.yaml_source import PipelineError, read_source
 from profiles.profile import Entry, ProfileError, ProfileTable
-from schemas.pipeline import Pipeline, Policy, Task, Variant
+from schemas.pipeline import Pipeline, Policy, QuerySize, Task, Variant
 
 __all__ = [
     "Cluster",
@@ -42,8 +43,26 @@ __all__ = [
     "weights_sha256",
 ]
 
+T = TypeVar("T")
+
 # What a workload class offers; the arguments are in docs/reference/operators.md.
 WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceType:
+    """A kind of device that can be rented: ``device`` is what its workers run on here.
+
+    ``price`` is $ per hour for one, ``most`` how many there are (None: no limit), ``boot_s`` the
+    time from renting one until its worker is ready.
+    """
+
+    name: str
+    device: str
+    price: float = 0.0
+    most: int | None = None
+    boot_s: float = 0.0
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +70,8 @@ class Cluster:
     """How many workers stand on each device, and how many ingress and egress processes.
 
     ``share`` is the part of its devices' time on which the pipeline counts, above 0, at most 1.
+    Workers on rented devices count under the name of their type: ``types`` says what each is,
+    ``budget`` is $ per hour for all of them, ``base`` the base type where the file fixes it.
     """
 
     devices: tuple[tuple[str, int], ...]
@@ -59,6 +80,23 @@ class Cluster:
     share: float = 1.0
     memory: tuple[tuple[str, int], ...] = ()  # bytes that one worker of a device may use
     metrics_port: int | None = None  # of the first role, the next one has the next; 0: any free
+    types: tuple[DeviceType, ...] = ()
+    budget: float | None = None
+    base: str = ""
+
+    @property
+    def unplanned(self) -> bool:
+        """Whether there are types to rent and nothing says yet how many of each."""
+        return bool(self.types) and not any(self.type_of(name) for name, _ in self.devices)
+
+    def type_of(self, name: str) -> DeviceType | None:
+        """The type of that name, None where a device is none of them."""
+        return next((each for each in self.types if each.name == name), None)
+
+    def host_device(self, name: str) -> str:
+        """What the workers of a device or type run on here: "cpu", "cuda:0", "emulated"."""
+        found = self.type_of(name)
+        return found.device if found else name
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -75,6 +113,7 @@ class PipelineFile:
     profiles: tuple[Path, ...]
     workload: str  # "package.module:Class", "" for none
     path: Path
+    sizes: Path | None = None  # the distribution of query sizes
 
 
 def read_pipeline_file(path: Path) -> PipelineFile:
@@ -93,6 +132,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         profiles=tuple(absolute.parent / profile for profile in file.profiles),
         workload=file.workload or "",
         path=absolute,
+        sizes=absolute.parent / file.sizes if file.sizes else None,
     )
 
 
@@ -230,13 +270,30 @@ def _imported(spec: str, what: str) -> Any:
 
 
 def _cluster(section: ClusterSection) -> Cluster:
+    types = tuple(_device_type(*each) for each in (section.types or {}).items())
+    started = [(name, count) for name, count in (section.start or {}).items() if count]
+    memory = {each.name: each.memory for each in types if each.memory is not None}
     return Cluster(
-        tuple(section.devices.items()),
+        (*(section.devices or {}).items(), *started),
         section.ingress,
         section.egress,
         section.share,
-        tuple(section.memory.items()),
+        (*section.memory.items(), *memory.items()),
         metrics_port=section.metrics_port,
+        types=types,
+        budget=section.budget,
+        base=section.base or "",
+    )
+
+
+def _device_type(name: str, section: TypeSection) -> DeviceType:
+    return DeviceType(
+        name=name,
+        device=section.device,
+        price=section.price,
+        most=section.most,
+        boot_s=section.boot or 0.0,
+        memory=section.memory,
     )
 
 
@@ -260,6 +317,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         compute_share=file.compute_share,
         branches=file.branches,
         ingress=file.cluster.ingress,
+        size=QuerySize(**file.size.model_dump()) if file.size else None,
     )
 
 
@@ -288,7 +346,19 @@ def _policy(name: str, section: PolicySection) -> Policy:
         capped=usual.capped if section.capped is None else section.capped,
         paced=usual.paced if section.paced is None else section.paced,
         longest_run=section.longest_run or usual.longest_run,
+        urgency=_said(section.urgency, usual.urgency),
+        guard=_said(section.guard, usual.guard),
+        lead_s=section.lead if isinstance(section.lead, float) else usual.lead_s,
+        learn=_said(section.learn, usual.learn),
+        bound=section.bound or usual.bound,
+        pick=section.pick or usual.pick,
+        late=section.late or usual.late,
+        threshold=_said(section.threshold, usual.threshold),
     )
+
+
+def _said(value: T | None, usual: T) -> T:
+    return usual if value is None else value
 
 
 def _task(name: str, section: TaskSection, folder: Path) -> Task:

@@ -25,9 +25,11 @@ from schemas.pipeline import Policy
 OPTIONS = (
     "latency", "rate", "solver", "gap", "nodes", "interval", "estimator", "headroom", "routing",
     "utilisation", "dropping", "budget", "batching", "price", "capped",
-    "paced", "longest_run",
+    "paced", "longest_run", "urgency", "guard", "lead", "learn", "bound", "pick", "late",
+    "threshold",
 )  # fmt: skip
-_FIELDS = {"interval": "interval_s"}
+_MEASURED: dict[Any, None] = {"auto": None}
+_FIELDS = {"interval": "interval_s", "lead": "lead_s"}
 
 
 def with_policies(file: PipelineFile, asked: Sequence[str]) -> PipelineFile:
@@ -55,7 +57,7 @@ def policy_asked(file: PipelineFile, text: str) -> Policy:
             )
         given[key] = _scalar(value)
     read = _read(text, given)
-    changes = {_FIELDS.get(key, key): getattr(read, key) for key in given}
+    changes = {_FIELDS.get(key, key): _MEASURED.get(v := getattr(read, key), v) for key in given}
     return replace(policy, name=text, **changes) if changes else policy
 
 

@@ -94,6 +94,15 @@ def _device(value: str) -> str:
     return value
 
 
+def _type_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or _DEVICE.fullmatch(value):
+        raise ValueError(
+            f"{{}}: {value!r} is no name of a device type; it may hold letters, digits, '.', '-' "
+            "and '_', and is not that of a device"
+        )
+    return value
+
+
 def _bounds(value: list[float]) -> list[float]:
     if len(value) != 2 or not 0 <= value[0] <= value[1] <= 1:
         raise ValueError(
@@ -118,6 +127,7 @@ Name = Annotated[str, AfterValidator(_name)]
 PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 Spec = Annotated[str, AfterValidator(_spec)]
 Device = Annotated[str, AfterValidator(_device)]
+TypeName = Annotated[str, AfterValidator(_type_name)]
 DeviceShare = Annotated[float, AfterValidator(_share)]
 Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, AfterValidator(_port)]
@@ -184,17 +194,46 @@ class PolicySection(Section):
     capped: bool | None = None
     paced: bool | None = None
     longest_run: Count | None = None
+    urgency: Annotated[float, Field(ge=0)] | None = None
+    guard: Annotated[float, Field(ge=0, lt=1)] | None = None
+    lead: Latency | Literal["auto"] | None = None
+    learn: bool | None = None
+    bound: Literal["eq15", "fluid"] | None = None
+    pick: Literal["paper", "first", "simulate"] | None = None
+    late: Literal["drop", "serve"] | None = None
+    threshold: Replicas | None = None
+
+
+class TypeSection(Section):
+    """``cluster.types.<type>``."""
+
+    device: Device = "emulated"
+    price: Annotated[float, Field(ge=0)] = 0.0
+    most: Replicas | None = None
+    boot: Duration | None = None
+    memory: Size | None = None
 
 
 class ClusterSection(Section):
     """``cluster``."""
 
-    devices: Annotated[dict[Device, Count], Field(min_length=1)]
+    devices: Annotated[dict[Device, Count], Field(min_length=1)] | None = None
     ingress: Count = 1
     egress: Count = 1
     share: DeviceShare = 1.0
     metrics_port: Port | None = None
     memory: dict[Device, Size] = {}
+    types: Annotated[dict[TypeName, TypeSection], Field(min_length=1)] | None = None
+    budget: Positive | None = None
+    base: str | None = None
+    start: dict[str, Replicas] | None = None
+
+
+class QuerySizeSection(Section):
+    """``size``."""
+
+    most: Annotated[int, Field(ge=1, le=10**9)]
+    header: str = "headrace-size"
 
 
 class FileSection(Section):
@@ -220,6 +259,8 @@ class FileSection(Section):
     policies: dict[Name, PolicySection] = {}
     profiles: list[str] = []
     workload: Spec | None = None
+    size: QuerySizeSection | None = None
+    sizes: str | None = None
 
 
 def validated(source: Source) -> FileSection:
@@ -253,10 +294,16 @@ def _sentence(place: Place, details: ErrorDetails) -> str:
         return "{} is empty; it needs one entry at least"
     if kind == "literal_error":
         return f"{{}} is {found}; it can be {context['expected']}"
-    if kind == "greater_than_equal":
-        return f"{{}} is {found}; it must be {context['ge']} or more"
+    if kind in LIMITS:
+        return f"{{}} is {found}; it must be {LIMITS[kind].format(**context)}"
     return f"{{}} is {found}; {WANTED.get(kind, details['msg'])}"
 
+
+LIMITS = {
+    "greater_than_equal": "{ge} or more",
+    "less_than_equal": "{le} or less",
+    "less_than": "below {lt}",
+}
 
 WANTED = {
     "bool_type": "write true or false",
@@ -277,6 +324,7 @@ EXAMPLES = {
     "operator": "name the class, as in operator: package.module:Class",
     "cluster": "name the workers, as in cluster: {devices: {cpu: 2}}",
     "devices": "name the workers, as in devices: {cpu: 2}",
+    "most": "name the largest size, as in most: 1000",
 }
 
 
@@ -292,4 +340,6 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (5, "tasks"): LimitsSection,
     (2, "policies"): PolicySection,
     (1, "cluster"): ClusterSection,
+    (3, "cluster"): TypeSection,
+    (1, "size"): QuerySizeSection,
 }

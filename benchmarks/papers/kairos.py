@@ -1,0 +1,178 @@
+"""The Kairos artifact's models and devices in Headrace's formats.
+
+    python -m benchmarks.papers.kairos DATA_DIR OUT_DIR
+
+Writes for each of the five models (rm2, ncf, wnd, mtwnd, dien) a pipeline file, ``MODEL.yaml``:
+four EC2 types with their prices, the QoS as SLO, 2.5 $ per hour. Beside it ``MODEL.sizes.csv``,
+the exact probability of each class of query sizes, and ``MODEL.profile.json``: the mean latency of
+each class on each type, without spread, so that a simulation has the paper's service times.
+``MODEL.noisy.profile.json`` has the quantiles of the measured repeats instead.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.papers.sources import DataError, table, unreadable, write_from
+from profiles.profile import Entry, Latency, ProfileTable
+
+PAPER = "Kairos"
+MODELS = ("rm2", "ncf", "wnd", "mtwnd", "dien")
+TASK = "rank"
+# Emulated devices never call it; it is there so that the pipeline is whole.
+OPERATOR = "operators.models.python:Python"
+ARGUMENTS = '{function: "builtins:bytes"}'
+SOURCE = "github.com/boringlee24/hpdc23-kairos at fa20590 (doi 10.1145/3588195.3592997)"
+DROPPED = 1  # the artifact drops the largest of the repeats, often a cold start
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Prices of the types in $ per hour, SLO of the models in ms, and the common rest."""
+
+    prices: dict[str, float]
+    slo_ms: dict[str, float]
+    budget: float
+    base: str
+    most: int
+
+
+def write(data: Path, out: Path) -> list[Path]:
+    """Write all files; raises ``DataError`` where a file of the data is missing or lacks a row."""
+    setup = read_setup(data)
+    latencies = table(data / "latency.csv", PAPER)
+    samples = table(data / "latency_samples.csv", PAPER)
+    sizes = _sizes(data)
+    out.mkdir(parents=True, exist_ok=True)
+    return [
+        path
+        for model in MODELS
+        for path in (
+            _file(out / f"{model}.yaml", _yaml(model, setup)),
+            _file(out / f"{model}.sizes.csv", sizes),
+            _file(out / f"{model}.profile.json", _profile(model, setup, _means(latencies, model))),
+            _file(
+                out / f"{model}.noisy.profile.json", _profile(model, setup, _noisy(samples, model))
+            ),
+        )
+    ]
+
+
+def read_setup(data: Path) -> Setup:
+    """Prices, SLOs and budget of the paper; raises ``DataError``."""
+    path = data / "setup.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Setup(
+            {each["type"]: float(each["price_usd_per_h"]) for each in found["instances"]},
+            {each["model"]: float(each["qos_p99_ms"]) for each in found["models"]},
+            float(found["budget_usd_per_h"]),
+            str(found["base"]),
+            int(found["max_batch"]),
+        )
+    except OSError as error:
+        raise unreadable(path, error, PAPER) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} lacks {error}; DATA_DIR is the folder of the Kairos data"
+        ) from error
+
+
+def _file(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _sizes(data: Path) -> str:
+    rows = table(data / "query_size_pmf.csv", PAPER)
+    total = sum(float(row["probability"]) for row in rows)
+    lines = [f"{row['batch']},{float(row['probability']) / total:.17g}\n" for row in rows]
+    return "size,probability\n" + "".join(lines)
+
+
+Rows = dict[str, list[Latency]]  # by type
+
+
+def _means(rows: Sequence[dict[str, str]], model: str) -> Rows:
+    found: Rows = {}
+    for row in rows:
+        if row["model"] == model:
+            mean_s = float(row["total_mean_ms"]) / 1e3
+            found.setdefault(row["instance"], []).append(
+                _latency(int(row["batch"]), int(row["n_samples"]), mean_s, (mean_s,) * 4)
+            )
+    return found
+
+
+def _noisy(rows: Sequence[dict[str, str]], model: str) -> Rows:
+    found: Rows = {}
+    for row in rows:
+        if row["model"] == model:
+            values = [float(row[key]) / 1e3 for key in row if key[0] == "s" and key[1:].isdigit()]
+            kept = np.sort(np.array(values))[:-DROPPED]
+            quantiles = tuple(float(q) for q in np.quantile(kept, (0.5, 0.9, 0.95, 0.99)))
+            found.setdefault(row["instance"], []).append(
+                _latency(int(row["batch"]), len(kept), float(kept.mean()), quantiles)
+            )
+    return found
+
+
+def _latency(size: int, repeats: int, mean_s: float, quantiles: Sequence[float]) -> Latency:
+    p50, p90, p95, p99 = quantiles
+    return Latency(
+        batch=size, repeats=repeats, mean_s=mean_s, p50_s=p50, p90_s=p90, p95_s=p95, p99_s=p99
+    )
+
+
+def _profile(model: str, setup: Setup, rows: Rows) -> str:
+    missing = [name for name in setup.prices if name not in rows]
+    if missing:
+        raise DataError(
+            f"the latencies of {model} on {missing[0]} are missing from the Kairos data"
+        )
+    entries = tuple(
+        Entry(
+            task=TASK,
+            variant=model,
+            device=name,
+            operator=OPERATOR,
+            weights_sha256="",
+            load_s=0.0,
+            memory_bytes=0,
+            accuracy=1.0,  # the paper has one model per pipeline and tells no accuracy
+            children={},
+            latency=tuple(sorted(rows[name], key=lambda row: row.batch)),
+        )
+        for name in setup.prices
+    )
+    return ProfileTable(model, entries, {"source": SOURCE}).to_json()
+
+
+def _yaml(model: str, setup: Setup) -> str:
+    types = "".join(
+        f"    {name}: {{device: emulated, price: {price:g}}}\n"
+        for name, price in setup.prices.items()
+    )
+    return (
+        f"# {model} of the Kairos artifact on four EC2 types, without hops between processes.\n"
+        f"name: kairos-{model}\n"
+        f"slo: {setup.slo_ms[model]:g}ms\n"
+        f"comm: 0ms\n"
+        f"size: {{most: {setup.most}}}\n"
+        f"sizes: {model}.sizes.csv\n"
+        f"policy: kairos\n"
+        f"tasks:\n  {TASK}:\n    variants:\n      {model}:\n"
+        f"        operator: {OPERATOR}\n"
+        f"        arguments: {ARGUMENTS}\n"
+        f"cluster:\n  types:\n{types}"
+        f"  base: {setup.base}\n"
+        f"  budget: {setup.budget:g}\n"
+        f"profiles: [{model}.profile.json]\n"
+    )
+
+
+if __name__ == "__main__":
+    write_from(__doc__ or "", write)

@@ -1,0 +1,444 @@
+"""``headrace plan --budget``: which mix of device types to rent, without running anything.
+
+file = read_pipeline_file(Path("rank.yaml"))
+print(mix_as_json(planned_mix(file, MixRequest(budget=2.5))))
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from control.policies.kairos.device_mixes import PricedType
+from control.policies.kairos.provisioning import (
+    GUARD,
+    PICK_AMONG,
+    PICKS,
+    NearestPool,
+    Pool,
+    Ranked,
+    Ranking,
+    base_of,
+    cheapest,
+    nearest,
+    rank,
+)
+from control.policies.kairos.query_sizes import SizeDistribution, SizesError, parsed
+from control.problem.problem import DISPATCHING, PlanError, policy_named
+from headrace.config.pipeline_file import (
+    Cluster,
+    PipelineError,
+    PipelineFile,
+    planning_profile,
+)
+from headrace.terminal import Unfeasible
+from profiles.profile import ProfileError, ProfileTable
+from schemas.pipeline import Policy, Variant
+
+DEFAULT = "kairos"
+SIMULATE = "simulate"
+NEAR = (0.9, 1.1)  # times the demand: what a little less or more would cost
+
+# A mix, by type -> queries/s that it carries under the policy, by simulation.
+Simulate = Callable[[PipelineFile], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixRequest:
+    """What to plan for; None: as the pipeline file says."""
+
+    budget: float | None = None
+    sizes: Path | None = None
+    bound: str | None = None
+    pick: str | None = None
+    top: int = 10
+    slo_s: float | None = None
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMix:
+    """The ranking of mixes and the one that was picked."""
+
+    policy: str
+    budget: float
+    pool: Pool
+    source: str  # of the sizes
+    ranking: Ranking
+    picked: Ranked | None
+    rule: str
+    binding: str = ""  # where nothing is picked: what stands in the way
+    simulated: dict[tuple[int, ...], float] = field(default_factory=dict)
+    rank_s: float = 0.0
+    simulate_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheapestMix:
+    """The cheapest mix whose bound reaches a demand, and what nearby demands cost."""
+
+    policy: str
+    demand_qps: float
+    headroom: float
+    pool: Pool
+    source: str
+    found: Ranked | None
+    near: tuple[tuple[float, Ranked | None], ...]
+    rank_s: float = 0.0
+
+
+def planned_mix(
+    file: PipelineFile, asked: MixRequest, simulate: Simulate | None = None
+) -> PlannedMix:
+    """Rank the mixes within the budget and pick one.
+
+    Nothing is picked where no type meets the SLO at the largest size or the budget affords none
+    that does; ``binding`` then says so. Raises ``PlanError`` for what cannot be planned as asked.
+    """
+    policy = _policy(file, asked.policy)
+    budget = file.cluster.budget if asked.budget is None else asked.budget
+    if budget is None:
+        raise PlanError("no budget is given; add --budget, $ per hour, or cluster.budget")
+    pool, source = pool_of(file, asked)
+    rule = asked.pick or policy.pick
+    begin_s = time.perf_counter()
+    ranking, binding = _ranked(pool, budget, asked.bound or policy.bound, asked.top)
+    rank_s = time.perf_counter() - begin_s
+    begin_s = time.perf_counter()
+    simulated: dict[tuple[int, ...], float] = {}
+    picked: Ranked | None = None
+    if rule == SIMULATE and simulate is None:
+        rule = "first"
+    if rule == SIMULATE and simulate is not None and not binding:
+        simulated = simulated_best(file, pool, ranking, simulate)
+        picked = max(ranking.best, key=lambda each: simulated.get(each.counts, -1.0))
+    elif not binding:
+        picked = PICKS[rule](ranking.best, base_of(pool))
+    return PlannedMix(
+        policy=policy.name, budget=budget, pool=pool, source=source,
+        ranking=replace(ranking, best=ranking.best[: asked.top]), picked=picked, rule=rule,
+        binding=binding, simulated=simulated, rank_s=rank_s,
+        simulate_s=time.perf_counter() - begin_s,
+    )  # fmt: skip
+
+
+def _ranked(pool: Pool, budget: float, bound: str, top: int) -> tuple[Ranking, str]:
+    """The ranking, and what stands in the way where no mix serves every size in time."""
+    binding = _unmet(pool)
+    if binding:
+        return Ranking((), 0, 0), binding
+    cheapest_type = min((t for t in pool.types if t.most != 0), key=lambda t: t.price, default=None)
+    if cheapest_type is not None and cheapest_type.price > budget:
+        return Ranking((), 0, 0), (
+            f"the budget of {budget:g} $/h is below the cheapest device, {cheapest_type.name} at "
+            f"{cheapest_type.price:g} $/h; {_nearest_text(pool)}"
+        )
+    ranking = rank(pool, budget, bound, max(top, PICK_AMONG))
+    if ranking.best[0].bound_qps > 0:
+        return ranking, ""
+    return ranking, (
+        f"no mix within {budget:g} $/h serves every size within the SLO; {_nearest_text(pool)}"
+    )
+
+
+def simulated_best(
+    file: PipelineFile, pool: Pool, ranking: Ranking, simulate: Simulate
+) -> dict[tuple[int, ...], float]:
+    """What each of the best ten mixes carries in simulation, queries/s."""
+    return {
+        each.counts: simulate(with_mix(file, counts_by_type(pool, each.counts)))
+        for each in ranking.best[:10]
+    }
+
+
+def cheapest_mix(file: PipelineFile, asked: MixRequest, demand_qps: float) -> CheapestMix:
+    """The cheapest mix whose fluid bound is the demand times the policy's headroom at least.
+
+    Raises as ``planned_mix`` does.
+    """
+    policy = _policy(file, asked.policy)
+    pool, source = pool_of(file, asked)
+    binding = _unmet(pool)
+    if binding:
+        raise Unfeasible(binding)
+    begin_s = time.perf_counter()
+    wanted = demand_qps * policy.headroom
+    return CheapestMix(
+        policy=policy.name, demand_qps=demand_qps, headroom=policy.headroom, pool=pool,
+        source=source, found=cheapest(pool, wanted),
+        near=tuple((demand_qps * f, cheapest(pool, wanted * f)) for f in NEAR),
+        rank_s=time.perf_counter() - begin_s,
+    )  # fmt: skip
+
+
+def deployed(file: PipelineFile) -> PipelineFile:
+    """The file with workers to run: where it only says what may be rented, those of the mix that
+    its budget affords, the first by the policy's bound. Others as they are."""
+    if not file.cluster.unplanned:
+        return file
+    policy = policy_named(file.pipeline, file.pipeline.policy)
+    dispatching = policy is not None and policy.kind in DISPATCHING
+    name = policy.name if policy is not None and dispatching else DEFAULT
+    planned = planned_mix(file, MixRequest(policy=name, pick="first"))
+    if planned.picked is None:
+        raise Unfeasible(planned.binding)
+    return with_mix(file, counts_by_type(planned.pool, planned.picked.counts))
+
+
+def with_mix(file: PipelineFile, mix: dict[str, int]) -> PipelineFile:
+    """The file with so many workers of each type; devices that it owns stay."""
+    cluster = file.cluster
+    unknown = [name for name in mix if cluster.type_of(name) is None]
+    if unknown:
+        known = ", ".join(each.name for each in cluster.types) or "none"
+        raise PipelineError(f"{unknown[0]!r} is no type of the cluster; its types are {known}")
+    owned = tuple(each for each in cluster.devices if cluster.type_of(each[0]) is None)
+    rented = tuple((name, count) for name, count in mix.items() if count)
+    if not owned and not rented:
+        raise PipelineError("a mix of no devices runs nothing; give one type a count above 0")
+    return replace(file, cluster=replace(cluster, devices=(*owned, *rented)))
+
+
+def counts_by_type(pool: Pool, counts: Sequence[int]) -> dict[str, int]:
+    """A mix by the names of its types, those with no device too."""
+    return {each.name: count for each, count in zip(pool.types, counts, strict=True)}
+
+
+def cost_per_hour(cluster: Cluster) -> float | None:
+    """$ per hour of the cluster's workers; None where nothing is rented."""
+    if not cluster.types:
+        return None
+    prices = {each.name: each.price for each in cluster.types}
+    return sum(prices.get(name, 0.0) * count for name, count in cluster.devices)
+
+
+# ---------------------------------------------------------------------- the pool of a file
+
+
+def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
+    """The pool of a pipeline file and where its sizes come from.
+
+    Raises ``PlanError`` for a pipeline of several tasks, without types, or with a type that was
+    not profiled up to the largest size.
+    """
+    variant = _variant(file)
+    if not file.cluster.types:
+        raise PlanError(
+            "the cluster names no types to rent; add cluster.types with a price for each"
+        )
+    sizes, source = read_sizes(file, asked.sizes)
+    most = file.pipeline.size.most if file.pipeline.size else 1
+    if sizes.sizes[-1] > most:
+        raise PlanError(
+            f"{source} has queries of size {sizes.sizes[-1]}, above size.most, which is {most}; "
+            "raise size.most or remove the size"
+        )
+    table = planning_profile(file)
+    names = [each.name for each in file.cluster.types]
+    pool = Pool(
+        types=tuple(PricedType(t.name, t.price, t.most) for t in file.cluster.types),
+        sizes=sizes,
+        latency_s=tuple(
+            tuple(_mean_s(table, variant, name, size) for size in sizes.sizes) for name in names
+        ),
+        largest_s=tuple(_mean_s(table, variant, name, most) for name in names),
+        largest_size=most,
+        slo_s=file.pipeline.slo_s if asked.slo_s is None else asked.slo_s,
+        base=file.cluster.base,
+    )
+    return pool, source
+
+
+def read_sizes(file: PipelineFile, named: Path | None = None) -> tuple[SizeDistribution, str]:
+    """The distribution of query sizes and its source; size 1 for a pipeline without sizes.
+
+    Raises ``SizesError`` for a file that cannot be used, and ``PlanError`` where none is named.
+    """
+    path = named or file.sizes
+    if path is None:
+        if file.pipeline.size is None:
+            return SizeDistribution((1,), (1.0,)), "every query has size 1"
+        raise PlanError(
+            "nothing says how large queries are; name a CSV of size,probability with --sizes or "
+            "a line sizes: FILE.csv"
+        )
+    try:
+        return parsed(path.read_text(encoding="utf-8-sig"), str(path)), path.name
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise SizesError(f"the sizes {path} cannot be read ({why}); name another file") from error
+
+
+def _policy(file: PipelineFile, name: str | None) -> Policy:
+    found = policy_named(file.pipeline, name or file.pipeline.policy)
+    if found is not None and (found.kind in DISPATCHING):
+        return found
+    if name is not None:
+        raise PlanError(
+            f"policy {name!r} ranks no mixes; name one that does: {', '.join(DISPATCHING)}"
+        )
+    usual = policy_named(file.pipeline, DEFAULT)
+    assert usual is not None
+    return usual
+
+
+def _variant(file: PipelineFile) -> Variant:
+    tasks = file.pipeline.tasks
+    if len(tasks) > 1 or len(tasks[0].variants) > 1:
+        raise PlanError(
+            "a mix is planned for pipelines of one task with one variant; this one has "
+            f"{len(tasks)} tasks and {sum(len(t.variants) for t in tasks)} variants"
+        )
+    return tasks[0].variants[0]
+
+
+def _mean_s(table: ProfileTable, variant: Variant, device: str, size: int) -> float:
+    try:
+        return table.latency_s(variant.task, variant.name, device, size, "mean")
+    except ProfileError as error:
+        raise PlanError(str(error)) from error
+
+
+def _unmet(pool: Pool) -> str:
+    """Why no type can be the base, "" where one can."""
+    if base_of(replace(pool, base="")) is not None:
+        return ""
+    return (
+        f"no type meets the SLO of {pool.slo_s * 1e3:g} ms at size {pool.largest_size}, with "
+        f"{GUARD:.0%} to spare; {_nearest_text(pool)}"
+    )
+
+
+def _nearest_text(pool: Pool) -> str:
+    near = nearest(pool)
+    told = [f"an SLO of {near.slo_s * 1e3:.1f} ms"] if near.slo_s else []
+    told += [f"size.most of {near.size}"] if near.size else []
+    told += [f"a budget of {near.budget:g} $/h"] if near.budget else []
+    return f"what comes nearest: {', '.join(told)}"
+
+
+# ---------------------------------------------------------------------- what is printed
+
+
+def mix_as_json(planned: PlannedMix) -> dict[str, Any]:
+    """The object that ``headrace plan --budget --json`` prints."""
+    pool = planned.pool
+    return {
+        "policy": planned.policy,
+        "budget": planned.budget,
+        **_pool_as_json(pool, planned.source),
+        "spaces": {"mixes": planned.ranking.mixes, "with_base": planned.ranking.with_base},
+        "mixes": [
+            {
+                "rank": at,
+                **_as_json(pool, each),
+                "simulated_qps": planned.simulated.get(each.counts),
+            }
+            for at, each in enumerate(planned.ranking.best, 1)
+        ],
+        "picked": None
+        if planned.picked is None
+        else {**_as_json(pool, planned.picked), "rule": planned.rule},
+        "seconds": {"rank": round(planned.rank_s, 6), "simulate": round(planned.simulate_s, 6)},
+        "nearest": nearest_as_json(nearest(pool)),
+    }
+
+
+def cheapest_as_json(found: CheapestMix) -> dict[str, Any]:
+    """The object that ``headrace plan --demand Q --cheapest --json`` prints."""
+    pool = found.pool
+    mixes = [] if found.found is None else [found.found]
+    return {
+        "policy": found.policy,
+        "demand": found.demand_qps,
+        "headroom": found.headroom,
+        **_pool_as_json(pool, found.source),
+        "mixes": [
+            {"rank": at, **_as_json(pool, each), "simulated_qps": None}
+            for at, each in enumerate(mixes, 1)
+        ],
+        "picked": None if not mixes else {**_as_json(pool, mixes[0]), "rule": "cheapest"},
+        "near": [
+            {"demand": demand, **({} if each is None else _as_json(pool, each))}
+            for demand, each in found.near
+        ],
+        "seconds": {"rank": round(found.rank_s, 6), "simulate": 0.0},
+        "nearest": nearest_as_json(nearest(pool)),
+    }
+
+
+def nearest_as_json(near: NearestPool) -> dict[str, Any]:
+    """The SLO in ms, the size and the budget in $/h that come nearest, each alone."""
+    return {
+        "slo_ms": None if near.slo_s is None else round(near.slo_s * 1e3, 6),
+        "size": near.size,
+        "budget": near.budget,
+    }
+
+
+def _pool_as_json(pool: Pool, source: str) -> dict[str, Any]:
+    base, names = base_of(pool), [each.name for each in pool.types]
+    return {
+        "base": None if base is None else names[base],
+        "sizes": {
+            "source": source, "queries": None, "mean": pool.sizes.mean,
+            "p99": pool.sizes.quantile(0.99),
+        },
+        "coefficients": dict(zip(names, pool.coefficients, strict=True)),
+        "largest": pool.largest,
+    }  # fmt: skip
+
+
+def _as_json(pool: Pool, each: Ranked) -> dict[str, Any]:
+    return {
+        "counts": counts_by_type(pool, each.counts),
+        "cost": round(each.cost, 9),
+        "bound_qps": each.bound_qps,
+    }
+
+
+def mix_text(planned: PlannedMix) -> str:
+    """The ranking for a person."""
+    lines = [
+        f"{planned.ranking.mixes} mixes within {planned.budget:g} $/h, "
+        f"{planned.ranking.with_base} of them with {_base_text(planned.pool)}"
+    ]
+    lines += [
+        f"{at:3}  {_mix_text(planned.pool, each.counts)}  {each.cost:.4f} $/h  "
+        f"bound {each.bound_qps:.1f} queries/s{_simulated_text(planned, each)}"
+        for at, each in enumerate(planned.ranking.best, 1)
+    ]
+    if planned.picked is None:
+        return planned.binding
+    lines.append(
+        f"picked ({planned.rule}): {_mix_text(planned.pool, planned.picked.counts)} for "
+        f"{planned.picked.cost:.4f} $/h"
+    )
+    return "\n".join(lines)
+
+
+def cheapest_text(found: CheapestMix) -> str:
+    """The cheapest mix for a person."""
+    every = ((found.demand_qps, found.found), *found.near)
+    return "\n".join(
+        f"{demand:g} queries/s: no mix reaches it"
+        if each is None
+        else f"{demand:g} queries/s: {_mix_text(found.pool, each.counts)} for {each.cost:.4f} $/h, "
+        f"bound {each.bound_qps:.1f} queries/s"
+        for demand, each in every
+    )
+
+
+def _base_text(pool: Pool) -> str:
+    base = base_of(pool)
+    return "a base device" if base is None else f"base {pool.types[base].name}"
+
+
+def _mix_text(pool: Pool, counts: Sequence[int]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in counts_by_type(pool, counts).items() if n)
+
+
+def _simulated_text(planned: PlannedMix, each: Ranked) -> str:
+    qps = planned.simulated.get(each.counts)
+    return "" if qps is None else f", simulated {qps:.1f}"

@@ -1,0 +1,170 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from control.policies.kairos.query_sizes import SizesError
+from control.problem.problem import PlanError
+from headrace.cli.main import run
+from headrace.config.pipeline_file import PipelineError, read_pipeline_file
+from headrace.planning.device_mix import (
+    MixRequest,
+    cost_per_hour,
+    deployed,
+    mix_as_json,
+    planned_mix,
+    with_mix,
+)
+from tests.typed_files import RANK, SECONDS, a_typed_file
+
+
+def planned(path: Path, **asked: object) -> dict[str, object]:
+    return mix_as_json(planned_mix(read_pipeline_file(path), MixRequest(**asked)))  # type: ignore[arg-type]
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, dict[str, object]]:
+    code = run([*map(str, arguments), "--json"])
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return code, found
+
+
+def test_the_object_has_the_keys_of_the_contract(tmp_path: Path) -> None:
+    found = planned(a_typed_file(tmp_path), pick="first")
+    assert list(found) == [
+        "policy", "budget", "base", "sizes", "coefficients", "largest", "spaces", "mixes",
+        "picked", "seconds", "nearest",
+    ]  # fmt: skip
+    assert found["base"] == "gpu"
+    assert found["sizes"] == {"source": "sizes.csv", "queries": None, "mean": 145.0, "p99": 1000}
+    assert found["coefficients"] == {"gpu": 1.0, "slow": pytest.approx(0.2)}
+    assert found["largest"] == {"gpu": 1000, "slow": 100}
+    assert found["spaces"] == {"mixes": 12, "with_base": 6}
+    first = found["mixes"][0]  # type: ignore[index]
+    assert list(first) == ["rank", "counts", "cost", "bound_qps", "simulated_qps"]
+    assert found["picked"] == {
+        "counts": first["counts"], "cost": first["cost"], "bound_qps": first["bound_qps"],
+        "rule": "first",
+    }  # fmt: skip
+    assert found["nearest"] == {
+        "slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5,
+    }  # fmt: skip
+
+
+def test_a_budget_and_sizes_of_the_command_line_win(tmp_path: Path) -> None:
+    path = a_typed_file(tmp_path)
+    (tmp_path / "small.csv").write_text("size,probability\n10,1\n")
+    found = planned(path, budget=0.5, sizes=tmp_path / "small.csv", pick="first")
+    # Small queries only: 100/s on the gpu for 0.5, 50/s on each cpu for 0.2.
+    assert found["picked"]["counts"] == {"gpu": 0, "slow": 2}  # type: ignore[index]
+    assert found["mixes"][0]["bound_qps"] == pytest.approx(100.0)  # type: ignore[index]
+
+
+def test_the_command_prints_one_object_and_exits_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_typed_file(tmp_path)
+    options = ("--budget", "1.2", "--bound", "eq15", "--pick", "paper", "--top", "2")
+    code, found = printed(capsys, "plan", path, *options)
+    assert code == 0
+    assert found["picked"]["rule"] == "paper"  # type: ignore[index]
+    assert len(found["mixes"]) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "near"),
+    [
+        (("--slo", "50ms"), {"slo_ms": pytest.approx(80 / 0.98), "size": 100, "budget": None}),
+        (("--budget", "0.1"), {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5}),
+        (("--budget", "0.3"), {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5}),
+    ],
+)
+def test_what_no_mix_can_serve_exits_3_with_what_comes_nearest(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    near: dict[str, object],
+) -> None:
+    code, found = printed(capsys, "plan", a_typed_file(tmp_path), *options)
+    assert code == 3
+    assert (found["picked"], found["nearest"]) == (None, near)
+
+
+def test_the_cheapest_mix_says_what_ten_percent_more_would_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = printed(capsys, "plan", a_typed_file(tmp_path), "--demand", "60", "--cheapest")
+    assert code == 0
+    assert found["picked"]["bound_qps"] >= 60  # type: ignore[index]
+    assert [each["demand"] for each in found["near"]] == pytest.approx([54, 66])  # type: ignore[attr-defined]
+    costs = [each["cost"] for each in found["near"]]  # type: ignore[attr-defined]
+    assert costs[0] <= found["picked"]["cost"] <= costs[1]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "says"),
+    [
+        ("sizes: sizes.csv\n", "", PlanError, "nothing says how large queries are"),
+        ("most: 1000", "most: 500", PlanError, "size 1000, above size.most"),
+        ("most: 1000", "most: 2000", PlanError, "measured for batches of 1 to 1000, not 2000"),
+        ("sizes: sizes.csv", "sizes: no.csv", SizesError, "No such file"),
+        ("    slow: {", "    tpu: {", PlanError, "no profile of rank/m on tpu"),
+    ],
+)
+def test_files_that_cannot_be_planned_are_refused_in_one_sentence(
+    tmp_path: Path, old: str, new: str, error: type[Exception], says: str
+) -> None:
+    path = a_typed_file(tmp_path, RANK.replace(old, new))
+    with pytest.raises(error, match=says):
+        planned(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("  budget: 1.2\n", "", "add a line budget: 2.5"),
+        ("price: 0.2", "price: 0.0", "type 'slow' costs nothing and has no limit"),
+        ("price: 0.2", "price: -1.0", "price is -1.0; it must be 0"),
+        ("  budget: 1.2", "  budget: 1.2\n  base: tpu", "base is 'tpu', which is no type"),
+        ("  budget: 1.2", "  start: {tpu: 1}", "start.tpu is no type"),
+        ("    slow: {", "    emulated: {", "'emulated' is no name of a device type"),
+        ("size: {most: 1000}\n", "", "sizes needs to know what a size is"),
+        ("most: 1000", "most: 0", "size.most is 0; it must be 1 or more"),
+        ('"builtins:bytes"}', '"builtins:bytes"}, batch: 4', "each is a batch of its own"),
+        ("profiles: [profile.json]\n", "", "differ by their profiles"),
+    ],
+)
+def test_mistakes_in_types_and_sizes_are_told_with_their_line(
+    tmp_path: Path, old: str, new: str, says: str
+) -> None:
+    path = a_typed_file(tmp_path, RANK.replace(old, new))
+    with pytest.raises(PipelineError, match=says):
+        read_pipeline_file(path)
+
+
+def test_a_file_that_says_only_what_can_be_rented_runs_the_mix_ranked_first(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_typed_file(tmp_path))
+    assert file.cluster.devices == ()
+    first = planned_mix(file, MixRequest(pick="first"))
+    assert first.picked is not None
+    run_of = deployed(file).cluster
+    assert dict(run_of.devices) == {"gpu": first.picked.counts[0], "slow": first.picked.counts[1]}
+    assert cost_per_hour(run_of) == pytest.approx(first.picked.cost)
+
+
+def test_the_mix_of_the_file_is_kept(tmp_path: Path) -> None:
+    text = RANK.replace("  budget: 1.2", "  start: {gpu: 2, slow: 0}")
+    file = read_pipeline_file(a_typed_file(tmp_path, text))
+    assert deployed(file) is file
+    assert file.cluster.devices == (("gpu", 2),)
+    with pytest.raises(PipelineError, match="its types are gpu, slow"):
+        with_mix(file, {"tpu": 1})
+    with pytest.raises(PipelineError, match="runs nothing"):
+        with_mix(file, {"gpu": 0})
+
+
+def test_types_alike_in_all_but_their_name_are_types(tmp_path: Path) -> None:
+    text = RANK.replace("    slow: {", "    gpu2: {").replace("price: 0.2", "price: 0.5")
+    path = a_typed_file(tmp_path, text, seconds={"gpu": SECONDS["gpu"], "gpu2": SECONDS["gpu"]})
+    assert planned(path, pick="first")["spaces"] == {"mixes": 5, "with_base": 3}
