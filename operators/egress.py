@@ -28,6 +28,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -93,7 +94,7 @@ class Egress:
                 return self._notice(event, record, now)
             if type(record) is Plan:
                 if self._plans.accept(record):
-                    self._reporter.follow(record.epoch, "ready")
+                    self._reporter.follow(record.epoch, NodeState.READY)
                 return []
             if type(record) is Garbled:
                 return self._garbled(event, record, now)

@@ -27,6 +27,7 @@ from schemas.effects import (
     Woke,
     work_topic,
 )
+from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
     DROPPED,
@@ -236,7 +237,7 @@ class Ingress:
         rate = None if plan.capacity_qps is None else plan.capacity_qps * self._share
         burst = (rate or 0.0) * plan.settings.slo_s
         self._admission.change(rate, burst, now)
-        self._reporter.follow(plan.epoch, "ready")
+        self._reporter.follow(plan.epoch, NodeState.READY)
         # Reading starts with the first plan: before it nobody could take a query.
         return [Assign(QUERIES, self._partitions)]
 

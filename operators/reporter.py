@@ -3,17 +3,19 @@
 from collections.abc import Callable
 
 from schemas.effects import REPORTS, Effect, Send, Wake
+from schemas.enumerations import NodeState
 from schemas.records import Report, SlotState
 
 INTERVAL_S = 0.2
+FAULTS = frozenset((NodeState.FAILED, NodeState.STUCK))  # states that come with an error
 
 
 class Reporter:
     """Keeps a node's counts and sends its reports when they are due."""
 
     __slots__ = (
-        "_epoch", "_incarnation", "_next", "_pipeline", "_role", "counts", "device", "name",
-        "slots", "state", "task", "variant",
+        "_epoch", "_incarnation", "_next", "_pipeline", "_role", "counts", "device", "error",
+        "name", "slots", "state", "task", "variant",
     )  # fmt: skip
 
     def __init__(
@@ -21,7 +23,8 @@ class Reporter:
     ) -> None:
         self.name = name
         self.device = device
-        self.state = "idle"
+        self.state = NodeState.IDLE
+        self.error = ""  # why the state is one of ``FAULTS``
         self.task = ""
         self.variant = ""
         self.counts: dict[str, float] = {}
@@ -32,7 +35,7 @@ class Reporter:
         self._epoch = 0
         self._next = float("-inf")
 
-    def follow(self, epoch: int, state: str) -> None:
+    def follow(self, epoch: int, state: NodeState) -> None:
         """The node follows another plan, or is in another state."""
         self._epoch = epoch
         self.state = state
@@ -59,4 +62,5 @@ class Reporter:
             node=self.name, role=self._role, pipeline=self._pipeline, epoch=self._epoch,
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,
             task=self.task, variant=self.variant, slots=self.slots(), counts=dict(self.counts),
+            error=self.error if self.state in FAULTS else "",
         )  # fmt: skip

@@ -36,6 +36,7 @@ from schemas.effects import (
     Woke,
     work_topic,
 )
+from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -324,7 +325,7 @@ class Worker:
         if event.job == self._job and self._running:
             return self._fail(event.error, now)
         if isinstance(event.job, str) and self._device.gave_up(event.job):
-            self._reporter.state = f"failed: {event.error}"
+            self._reporter.state, self._reporter.error = NodeState.FAILED, event.error
             return self._device.more()
         return []
 
@@ -465,17 +466,17 @@ class Worker:
         return self._reporter.at_once(now)
 
     def _show_state(self) -> None:
-        lease, state = self._lease, "ready"
+        lease, state = self._lease, NodeState.READY
         if self._leaving:
-            state = "leaving"
+            state = NodeState.LEAVING
         elif lease is None:
-            state = "idle"
+            state = NodeState.IDLE
         elif lease.open_slot < 0:
-            state = "draining"
+            state = NodeState.DRAINING
         elif self._hanging:
-            state = f"stuck: {self._hanging}"
+            state, self._reporter.error = NodeState.STUCK, self._hanging
         elif self._device.serving != self._wanted:
-            state = "loading" if self._device.loading else self._reporter.state
+            state = NodeState.LOADING if self._device.loading else self._reporter.state
         self._reporter.follow(self._plans.epoch, state)
         self._reporter.task = lease.task if lease else ""
         self._reporter.variant = self._device.serving.partition("/")[2]

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
+from schemas.enumerations import NodeState, PlanCause, ReasonCode
+
 # What operators exchange. Lists and mappings hold JSON values only; arrays travel as tensors.
 Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
 
@@ -69,11 +71,15 @@ class Hop(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class End(Struct, frozen=True, gc=False):
-    """Why an item goes no further: it is ``answered`` at a leaf, ``dropped`` or ``failed``."""
+    """Why an item goes no further: it is ``answered`` at a leaf, ``dropped`` or ``failed``.
+
+    ``reason_code`` says why to programs, ``reason`` to people.
+    """
 
     outcome: str
     task: str
     reason: str = ""
+    reason_code: ReasonCode = ReasonCode.NONE
 
 
 class Item(Struct, frozen=True, gc=False, kw_only=True):
@@ -128,6 +134,7 @@ class Noticed(Struct, frozen=True, gc=False, kw_only=True):
     created_s: float
     deadline_s: float
     refused: str = ""
+    reason_code: ReasonCode = ReasonCode.NONE
 
 
 class Answer(Struct, frozen=True, gc=False, kw_only=True):
@@ -135,7 +142,8 @@ class Answer(Struct, frozen=True, gc=False, kw_only=True):
 
     ``outcome`` is answered, dropped, failed or refused; ``late`` marks an answer behind its
     deadline, ``incomplete`` one with a branch missing. ``paths`` has the hops of every branch
-    that reached egress, in branch order, and ``ends`` how each of them ended.
+    that reached egress, in branch order, and ``ends`` how each of them ended. ``reason_code``
+    says to programs why it is not answered, or not in full; ``reason`` to people.
     """
 
     id: str
@@ -153,6 +161,7 @@ class Answer(Struct, frozen=True, gc=False, kw_only=True):
     expected_accuracy: float | None = None
     paths: tuple[tuple[Hop, ...], ...] = ()
     ends: tuple[End, ...] = ()
+    reason_code: ReasonCode = ReasonCode.NONE
 
 
 class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
@@ -185,7 +194,8 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     ``dropped/T/V``, ``failed/T/V``, ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``;
     ingress ``arrived``, ``admitted``, ``refused``; egress one count per outcome
     (operators/outcomes.py), ``incomplete`` answers, ``latency_s/BOUND`` by how long answers
-    took, and ``OUTCOME/CLASS`` by why a query was dropped, failed or refused.
+    took, and ``OUTCOME/CODE`` by the reason code where a query was dropped, failed or refused.
+    ``error`` says why the state is ``failed`` or ``stuck``.
     """
 
     node: str
@@ -194,12 +204,13 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     epoch: int  # of the plan it follows
     incarnation: float
     sent_s: float
-    state: str  # "idle", "loading", "ready", "draining"
+    state: NodeState
     device: str = ""
     task: str = ""
     variant: str = ""
     slots: tuple[SlotState, ...] = ()
     counts: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
@@ -266,7 +277,8 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
 
     ``capacity_qps`` is what ingress admits per second at most (None: no limit). ``mode`` says how
     a planner that scales accuracy met the demand: "hardware", "accuracy" or "best-effort".
-    ``factors`` are what it knew of fan-out, so that the next control app knows it too.
+    ``factors`` are what it knew of fan-out, so that the next control app knows it too. ``causes``
+    say to programs what led to it, ``reason`` to people.
     """
 
     pipeline: str
@@ -283,6 +295,7 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     binding: str = ""  # where infeasible: what stands in the way
     mode: str = ""
     factors: tuple[Factor, ...] = ()
+    causes: tuple[PlanCause, ...] = ()
 
 
 class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):

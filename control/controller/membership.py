@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from control.rollout.placement import Member
+from schemas.enumerations import NodeState
 from schemas.records import Lease, Plan, Report
 
 REPORT_AGE_S = 2.0  # an older report says nothing about now
@@ -92,10 +93,10 @@ class Membership:
             news = "has restarted"
         worker.device, worker.incarnation = report.device, report.incarnation
         worker.known_s, worker.unheard = now, False
-        worker.loading = worker.loading and report.state != "ready"
-        if report.state == "leaving" and not worker.leaving:
+        worker.loading = worker.loading and report.state != NodeState.READY
+        if report.state == NodeState.LEAVING and not worker.leaving:
             news = news or "is leaving"
-        worker.leaving = report.state == "leaving"
+        worker.leaving = report.state == NodeState.LEAVING
         worker.loaded = f"{report.task}/{report.variant}" if report.variant else ""
         self._note_quiet(worker, report, now)
         service = self._note_service(worker, report)
@@ -104,9 +105,9 @@ class Membership:
     def _note_service(self, worker: _Worker, report: Report) -> str:
         # While it loads another variant of its task it goes on with the one it has.
         before = worker.serves
-        if report.state == "leaving":
+        if report.state == NodeState.LEAVING:
             return ""  # it goes on until it is drained
-        if report.state == "ready":
+        if report.state == NodeState.READY:
             worker.serves = report.task
         elif report.task != before or not report.variant:
             worker.serves = ""
@@ -118,7 +119,7 @@ class Membership:
         drained = (
             worker.closed_in is not None
             and report.epoch >= worker.closed_in
-            and report.state in ("draining", "leaving")
+            and report.state in (NodeState.DRAINING, NodeState.LEAVING)
             and all(slot.queued == 0 for slot in report.slots)
         )
         if not drained:

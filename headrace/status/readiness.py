@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from control.problem.problem import policy_named, selections
 from headrace.terminal import Unsuccessful
+from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Report, Selection
 
-SETTLED = ("ready", "idle", "draining")
+SETTLED = frozenset((NodeState.READY, NodeState.IDLE, NodeState.DRAINING))
 
 
 @dataclass(slots=True)
@@ -47,8 +48,8 @@ class Readiness:
         fresh = report.incarnation >= self.since_s and report.pipeline == self.pipeline.name
         if not fresh:
             return
-        if report.state.startswith("failed"):
-            raise Unsuccessful(f"worker {report.node} {report.state}; mend the variant")
+        if report.state == NodeState.FAILED:
+            raise Unsuccessful(f"worker {report.node} failed: {report.error}; mend the variant")
         self._reports[report.node] = report
 
     @property

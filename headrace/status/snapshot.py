@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from operators.latency_histogram import quantile_s
+from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import DROPPED, FAILED, REFUSED, Lease, Plan, Report
 
@@ -54,7 +55,7 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A process's node, as it last reported."""
+    """A process's node, as it last reported; ``error`` says why its state is failed."""
 
     name: str
     role: str
@@ -63,6 +64,7 @@ class NodeRow:
     serves: str
     epoch: int
     age_s: float
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +269,7 @@ def _devices(crew: Iterable[Series]) -> Iterable[DeviceRow]:
         yield DeviceRow(
             device=device,
             workers=len(here),
-            ready=sum(report.state == "ready" for report in last),
+            ready=sum(report.state == NodeState.READY for report in last),
             serves=tuple(sorted({f"{r.task}/{r.variant}" for r in last if r.variant})),
             busy=_busy(here),
         )
@@ -282,4 +284,5 @@ def _node(report: Report, now: float) -> NodeRow:
         serves=f"{report.task}/{report.variant}" if report.variant else "",
         epoch=report.epoch,
         age_s=round(now - report.sent_s, 3),
+        error=report.error,
     )

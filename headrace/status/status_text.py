@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.status.snapshot import Snapshot, VariantRow
+from schemas.enumerations import NodeState
 
 COLUMNS = (
     "task", "variant", "workers", "slots", "lag", "queued", "in/s", "done/s", "dropped/s",
@@ -58,9 +59,9 @@ def troubles(snapshot: Snapshot) -> list[str]:
     if snapshot.feasible is False:
         found.append(f"the plan is not feasible: {snapshot.binding}")
     found += [
-        f"{node.name} is {node.state}"
+        f"{node.name} is {node.state}{f': {node.error}' if node.error else ''}"
         for node in snapshot.nodes
-        if node.state not in ("ready", "idle")
+        if node.state not in (NodeState.READY, NodeState.IDLE)
     ]
     return found
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from schemas.codec.values import CodecError, pack
+from schemas.enumerations import ReasonCode
 from schemas.records import Answer, End, Hop, Item, Work
 
 Parts = list[bytes | memoryview]
@@ -37,6 +38,9 @@ def _long(number: int) -> bytes:
 
 
 _SMALL = tuple(_long(number) for number in range(4096))
+
+
+_CODES = {code: _SMALL[index] for index, code in enumerate(ReasonCode)}  # in the schema's order
 
 
 def _number(number: int) -> bytes:
@@ -78,7 +82,7 @@ def _add_path(path: tuple[Hop, ...], parts: Parts) -> None:
 
 
 def _end(end: End) -> bytes:
-    return _text(end.outcome) + _text(end.task) + _text(end.reason)
+    return _text(end.outcome) + _text(end.task) + _text(end.reason) + _CODES[end.reason_code]
 
 
 def _add_item(item: Item, parts: Parts) -> None:
@@ -128,6 +132,7 @@ def answer_parts(answer: Answer, parts: Parts) -> None:
         parts.append(_number(len(answer.ends)))
         parts.extend([_end(end) for end in answer.ends])
     parts.append(_END_OF_BLOCKS)
+    parts.append(_CODES[answer.reason_code])
 
 
 # --- values, by the branch that codec_values chose ------------------------------------------------

@@ -15,6 +15,7 @@ from fastavro import schemaless_reader, schemaless_writer
 from fastavro.read import SchemaResolutionError
 
 from schemas.codec.hot import HOT, Parts
+from schemas.codec.older_releases import FILL
 from schemas.codec.rows import FROM_ROW, TO_ROW, Row
 from schemas.codec.schema_store import CURRENT, KNOWN, MARK, Schema, as_of, for_resolution
 from schemas.codec.values import CodecError
@@ -50,8 +51,24 @@ def reader_of(schema: Schema) -> Reader:
         raise CodecError(
             f"the schema is of a record named {schema.record!r}; known are {', '.join(CURRENT)}"
         )
-    read_as = None if schema.prefix == current.prefix else for_resolution(current.parsed)
-    return Reader(current.record, schema.parsed, read_as, FROM_ROW[current.record])
+    build = FROM_ROW[current.record]
+    if schema.prefix == current.prefix:
+        return Reader(current.record, schema.parsed, None, build)
+    read_as = for_resolution(current.parsed)
+    return Reader(current.record, schema.parsed, read_as, _filled(current.record, build))
+
+
+def _filled(record: str, build: Callable[[Row], Record]) -> Callable[[Row], Record]:
+    """Build a record that another release wrote, with the enumerations that it may lack."""
+    fill = FILL.get(record)
+    if fill is None:
+        return build
+
+    def filled(row: Row) -> Record:
+        fill(row)
+        return build(row)
+
+    return filled
 
 
 _WRITERS = {

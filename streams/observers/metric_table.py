@@ -46,7 +46,7 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _gauge("broker_up", "1 while a broker answers, 0 while none does."),
         _gauge("lag_records", "Records behind the committed offsets of what it reads.", "topic"),
         _counter("commit_failures_total", "Commits of offsets that failed; each is made again."),
-        _gauge("nodes", "Nodes: idle, loading, ready, draining, leaving, failed.", "state"),
+        _gauge("nodes", "Nodes: idle, loading, ready, draining, leaving, failed, stuck.", "state"),
     ),
     "ingress": (
         _counter("queries_read_total", "Queries read from the input topic."),

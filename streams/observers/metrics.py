@@ -17,6 +17,7 @@ from typing import Any
 from operators.drop_reasons import EGRESS_TASK
 from operators.outcomes import cause_of, missed_at, outcome_of
 from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Send, Solve, Solved
+from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -73,7 +74,7 @@ _COUNTS = {
         "busy_s": "device_busy_seconds_total", "children": "children_total",
     },
 }  # fmt: skip
-STATES = ("idle", "loading", "ready", "draining", "leaving", "failed")
+STATES = tuple(state for state in NodeState if state != NodeState.OTHER)
 
 
 class Metrics:
@@ -225,7 +226,7 @@ def _reported(reports: Sequence[Report]) -> Iterator[Sample]:
     sums: Counter[tuple[str, Labels]] = Counter()
     states: Counter[str] = Counter()
     for report in reports:
-        states[report.state.partition(":")[0]] += 1
+        states[report.state] += 1
         names = _COUNTS.get(report.role, {})
         for key, value in report.counts.items():
             count, *labels = key.split("/")

@@ -12,6 +12,7 @@ from schemas.codec.json_form import command_from_json, to_json
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, MAX_ID_LENGTH, SLO_CLASS_HEADER
 from schemas.codec.single_object import encode
 from schemas.codec.values import DTYPES, MAX_DEPTH
+from schemas.enumerations import NodeState, PlanCause, ReasonCode
 from schemas.records import (
     Answer,
     Command,
@@ -78,7 +79,7 @@ EXAMPLES = [
     ),
     Report(
         node="w-3", role="worker", pipeline="postcode", epoch=12, incarnation=TIME - 60,
-        sent_s=TIME + 0.2, state="ready", device="cpu", task="read", variant="forest",
+        sent_s=TIME + 0.2, state=NodeState.READY, device="cpu", task="read", variant="forest",
         slots=(SlotState("read", 2, 1907, 3),),
         counts={"arrived/read/forest": 1910.0, "finished/read/forest": 1907.0},
     ),
@@ -91,7 +92,7 @@ EXAMPLES = [
             ),
         ),
         routes=(Route("read", 2, 1.0),), demand_qps=40.0, capacity_qps=120.0,
-        expected_accuracy=0.96,
+        expected_accuracy=0.96, causes=(PlanCause.COMMAND,),
     ),
     Selection(
         pipeline="postcode", task="read", policy="ramsis", issued_s=TIME - 5, slo_s=0.1, workers=3,
@@ -127,7 +128,7 @@ def spelled(kind: Any) -> str:
     if isinstance(kind, list):
         names = [spelled(one) for one in kind]
         return f"{names[1]}?" if len(names) == 2 else "Element" if "List" not in names else "Value"
-    if isinstance(kind, dict) and kind["type"] == "record":
+    if isinstance(kind, dict) and kind["type"] in ("record", "enum"):
         return str(kind["name"])
     if isinstance(kind, dict):
         array = kind["type"] == "array"
@@ -144,6 +145,12 @@ def definitions(schema: Any) -> list[dict[str, Any]]:
     nested = [field["type"] for field in schema.get("fields", ())]
     nested += [schema[key] for key in ("items", "values") if key in schema]
     return [schema] * (schema["type"] == "record") + definitions(nested)
+
+
+def test_every_member_of_an_enum_stands_in_the_page() -> None:
+    for kind in (ReasonCode, PlanCause):
+        listed = re.findall(r"^\| `(\w+)` \| .{3,} \|$", section(kind.__name__), re.M)
+        assert sorted(listed) == sorted(kind), kind.__name__
 
 
 SCHEMAS = {

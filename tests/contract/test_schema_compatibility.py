@@ -1,10 +1,9 @@
 """Every schema ever released can still be read, and a change of one is released on purpose.
 
 To change a record: edit ``schemas/avro/NAME.avsc`` (a new field needs a default), its class in
-``schemas/records.py``, its row in ``schemas/codec/rows.py`` (``codec_hot.py`` too for Work and
-Answer) and ``docs/reference/records.md``; then release it: copy the file to a folder with the next
-number
-under ``schemas/avro/released/`` and write the checksums anew as ``RELEASE`` says.
+``schemas/records.py``, its row in ``schemas/codec/rows.py`` (``codec/hot.py`` too for Work and
+Answer) and ``docs/reference/records.md``; then release it: copy the file to the folder of the open
+release under ``schemas/avro/released/`` and write the checksums anew as ``RELEASE`` says.
 """
 
 import copy
@@ -22,9 +21,9 @@ from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibi
 from msgspec import NODEFAULT
 from msgspec.structs import fields
 
-from schemas import records
+from schemas import enumerations, records
 from schemas.codec.schema_store import CURRENT, parse
-from schemas.codec.single_object import decode
+from schemas.codec.single_object import decode, read, reader_of
 
 AVRO = Path(__file__).parents[2] / "schemas" / "avro"
 RELEASED = AVRO / "released"
@@ -165,6 +164,8 @@ def sample(kind: Any) -> Any:
         return sample(kind[0])
     if isinstance(kind, dict) and kind["type"] == "record":
         return {f["name"]: sample(f["type"]) for f in kind["fields"] if "default" not in f}
+    if isinstance(kind, dict) and kind["type"] == "enum":
+        return kind["symbols"][0]
     if isinstance(kind, dict):
         return {"array": [], "map": {}}[kind["type"]]
     return {"null": None, "boolean": False, "long": 0, "double": 0.0, "string": "", "bytes": b""}[
@@ -224,21 +225,23 @@ WHERE = (
 AVRO_ONLY = {"Tensor", "Json", "List", "Map", "Header"}
 
 
-def records_in(schema: Any) -> list[Schema]:
-    """A schema's record definitions, outer before inner."""
+def definitions(schema: Any) -> list[Schema]:
+    """The records and enums that a schema defines, outer before inner."""
     if isinstance(schema, list):
-        return [found for one in schema for found in records_in(one)]
+        return [found for one in schema for found in definitions(one)]
     if not isinstance(schema, dict):
         return []
     inner = [
-        *(found for field in schema.get("fields", ()) for found in records_in(field["type"])),
-        *records_in(schema.get("items")),
-        *records_in(schema.get("values")),
+        *(found for field in schema.get("fields", ()) for found in definitions(field["type"])),
+        *definitions(schema.get("items")),
+        *definitions(schema.get("values")),
     ]
-    return [schema, *inner] if schema["type"] == "record" else inner
+    return [schema, *inner] if schema["type"] in ("record", "enum") else inner
 
 
-DEFINED = [found for path in NOW for found in records_in(json.loads(path.read_text()))]
+NAMED = [found for path in NOW for found in definitions(json.loads(path.read_text()))]
+DEFINED = [found for found in NAMED if found["type"] == "record"]
+ENUMS = [found for found in NAMED if found["type"] == "enum"]
 
 
 @pytest.mark.parametrize(
@@ -263,8 +266,32 @@ def default_of(field: Any) -> Any:
 
 def test_a_type_that_stands_in_several_schemas_is_the_same_in_each() -> None:
     first: dict[str, Schema] = {}
-    for schema in DEFINED:
+    for schema in NAMED:
         assert first.setdefault(schema["name"], schema) == schema
+
+
+@pytest.mark.parametrize("schema", ENUMS, ids=lambda schema: str(schema["name"]))
+def test_an_enum_has_the_symbols_of_its_class(schema: Schema) -> None:
+    # In the same order: the binary encoding is the index.
+    kind = getattr(enumerations, schema["name"])
+    assert schema["symbols"] == [member.value for member in kind]
+    assert schema["default"] == kind.OTHER, "what readers take an unknown symbol for"
+
+
+def test_a_symbol_of_a_later_release_is_read_as_other() -> None:
+    later = json.loads((AVRO / "notice.avsc").read_text())
+    code = definitions(later)[-1]
+    code["symbols"].append("sunspots")
+    schema = parse(json.dumps(later))
+    noticed = {"query_id": "q", "offset": 1, "created_s": 1.0, "deadline_s": 2.0,
+               "refused": "sunspots", "reason_code": "sunspots"}  # fmt: skip
+    body = BytesIO()
+    fastavro.schemaless_writer(
+        body, schema.parsed, {"partition": 0, "upto": 2, "queries": [noticed]}
+    )
+    back = read(reader_of(schema), body.getvalue(), 0)
+    assert isinstance(back, records.Notice)
+    assert back.queries[0].reason_code is enumerations.ReasonCode.OTHER
 
 
 def test_apache_avro_agrees_on_every_fingerprint() -> None:

@@ -22,6 +22,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.enumerations import NodeState
 from schemas.pipeline import Policy
 from schemas.records import (
     ANSWERED,
@@ -141,7 +142,7 @@ def test_a_load_that_fails_is_reported_and_tried_again_with_the_next_plan() -> N
     told(worker, (Woke(), 0.0), (arrived(plan), 0.0))
     assert worker.handle(Failed("read/v", "no such file"), 0.1) == []
     (report,) = reports(worker.handle(Woke(), 0.3))
-    assert report.state == "failed: no such file"
+    assert (report.state, report.error) == (NodeState.FAILED, "no such file")
     assert Load("read/v") in worker.handle(arrived(a_plan([a_lease()], epoch=2)), 0.4)
 
 
@@ -346,7 +347,8 @@ def test_a_worker_whose_batch_hangs_does_not_report_ready() -> None:
     worker = hanging()
     worker.handle(Woke(), CLOSES_S)
     (report,) = reports(worker.handle(Woke(), CLOSES_S + 1.0))
-    assert report.state.startswith("stuck: read/v has been running one batch of 1 for")
+    assert report.state == NodeState.STUCK
+    assert report.error.startswith("read/v has been running one batch of 1 for")
 
 
 @pytest.mark.parametrize("end", [inferred(1, b"y"), Failed(1, "no")])

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from operators.worker import Worker
 from schemas.effects import PLANS, Arrived, Effect, Failed, Infer, Load, Woke
+from schemas.enumerations import NodeState
 from schemas.pipeline import Policy
 from schemas.records import DROPPED, Plan, Selection, SelectionTable, Settings
 from tests.builders import (
@@ -107,7 +108,7 @@ def test_a_variant_that_cannot_be_held_is_told_and_not_tried_again_at_once() -> 
     told(worker, *[(event, 0.0) for event in events])
     assert told(worker, (Failed("read/w", "no memory left"), 0.1)) == []
     (report,) = reports(worker.handle(Woke(), 0.3))
-    assert report.state == "failed: no memory left"
+    assert (report.state, report.error) == (NodeState.FAILED, "no memory left")
     assert told(worker, (tables(replace(MADE, issued_s=1.0)), 0.4)) == []
     assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",))]
 

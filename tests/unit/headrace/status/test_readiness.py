@@ -75,7 +75,7 @@ def test_a_plan_that_leaves_a_task_without_worker_is_told_as_such() -> None:
 
 def test_a_worker_that_cannot_load_ends_the_wait() -> None:
     with pytest.raises(Unsuccessful, match="worker cpu-0 failed: no such weights"):
-        fresh().see([report("cpu-0", 2, "failed: no such weights")])
+        fresh().see([structs.replace(report("cpu-0", 2, "failed"), error="no such weights")])
 
 
 def under_tables(*records: object) -> str:

@@ -73,7 +73,8 @@ def test_an_answer_has_the_keys_of_its_record() -> None:
                 }
             ]
         ],
-        "ends": [{"outcome": "answered", "task": "read", "reason": ""}],
+        "ends": [{"outcome": "answered", "task": "read", "reason": "", "reason_code": "none"}],
+        "reason_code": "none",
     }  # fmt: skip
 
 

@@ -156,13 +156,14 @@ def test_what_nodes_count_themselves_is_taken_from_their_newest_reports() -> Non
     for each in (
         report("w0", arrived__read__v=1),
         report("w0", **counts),
-        report("w1", "failed: read/v cannot be loaded", arrived__read__v=4),
+        report("w1", "failed", arrived__read__v=4),
     ):
         metrics.saw(each.node, Woke(), [Send(REPORTS, each, 0)], 1.0)
     found = folded(metrics)
     states = {key[1]: value for key, value in found.items() if key[0] == "nodes"}
     assert states == {
         "idle": 0, "loading": 0, "ready": 1, "draining": 0, "leaving": 0, "failed": 1,
+        "stuck": 0,
     }  # fmt: skip
     assert {key: value for key, value in found.items() if key[0] != "nodes"} == {
         ("items_received_total", "read", "v"): 13,

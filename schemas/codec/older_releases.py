@@ -1,0 +1,128 @@
+"""Enumerations of records that were written before there were any (release 6).
+
+A record of an older release says why in a sentence alone. ``FILL`` infers the enumeration from it
+once, where the record is decoded; nothing else looks into sentences. The patterns are those of
+released sentences, so they never change. A row that has its enumeration is left as it is.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from schemas.enumerations import PlanCause, ReasonCode
+from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED
+
+Row = dict[str, Any]
+
+_FAULTS = ("failed", "stuck")  # states that were followed by ": " and why
+_EGRESS = "egress"  # the task under which egress ended a query
+
+# By outcome: what stands in a sentence, and its code.
+_REASONS = {
+    DROPPED: (
+        (" would end ", ReasonCode.PAST_SAVING),
+        (" over the budget of its task", ReasonCode.OVER_BUDGET),
+        (" too late for what is behind it", ReasonCode.NO_WAY_ON),
+        (", and no worker of ", ReasonCode.NO_WAY_ON),
+        ("read ", ReasonCode.READ_LATE),
+        ("not complete ", ReasonCode.UNFINISHED),
+        ("no worker serves task ", ReasonCode.NO_WORKER),
+    ),
+    REFUSED: (
+        ("over capacity", ReasonCode.OVER_CAPACITY),
+        ("no worker serves task ", ReasonCode.NO_WORKER),
+        ("the pipeline is paused", ReasonCode.PAUSED),
+    ),
+}
+_OTHERWISE = {DROPPED: ReasonCode.OTHER, REFUSED: ReasonCode.BAD_INPUT}
+
+# A plan's reasons, joined by "; ".
+_CAUSES = (
+    (re.compile(r"first plan"), PlanCause.FIRST),
+    (re.compile(r"planned anew"), PlanCause.INTERVAL),
+    (re.compile(r"command .*"), PlanCause.COMMAND),
+    (re.compile(r"worker \S+ is new"), PlanCause.WORKER_NEW),
+    (re.compile(r"worker \S+ has restarted"), PlanCause.WORKER_RESTARTED),
+    (re.compile(r"worker \S+ is leaving"), PlanCause.WORKER_LEAVING),
+    (re.compile(r"worker \S+ no longer serves \S+"), PlanCause.WORKER_UNLOADED),
+    (re.compile(r"worker \S+ serves \S+"), PlanCause.WORKER_SERVES),
+    (re.compile(r"worker \S+ is drained"), PlanCause.WORKER_DRAINED),
+    (re.compile(r"lost .*"), PlanCause.WORKER_LOST),
+    (re.compile(r"slots handed on"), PlanCause.HANDOVER),
+    (re.compile(r"demand jumped to .*"), PlanCause.DEMAND_JUMPED),
+    (re.compile(r"demand fell to .*"), PlanCause.DEMAND_FELL),
+    (re.compile(r"batches on .* as profiled"), PlanCause.SLOWDOWN),
+    (re.compile(r".* other than planned for"), PlanCause.FANOUT),
+    (re.compile(r"more workers may change"), PlanCause.STAGED),
+    (re.compile(r"routes for what arrives now"), PlanCause.ROUTES),
+    (re.compile(r"earlier: .*"), PlanCause.EARLIER_FAILURE),
+)
+
+
+def _reason_code(outcome: str, task: str, reason: str) -> ReasonCode:
+    if outcome == ANSWERED:
+        return ReasonCode.NONE
+    if outcome == FAILED:
+        return ReasonCode.COMBINE if task == _EGRESS else ReasonCode.OPERATOR
+    for mark, code in _REASONS.get(outcome, ()):
+        if mark in reason:
+            return code
+    return _OTHERWISE.get(outcome, ReasonCode.OTHER)
+
+
+def _fill_end(row: Row) -> None:
+    if row["reason_code"] == ReasonCode.NONE:
+        row["reason_code"] = _reason_code(row["outcome"], row["task"], row["reason"])
+
+
+def _fill_work(row: Row) -> None:
+    for item in row["items"]:
+        if item["end"] is not None:
+            _fill_end(item["end"])
+
+
+def _fill_notice(row: Row) -> None:
+    for noticed in row["queries"]:
+        if noticed["refused"] and noticed["reason_code"] == ReasonCode.NONE:
+            noticed["reason_code"] = _reason_code(REFUSED, "", noticed["refused"])
+
+
+def _fill_answer(row: Row) -> None:
+    for end in row["ends"]:
+        _fill_end(end)
+    if row["reason_code"] == ReasonCode.NONE:
+        row["reason_code"] = _reason_code(_ended(row), row["task"], row["reason"])
+
+
+def _ended(row: Row) -> str:
+    """How the branch ended that the answer's reason speaks of; unheard of, it was dropped."""
+    if row["outcome"] != ANSWERED or not row["incomplete"]:
+        return str(row["outcome"])
+    said = (end["outcome"] for end in row["ends"] if end["reason"] == row["reason"])
+    return str(next((outcome for outcome in said if outcome != ANSWERED), DROPPED))
+
+
+def _fill_plan(row: Row) -> None:
+    if not row["causes"] and row["reason"]:
+        row["causes"] = list(dict.fromkeys(_causes(row["reason"])))
+
+
+def _causes(reason: str) -> Iterator[PlanCause]:
+    for part in reason.split("; "):
+        found = (cause for pattern, cause in _CAUSES if pattern.fullmatch(part))
+        yield next(found, PlanCause.OTHER)
+
+
+def _fill_report(row: Row) -> None:
+    state, _, error = row["state"].partition(": ")
+    if state in _FAULTS and not row["error"]:
+        row["state"], row["error"] = state, error
+
+
+FILL: dict[str, Callable[[Row], None]] = {
+    "Work": _fill_work,
+    "Notice": _fill_notice,
+    "Answer": _fill_answer,
+    "Plan": _fill_plan,
+    "Report": _fill_report,
+}
