@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "tutorial" / "first-pipeline.md").read_text(encoding="ut
 NEEDS_A_BROKER = ("up", "down", "send", "explain", "load", "policy", "status", "report")
 # The page measures every batch size with 1,000 samples, and simulates longer, which takes a minute.
 QUICK = {
-    "profile": ["--batches", "1", "--samples", "20"],
+    "profile": ["--batches", "1,8", "--samples", "20"],
     "simulate": ["--seconds", "5"],
     "compare": ["--seconds", "5"],
 }
