@@ -23,6 +23,7 @@ from typing import Any
 from benchmarks.papers.loki import write
 from control.policies.loki.allocate import allocate
 from control.policies.loki.plan_table import PlanTable
+from control.policies.options import with_options
 from control.problem import mip
 from control.problem.problem import Problem
 from headrace.config.pipeline_file import read_pipeline_file
@@ -55,7 +56,7 @@ def solves_ms(each: list[Problem], solver: str) -> dict[str, float]:
     """CPU ms of the solves (at each demand the median of the repeats), and with all around them."""
     alone, whole = [], []
     for one in each:
-        asked = replace(one, policy=replace(one.policy, solver=solver))
+        asked = replace(one, policy=with_options(one.policy, solver=solver))
         times = [_timed_ms(asked) for _ in range(REPEATS)]
         alone.append(statistics.median(solve for solve, _ in times))
         whole.append(statistics.median(total for _, total in times))
@@ -70,7 +71,7 @@ def solves_ms(each: list[Problem], solver: str) -> dict[str, float]:
 
 def _timed_ms(asked: Problem) -> tuple[float, float]:
     began, _ = spent()
-    plan = allocate(asked, spent)
+    plan = allocate(asked)
     ended, _ = spent()
     assert plan.solved is not None
     return plan.solved.cpu_s * 1e3, (ended - began) * 1e3

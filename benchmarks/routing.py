@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import process_time
 
+from control.policies import POLICIES
 from control.problem.forecast import routes, throughputs
-from control.problem.problem import BUILT_IN
 from control.problem.routes import BALANCED, PAPER, Filling, Receiver, most_accurate_first
 from control.rollout.placement import Member
 from control.rollout.plan_builder import Expected, assemble
@@ -47,7 +47,7 @@ def pipeline() -> Pipeline:
             Task(name="locate", variants=variants["locate"], children=("read",)),
             Task(name="read", variants=variants["read"]),
         ),
-        policies=(replace(BUILT_IN["loki"], name="loki"),),
+        policies=(replace(POLICIES["loki"].usual, name="loki"),),
         policy="loki",
     )
 

@@ -35,7 +35,7 @@ from control.policies.ramsis.arrival_counts import Arrivals
 from control.policies.ramsis.mdp import Setting, fixed_levels, whole_queue
 from control.policies.ramsis.mdp_solver import Objective, value_iteration
 from control.policies.ramsis.pareto_models import Model, planned, worthwhile_alone
-from control.policies.ramsis.tables import POLICIES, Ask, SelectionPlan, solved
+from control.policies.ramsis.tables import OPTIONS, Ask, SelectionPlan, solved
 
 DATA = Path(__file__).parents[2] / "shared/data/ramsis"
 LOADS = tuple(range(200, 4001, 200))
@@ -69,7 +69,7 @@ def many(policy: str, ask: Ask) -> list[SelectionPlan]:
     plans: list[SelectionPlan] = []
     for qps in LOADS:
         near = plans[-1] if plans else None
-        plans.append(solved(POLICIES[policy], replace(ask, qps=float(qps)), near))
+        plans.append(solved(OPTIONS[policy], replace(ask, qps=float(qps)), near))
     return plans
 
 
@@ -78,17 +78,17 @@ def cases(models: tuple[Model, ...]) -> dict[str, Callable[[], Any]]:
     ask = Ask(models=models, slo_s=0.15, workers=60, qps=2000.0)
     sixty = replace(ask, models=between(models, 60))
     thousand = replace(ask, workers=1000, qps=2000 / 60 * 1000)
-    finer = replace(POLICIES["ramsis"], steps=400)
+    finer = replace(OPTIONS["ramsis"], steps=400)
     timed: dict[str, Callable[[], Any]] = {}
     for policy in ("ramsis-paper", "ramsis"):
-        options = POLICIES[policy]
+        options = OPTIONS[policy]
         timed[f"{policy}, 9 models"] = lambda options=options: solved(options, ask)
         timed[f"{policy}, 60 models"] = lambda options=options: solved(options, sixty)
         timed[f"{policy}, 20 loads"] = lambda policy=policy: many(policy, ask)
-    timed["ramsis-variable, 9 models"] = lambda: solved(POLICIES["ramsis-variable"], ask)
+    timed["ramsis-variable, 9 models"] = lambda: solved(OPTIONS["ramsis-variable"], ask)
     timed["ramsis-variable, 20 loads"] = lambda: many("ramsis-variable", ask)
     timed["ramsis, 9 models, D 400"] = lambda: solved(finer, ask)
-    timed["ramsis, 9 models, 1000 workers"] = lambda: solved(POLICIES["ramsis"], thousand)
+    timed["ramsis, 9 models, 1000 workers"] = lambda: solved(OPTIONS["ramsis"], thousand)
     return timed
 
 
@@ -117,7 +117,7 @@ def reference(models: tuple[Model, ...]) -> dict[str, float]:
     plain = dense(setting)
     accuracy, violation = worth(plain, iterate(plain))
     seconds = time.process_time() - start
-    ours = solved(POLICIES["ramsis-paper"], Ask(models=models, slo_s=0.15, workers=60, qps=2000.0))
+    ours = solved(OPTIONS["ramsis-paper"], Ask(models=models, slo_s=0.15, workers=60, qps=2000.0))
     return {
         "seconds": round(seconds, 2),
         "accuracy": accuracy,

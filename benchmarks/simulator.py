@@ -32,7 +32,8 @@ from typing import Any
 
 from benchmarks.small_cluster import a_cluster
 from benchmarks.twins import NotCompiled, compiled_copy, printed, pure_copy
-from control.problem.problem import BUILT_IN
+from control.policies import POLICIES
+from control.policies.options import with_options
 from headrace.arrivals.arrival_processes import Arrivals, Rates, Renewal, read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.gc_tuning import collect_seldom
@@ -83,7 +84,7 @@ def one_task(data: Path, folder: Path) -> Ended:
 
     write(data, folder)
     file = read_pipeline_file(folder / "image.yaml")
-    policy = replace(BUILT_IN["ramsis-paper"], loads=(TASK_QPS,))
+    policy = with_options(POLICIES["ramsis-paper"].usual, loads=(TASK_QPS,))
     file = replace(file, pipeline=replace(file.pipeline, policies=(policy,), admission=False))
     arrivals = Renewal(TASK_QPS, TASK_S)
     run = Run(file=file, policy=policy.name, seed=0, arrivals=arrivals, latency="p95")

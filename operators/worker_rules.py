@@ -11,7 +11,8 @@ from control.per_query.batching import BATCHERS, most_held
 from control.per_query.dropping import BUDGETS, RULES, Stage
 from control.per_query.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
 from control.per_query.routing import spreads
-from control.problem.problem import policy_named
+from control.policies import policy_named
+from control.problem.references import chosen
 from operators.drop_reasons import (
     no_way_on,
     past_saving,
@@ -41,11 +42,11 @@ class Steering:
         self, plan: Plan, pipeline: Pipeline, lease: Lease | None, latency: LatencyOf, now: float
     ) -> None:
         policy = policy_named(pipeline, plan.settings.policy) or Policy(name="")
-        self._rule = RULES[policy.dropping]
+        self._rule = chosen(RULES, policy.dropping)
         self.batching = policy.batching
         self.capped = policy.capped
         self.paced = policy.paced
-        self._begin_s = BATCHERS[policy.batching]
+        self._begin_s = chosen(BATCHERS, policy.batching)
         self._epoch = plan.epoch
         self._partitions = pipeline.egress_partitions
         self._variant = f"{lease.task}/{lease.variant}" if lease else ""
@@ -75,7 +76,7 @@ class Steering:
         hops_s = pipeline.comm_s * (2 if lease.task == pipeline.root.name else 1)
         self._hops_s, self._behind_s = hops_s, rest_s + hops * pipeline.comm_s
         self._stage = Stage(
-            BUDGETS[budget](latency_s, pipeline.compute_share, hops_s),
+            chosen(BUDGETS, budget)(latency_s, pipeline.compute_share, hops_s),
             0.0 if last else self._behind_s,
             last,
         )

@@ -60,24 +60,12 @@ class QuerySize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A named way to plan: ``kind`` is the planner, ``replicas`` and ``batch`` override the
-    variants' own, by "task/variant".
+    """A policy of a pipeline: its kind, and the values of its options.
 
-    For planners that solve a MILP: the quantile of the profile that a batch is taken to need, the
-    one that gives a device's rate, and what bounds the work. While it runs: how often to plan
-    anew, how demand is estimated (``control/estimation/estimators.py``) and how many times the
-    estimate is
-    planned for, how traffic is shared among workers (``control/problem/routes.py``) and up to
-    which part of their capacity, which items are dropped and what a task's latency budget is
-    (``control/per_query/dropping.py``), whether a batch waits to be full
-    (``control/per_query/batching.py``).
-
-    For policies that choose per batch: the loads, in queries/s, that tables are made for, where
-    they are not to be found by refinement, the price of a late query in units of accuracy, whether
-    batches that are late anyway are ``capped`` at the lease's, whether choices are ``paced`` by how
-    long a worker's own batches take (``control/per_query/local_slowdown.py``), and the longest run
-    of queries that
-    ingress may send to a worker.
+    ``kind`` is a name in ``control.policies.POLICIES`` or of an installed policy. The fields are
+    the options of every kind (``control/policies/options.py`` has their meaning and permitted
+    values); ``options`` are the values of the kind's own, by name. ``replicas`` and ``batch``
+    override those of the variants, by "task/variant".
     """
 
     name: str
@@ -86,9 +74,6 @@ class Policy:
     batch: Mapping[str, int] = field(default_factory=dict)
     latency: str = "p95"
     rate: str = "mean"
-    solver: str = "highs"
-    gap: float = 1e-6  # relative
-    nodes: int = 20_000  # of branch and bound
     interval_s: float = 10.0
     estimator: str = "recent"
     headroom: float = 1.0
@@ -97,20 +82,9 @@ class Policy:
     dropping: str = "deadline"
     budget: str = "shared"
     batching: str = "idle"
-    loads: tuple[float, ...] = ()
-    price: float = 0.0
     capped: bool = False
     paced: bool = False
-    longest_run: int = 1
-    # Policies that dispatch queries to devices one by one (control/policies/kairos).
-    urgency: float = 1.0  # weight of the time waited against the time to run
-    guard: float = 0.02  # share of the SLO kept free when a device is judged in time
-    lead_s: float | None = None  # send ahead to a device that is free so soon; None: measured
-    learn: bool = True  # latencies from completions, not from the profile only
-    bound: str = "fluid"
-    pick: str = "simulate"
-    late: str = "drop"  # "drop" or "serve" queries that no device can finish in time
-    threshold: int = 0  # the size from which queries go to base devices only
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from control.problem.problem import BUILT_IN, Problem
+from control.policies import POLICIES
+from control.problem.problem import Problem
 from profiles.profile import Entry, FanOut, Latency, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 
-PAPER = BUILT_IN["loki-paper"]
+PAPER = POLICIES["loki-paper"].usual
 
 
 def an_entry(

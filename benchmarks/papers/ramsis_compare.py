@@ -27,6 +27,8 @@ from benchmarks.papers.ramsis_queues import (
     in_runs,
     round_robin,
 )
+from control.policies import POLICIES
+from control.policies.options import LONGEST_RUN
 from control.policies.ramsis.baselines import (
     TOLERATED,
     Fixed,
@@ -39,8 +41,7 @@ from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import fixed_levels
 from control.policies.ramsis.pareto_models import Model
 from control.policies.ramsis.table_leases import most_throughput
-from control.policies.ramsis.tables import POLICIES, Ask, Table, grid, setting_for, solved
-from control.problem.problem import BUILT_IN
+from control.policies.ramsis.tables import OPTIONS, Ask, Table, grid, setting_for, solved
 from headrace.arrivals.arrival_processes import Times, from_rates, poisson
 
 LOADS = tuple(range(400, 4001, 400))
@@ -59,7 +60,7 @@ PAPER, JELLYFISH, SWITCHING, STATIC = "ramsis-paper", "jellyfish", "model-switch
 # Ours run the lease's batch where the table's would be late, and drop what that would not save.
 RUNS, VARIABLE, CENTRAL = "ramsis", "ramsis-variable", "ramsis, central queue"
 ONE_BY_ONE, STATIC_BY_TURN = "ramsis, one by one", "tuned static, round robin"
-LENGTHS = tuple(range(1, BUILT_IN[RUNS].longest_run + 1))
+LENGTHS = tuple(range(1, LONGEST_RUN.of(POLICIES[RUNS].usual) + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class Cluster:
     def by_turn(self, part: float = 0.5) -> Rescue:
         """The lease's model and batch: what serves most per second within a part of the SLO, of
         which runs leave more than queries one by one."""
-        setting = setting_for(POLICIES[RUNS], _ask(self, 0.0))
+        setting = setting_for(OPTIONS[RUNS], _ask(self, 0.0))
         return capped(*most_throughput(setting, part))
 
     def shared(self) -> Rescue:
@@ -161,14 +162,14 @@ def _ask(cluster: Cluster, qps: float) -> Ask:
 
 def _solved(cluster: Cluster, loads: Sequence[float]) -> tuple[Table, ...]:
     """The paper's, one for each load."""
-    return tuple(solved(POLICIES[PAPER], _ask(cluster, qps)).table for qps in loads)
+    return tuple(solved(OPTIONS[PAPER], _ask(cluster, qps)).table for qps in loads)
 
 
 def _refined(
     cluster: Cluster, kind: str, loads: Sequence[float], runs: tuple[int, ...] = (1,)
 ) -> tuple[Table, ...]:
     """Ours, with loads between them where neighbours differ."""
-    plans = grid(POLICIES[kind], replace(_ask(cluster, loads[0]), runs=runs), loads)
+    plans = grid(OPTIONS[kind], replace(_ask(cluster, loads[0]), runs=runs), loads)
     return tuple(plan.table for plan in plans)
 
 

@@ -21,8 +21,9 @@ from benchmarks.papers.ramsis_compare import (
     constant,
     tuned,
 )
+from control.policies import POLICIES
+from control.policies.options import with_options
 from control.policies.ramsis.baselines import Fixed
-from control.problem.problem import BUILT_IN
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.roles.gc_tuning import collect_seldom
@@ -45,9 +46,10 @@ def by_nodes(
     file = read_pipeline_file(pipeline)
     for qps in loads:
         told(f"{qps} queries/s by the nodes")
+        loads, runs = (float(qps),), POLICIES[RUNS].usual
         policies = (
-            *(replace(BUILT_IN[name], loads=(float(qps),)) for name in (PAPER, RUNS, VARIABLE)),
-            replace(BUILT_IN[RUNS], name=ONE_BY_ONE, loads=(float(qps),), longest_run=1),
+            *(with_options(POLICIES[name].usual, loads=loads) for name in (PAPER, RUNS, VARIABLE)),
+            replace(with_options(runs, loads=loads, longest_run=1), name=ONE_BY_ONE),
             fixed(tuned(cluster, qps), cluster.workers),
         )
         for seed in range(seeds):

@@ -8,7 +8,8 @@ from math import isfinite
 
 from msgspec.structs import replace
 
-from control.problem.problem import BUILT_IN
+from control.policies import known_kinds, policy_named
+from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Settings
 
@@ -138,8 +139,12 @@ def _unknown_epoch(text: str, plans: Iterable[int]) -> str:
 
 
 def _known_policy(pipeline: Pipeline, name: str) -> None:
-    known = {*BUILT_IN, *(policy.name for policy in pipeline.policies)}
-    if name not in known:
+    try:
+        found = policy_named(pipeline, name)
+    except PlanError as error:  # of another package, and it cannot be loaded
+        raise CommandError(str(error)) from error
+    if found is None:
+        known = {*known_kinds(), *(policy.name for policy in pipeline.policies)}
         raise CommandError(_unknown("policy", name, known))
 
 

@@ -16,10 +16,11 @@ from control.controller.command_queue import Desk, Pending
 from control.controller.commands import CommandError, Situation, carry_out
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
 from control.estimation.estimates import Outlook
+from control.policies import policy_named
 from control.policies.ramsis.table_jobs import Selecting
 from control.problem.allocation_check import over_memory
 from control.problem.plan_check import check
-from control.problem.problem import Problem, policy_named
+from control.problem.problem import Problem
 from control.rollout.history import History
 from control.rollout.leases import without
 from control.rollout.next_plan import Ground
@@ -332,7 +333,7 @@ class Controller:
             profile=self._outlook.keep_pace(policy),
             memory=self._memory,
             multiplicity=self._outlook.multiplicity,
-            arriving=self._outlook.arriving(policy, now),
+            arriving=self._outlook.arriving(now),
             path_accuracy=self._profile.path_accuracy if self._profile else {},
         )
 

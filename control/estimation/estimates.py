@@ -10,14 +10,14 @@ from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import Readings
 from control.estimation.slowdown import Slowness, drifted
 from control.estimation.task_demand import TaskDemand
-from control.problem.problem import SELECTING, Problem
+from control.policies import spec_of
+from control.problem.problem import Problem
+from control.problem.references import chosen
 from control.rollout.plan_builder import Expected
 from profiles.profile import ProfileError, ProfileTable
 from schemas.effects import Counted
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
-
-BY_WHAT_ARRIVES = ("loki", "inferline")  # kinds that go by the parts that branches get
 
 
 class Outlook:
@@ -90,14 +90,14 @@ class Outlook:
         a branch short. ``loki-paper`` chooses them, as the authors' code does.
         """
         pipeline = self._pipeline
-        if pipeline.branches != "untied" or policy.kind not in BY_WHAT_ARRIVES:
+        if pipeline.branches != "untied" or not spec_of(policy.kind).branches_as_seen:
             return pipeline
         free = tuple(replace(task, share=(0.0, 1.0)) for task in pipeline.tasks)
         return replace(pipeline, branches="tied", tasks=free)
 
-    def arriving(self, policy: Policy, now: float) -> dict[str, float]:
-        """Items per second at each task, for a policy that plans each alone."""
-        return self._at_tasks.arriving(now) if policy.kind == "proteus" else {}
+    def arriving(self, now: float) -> dict[str, float]:
+        """Return the items per second that arrive at each task."""
+        return self._at_tasks.arriving(now)
 
     def demand_qps(self, policy: Policy, settings: Settings, now: float) -> float:
         """What to plan for: what a command has set, else the policy's estimate with headroom."""
@@ -108,7 +108,7 @@ class Outlook:
             slo_s=settings.slo_s,
             queue_share=1 - self._pipeline.compute_share,
         )
-        return policy.headroom * ESTIMATORS[policy.estimator](self._demand, now, horizon)
+        return policy.headroom * chosen(ESTIMATORS, policy.estimator)(self._demand, now, horizon)
 
     def expected(self, policy: Policy, settings: Settings, now: float) -> Expected:
         """What to make routes for: what comes in now, not what a plan must be ready for."""
@@ -119,9 +119,9 @@ class Outlook:
     def unlike(self, problem: Problem, settings: Settings, now: float) -> str:
         """Why a plan that was made for a problem should not wait for its time; "": it can.
 
-        A demand that a command has set does not jump, and a static policy plans for none.
+        A demand that a command has set does not jump, and a fixed policy plans for none.
         """
-        if problem.policy.kind == "static":
+        if not spec_of(problem.policy.kind).follows_demand:
             return ""
         if settings.demand_qps is None:
             expected = self.demand_qps(problem.policy, settings, now)
@@ -157,5 +157,5 @@ class Outlook:
 
 
 def _goes_by_pace(policy: Policy) -> bool:
-    # Policies that select go by it in their workers (control/per_query/local_slowdown.py).
-    return policy.paced and policy.kind not in SELECTING
+    # Where workers choose, each goes by its own slowdown (control/per_query/local_slowdown.py).
+    return policy.paced and not spec_of(policy.kind).choose

@@ -1,1 +1,208 @@
-"""The policies: how to allocate devices, route, drop, batch and choose models."""
+"""The policies: one table by name, for everything that depends on the kind of a policy.
+
+A policy of a pipeline (``schemas.pipeline.Policy``) names its kind; the table says what plans for
+it, which rules it runs with and which options it takes. To add a policy, write its planner in a
+module or folder here and add a ``PolicySpec`` to ``POLICIES``. A package of its own registers one
+as an entry point instead (``installed.py``, docs/how-to/write-a-policy.md).
+
+Nothing here imports a planner: solvers take most of a second, and every role reads this table.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from control.policies.installed import installed, names
+from control.policies.kairos.options import DISPATCH
+from control.policies.options import MILP, TABLES
+from control.policies.spec import PolicySpec
+from control.problem.problem import PlanError
+from schemas.pipeline import Pipeline, Policy
+
+# The rules and quantiles of Loki's evaluation, section 6.1, for itself and its baselines.
+_AS_LOKI_EVALUATES = {"latency": "p50", "rate": "p50"}
+# Every device runs the best variant that fits it; what follows demand is the mix of devices.
+_ON_EVERY_DEVICE: Mapping[str, Any] = {
+    "needs_profile": False,
+    "follows_demand": False,
+    "solve_s": 0.01,
+}
+
+POLICIES: Mapping[str, PolicySpec] = {
+    each.name: each
+    for each in (
+        PolicySpec(
+            name="static",
+            summary="replicas as the pipeline file says, or in proportion to load",
+            plan="control.policies.static:allocate",
+            needs_profile=False,
+            follows_demand=False,
+            solve_s=0.01,
+        ),
+        PolicySpec(
+            name="loki",
+            summary="hardware and accuracy scaling by a MILP, with the rules that measured best",
+            plan="control.policies.loki.allocate:allocate",
+            estimate="trend",
+            route="balanced",
+            drop="reroute",
+            # docs/reference/pipeline-file.md says what a utilisation of 0.8 costs and brings.
+            common={"utilisation": 0.8, "paced": True},
+            options=(*MILP, *TABLES),
+            task_selection=True,
+            branches_as_seen=True,
+            hardware_mode=True,
+        ),
+        PolicySpec(
+            name="loki-paper",
+            summary="hardware and accuracy scaling by a MILP, with the rules of the Loki paper",
+            plan="control.policies.loki.allocate:allocate",
+            estimate="ewma",
+            route="most-accurate-first",
+            drop="reroute-paper",
+            common=_AS_LOKI_EVALUATES,
+            options=(*MILP, *TABLES),
+            task_selection=True,
+            hardware_mode=True,
+        ),
+        # The paper drops nothing; a query that is late whatever runs now only makes others late.
+        PolicySpec(
+            name="ramsis",
+            summary="a model and a batch size for every batch, from tables; bursts to one worker",
+            plan="control.policies.ramsis.table_leases:allocate",
+            choose="control.policies.ramsis.table_builder:make",
+            common={"rate": "p95", "capped": True, "paced": True},
+            options=TABLES,
+            preset={"longest_run": 32},
+            needs_profile=False,
+        ),
+        PolicySpec(
+            name="ramsis-paper",
+            summary="a model and a batch size for every batch, as the RAMSIS paper makes tables",
+            plan="control.policies.ramsis.table_leases:allocate",
+            choose="control.policies.ramsis.table_builder:make",
+            drop="none",
+            common={"rate": "p95"},
+            options=TABLES,
+            needs_profile=False,
+        ),
+        PolicySpec(
+            name="ramsis-variable",
+            summary="as ramsis, and a batch may leave a part of the queue",
+            plan="control.policies.ramsis.table_leases:allocate",
+            choose="control.policies.ramsis.table_builder:make",
+            common={"rate": "p95", "capped": True, "paced": True},
+            options=TABLES,
+            needs_profile=False,
+        ),
+        # The baselines of Loki's evaluation, both with per-task dropping.
+        PolicySpec(
+            name="inferline",
+            summary="the most accurate variants that fit the SLO, as many as demand asks for",
+            plan="control.policies.inferline:allocate",
+            estimate="ewma",
+            route="balanced",
+            drop="per-task",
+            common=_AS_LOKI_EVALUATES,
+            options=(*MILP, *TABLES),
+            task_selection=True,
+            branches_as_seen=True,
+            hardware_mode=True,
+        ),
+        PolicySpec(
+            name="proteus",
+            summary="accuracy scaling of each task alone, by what arrives there",
+            plan="control.policies.proteus:allocate",
+            estimate="ewma",
+            drop="per-task",
+            common=_AS_LOKI_EVALUATES,
+            options=(*MILP, *TABLES),
+            task_selection=True,
+        ),
+        # Queries to unlike devices one by one, and the rules that Kairos is compared with.
+        PolicySpec(
+            name="kairos",
+            summary="queries matched to unlike devices at least cost",
+            plan="control.policies.static:allocate",
+            dispatch="control.policies.kairos.dispatch_rules:match",
+            options=DISPATCH,
+            **_ON_EVERY_DEVICE,
+        ),
+        # The paper has no urgency and serves late queries.
+        PolicySpec(
+            name="kairos-paper",
+            summary="queries matched to unlike devices at least cost, as the Kairos paper does",
+            plan="control.policies.static:allocate",
+            dispatch="control.policies.kairos.dispatch_rules:match",
+            options=DISPATCH,
+            preset={"urgency": 0.0, "bound": "eq15", "pick": "paper"},
+            **_ON_EVERY_DEVICE,
+        ),
+        PolicySpec(
+            name="fcfs",
+            summary="the oldest query to a free device, base types preferred (Ribbon)",
+            plan="control.policies.static:allocate",
+            dispatch="control.policies.kairos.dispatch_rules:first_come",
+            options=DISPATCH,
+            **_ON_EVERY_DEVICE,
+        ),
+        PolicySpec(
+            name="threshold",
+            summary="large queries to base devices, the others to auxiliary ones (DeepRecSys)",
+            plan="control.policies.static:allocate",
+            dispatch="control.policies.kairos.dispatch_rules:by_threshold",
+            options=DISPATCH,
+            **_ON_EVERY_DEVICE,
+        ),
+        PolicySpec(
+            name="earliest",
+            summary="every query to the device that will finish it first (Clockwork)",
+            plan="control.policies.static:allocate",
+            dispatch="control.policies.kairos.dispatch_rules:earliest_finish",
+            options=DISPATCH,
+            **_ON_EVERY_DEVICE,
+        ),
+    )
+}
+
+
+def spec_of(kind: str) -> PolicySpec:
+    """Return the kind of that name, built in or installed; raises ``PlanError``."""
+    found = POLICIES.get(kind) or installed(kind)
+    if found is None:
+        raise PlanError(f"there is no policy {kind!r}; known are {', '.join(known_kinds())}")
+    return found
+
+
+def known_kinds() -> tuple[str, ...]:
+    """Return the names of every kind: those of the table, then those that are installed."""
+    return tuple(dict.fromkeys((*POLICIES, *names())))
+
+
+def policy_named(pipeline: Pipeline, name: str) -> Policy | None:
+    """Return the pipeline's policy of that name, or the kind's own; None where there is none.
+
+    Raises ``PlanError`` for an installed policy that cannot be loaded.
+    """
+    for policy in pipeline.policies:
+        if policy.name == name:
+            return policy
+    found = POLICIES.get(name) or installed(name)
+    return found.usual if found else None
+
+
+def choosing_kinds() -> tuple[str, ...]:
+    """Return the kinds whose workers choose a model for each batch: values of `selection`."""
+    return tuple(name for name in known_kinds() if spec_of(name).choose)
+
+
+def selections(pipeline: Pipeline, policy: Policy) -> dict[str, str]:
+    """Return the kind of tables that each task's workers follow; tasks without tables are absent.
+
+    A task may ask for tables beside a policy that decides replicas, if the kind permits it.
+    """
+    spec = spec_of(policy.kind)
+    if spec.choose:
+        return {pipeline.root.name: policy.kind}
+    if not spec.task_selection:
+        return {}
+    return {task.name: task.selection for task in pipeline.tasks if task.selection}

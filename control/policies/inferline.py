@@ -16,17 +16,16 @@ from control.policies.loki.allocate import HARDWARE, best_effort, check_demand, 
 from control.policies.loki.milp_search import fewest, find
 from control.policies.loki.solution import allocation
 from control.problem.candidates import Choices, choices, most_accurate, needed
-from control.problem.mip import Meter, unmetered
 from control.problem.problem import Allocation, Problem
 
 
-def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
+def allocate(problem: Problem) -> Allocation:
     """The plan for a problem; raises ``PlanError`` where nothing that is profiled can serve it."""
     check_demand(problem)
     if not problem.devices:
         return nobody()
     named = _named(choices(problem))
-    search = search_for(problem, meter)
+    search = search_for(problem)
     found = find(named, problem.demand_qps, fewest, search, served=1.0, bounded=True)
     if found.solved:
         return allocation(found, problem.demand_qps, HARDWARE)

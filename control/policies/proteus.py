@@ -25,8 +25,9 @@ from typing import Any
 import pulp
 
 from control.policies.loki.allocate import ACCURACY, BEST_EFFORT, check_demand, nobody
+from control.policies.options import GAP, NODES, SOLVER
 from control.problem.candidates import FITS_S, Choices, Config, Unit, budgets_s, choices, paths
-from control.problem.mip import Bounds, Meter, Outcome, solve_model, unmetered
+from control.problem.mip import Bounds, Outcome, solve_model
 from control.problem.problem import Allocation, PlanError, Problem, Replicas, SolverRun
 
 WHOLE = 1 - 1e-7
@@ -45,7 +46,7 @@ class _Model:
     items: dict[Key, Any]
 
 
-def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
+def allocate(problem: Problem) -> Allocation:
     """The plan for a problem.
 
     Raises ``PlanError`` where a task has no profiled variant, or there are more tasks than devices.
@@ -57,19 +58,19 @@ def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
     configs = {unit.key_on_device: config for unit, config in _fitting(every, problem)}
     demand = task_demands(every, problem)
     model = _model(every, configs, demand)
-    run, share = SolverRun(problem.policy.solver, None), 1.0
+    run, share = SolverRun(SOLVER.of(problem.policy), None), 1.0
     model.share.lowBound = 1.0
-    outcome = _solved(model, pulp.LpMaximize, _accuracy(every, model), problem, meter)
+    outcome = _solved(model, pulp.LpMaximize, _accuracy(every, model), problem)
     run = _and(run, outcome)
     if not outcome.solved:
         model.share.lowBound = 0.0
-        run = _and(run, _solved(model, pulp.LpMaximize, +model.share, problem, meter))
+        run = _and(run, _solved(model, pulp.LpMaximize, +model.share, problem))
         most = _value(model.share)
         if most is None:
             raise PlanError(_too_few(every, problem))
         share = most
         model.share.lowBound = share * WHOLE
-        run = _and(run, _solved(model, pulp.LpMaximize, _accuracy(every, model), problem, meter))
+        run = _and(run, _solved(model, pulp.LpMaximize, _accuracy(every, model), problem))
     plan = _answer(every, configs, model, run)
     if outcome.solved:
         return replace(plan, mode=ACCURACY)
@@ -147,11 +148,12 @@ def _accuracy(every: Choices, model: _Model) -> Any:
     return pulp.lpSum(own[key] * items for key, items in model.items.items())
 
 
-def _solved(model: _Model, sense: int, aim: Any, problem: Problem, meter: Meter) -> Outcome:
+def _solved(model: _Model, sense: int, aim: Any, problem: Problem) -> Outcome:
     model.problem.sense = sense
     model.problem.setObjective(aim)
     policy = problem.policy
-    return solve_model(model.problem, policy.solver, Bounds(policy.gap, policy.nodes), meter)
+    bounds = Bounds(GAP.of(policy), NODES.of(policy))
+    return solve_model(model.problem, SOLVER.of(policy), bounds, problem.meter)
 
 
 def _value(variable: Any) -> float | None:

@@ -1,33 +1,25 @@
-"""Planners by name: what a driver runs for ``Solve``.
+"""The solver that a driver runs for an effect ``Solve``: a policy's planner or table maker."""
 
-Each is imported when it first runs: solvers and SciPy take most of a second, and whoever only
-carries queries, or reads a pipeline file, does without.
-"""
-
-from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
-from control.problem.problem import DISPATCHING, SELECTING
+from control.policies import spec_of
+from control.problem.references import load
 
-TABLE = "table"  # one of those that workers follow, for a ``TableProblem``
-
-# The modules of ``control`` whose ``allocate`` makes an ``Allocation`` for a ``Problem``.
-_PLANNERS: Mapping[str, str] = {
-    "static": "static",
-    "loki": "loki.allocate",
-    "loki-paper": "loki.allocate",
-    "inferline": "inferline",
-    "proteus": "proteus",
-    **dict.fromkeys(DISPATCHING, "static"),  # every device the best variant; ingress dispatches
-    **dict.fromkeys(SELECTING, "ramsis.table_leases"),
-}
-KINDS = tuple(_PLANNERS)  # those that a policy can name
+TABLE = "table"  # a ``TableProblem``; every other solver is a kind of policy, for a ``Problem``
+TABLE_S = 0.1  # virtual seconds for one table
 
 
 def solve(solver: str, problem: Any) -> Any:
-    """Run a planner over its ``Problem``, or have a table made; raises ``PlanError`` where it finds
-    no plan, ``KeyError`` for its name."""
+    """Return the allocation for a ``Problem``, or the table for a ``TableProblem``.
+
+    Planners are imported when they first run. Raises ``PlanError`` where there is no plan, and for
+    an unknown kind.
+    """
     if solver == TABLE:
-        return import_module("control.policies.ramsis.table_builder").make(problem)
-    return import_module(f"control.policies.{_PLANNERS[solver]}").allocate(problem)
+        return load(spec_of(problem.kind).choose)(problem)
+    return load(spec_of(solver).plan)(problem)
+
+
+def virtual_s(solver: str) -> float:
+    """Return the virtual seconds of a solve: those that it took differ between machines."""
+    return TABLE_S if solver == TABLE else spec_of(solver).solve_s

@@ -16,16 +16,9 @@ import highspy
 import numpy as np
 import pulp
 
-from control.problem.problem import PlanError, SolverRun
-
-Meter = Callable[[], tuple[float, float]]  # -> CPU seconds, wall seconds so far
+from control.problem.problem import Meter, PlanError, SolverRun
 
 OPTIMAL, STOPPED, INFEASIBLE, UNKNOWN = "optimal", "stopped", "infeasible", "unknown"
-
-
-def unmetered() -> tuple[float, float]:
-    """A meter for those who do not ask what a solve costs."""
-    return 0.0, 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,17 @@
 """What every planner is given, and what it gives back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from profiles.profile import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Variant
+
+Meter = Callable[[], tuple[float, float]]  # -> CPU seconds, wall seconds so far
+
+
+def unmetered() -> tuple[float, float]:
+    """Return a reading of the meter where the cost of a solve is not asked for."""
+    return 0.0, 0.0
 
 
 class PlanError(ValueError):
@@ -31,6 +38,7 @@ class Problem:
     path_accuracy: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     # task -> items per second that arrive there, for planners that look at each task alone
     arriving: Mapping[str, float] = field(default_factory=dict)
+    meter: Meter = field(default=unmetered, compare=False)  # read before and after each solve
 
     def batch(self, variant: Variant) -> int:
         """The largest batch of a variant under the policy."""
@@ -120,89 +128,3 @@ class Allocation:
     def devices_used(self) -> int:
         """Workers that run a variant."""
         return sum(each.count for each in self.replicas)
-
-
-BUILT_IN: Mapping[str, Policy] = {
-    "static": Policy(name="static"),
-    "loki": Policy(
-        name="loki",
-        kind="loki",
-        estimator="trend",
-        routing="balanced",
-        utilisation=0.8,  # docs/reference/pipeline-file.md says what it costs and brings
-        dropping="reroute",
-        paced=True,
-    ),
-    "loki-paper": Policy(
-        name="loki-paper",
-        kind="loki-paper",
-        latency="p50",
-        rate="p50",
-        estimator="ewma",
-        routing="most-accurate-first",
-        dropping="reroute-paper",
-    ),
-    # A model and a batch for every batch, from tables (control/policies/ramsis/tables.py). The
-    # paper drops
-    # nothing; a query that is late whatever runs now only makes others late.
-    "ramsis": Policy(
-        name="ramsis", kind="ramsis", rate="p95", capped=True, paced=True, longest_run=32
-    ),
-    "ramsis-paper": Policy(name="ramsis-paper", kind="ramsis-paper", rate="p95", dropping="none"),
-    "ramsis-variable": Policy(
-        name="ramsis-variable", kind="ramsis-variable", rate="p95", capped=True, paced=True
-    ),
-    # The baselines of Loki's evaluation (section 6.1), both with per-task dropping.
-    "inferline": Policy(
-        name="inferline",
-        kind="inferline",
-        latency="p50",
-        rate="p50",
-        estimator="ewma",
-        routing="balanced",
-        dropping="per-task",
-    ),
-    "proteus": Policy(
-        name="proteus",
-        kind="proteus",
-        latency="p50",
-        rate="p50",
-        estimator="ewma",
-        dropping="per-task",
-    ),
-    # Dispatch of queries to unlike devices one by one, and the rules it is compared with
-    # (control/policies/kairos/dispatch_rules.py). The paper has no urgency and serves late queries.
-    "kairos": Policy(name="kairos", kind="kairos"),
-    "kairos-paper": Policy(
-        name="kairos-paper", kind="kairos-paper", urgency=0.0, bound="eq15", pick="paper"
-    ),
-    "fcfs": Policy(name="fcfs", kind="fcfs"),
-    "threshold": Policy(name="threshold", kind="threshold"),
-    "earliest": Policy(name="earliest", kind="earliest"),
-}
-
-
-# The kinds of policy that hold queries back and send each to a device that is free.
-DISPATCHING = ("kairos", "kairos-paper", "fcfs", "threshold", "earliest")
-
-# The kinds of policy that choose per batch, by tables that
-# control/policies/ramsis/table_builder.py makes.
-SELECTING = ("ramsis", "ramsis-paper", "ramsis-variable")
-
-
-def selections(pipeline: Pipeline, policy: Policy) -> dict[str, str]:
-    """Which kind of tables each task's workers follow under a policy; nothing for the others.
-
-    A task may ask for them beside a policy that decides replicas; ``static`` means what it says.
-    """
-    if policy.kind in SELECTING:
-        return {pipeline.root.name: policy.kind}
-    if policy.kind == "static":
-        return {}
-    return {task.name: task.selection for task in pipeline.tasks if task.selection}
-
-
-def policy_named(pipeline: Pipeline, name: str) -> Policy | None:
-    """The pipeline's policy of that name; those of ``BUILT_IN`` are always there."""
-    known: Mapping[str, Policy] = {policy.name: policy for policy in pipeline.policies}
-    return known.get(name) or BUILT_IN.get(name)

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from control.problem.problem import policy_named
+from control.policies import policy_named
 from control.rollout.leases import Slots, after
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Settings

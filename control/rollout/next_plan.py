@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from control.policies import policy_named
 from control.problem.forecast import items_per_query, mix
-from control.problem.problem import Allocation, Replicas, policy_named
+from control.problem.problem import Allocation, Replicas
+from control.problem.references import chosen
 from control.problem.routes import ROUTINGS
 from control.rollout.history import History
 from control.rollout.leases import arrange
@@ -51,7 +53,7 @@ class Ground:
 def scales(pipeline: Pipeline, settings: Settings) -> bool:
     """Whether the policy in force shares traffic by accuracy, and so has changes staged."""
     policy = policy_named(pipeline, settings.policy)
-    return policy is not None and ROUTINGS[policy.routing] is not None
+    return policy is not None and chosen(ROUTINGS, policy.routing) is not None
 
 
 def next_plan(target: Target, ground: Ground, reason: str, now: float) -> tuple[Plan, bool]:

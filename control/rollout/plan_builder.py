@@ -7,6 +7,7 @@ from math import isclose
 
 from msgspec import structs
 
+from control.policies import policy_named
 from control.problem.candidates import budgets_s
 from control.problem.forecast import (
     Mix,
@@ -19,7 +20,8 @@ from control.problem.forecast import (
     routes,
     throughputs,
 )
-from control.problem.problem import Problem, policy_named
+from control.problem.problem import Problem
+from control.problem.references import chosen
 from control.problem.routes import (
     BALANCED,
     ROUTINGS,
@@ -68,7 +70,7 @@ def assemble(
     devices = {name: member.device for name, member in crew.items()}
     rates = throughputs(busy, devices, profile, policy.rate)
     shares = routes(pipeline, busy, rates)
-    if ROUTINGS[policy.routing] is None:
+    if chosen(ROUTINGS, policy.routing) is None:
         expected = NOTHING
     elif profile is not None and rates is not None:
         ways = _Ways(pipeline, profile, policy, base.settings.slo_s, devices, rates)
@@ -149,7 +151,9 @@ class _Ways:
 
 def _tables(ways: _Ways, busy: Sequence[Lease], expected: Expected) -> tuple[Route, ...]:
     pipeline = ways.pipeline
-    filling = replace(ROUTINGS[ways.policy.routing] or BALANCED, up_to=ways.policy.utilisation)
+    filling = replace(
+        chosen(ROUTINGS, ways.policy.routing) or BALANCED, up_to=ways.policy.utilisation
+    )
     receivers: dict[str, list[Receiver]] = {}
     for lease in busy:
         receivers.setdefault(lease.task, []).append(ways.receiver(lease))

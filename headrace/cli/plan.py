@@ -32,7 +32,7 @@ class _Duration(click.ParamType):
     name = "DURATION"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        from headrace.config.sections import duration
+        from headrace.config.field_types import duration
 
         try:
             return duration(value)

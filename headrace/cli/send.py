@@ -22,7 +22,7 @@ class DurationType(click.ParamType):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        from headrace.config.sections import duration
+        from headrace.config.field_types import duration
 
         if isinstance(value, float):
             return value

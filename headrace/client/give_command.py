@@ -7,11 +7,12 @@ from typing import Any
 
 from msgspec import structs
 
-from control.problem.problem import BUILT_IN
+from control.policies import known_kinds, spec_of
 from headrace.cli.options import reached
 from headrace.client.topic_clients import Commander, plans
 from headrace.config.pipeline_file import PipelineFile
 from headrace.terminal import INFEASIBLE, UNSUCCESSFUL, print_json, print_rich, print_text, say
+from schemas.pipeline import Policy
 from schemas.records import CommandResult, Plan
 from streams.kafka.kafka_client import KafkaConfig
 from streams.kafka.preflight import prepare
@@ -54,14 +55,14 @@ def give_and_tell(
 
 
 def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> None:
-    """Print the policies there are, the file's first, and which is in force."""
+    """Print the policies: the file's, the built-in ones, those of installed packages."""
     history = plans(reached(bootstrap), file.pipeline.name)
     in_force = history[-1].settings.policy if history else None
     named = {policy.name for policy in file.pipeline.policies}
-    built_in = [policy for name, policy in BUILT_IN.items() if name not in named]
-    policies = (*file.pipeline.policies, *built_in)
+    others = [spec_of(kind).usual for kind in known_kinds() if kind not in named]
+    policies = (*file.pipeline.policies, *others)
     if as_json:
-        print_json([{**asdict(p), "in_force": p.name == in_force} for p in policies])
+        print_json([{**policy_row(p), "in_force": p.name == in_force} for p in policies])
         return
     rows = [
         ("*" if p.name == in_force else "", p.name, p.kind, _counts(p.replicas)) for p in policies
@@ -69,6 +70,13 @@ def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -
     print_rich(table(("", "policy", "kind", "replicas"), rows))
     if in_force is None:
         say("no plan is on the broker yet; `headrace up FILE` makes the first")
+
+
+def policy_row(policy: Policy) -> dict[str, Any]:
+    """Return a policy's options, the kind's own among them."""
+    row = asdict(policy)
+    row |= row.pop("options")
+    return row
 
 
 def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json: bool) -> None:

@@ -5,10 +5,12 @@ Every check raises ``PipelineError`` with the line of what is wrong.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from control.policies.solvers import KINDS
-from control.problem.problem import BUILT_IN
-from headrace.config.sections import FileSection, PolicySection, TaskSection
+from control.policies import known_kinds, spec_of
+from control.problem.problem import PlanError
+from headrace.config.policy_sections import DEFAULT_KIND, KIND
+from headrace.config.sections import FileSection, TaskSection
 from headrace.config.yaml_source import Source, nearest
 
 STATIC = "static"
@@ -88,9 +90,9 @@ def topological(tasks: Mapping[str, TaskSection]) -> list[str]:
     return order
 
 
-def policies(file: FileSection) -> Iterator[tuple[str, PolicySection]]:
-    """Every policy by name, the one that always exists first."""
-    yield STATIC, PolicySection()
+def policies(file: FileSection) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every policy's name and section, first the policy that always exists."""
+    yield STATIC, {}
     yield from file.policies.items()
 
 
@@ -102,7 +104,7 @@ def check_policies(file: FileSection, source: Source) -> None:
             "the policy 'static' always exists (replicas and batch of the variants); "
             "give this one another name",
         )
-    known = list(dict.fromkeys([*(name for name, _ in policies(file)), *BUILT_IN]))
+    known = list(dict.fromkeys([*(name for name, _ in policies(file)), *known_kinds()]))
     if file.policy not in known:
         raise source.error(
             ("policy",),
@@ -111,8 +113,8 @@ def check_policies(file: FileSection, source: Source) -> None:
     variants = [f"{task}/{name}" for task, t in file.tasks.items() for name in t.variants]
     for policy, section in file.policies.items():
         check_kind(policy, section, source)
-        for key, values in (("replicas", section.replicas), ("batch", section.batch)):
-            for variant in values:
+        for key in ("replicas", "batch"):
+            for variant in section.get(key, {}):
                 if variant not in variants:
                     raise source.error(
                         ("policies", policy, key, variant),
@@ -121,16 +123,20 @@ def check_policies(file: FileSection, source: Source) -> None:
                     )
 
 
-def check_kind(policy: str, section: PolicySection, source: Source) -> None:
-    """The policy's planner exists."""
-    if section.kind not in KINDS:
+def check_kind(policy: str, section: Mapping[str, Any], source: Source) -> None:
+    """The policy's kind exists, and where it is installed, can be loaded."""
+    kind, place, kinds = section.get(KIND, DEFAULT_KIND), ("policies", policy, KIND), known_kinds()
+    if kind not in kinds:
         raise source.error(
-            ("policies", policy, "kind"),
-            f"{{}} is {section.kind!r}, which is no planner; {nearest(section.kind, list(KINDS))}",
+            place, f"{{}} is {kind!r}, which is no planner; {nearest(kind, list(kinds))}"
         )
+    try:
+        spec_of(kind)
+    except PlanError as error:
+        raise source.error(place, f"{{}}: {error}") from error
 
 
-def replicas(section: PolicySection, task: str, tasks: Mapping[str, TaskSection]) -> int:
+def replicas(section: Mapping[str, Any], task: str, tasks: Mapping[str, TaskSection]) -> int:
     """The fewest workers that a task takes under a policy, as ``control/policies/static.py``
     counts.
 
@@ -139,12 +145,15 @@ def replicas(section: PolicySection, task: str, tasks: Mapping[str, TaskSection]
     """
     variants = tasks[task].variants
     own = {name: variant.replicas for name, variant in variants.items()}
-    named = {name: section.replicas.get(f"{task}/{name}") for name in variants}
-    said = [count for count in (named if section.replicas else own).values() if count is not None]
+    asked = section.get("replicas", {})
+    named = {name: asked.get(f"{task}/{name}") for name in variants}
+    said = [count for count in (named if asked else own).values() if count is not None]
     return sum(said) if said else 1
 
 
-def check_replicas(policy: str, section: PolicySection, file: FileSection, source: Source) -> None:
+def check_replicas(
+    policy: str, section: Mapping[str, Any], file: FileSection, source: Source
+) -> None:
     """Every task gets a worker, no task more than it has slots, all together fit the cluster."""
     takes = {task: replicas(section, task, file.tasks) for task in file.tasks}
     for task, count in takes.items():

@@ -12,21 +12,20 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from control.problem.problem import BUILT_IN
 from headrace.config.checks import check, policies, topological
+from headrace.config.policy_sections import policy_of
 from headrace.config.sections import (
     ClusterSection,
     FileSection,
-    PolicySection,
     TaskSection,
     TypeSection,
     validated,
 )
 from headrace.config.yaml_source import PipelineError, read_source
 from profiles.profile import Entry, ProfileError, ProfileTable
-from schemas.pipeline import Pipeline, Policy, QuerySize, Task, Variant
+from schemas.pipeline import Pipeline, QuerySize, Task, Variant
 
 __all__ = [
     "Cluster",
@@ -42,8 +41,6 @@ __all__ = [
     "resolve_weights",
     "weights_sha256",
 ]
-
-T = TypeVar("T")
 
 # What a workload class offers; the arguments are in docs/reference/operators.md.
 WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
@@ -302,7 +299,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         name=file.name,
         slo_s=file.slo,
         tasks=tuple(_task(name, file.tasks[name], folder) for name in topological(file.tasks)),
-        policies=tuple(_policy(name, section) for name, section in policies(file)),
+        policies=tuple(policy_of(name, section) for name, section in policies(file)),
         policy=file.policy,
         input=file.input,
         results=file.results,
@@ -319,46 +316,6 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         ingress=file.cluster.ingress,
         size=QuerySize(**file.size.model_dump()) if file.size else None,
     )
-
-
-def _policy(name: str, section: PolicySection) -> Policy:
-    usual = BUILT_IN.get(section.kind, Policy(name=name))
-    return Policy(
-        name=name,
-        kind=section.kind,
-        replicas=dict(section.replicas),
-        batch=dict(section.batch),
-        latency=section.latency or usual.latency,
-        rate=section.rate or usual.rate,
-        solver=section.solver,
-        gap=section.gap,
-        nodes=section.nodes,
-        interval_s=section.interval,
-        estimator=section.estimator or usual.estimator,
-        headroom=section.headroom,
-        routing=section.routing or usual.routing,
-        utilisation=section.utilisation or usual.utilisation,
-        dropping=section.dropping or usual.dropping,
-        budget=section.budget,
-        batching=section.batching,
-        loads=tuple(section.loads),
-        price=section.price,
-        capped=usual.capped if section.capped is None else section.capped,
-        paced=usual.paced if section.paced is None else section.paced,
-        longest_run=section.longest_run or usual.longest_run,
-        urgency=_said(section.urgency, usual.urgency),
-        guard=_said(section.guard, usual.guard),
-        lead_s=section.lead if isinstance(section.lead, float) else usual.lead_s,
-        learn=_said(section.learn, usual.learn),
-        bound=section.bound or usual.bound,
-        pick=section.pick or usual.pick,
-        late=section.late or usual.late,
-        threshold=_said(section.threshold, usual.threshold),
-    )
-
-
-def _said(value: T | None, usual: T) -> T:
-    return usual if value is None else value
 
 
 def _task(name: str, section: TaskSection, folder: Path) -> Task:

@@ -1,35 +1,27 @@
-"""Which policies does a command line name? By name, or a name with options of its own.
+"""Policies as a command line names them: by name, or by name with values of options.
 
     loki                                    the policy of that name
     loki-paper:dropping=none                the same with another rule
     loki:headroom=1.2:estimator=ewma        several of them
 
-Options are the keys of a policy in the pipeline file that hold one value
-(docs/reference/pipeline-file.md).
+Options are those that hold one value (docs/reference/pipeline-file.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from control.problem.problem import BUILT_IN, policy_named
+from control.policies import known_kinds, policy_named, spec_of
+from control.policies.options import COMMON, with_options
+from control.policies.spec import PolicySpec
 from headrace.config.pipeline_file import PipelineError, PipelineFile
-from headrace.config.sections import WANTED, PolicySection
+from headrace.config.policy_sections import options_in, single_valued
+from headrace.config.sections import WANTED
 from headrace.config.yaml_source import nearest
 from schemas.pipeline import Policy
-
-# Keys of the file, and what a policy calls them; others are called the same.
-OPTIONS = (
-    "latency", "rate", "solver", "gap", "nodes", "interval", "estimator", "headroom", "routing",
-    "utilisation", "dropping", "budget", "batching", "price", "capped",
-    "paced", "longest_run", "urgency", "guard", "lead", "learn", "bound", "pick", "late",
-    "threshold",
-)  # fmt: skip
-_MEASURED: dict[Any, None] = {"auto": None}
-_FIELDS = {"interval": "interval_s", "lead": "lead_s"}
 
 
 def with_policies(file: PipelineFile, asked: Sequence[str]) -> PipelineFile:
@@ -45,20 +37,26 @@ def policy_asked(file: PipelineFile, text: str) -> Policy:
     name, *options = text.split(":")
     policy = policy_named(file.pipeline, name)
     if policy is None:
-        known = dict.fromkeys([p.name for p in file.pipeline.policies] + list(BUILT_IN))
-        raise PipelineError(f"there is no policy {name!r}; known are {', '.join(known)}")
+        names = dict.fromkeys([p.name for p in file.pipeline.policies] + list(known_kinds()))
+        raise PipelineError(f"there is no policy {name!r}; known are {', '.join(names)}")
+    spec = spec_of(policy.kind)
+    known = single_valued(spec)
     given: dict[str, Any] = {}
     for option in options:
         key, equals, value = option.partition("=")
-        if not equals or key not in OPTIONS:
+        if not equals or key not in known:
             raise PipelineError(
                 f"policy {text!r}: {key!r} is no option that a policy can be given here; "
-                f"{nearest(key, list(OPTIONS))}, as in loki-paper:dropping=none"
+                f"{nearest(key, known)}, as in loki-paper:dropping=none"
             )
         given[key] = _scalar(value)
-    read = _read(text, given)
-    changes = {_FIELDS.get(key, key): _MEASURED.get(v := getattr(read, key), v) for key in given}
-    return replace(policy, name=text, **changes) if changes else policy
+    return _changed(replace(policy, name=text), spec, _read(text, spec, given)) if given else policy
+
+
+def _changed(policy: Policy, spec: PolicySpec, values: Mapping[str, Any]) -> Policy:
+    fields = {each.field: values[each.name] for each in COMMON if each.name in values}
+    own = {each.name: values[each.name] for each in spec.options if each.name in values}
+    return with_options(replace(policy, **fields), **own)
 
 
 def _scalar(value: str) -> Any:
@@ -70,9 +68,9 @@ def _scalar(value: str) -> Any:
     return read if type(read) in (int, float) or value in ("true", "false") else value
 
 
-def _read(text: str, given: dict[str, Any]) -> PolicySection:
+def _read(text: str, spec: PolicySpec, given: dict[str, Any]) -> dict[str, Any]:
     try:
-        return PolicySection.model_validate(given)
+        return options_in(spec, given)
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         key, context = str(wrong["loc"][0]), wrong.get("ctx", {})

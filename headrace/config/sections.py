@@ -1,143 +1,39 @@
-"""What may a pipeline file say? Its keys and types, and one sentence for the first that is wrong.
+"""The sections of a pipeline file: keys, types, and one sentence for the first mistake.
 
-What only shows when several places are looked at together is in ``headrace/config/checks.py``.
+What shows only when several places are looked at together is in ``headrace/config/checks.py``.
 """
 
-import re
 import reprlib
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from headrace.config.field_types import (
+    STRICT,
+    Bounds,
+    Count,
+    Device,
+    DeviceShare,
+    Duration,
+    Latency,
+    Name,
+    PipelineName,
+    Port,
+    Positive,
+    Replicas,
+    Size,
+    Spec,
+    TypeName,
+)
+from headrace.config.policy_sections import Tables, section_keys, wrong_in
 from headrace.config.yaml_source import PipelineError, Place, Source, nearest
-
-UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-SIZES = {"MB": 1e6, "GB": 1e9, "MiB": 2.0**20, "GiB": 2.0**30}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([^\d\s.]*)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
-_DEVICE = re.compile(r"cpu|emulated|cuda:\d+")
-_SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-
-
-def duration(value: Any) -> float:
-    """Seconds of a text such as "300ms"; raises ``ValueError`` naming the units."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise ValueError(f"{{}} is {value} without a unit; write {value}ms or {value}s")
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f"{{}} is {value!r}, which is no duration; write one such as 300ms")
-    number, unit = match.groups()
-    if unit == "":
-        raise ValueError(f"{{}} is {value!r} without a unit; write {number}ms or {number}s")
-    if unit not in UNITS:
-        raise ValueError(f"{{}} is {value!r}, but {unit!r} is no unit here; use us, ms or s")
-    return float(number) * UNITS[unit]
-
-
-def size(value: Any) -> int:
-    """Bytes of a text such as "512MB"; raises ``ValueError`` naming the units."""
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None or match.group(2) not in SIZES:
-        raise ValueError(f"{{}} is {value!r}, which is no size; write one such as 512MB or 2GB")
-    return int(float(match.group(1)) * SIZES[match.group(2)])
-
-
-def _above_zero(seconds: float) -> float:
-    if seconds <= 0:
-        raise ValueError("{} is 0; it must be above 0")
-    return seconds
-
-
-def _share(value: float) -> float:
-    if not 0 < value <= 1:
-        raise ValueError(f"{{}} is {value:g}; it must be above 0 and at most 1")
-    return value
-
-
-def _port(value: int) -> int:
-    if not 0 <= value <= 65535:
-        raise ValueError(f"{{}} is {value}; it must be a port, 1 to 65535, or 0 for any free one")
-    return value
-
-
-def _name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
-        raise ValueError(f"{{}}: the name {value!r} may hold letters, digits, '-' and '_' only")
-    return value
-
-
-def _pipeline_name(value: str) -> str:
-    if not re.fullmatch(r"[a-z0-9-]+", value):
-        raise ValueError(f"{{}} is {value!r}; it may hold small letters, digits and '-' only")
-    return value
-
-
-def _spec(value: str) -> str:
-    if not _SPEC.fullmatch(value):
-        raise ValueError(f"{{}} is {value!r}; write it as package.module:Name")
-    return value
-
-
-def _device(value: str) -> str:
-    if not _DEVICE.fullmatch(value):
-        raise ValueError(
-            f"{{}}: {value!r} is no device; devices are cpu, cuda:0 and so on, emulated"
-        )
-    return value
-
-
-def _type_name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or _DEVICE.fullmatch(value):
-        raise ValueError(
-            f"{{}}: {value!r} is no name of a device type; it may hold letters, digits, '.', '-' "
-            "and '_', and is not that of a device"
-        )
-    return value
-
-
-def _bounds(value: list[float]) -> list[float]:
-    if len(value) != 2 or not 0 <= value[0] <= value[1] <= 1:
-        raise ValueError(
-            f"{{}} is {value}; write the smallest and the largest share, as in [0.3, 0.7]"
-        )
-    return value
-
-
-def _positive(value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{{}} is {value:g}; it must be above 0")
-    return value
-
-
-Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero)]
-Latency = Annotated[float, BeforeValidator(duration)]  # 0 is one
-Positive = Annotated[float, AfterValidator(_positive)]
-Bounds = Annotated[list[float], AfterValidator(_bounds)]
-Quantile = Literal["mean", "p50", "p90", "p95", "p99"]
-Size = Annotated[int, BeforeValidator(size), Field(gt=0)]
-Name = Annotated[str, AfterValidator(_name)]
-PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
-Spec = Annotated[str, AfterValidator(_spec)]
-Device = Annotated[str, AfterValidator(_device)]
-TypeName = Annotated[str, AfterValidator(_type_name)]
-DeviceShare = Annotated[float, AfterValidator(_share)]
-Count = Annotated[int, Field(ge=1)]
-Port = Annotated[int, AfterValidator(_port)]
-Replicas = Annotated[int, Field(ge=0)]
 
 
 class Section(BaseModel):
-    """A mapping of known keys; nothing is converted silently."""
+    """A mapping of known keys."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = STRICT
 
 
 class LimitsSection(Section):
@@ -165,43 +61,7 @@ class TaskSection(Section):
     slots: Count = 64
     share: Bounds = [0.0, 1.0]
     weight: Positive = 1.0
-    selection: Literal["", "ramsis", "ramsis-paper", "ramsis-variable"] = ""
-
-
-class PolicySection(Section):
-    """``policies.<policy>``."""
-
-    kind: str = "static"
-    replicas: dict[str, Replicas] = {}
-    batch: dict[str, Count] = {}
-    latency: Quantile | None = None
-    rate: Quantile | None = None
-    solver: Literal["highs", "cbc"] = "highs"
-    gap: Positive = 1e-6
-    nodes: Count = 20_000
-    interval: Duration = 10.0
-    estimator: Literal["recent", "ewma", "trend"] | None = None
-    headroom: Positive = 1.0
-    routing: Literal["throughput", "most-accurate-first", "balanced"] | None = None
-    utilisation: DeviceShare | None = None
-    dropping: (
-        Literal["none", "deadline", "last-task", "per-task", "reroute", "reroute-paper"] | None
-    ) = None
-    budget: Literal["shared", "bare"] = "shared"
-    batching: Literal["idle", "patient"] = "idle"
-    loads: list[Positive] = []
-    price: Annotated[float, Field(ge=0)] = 0.0
-    capped: bool | None = None
-    paced: bool | None = None
-    longest_run: Count | None = None
-    urgency: Annotated[float, Field(ge=0)] | None = None
-    guard: Annotated[float, Field(ge=0, lt=1)] | None = None
-    lead: Latency | Literal["auto"] | None = None
-    learn: bool | None = None
-    bound: Literal["eq15", "fluid"] | None = None
-    pick: Literal["paper", "first", "simulate"] | None = None
-    late: Literal["drop", "serve"] | None = None
-    threshold: Replicas | None = None
+    selection: Tables = ""
 
 
 class TypeSection(Section):
@@ -256,7 +116,7 @@ class FileSection(Section):
     compute_share: DeviceShare = 0.5
     branches: Literal["tied", "untied"] = "tied"
     policy: str = "static"
-    policies: dict[Name, PolicySection] = {}
+    policies: dict[Name, dict[str, Any]] = {}  # each as ``policy_sections`` has it
     profiles: list[str] = []
     workload: Spec | None = None
     size: QuerySizeSection | None = None
@@ -264,28 +124,30 @@ class FileSection(Section):
 
 
 def validated(source: Source) -> FileSection:
-    """The file as sections; raises ``PipelineError`` for what stands wrong first in the file."""
+    """Return the file as sections; raises ``PipelineError`` for the first mistake in the file."""
+    values = source.values
+    wrong = wrong_in(values.get("policies")) if isinstance(values, dict) else []
     try:
-        return FileSection.model_validate(source.values)
+        file = FileSection.model_validate(values)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)
-        raise min((_told(source, details) for details in wrong), key=lambda told: told[0])[
-            1
-        ] from error
+        wrong = [*error.errors(include_url=False), *wrong]
+    if wrong:
+        raise min((_told(source, each) for each in wrong), key=lambda told: told[0])[1]
+    return file
 
 
 def _told(source: Source, details: ErrorDetails) -> tuple[int, PipelineError]:
     place: Place = tuple(part for part in details["loc"] if part != "[key]")
-    sentence = _sentence(place, details)
+    sentence = _sentence(place, details, source)
     if details["type"] == "missing":
         place = place[:-1]
     return source.line(place), source.error(place, sentence)
 
 
-def _sentence(place: Place, details: ErrorDetails) -> str:
+def _sentence(place: Place, details: ErrorDetails, source: Source) -> str:
     kind, found, context = details["type"], reprlib.repr(details["input"]), details.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"{{}} is no known key; {nearest(str(place[-1]), _keys(place[:-1]))}"
+        return f"{{}} is no known key; {nearest(str(place[-1]), _keys(place[:-1], source))}"
     if kind == "missing":
         return f"{'.'.join(map(str, place))} is missing; {EXAMPLES[str(place[-1])]}"
     if kind == "value_error":
@@ -328,8 +190,10 @@ EXAMPLES = {
 }
 
 
-def _keys(place: Place) -> list[str]:
-    """The keys that a mapping of the file may have."""
+def _keys(place: Place, source: Source) -> list[str]:
+    """Return the keys that a mapping of the file may have."""
+    if len(place) == 2 and place[0] == "policies":
+        return section_keys(source.values["policies"][place[1]])
     return list(SECTIONS[len(place), place[0] if place else ""].model_fields)
 
 
@@ -338,7 +202,6 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (2, "tasks"): TaskSection,
     (4, "tasks"): VariantSection,
     (5, "tasks"): LimitsSection,
-    (2, "policies"): PolicySection,
     (1, "cluster"): ClusterSection,
     (3, "cluster"): TypeSection,
     (1, "size"): QuerySizeSection,

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from control.policies import policy_named, spec_of
 from control.policies.solvers import solve
-from control.problem.problem import SELECTING, PlanError, Problem, policy_named
+from control.problem.problem import PlanError, Problem
 from headrace.config.pipeline_file import (
     PipelineError,
     PipelineFile,
@@ -105,8 +106,7 @@ def _tried(pipeline: Pipeline, *, profiled: bool) -> list[Policy]:
     """The policies of the file and the one in force, as far as they can plan yet."""
     first = policy_named(pipeline, pipeline.policy)
     there = pipeline.policies if first in pipeline.policies else (*pipeline.policies, first)
-    plans = ("static", *SELECTING)  # these say themselves what they lack
-    return [each for each in there if each and (profiled or each.kind in plans)]
+    return [each for each in there if each and (profiled or not spec_of(each.kind).needs_profile)]
 
 
 def described(found: Examined) -> str:

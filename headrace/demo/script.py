@@ -12,11 +12,12 @@ from itertools import accumulate
 
 import numpy as np
 
+from control.policies import policy_named, spec_of
 from control.policies.loki.allocate import allocate
-from control.problem.problem import PlanError, Problem, policy_named
+from control.problem.problem import PlanError, Problem
 from headrace.arrivals.arrival_processes import Times, ramp
 from headrace.config.pipeline_file import PipelineFile
-from headrace.planning.dry_run import PLANNERS, Asked, problem
+from headrace.planning.dry_run import Asked, problem
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 
@@ -139,7 +140,7 @@ def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -
 
 def fixed_policies(pipeline: Pipeline) -> list[str]:
     """The file's own policies of fixed replicas, in its order."""
-    return [p.name for p in pipeline.policies if p.kind == "static" and p.replicas]
+    return [p.name for p in pipeline.policies if p.replicas and not spec_of(p.kind).follows_demand]
 
 
 def steady_qps(plan: Plan) -> float:
@@ -155,7 +156,7 @@ def hardware_qps(file: PipelineFile) -> float | None:
     None where the policy in force at the start does not scale accuracy, or nothing was profiled.
     """
     policy = policy_named(file.pipeline, file.pipeline.policy)
-    if policy is None or policy.kind not in PLANNERS:
+    if policy is None or not spec_of(policy.kind).hardware_mode:
         return None
     asked = problem(file, Asked(demands_qps=()))
     try:

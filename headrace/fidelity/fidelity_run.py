@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from control.problem.problem import policy_named, selections
+from control.policies import policy_named, selections
 from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
 from headrace.broker.jar_lock import ROOTS
 from headrace.cluster.device_budget import cores

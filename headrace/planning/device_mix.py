@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from control.policies import known_kinds, policy_named, spec_of
 from control.policies.kairos.device_mixes import PricedType
+from control.policies.kairos.options import BOUND, PICK
 from control.policies.kairos.provisioning import (
     GUARD,
     PICK_AMONG,
@@ -25,7 +27,7 @@ from control.policies.kairos.provisioning import (
     rank,
 )
 from control.policies.kairos.query_sizes import SizeDistribution, SizesError, parsed
-from control.problem.problem import DISPATCHING, PlanError, policy_named
+from control.problem.problem import PlanError
 from headrace.config.pipeline_file import (
     Cluster,
     PipelineError,
@@ -101,9 +103,9 @@ def planned_mix(
     if budget is None:
         raise PlanError("no budget is given; add --budget, $ per hour, or cluster.budget")
     pool, source = pool_of(file, asked)
-    rule = asked.pick or policy.pick
+    rule = asked.pick or PICK.of(policy)
     begin_s = time.perf_counter()
-    ranking, binding = _ranked(pool, budget, asked.bound or policy.bound, asked.top)
+    ranking, binding = _ranked(pool, budget, asked.bound or BOUND.of(policy), asked.top)
     rank_s = time.perf_counter() - begin_s
     begin_s = time.perf_counter()
     simulated: dict[tuple[int, ...], float] = {}
@@ -178,7 +180,7 @@ def deployed(file: PipelineFile) -> PipelineFile:
     if not file.cluster.unplanned:
         return file
     policy = policy_named(file.pipeline, file.pipeline.policy)
-    dispatching = policy is not None and policy.kind in DISPATCHING
+    dispatching = policy is not None and bool(spec_of(policy.kind).dispatch)
     name = policy.name if policy is not None and dispatching else DEFAULT
     planned = planned_mix(file, MixRequest(policy=name, pick="first"))
     if planned.picked is None:
@@ -272,12 +274,11 @@ def read_sizes(file: PipelineFile, named: Path | None = None) -> tuple[SizeDistr
 
 def _policy(file: PipelineFile, name: str | None) -> Policy:
     found = policy_named(file.pipeline, name or file.pipeline.policy)
-    if found is not None and (found.kind in DISPATCHING):
+    if found is not None and spec_of(found.kind).dispatch:
         return found
     if name is not None:
-        raise PlanError(
-            f"policy {name!r} ranks no mixes; name one that does: {', '.join(DISPATCHING)}"
-        )
+        able = [kind for kind in known_kinds() if spec_of(kind).dispatch]
+        raise PlanError(f"policy {name!r} ranks no mixes; name one that does: {', '.join(able)}")
     usual = policy_named(file.pipeline, DEFAULT)
     assert usual is not None
     return usual

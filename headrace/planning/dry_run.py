@@ -11,25 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from control.policies import inferline
-from control.policies.loki.allocate import allocate
+from control.policies import known_kinds, policy_named, spec_of
+from control.policies.options import SOLVER, with_options
+from control.policies.solvers import solve
 from control.problem.allocation_check import accuracy_of, broken_promises
-from control.problem.problem import (
-    BUILT_IN,
-    Allocation,
-    PathShare,
-    PlanError,
-    Problem,
-    Replicas,
-    policy_named,
-)
+from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
 from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.terminal import Unfeasible
+from schemas.pipeline import Pipeline, Policy
 
 # Slots are partitions made up front; what if there were enough?
 ENOUGH_SLOTS = 1_000_000
-
-PLANNERS = {"loki": allocate, "loki-paper": allocate, "inferline": inferline.allocate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +54,10 @@ def plans(file: PipelineFile, asked: Asked) -> Iterator[Planned]:
     for demand in asked.demands_qps:
         each = replace(first, demand_qps=demand)
         try:
-            found = PLANNERS[each.policy.kind](each, spent)
+            found = solve(each.policy.kind, each)
         except PlanError as error:
             raise Unfeasible(str(error)) from error
-        broken = broken_promises(found, each)
+        broken = broken_promises(found, each) if found.shares else ()
         if broken and found.feasible:
             found = replace(found, feasible=False, binding=f"the plan fails: {'; '.join(broken)}")
         yield Planned(each, found)
@@ -79,25 +71,31 @@ def problem(file: PipelineFile, asked: Asked) -> Problem:
         comm_s=pipeline.comm_s if asked.comm_s is None else asked.comm_s,
         tasks=tuple(replace(task, slots=ENOUGH_SLOTS) for task in pipeline.tasks),
     )
-    name = asked.policy or pipeline.policy
-    policy = policy_named(pipeline, name)
-    if policy is None or policy.kind not in PLANNERS:
-        known = [p.name for p in (*BUILT_IN.values(), *pipeline.policies) if p.kind in PLANNERS]
-        raise PlanError(
-            f"policy {name!r} plans nothing ahead; name one that does with --policy: "
-            f"{', '.join(dict.fromkeys(known))}"
-        )
     table = planning_profile(file)
     return Problem(
         pipeline=pipeline,
-        policy=replace(policy, solver=asked.solver or policy.solver),
+        policy=_policy(pipeline, asked),
         slo_s=pipeline.slo_s if asked.slo_s is None else asked.slo_s,
         demand_qps=0.0,
         devices=_devices(file, asked.devices),
         profile=table if table.entries else None,
         memory=dict(file.cluster.memory),
         path_accuracy=table.path_accuracy,
+        meter=spent,
     )
+
+
+def _policy(pipeline: Pipeline, asked: Asked) -> Policy:
+    name = asked.policy or pipeline.policy
+    policy = policy_named(pipeline, name)
+    if policy is None:
+        known = dict.fromkeys((*known_kinds(), *(each.name for each in pipeline.policies)))
+        raise PlanError(f"there is no policy {name!r}; name one with --policy: {', '.join(known)}")
+    if asked.solver is None:
+        return policy
+    if SOLVER not in spec_of(policy.kind).options:
+        raise PlanError(f"policy {name!r} has no solver to choose; leave --solver out")
+    return with_options(policy, solver=asked.solver)
 
 
 def _devices(file: PipelineFile, asked: int | None) -> tuple[str, ...]:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from control.policies import policy_named, spec_of
+from control.policies.options import PRICE
 from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_leases import runs
 from control.policies.ramsis.tables import (
-    POLICIES,
+    OPTIONS,
     Ask,
     SelectionPlan,
     described,
@@ -21,7 +23,7 @@ from control.policies.ramsis.tables import (
     solved,
     solved_within,
 )
-from control.problem.problem import PlanError, policy_named
+from control.problem.problem import PlanError
 from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.planning.dry_run import Asked, spent
 from headrace.terminal import Unfeasible
@@ -43,7 +45,7 @@ class Made:
 def selects(file: PipelineFile, asked: Asked) -> bool:
     """Whether the policy that was asked for chooses a model per batch."""
     policy = policy_named(file.pipeline, asked.policy or file.pipeline.policy)
-    return policy is not None and policy.kind in POLICIES
+    return policy is not None and bool(spec_of(policy.kind).choose)
 
 
 def tables(file: PipelineFile, asked: Asked, violation: float | None = None) -> Iterator[Made]:
@@ -55,7 +57,7 @@ def tables(file: PipelineFile, asked: Asked, violation: float | None = None) -> 
     policy = asked.policy or file.pipeline.policy
     named = policy_named(file.pipeline, policy)
     assert named is not None, "`selects` has found it"
-    options = priced(POLICIES[named.kind], named.price)
+    options = priced(OPTIONS[named.kind], PRICE.of(named))
     ask = _ask(file, asked, named)
     for demand in asked.demands_qps:
         each, (cpu, wall) = replace(ask, qps=demand), spent()

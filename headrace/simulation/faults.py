@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from headrace.arrivals.arrival_processes import Times
-from headrace.config.sections import duration
+from headrace.config.field_types import duration
 from headrace.config.yaml_source import PipelineError, Place, Source, nearest, read_source
 
 DEATH, SLOW, CONTROL_DOWN, BROKER_PAUSE, BURST = (

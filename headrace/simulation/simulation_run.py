@@ -17,7 +17,7 @@ import numpy as np
 
 from control.controller.controller import Controller
 from control.estimation.demand import counted
-from control.policies.solvers import TABLE, solve
+from control.policies.solvers import TABLE, solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Arrivals, Times
 from headrace.cluster.supervisor import workers
@@ -81,9 +81,6 @@ SETTLE_S = 1.0  # between readiness and the first arrival
 INPUT_S = 0.3
 SLICE_S = 0.25  # arrivals are put in so much at a time
 PATIENCE_S = 1.0  # for answers behind the last query's deadline and grace
-# What a solve takes in virtual time. Not what it took: that differs from machine to machine.
-SOLVE_S = {"static": 0.01, TABLE: 0.1}
-SOLVE_OTHERS_S = 0.2
 
 # By problem and start, with the start itself: its id must stay its own.
 _TABLES: dict[tuple[Any, int], tuple[Any, Any]] = {}
@@ -186,7 +183,7 @@ class _Solver:
         began = _cpu_s()
         seconds = self._seconds
         if seconds is None:
-            seconds = SOLVE_S.get(effect.solver, SOLVE_OTHERS_S) / self._dilate
+            seconds = virtual_s(effect.solver) / self._dilate
         try:
             return Solved(effect.job, _found(effect)), seconds
         except PlanError as error:

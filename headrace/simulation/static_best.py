@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from control.policies import POLICIES, policy_named
 from control.policies.loki.allocate import allocate
 from control.policies.static import divide
 from control.problem.allocation_check import items_per_s, rate
-from control.problem.problem import BUILT_IN, Allocation, PlanError, Problem, policy_named
+from control.problem.problem import Allocation, PlanError, Problem
 from headrace.arrivals.arrival_processes import Times
 from headrace.config.pipeline_file import PipelineFile
 from headrace.planning.dry_run import Asked, problem
@@ -74,7 +75,7 @@ def search(run: Run, rows: Rows) -> Search:
     about = demands[max(0, at - 1)], demands[min(FIRST - 1, at + 1)]
     between = np.linspace(*about, NEXT + 2)[1:-1].tolist()
     tried = _try(run, between, tried, rows)
-    own = policy_named(run.file.pipeline, "static") or BUILT_IN["static"]
+    own = policy_named(run.file.pipeline, "static") or POLICIES["static"].usual
     tried.append(Tried(None, own, rows([replace(run, policy=own.name)])[0]))
     best = max(tried, key=lambda each: each.yielded)
     return Search(replace(best.policy, name=NAME), tuple(tried))
@@ -121,7 +122,7 @@ def fixed(plan: Allocation, asked: Problem, name: str) -> Policy:
             "with its replicas into the pipeline file"
         )
     return replace(
-        BUILT_IN["loki"],
+        POLICIES["loki"].usual,
         name=name,
         kind="static",
         replicas=_on_all_devices(plan, asked),

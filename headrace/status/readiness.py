@@ -8,7 +8,7 @@ workers follow tables, these are complete and all that they choose from is loade
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from control.problem.problem import policy_named, selections
+from control.policies import policy_named, selections
 from headrace.terminal import Unsuccessful
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline

@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings
 
 from control.policies.loki.allocate import allocate
 from control.policies.loki.milp_search import Search, accurate, find
+from control.policies.options import with_options
 from control.problem.allocation_check import broken_promises
 from control.problem.candidates import choices
-from control.problem.mip import Bounds, unmetered
-from control.problem.problem import Problem
+from control.problem.mip import Bounds
+from control.problem.problem import Problem, unmetered
 from tests.allocation_world import a_problem, an_entry, by_trying, problems
 
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -34,7 +35,7 @@ def test_the_milp_finds_the_best_plan_that_trying_everything_finds(problem: Prob
 @given(problems())
 def test_both_solvers_find_equally_good_plans(problem: Problem) -> None:
     highs = allocate(problem)
-    cbc = allocate(replace(problem, policy=replace(problem.policy, solver="cbc")))
+    cbc = allocate(replace(problem, policy=with_options(problem.policy, solver="cbc")))
     assert broken_promises(cbc, problem) == ()
     assert cbc.mode == highs.mode
     if highs.mode == "hardware":

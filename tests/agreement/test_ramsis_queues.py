@@ -9,12 +9,13 @@ import pytest
 from benchmarks.papers.ramsis_compare import Cluster
 from benchmarks.papers.ramsis_nodes import fixed
 from benchmarks.papers.ramsis_queues import Seen, always, capped, decided, in_runs, round_robin
+from control.policies import POLICIES
+from control.policies.options import with_options
 from control.policies.ramsis.baselines import Fixed, held
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.pareto_models import Model
 from control.policies.ramsis.table_leases import most_throughput
-from control.policies.ramsis.tables import POLICIES, Ask, setting_for, solved
-from control.problem.problem import BUILT_IN
+from control.policies.ramsis.tables import OPTIONS, Ask, setting_for, solved
 from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.simulation.simulation_run import Run, simulated
@@ -105,12 +106,12 @@ def test_a_fixed_choice_is_served_alike(file: PipelineFile, choice: Fixed, qps: 
 def test_runs_are_served_alike(file: PipelineFile, qps: float) -> None:
     times = poisson(qps, 10.0, np.random.default_rng(4))
     ask = Ask(models=SMALL.models, slo_s=SLO_S, workers=3, qps=qps, runs=tuple(range(1, 33)))
-    table = solved(POLICIES["ramsis"], ask).table
+    table = solved(OPTIONS["ramsis"], ask).table
     assert table.run > 1
-    lease = most_throughput(setting_for(POLICIES["ramsis"], ask), SAVING)
+    lease = most_throughput(setting_for(OPTIONS["ramsis"], ask), SAVING)
     decide = decided([table], SMALL.models, always)
     bare = in_runs(times.tolist(), 3, decide, SLO_S, capped(*lease), lambda now: table.run)
-    nodes = by_nodes(file, replace(BUILT_IN["ramsis"], loads=(qps,)), times)
+    nodes = by_nodes(file, with_options(POLICIES["ramsis"].usual, loads=(qps,)), times)
     assert nodes.served == bare.served
     assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
     assert nodes.accuracy == pytest.approx(bare.accuracy, abs=0.002)

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.papers.ramsis import write
 from control.policies.ramsis.pareto_models import Model, planned, worthwhile_alone
-from control.policies.ramsis.tables import POLICIES, Ask, models_of, solved
+from control.policies.ramsis.tables import OPTIONS, Ask, models_of, solved
 from headrace.config.pipeline_file import load_profile, read_pipeline_file
 
 DATA = Path(__file__).parents[3] / "shared/data/ramsis"
@@ -51,7 +51,7 @@ def asks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ask]:
 def test_image_tables_promise_what_the_authors_code_promises(
     asks: dict[str, Ask], qps: int
 ) -> None:
-    plan = solved(POLICIES["ramsis-paper"], replace(asks["image"], qps=float(qps)))
+    plan = solved(OPTIONS["ramsis-paper"], replace(asks["image"], qps=float(qps)))
     accuracy, violation = IMAGE[qps]
     assert plan.expected_accuracy * 100 == pytest.approx(accuracy, abs=5.01e-4)
     assert plan.expected_violation * 100 == pytest.approx(violation, abs=DIGIT[violation])
@@ -61,7 +61,7 @@ def test_image_tables_promise_what_the_authors_code_promises(
 
 @pytest.mark.parametrize("qps", TEXT)
 def test_text_tables_promise_what_the_authors_code_promises(asks: dict[str, Ask], qps: int) -> None:
-    plan = solved(POLICIES["ramsis-paper"], replace(asks["text"], qps=float(qps)))
+    plan = solved(OPTIONS["ramsis-paper"], replace(asks["text"], qps=float(qps)))
     assert plan.expected_accuracy * 100 == pytest.approx(TEXT[qps], abs=5.01e-4)
 
 
@@ -71,7 +71,7 @@ def test_accuracy_per_query_is_never_below_that_per_decision(
 ) -> None:
     for qps in loads:
         ask = replace(asks[name], qps=float(qps))
-        ours, paper = (solved(POLICIES[policy], ask) for policy in ("ramsis", "ramsis-paper"))
+        ours, paper = (solved(OPTIONS[policy], ask) for policy in ("ramsis", "ramsis-paper"))
         right = [plan.expected_accuracy * (1 - plan.expected_violation) for plan in (ours, paper)]
         assert right[0] >= right[1] - 1e-9
 

@@ -16,9 +16,10 @@ from dataclasses import replace
 from control.policies.loki.milp_search import Aim, Found, Search, accurate, fewest, find, most
 from control.policies.loki.relaxations import binding, nearest
 from control.policies.loki.solution import allocation
+from control.policies.options import GAP, NODES, SOLVER
 from control.policies.static import divide
 from control.problem.candidates import Choices, Unit, choices, most_accurate
-from control.problem.mip import Bounds, Meter, unmetered
+from control.problem.mip import Bounds
 from control.problem.problem import Allocation, PlanError, Problem, Replicas, SolverRun
 
 HARDWARE, ACCURACY, BEST_EFFORT = "hardware", "accuracy", "best-effort"
@@ -28,13 +29,13 @@ WHOLE = 1 - 1e-7  # a served share above this is all
 NEARLY = 1 - 1e-7  # of the largest served share must be served in the step after
 
 
-def allocate(problem: Problem, meter: Meter = unmetered) -> Allocation:
+def allocate(problem: Problem) -> Allocation:
     """The plan for a problem; raises ``PlanError`` where nothing that is profiled can serve it."""
     check_demand(problem)
     if not problem.devices:
         return nobody()
     every = choices(problem)
-    search = search_for(problem, meter)
+    search = search_for(problem)
     run = SolverRun(search.solver, None)
     found = hardware(every, problem, search)
     if found.solved:
@@ -59,10 +60,10 @@ def nobody() -> Allocation:
     return Allocation((), False, binding, mode=BEST_EFFORT, served_share=0.0)
 
 
-def search_for(problem: Problem, meter: Meter) -> Search:
+def search_for(problem: Problem) -> Search:
     """How the policy wants its models solved."""
     policy = problem.policy
-    return Search(policy.solver, Bounds(policy.gap, policy.nodes), meter)
+    return Search(SOLVER.of(policy), Bounds(GAP.of(policy), NODES.of(policy)), problem.meter)
 
 
 def hardware(every: Choices, problem: Problem, search: Search) -> Found:

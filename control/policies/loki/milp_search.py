@@ -24,8 +24,8 @@ from control.policies.loki.milp import (
 )
 from control.policies.loki.paths import Node, TooLarge, fastest_s, nodes
 from control.problem.candidates import FITS_S, Choices, Config, Unit, needed
-from control.problem.mip import INFEASIBLE, OPTIMAL, Bounds, Meter, Outcome, solve_model
-from control.problem.problem import PlanError, SolverRun
+from control.problem.mip import INFEASIBLE, OPTIMAL, Bounds, Outcome, solve_model
+from control.problem.problem import Meter, PlanError, SolverRun
 
 # Above so many nodes with batches the form without them is quicker, and above so many nodes
 # without batches no model is made.

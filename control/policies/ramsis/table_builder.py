@@ -1,18 +1,16 @@
-"""Who makes the tables of a policy, one load at a time, and how do they travel?
+"""The tables of RAMSIS and its variants, one load at a time, and their form on the plans topic.
 
-A maker is given one load and may start from the plan of a load close by. ``ramsis`` and its kin
-solve an MDP; any other function of a ``TableProblem`` does as well, as long as its table says what
-to run in every state.
+A maker (``PolicySpec.choose``) is given one load and may start from the plan of a load close by.
+``make`` solves an MDP; any other function of a ``TableProblem`` does as well, as long as its table
+says what to run in every state.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from control.policies.ramsis.tables import (
-    POLICIES,
+    OPTIONS,
     Ask,
-    Options,
     SelectionPlan,
     Table,
     priced,
@@ -25,27 +23,15 @@ from schemas.records import SelectionTable
 class TableProblem:
     """What one table is wanted for. ``start`` only says where a search may begin."""
 
-    kind: str  # the maker's name
+    kind: str  # of the policy whose maker it is for
     ask: Ask
     price: float = 0.0  # of a late query, in units of accuracy
     start: SelectionPlan | None = field(default=None, compare=False)
 
 
-Maker = Callable[[TableProblem], SelectionPlan]
-
-
-def _solved(options: Options, problem: TableProblem) -> SelectionPlan:
-    return solved(priced(options, problem.price), problem.ask, problem.start)
-
-
-MAKERS: Mapping[str, Maker] = {
-    name: partial(_solved, options) for name, options in POLICIES.items()
-}
-
-
 def make(problem: TableProblem) -> SelectionPlan:
-    """The table; raises ``SelectionError`` where none can be made, ``KeyError`` for the name."""
-    return MAKERS[problem.kind](problem)
+    """Return the table of a kind in ``OPTIONS``; raises ``SelectionError`` for what cannot be."""
+    return solved(priced(OPTIONS[problem.kind], problem.price), problem.ask, problem.start)
 
 
 def names(tables: Iterable[Table]) -> tuple[str, ...]:

@@ -14,12 +14,14 @@ from math import inf, isclose
 
 from msgspec import structs
 
+from control.policies import policy_named, selections
+from control.policies.options import LOADS, PRICE
 from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_builder import TableProblem, compact, names
 from control.policies.ramsis.table_leases import DEFAULT, alike, check_memory, runs, whole_budget_s
 from control.policies.ramsis.tables import (
     APART,
-    POLICIES,
+    OPTIONS,
     Ask,
     SelectionPlan,
     close_to,
@@ -29,7 +31,7 @@ from control.policies.ramsis.tables import (
     setting_for,
 )
 from control.policies.solvers import TABLE
-from control.problem.problem import PlanError, policy_named, selections
+from control.problem.problem import PlanError
 from profiles.profile import ProfileError, ProfileTable
 from schemas.effects import PLANS, Effect, Failed, Send, Solve, Solved
 from schemas.pipeline import Pipeline, Policy
@@ -237,16 +239,16 @@ class Selecting:
             runs=runs(self._pipeline, policy),
         )
         alone, told_qps = len(self._pipeline.tasks) == 1, plan.settings.demand_qps
-        given = policy.loads if alone else ()
+        given = LOADS.of(policy) if alone else ()
         if alone and told_qps is not None:
             given = (told_qps,)
-        setting = setting_for(POLICIES.get(kind, POLICIES[DEFAULT]), ask)
+        setting = setting_for(OPTIONS.get(kind, OPTIONS[DEFAULT]), ask)
         check_memory(self._profile, task.name, there, self._memory, setting)
         return _Need(
             policy=policy.name,
             task=task.name,
             kind=kind,
-            price=policy.price,
+            price=PRICE.of(policy),
             ask=ask,
             loads=tuple(sorted(given, reverse=True)) or (setting.capacity_qps(),),
             apart=inf if given else APART,

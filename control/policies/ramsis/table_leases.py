@@ -8,10 +8,11 @@ until there are tables, and tells what ingress may admit.
 
 from collections.abc import Iterable, Mapping
 
+from control.policies.options import LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.pareto_models import Model, SelectionError
-from control.policies.ramsis.tables import POLICIES, Ask, models_of, setting_for
+from control.policies.ramsis.tables import OPTIONS, Ask, models_of, setting_for
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 from profiles.profile import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
@@ -47,7 +48,7 @@ def allocate(problem: Problem) -> Allocation:
         workers=min(len(problem.devices), task.slots),
         qps=0.0,
     )
-    setting = setting_for(POLICIES.get(policy.kind, POLICIES[DEFAULT]), ask)
+    setting = setting_for(OPTIONS.get(policy.kind, OPTIONS[DEFAULT]), ask)
     check_memory(profile, task.name, problem.devices, problem.memory, setting)
     # By round robin a queue waits for a batch about as long as its own.
     part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SAVING
@@ -94,7 +95,7 @@ def runs(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
     decide what runs, and where one ingress sends to them: runs of several would meet."""
     if len(pipeline.tasks) > 1 or pipeline.ingress > 1:
         return ONE_BY_ONE
-    return tuple(range(1, policy.longest_run + 1))
+    return tuple(range(1, LONGEST_RUN.of(policy) + 1))
 
 
 def most_throughput(setting: Setting, part: float = 0.5) -> tuple[Model, int]:

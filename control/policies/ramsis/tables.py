@@ -1,7 +1,7 @@
 """Which model and batch for this queue and slack? Tables solved ahead, one per load.
 
     models = models_of(profile, task, "cpu")
-    plan = solved(POLICIES["ramsis"], ask)
+    plan = solved(OPTIONS["ramsis"], ask)
     plan.table.choose(queue=3, slack_s=0.08)
 
 Policies by name: ``ramsis-paper`` does what the paper's code does (specs in the module docstrings
@@ -112,7 +112,7 @@ BATCHING: Mapping[str, Callable[[Setting], Process]] = {
     "whole-queue": whole_queue,
     "variable": part_of_queue,
 }
-POLICIES: Mapping[str, Options] = {
+OPTIONS: Mapping[str, Options] = {
     "ramsis-paper": Options(objective=Objective(per="decision"), front=worthwhile_alone),
     "ramsis": Options(objective=Objective(per="query")),
     "ramsis-variable": Options(

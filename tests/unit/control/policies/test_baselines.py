@@ -9,10 +9,11 @@ from msgspec import structs
 
 from control.estimation.estimates import Outlook
 from control.estimation.task_demand import TaskDemand
+from control.policies import POLICIES
 from control.policies.inferline import allocate as inferline
 from control.policies.proteus import allocate as proteus
 from control.problem.allocation_check import broken_promises
-from control.problem.problem import BUILT_IN, PlanError, Problem
+from control.problem.problem import PlanError, Problem
 from schemas.records import Report, Settings
 from tests.allocation_world import a_problem, an_entry, problems
 
@@ -28,7 +29,12 @@ ENTRIES = [
 
 def problem(demand: float, policy: str, **changes: object) -> Problem:
     return a_problem(
-        ENTRIES, CHAIN, demand=demand, policy=BUILT_IN[policy], devices=("cpu",) * 8, **changes
+        ENTRIES,
+        CHAIN,
+        demand=demand,
+        policy=POLICIES[policy].usual,
+        devices=("cpu",) * 8,
+        **changes,
     )
 
 
@@ -123,22 +129,21 @@ def test_a_tasks_demand_is_what_its_workers_say_arrives_of_all_variants() -> Non
     assert again.arriving(61.0) == {"read": pytest.approx(10.0)}  # its counts begin anew
 
 
-def test_only_a_policy_that_asks_is_told_what_arrives_at_tasks() -> None:
+def test_what_arrives_at_tasks_is_read_off_workers_reports() -> None:
     pipeline = problem(1.0, "proteus").pipeline
     outlook = Outlook(pipeline, None)
     for second in range(3):
         outlook.hear(a_report(second, 10.0 * second))
-    assert outlook.arriving(BUILT_IN["proteus"], 2.0).keys() == {"read"}
-    assert outlook.arriving(BUILT_IN["loki"], 2.0) == {}
+    assert outlook.arriving(2.0).keys() == {"read"}
 
 
 def test_untied_branches_are_planned_by_what_each_gets_but_for_the_paper() -> None:
     untied = problem(1.0, "loki", branches="untied", tasks={"read": {"share": (0.3, 0.7)}}).pipeline
-    planned = Outlook(untied, None).planned(BUILT_IN["loki"])
+    planned = Outlook(untied, None).planned(POLICIES["loki"].usual)
     assert (planned.branches, planned.task("read").share) == ("tied", (0.0, 1.0))
-    assert Outlook(untied, None).planned(BUILT_IN["loki-paper"]) == untied
+    assert Outlook(untied, None).planned(POLICIES["loki-paper"].usual) == untied
     tied = problem(1.0, "loki").pipeline
-    assert Outlook(tied, None).planned(BUILT_IN["loki"]) == tied
+    assert Outlook(tied, None).planned(POLICIES["loki"].usual) == tied
 
 
 def test_headroom_multiplies_an_estimate_and_not_what_a_command_has_set() -> None:
@@ -151,8 +156,8 @@ def test_headroom_multiplies_an_estimate_and_not_what_a_command_has_set() -> Non
             )
         )  # fmt: skip
     given = Settings(policy="loki", slo_s=0.25)
-    plain = outlook.demand_qps(BUILT_IN["loki-paper"], given, 10.0)
-    more = outlook.demand_qps(replace(BUILT_IN["loki-paper"], headroom=1.2), given, 10.0)
+    plain = outlook.demand_qps(POLICIES["loki-paper"].usual, given, 10.0)
+    more = outlook.demand_qps(replace(POLICIES["loki-paper"].usual, headroom=1.2), given, 10.0)
     assert (plain, more) == (pytest.approx(100.0), pytest.approx(120.0))
     fixed = structs.replace(given, demand_qps=50.0)
-    assert outlook.demand_qps(replace(BUILT_IN["loki"], headroom=2.0), fixed, 10.0) == 50.0
+    assert outlook.demand_qps(replace(POLICIES["loki"].usual, headroom=2.0), fixed, 10.0) == 50.0

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from control.problem.problem import BUILT_IN, Allocation, Problem, Replicas
+from control.policies import POLICIES
+from control.problem.problem import Allocation, Problem, Replicas
 from control.rollout.hysteresis import Worth, worth, worth_a_change
 from tests.control_world import a_pipeline, a_profile
 
@@ -15,7 +16,7 @@ LONG = 1000.0
 
 def a_problem(demand_qps: float, devices: int = 6) -> Problem:
     return Problem(
-        pipeline=a_pipeline(), policy=BUILT_IN["loki"], slo_s=0.3, demand_qps=demand_qps,
+        pipeline=a_pipeline(), policy=POLICIES["loki"].usual, slo_s=0.3, demand_qps=demand_qps,
         devices=("cpu",) * devices, profile=a_profile(),
     )  # fmt: skip
 

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from control.estimation.estimators import ESTIMATORS
 from control.per_query.batching import BATCHERS
 from control.per_query.dropping import BUDGETS, RULES
-from control.problem.problem import BUILT_IN, policy_named
+from control.policies import POLICIES, policy_named
 from control.problem.routes import ROUTINGS
+from headrace.config.field_types import duration
 from headrace.config.pipeline_file import (
     Cluster,
     PipelineError,
@@ -26,7 +27,7 @@ from headrace.config.pipeline_file import (
     resolve_weights,
     weights_sha256,
 )
-from headrace.config.sections import PolicySection, duration
+from headrace.config.policy_sections import section_of
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 
 GOOD = """\
@@ -479,7 +480,7 @@ def test_what_a_policy_does_while_it_runs_is_that_of_its_kind_or_what_the_file_s
     )
     pipeline = read_pipeline_file(written(tmp_path, text)).pipeline
     assert policy_named(pipeline, "ours") == replace(
-        BUILT_IN["loki"], name="ours", dropping="per-task", utilisation=0.7, interval_s=5.0
+        POLICIES["loki"].usual, name="ours", dropping="per-task", utilisation=0.7, interval_s=5.0
     )
     assert policy_named(pipeline, "fast") == Policy(
         name="fast", replicas={"read/forest": 3, "locate/net": 1}, batch={"read/forest": 64}
@@ -494,7 +495,8 @@ def test_what_a_policy_does_while_it_runs_is_that_of_its_kind_or_what_the_file_s
     ],
 )  # fmt: skip
 def test_a_policy_can_name_whatever_there_is(key: str, known: Mapping[str, object]) -> None:
+    section = section_of(POLICIES["static"])
     for name in known:
-        PolicySection.model_validate({key: name})
+        section.model_validate({key: name})
     with pytest.raises(ValidationError, match=f"'{next(iter(known))}'"):
-        PolicySection.model_validate({key: "nothing"})
+        section.model_validate({key: "nothing"})

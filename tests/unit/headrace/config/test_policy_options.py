@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from control.problem.problem import BUILT_IN, policy_named
+from control.policies import POLICIES, policy_named
+from control.policies.options import LONGEST_RUN, with_options
 from headrace.config.pipeline_file import PipelineError, PipelineFile, read_pipeline_file
-from headrace.config.policy_options import OPTIONS, policy_asked, with_policies
-from headrace.config.sections import PolicySection
+from headrace.config.policy_options import policy_asked, with_policies
+from headrace.config.policy_sections import section_of, single_valued
 
 
 @pytest.fixture
@@ -18,15 +19,16 @@ def file(tmp_path: Path) -> PipelineFile:
 
 
 def test_a_name_is_the_policy_of_that_name(file: PipelineFile) -> None:
-    assert policy_asked(file, "loki-paper") == BUILT_IN["loki-paper"]
+    assert policy_asked(file, "loki-paper") == POLICIES["loki-paper"].usual
     assert policy_asked(file, "fast") == policy_named(file.pipeline, "fast")
 
 
 def test_options_follow_the_name_and_the_policy_is_called_by_all_of_it(file: PipelineFile) -> None:
     text = "loki:headroom=1.2:interval=5s:dropping=none:nodes=10"
     assert policy_asked(file, text) == replace(
-        BUILT_IN["loki"], name=text, headroom=1.2, interval_s=5.0, dropping="none", nodes=10
-    )
+        with_options(POLICIES["loki"].usual, nodes=10),
+        name=text, headroom=1.2, interval_s=5.0, dropping="none",
+    )  # fmt: skip
 
 
 def test_an_option_may_be_true_or_false(file: PipelineFile) -> None:
@@ -34,8 +36,8 @@ def test_an_option_may_be_true_or_false(file: PipelineFile) -> None:
 
 
 def test_how_long_runs_may_be_is_an_option(file: PipelineFile) -> None:
-    assert policy_asked(file, "ramsis").longest_run == 32
-    assert policy_asked(file, "ramsis:longest_run=1").longest_run == 1
+    assert LONGEST_RUN.of(policy_asked(file, "ramsis")) == 32
+    assert LONGEST_RUN.of(policy_asked(file, "ramsis:longest_run=1")) == 1
 
 
 def test_policies_with_options_join_those_of_the_file(file: PipelineFile) -> None:
@@ -67,4 +69,11 @@ def test_what_is_wrong_is_one_sentence(file: PipelineFile, text: str, words: str
 
 
 def test_every_key_with_one_value_is_an_option() -> None:
-    assert set(PolicySection.model_fields) - {"kind", "replicas", "batch", "loads"} == set(OPTIONS)
+    for spec in POLICIES.values():
+        keys = set(section_of(spec).model_fields)
+        assert keys - {"kind", "replicas", "batch", "loads"} == set(single_valued(spec))
+
+
+def test_an_option_of_another_kind_is_none(file: PipelineFile) -> None:
+    with pytest.raises(PipelineError, match="'nodes' is no option that"):
+        policy_asked(file, "static:nodes=5")

@@ -226,8 +226,12 @@ WRONG = [
     (["--demand", "-5"], 2, "'-5' has a rate below 0"),
     (["--demand", "5", "--slo", "250"], 2, "write 250ms or 250s"),
     (["--demand", "5", "--devices", "0"], 2, "0 is not in the range x>=1"),
-    (["--demand", "5", "--policy", "lucky"], 2, "name one that does with --policy: loki"),
-    (["--demand", "5", "--policy", "static"], 2, "policy 'static' plans nothing ahead"),
+    (
+        ["--demand", "5", "--policy", "lucky"],
+        2,
+        "no policy 'lucky'; name one with",
+    ),
+    (["--demand", "5", "--policy", "static", "--solver", "cbc"], 2, "has no solver to choose"),
 ]
 
 

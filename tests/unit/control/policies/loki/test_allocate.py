@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from control.policies.loki.allocate import allocate
+from control.policies.options import with_options
 from control.problem.allocation_check import broken_promises, items_per_s
 from control.problem.candidates import choices, needed
 from control.problem.problem import Nearest, PathShare, PlanError, Problem, Replicas
@@ -160,14 +161,14 @@ def test_without_devices_or_with_a_demand_below_zero_it_says_so() -> None:
     with pytest.raises(PlanError, match="demand is -1 queries/s; it must be 0 or more"):
         allocate(a_problem(ENTRIES, CHAIN, demand=-1.0))
     with pytest.raises(PlanError, match="no solver 'gurobi'; there are highs, cbc"):
-        allocate(a_problem(ENTRIES, CHAIN, policy=replace(PAPER, solver="gurobi")))
+        allocate(a_problem(ENTRIES, CHAIN, policy=with_options(PAPER, solver="gurobi")))
 
 
 @pytest.mark.parametrize("solver", ["highs", "cbc"])
 def test_a_solver_out_of_nodes_still_leads_to_a_plan(solver: str) -> None:
     problem = a_problem(
         ENTRIES, CHAIN, demand=130.0, devices=("cpu",) * 5,
-        policy=replace(PAPER, solver=solver, nodes=1),
+        policy=with_options(PAPER, solver=solver, nodes=1),
     )  # fmt: skip
     plan = allocate(problem)
     assert broken_promises(plan, problem) == ()

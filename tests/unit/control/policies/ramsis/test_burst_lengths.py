@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.small_cluster import a_cluster
+from control.policies import POLICIES
+from control.policies.options import with_options
 from control.policies.ramsis.burst_lengths import (
     Stream,
     Way,
@@ -24,12 +26,11 @@ from control.policies.ramsis.burst_lengths import (
 from control.policies.ramsis.mdp_solver import falls_short
 from control.policies.ramsis.pareto_models import Model, SelectionError
 from control.policies.ramsis.table_leases import runs
-from control.policies.ramsis.tables import BATCHING, POLICIES, Ask, Choice, setting_for, solved
-from control.problem.problem import BUILT_IN
+from control.policies.ramsis.tables import BATCHING, OPTIONS, Ask, Choice, setting_for, solved
 from headrace.config.pipeline_file import read_pipeline_file
 from tests.selection_world import FAST, GOOD
 
-RAMSIS = POLICIES["ramsis"]
+RAMSIS = OPTIONS["ramsis"]
 # Eight together take three times as long as one.
 QUICK = Model("quick", 0.6, (0.020, 0.026, 0.032, 0.037, 0.043, 0.049, 0.054, 0.060))
 SLOW = Model("slow", 0.8, (0.030, 0.040, 0.050, 0.060, 0.070, 0.080, 0.090, 0.100))
@@ -214,9 +215,9 @@ def test_runs_are_for_the_only_ingress_of_a_pipeline_of_one_task(tmp_path: Path)
     several = a_cluster(
         tmp_path, children={"read": []}, cluster={"devices": {"emulated": 4}, "ingress": 2}
     )
-    ramsis = BUILT_IN["ramsis"]
+    ramsis = POLICIES["ramsis"].usual
     assert runs(alone, ramsis) == tuple(range(1, 33))
-    assert runs(alone, replace(ramsis, longest_run=1)) == (1,)
-    assert runs(alone, BUILT_IN["ramsis-paper"]) == (1,)
+    assert runs(alone, with_options(ramsis, longest_run=1)) == (1,)
+    assert runs(alone, POLICIES["ramsis-paper"].usual) == (1,)
     assert runs(read_pipeline_file(several).pipeline, ramsis) == (1,)
     assert runs(read_pipeline_file(a_cluster(tmp_path)).pipeline, ramsis) == (1,)

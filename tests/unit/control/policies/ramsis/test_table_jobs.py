@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 
+from control.policies import POLICIES
 from control.policies.solvers import TABLE, solve
-from control.problem.problem import BUILT_IN
 from profiles.profile import Entry, ProfileTable
 from schemas.effects import PLANS, Effect, Send, Solved
-from schemas.pipeline import Pipeline, Policy
+from schemas.pipeline import Pipeline
 from schemas.records import Selection
 from tests.control_world import World, a_pipeline, a_profile, an_entry
 
 WORKERS = ("w0", "w1", "w2")
 # Of two loads, so that tests are quick; refinement is tested by itself.
-QUICK = Policy(name="quick", kind="ramsis", loads=(100.0, 400.0), rate="p95", capped=True)
+QUICK = POLICIES["ramsis"].policy(
+    "quick", {"loads": (100.0, 400.0), "paced": False, "longest_run": 1}
+)
 
 
 class Selecting(World):
@@ -145,7 +147,7 @@ def test_policies_change_by_command_and_roll_back() -> None:
     world.run(1.0)
     assert world.plan.settings.policy == "static"
     assert len(world.tables) == 2
-    assert set(BUILT_IN) >= {"ramsis", "ramsis-paper", "ramsis-variable"}
+    assert set(POLICIES) >= {"ramsis", "ramsis-paper", "ramsis-variable"}
 
 
 def test_a_restarted_controller_has_the_tables_made_again() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from control.policies.ramsis.mdp_solver import Objective
 from control.policies.ramsis.pareto_models import Model, SelectionError
 from control.policies.ramsis.tables import (
-    POLICIES,
+    OPTIONS,
     Ask,
     Choice,
     Options,
@@ -34,7 +34,7 @@ TABLE = Table(
     model=((0, 0, 1), (0, 1, 1), (0, 1, 1)),
     batch=((1, 1, 1), (2, 2, 2), (3, 3, 3)),
 )
-RAMSIS = POLICIES["ramsis"]
+RAMSIS = OPTIONS["ramsis"]
 
 
 def an_ask(qps: float = 100.0, workers: int = 6, **more: object) -> Ask:
@@ -94,53 +94,53 @@ def test_a_solved_table_serves_a_lone_query_well_and_a_late_one_fast() -> None:
     assert (plan.states, plan.actions) == (4 * 101 + 1, 7)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", OPTIONS)
 def test_a_load_above_capacity_still_has_a_table(policy: str) -> None:
-    plan = solved(POLICIES[policy], an_ask(qps=1e5))
+    plan = solved(OPTIONS[policy], an_ask(qps=1e5))
     assert not plan.feasible
     assert plan.expected_violation == pytest.approx(1)
     assert plan.expected_accuracy == pytest.approx(0.6)
     assert plan.table.choose(3, 0.02).model == "fast"
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", OPTIONS)
 def test_no_load_at_all_is_served_with_the_best_model_in_time(policy: str) -> None:
-    plan = solved(POLICIES[policy], an_ask(qps=0.0))
+    plan = solved(OPTIONS[policy], an_ask(qps=0.0))
     assert (plan.feasible, plan.expected_accuracy, plan.expected_violation) == (True, 0.9, 0.0)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", OPTIONS)
 def test_one_model_is_a_table_of_that_model(policy: str) -> None:
-    plan = solved(POLICIES[policy], an_ask(models=(GOOD,)))
+    plan = solved(OPTIONS[policy], an_ask(models=(GOOD,)))
     assert {row[2] for row in plan.table.decisions()} == {"good"}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", OPTIONS)
 def test_equal_models_are_the_same_as_one(policy: str) -> None:
     twin = replace(GOOD, name="twin")
-    both = solved(POLICIES[policy], an_ask(models=(GOOD, twin)))
-    one = solved(POLICIES[policy], an_ask(models=(GOOD,)))
+    both = solved(OPTIONS[policy], an_ask(models=(GOOD, twin)))
+    one = solved(OPTIONS[policy], an_ask(models=(GOOD,)))
     assert both.table == one.table
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", OPTIONS)
 def test_latency_that_falls_with_the_batch_is_planned_with_as_if_it_did_not(policy: str) -> None:
     odd = Model("odd", 0.7, (0.080, 0.030, 0.040))
-    plan = solved(POLICIES[policy], an_ask(models=(odd,)))
-    mended = solved(POLICIES[policy], an_ask(models=(Model("odd", 0.7, (0.030, 0.030, 0.040)),)))
+    plan = solved(OPTIONS[policy], an_ask(models=(odd,)))
+    mended = solved(OPTIONS[policy], an_ask(models=(Model("odd", 0.7, (0.030, 0.030, 0.040)),)))
     assert plan.table == mended.table
     assert plan.expected_accuracy == mended.expected_accuracy
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", OPTIONS)
 def test_an_slo_below_the_fastest_model_is_refused_with_the_mend(policy: str) -> None:
     with pytest.raises(SelectionError, match=r"20 ms .* 10 ms; raise the SLO or add a faster"):
-        solved(POLICIES[policy], an_ask(slo_s=0.01))
+        solved(OPTIONS[policy], an_ask(slo_s=0.01))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", OPTIONS)
 def test_a_thousand_workers_have_a_table(policy: str) -> None:
-    alone = solved(POLICIES[policy], an_ask(qps=20.0 * 1000, workers=1000))
+    alone = solved(OPTIONS[policy], an_ask(qps=20.0 * 1000, workers=1000))
     assert alone.feasible
     assert 0.75 < alone.expected_accuracy < 0.9
     assert 0 <= alone.expected_violation < 1e-6
@@ -275,7 +275,7 @@ def _promises(options: Options, ask: Ask) -> SelectionPlan:
 def test_whatever_is_asked_gives_fractions_and_a_decision_for_every_state(
     ask: Ask, policy: str
 ) -> None:
-    plan = _promises(POLICIES[policy], ask)
+    plan = _promises(OPTIONS[policy], ask)
     assert 0 <= plan.expected_accuracy <= 1
     assert 0 <= plan.expected_violation <= 1
     for queue in range(1, len(plan.table.model) + 2):
@@ -288,7 +288,7 @@ def test_whatever_is_asked_gives_fractions_and_a_decision_for_every_state(
 def test_a_table_that_may_leave_queries_gives_fractions_and_batches_that_are_there(
     ask: Ask,
 ) -> None:
-    plan = _promises(POLICIES["ramsis-variable"], replace(ask, dispersion=1.0))
+    plan = _promises(OPTIONS["ramsis-variable"], replace(ask, dispersion=1.0))
     assert 0 <= plan.expected_accuracy <= 1
     assert 0 <= plan.expected_violation <= 1
     for queue in range(1, len(plan.table.model) + 2):
@@ -299,7 +299,7 @@ def test_a_table_that_may_leave_queries_gives_fractions_and_batches_that_are_the
 def test_leaving_queries_is_never_worth_less() -> None:
     for qps in (20.0, 120.0, 220.0):
         part, whole = (
-            solved(POLICIES[policy], an_ask(qps)) for policy in ("ramsis-variable", "ramsis")
+            solved(OPTIONS[policy], an_ask(qps)) for policy in ("ramsis-variable", "ramsis")
         )
         right = [plan.expected_accuracy * (1 - plan.expected_violation) for plan in (part, whole)]
         # Late queues have other choices, and what is left of one has its slack rounded again.
@@ -308,7 +308,7 @@ def test_leaving_queries_is_never_worth_less() -> None:
 
 def test_bursts_and_leaving_queries_do_not_go_together() -> None:
     with pytest.raises(SelectionError, match="use whole-queue batching"):
-        solved(POLICIES["ramsis-variable"], an_ask(dispersion=2.0))
+        solved(OPTIONS["ramsis-variable"], an_ask(dispersion=2.0))
 
 
 def test_more_choices_than_fit_in_memory_are_refused() -> None:
@@ -317,4 +317,4 @@ def test_more_choices_than_fit_in_memory_are_refused() -> None:
         for n in range(100)
     )
     with pytest.raises(SelectionError, match="does not fit in memory; use fewer models"):
-        solved(POLICIES["ramsis-variable"], an_ask(models=many))
+        solved(OPTIONS["ramsis-variable"], an_ask(models=many))

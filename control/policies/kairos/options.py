@@ -1,0 +1,55 @@
+"""The options of policies that dispatch queries to devices one by one."""
+
+from control.policies.options import Option, OptionType
+
+URGENCY = Option(
+    name="urgency",
+    type=OptionType.AMOUNT,
+    default=1.0,
+    meaning="weight of the time waited against the time to run",
+)
+GUARD = Option(
+    name="guard",
+    type=OptionType.PART,
+    default=0.02,
+    meaning="part of the SLO kept free when a device is judged in time",
+)
+LEAD = Option(
+    name="lead",
+    type=OptionType.SECONDS_OR_AUTO,
+    meaning="send ahead to a device that is free so soon; auto (None): as measured",
+)
+LEARN = Option(
+    name="learn",
+    type=OptionType.SWITCH,
+    default=True,
+    meaning="latencies come from completions, not from the profile alone",
+)
+BOUND = Option(
+    name="bound",
+    type=OptionType.CHOICE,
+    choices=("eq15", "fluid"),
+    default="fluid",
+    meaning="upper bound of the throughput of a mix of devices",
+)
+PICK = Option(
+    name="pick",
+    type=OptionType.CHOICE,
+    choices=("paper", "first", "simulate"),
+    default="simulate",
+    meaning="how one of the mixes with the highest bounds is chosen",
+)
+LATE = Option(
+    name="late",
+    type=OptionType.CHOICE,
+    choices=("drop", "serve"),
+    default="drop",
+    meaning="what happens to queries that no device can finish in time",
+)
+THRESHOLD = Option(
+    name="threshold",
+    type=OptionType.COUNT,
+    default=0,
+    meaning="size from which queries go to base devices only",
+)
+DISPATCH: tuple[Option, ...] = (URGENCY, GUARD, LEAD, LEARN, BOUND, PICK, LATE, THRESHOLD)

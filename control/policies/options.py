@@ -1,0 +1,219 @@
+"""The options of policies: name in the pipeline file, type, default and permitted values.
+
+``COMMON`` are the options of every policy: each is a field of ``schemas.pipeline.Policy``. A policy
+kind adds options of its own, whose values are in ``Policy.options``:
+
+    HEADWAY = Option(name="headway", type=OptionType.POSITIVE, default=1.5, meaning="...")
+    HEADWAY.of(policy)
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any
+
+from control.problem.references import load
+from schemas.pipeline import Policy
+
+
+class OptionType(Enum):
+    """What the pipeline file may say for an option, and the value that it becomes."""
+
+    POSITIVE = auto()  # float above 0
+    AMOUNT = auto()  # float, 0 or above
+    WHOLE = auto()  # int, 1 or above
+    SHARE = auto()  # float above 0, at most 1
+    FRACTION = auto()  # float, 0 to 1
+    PART = auto()  # float, 0 or above, below 1
+    COUNT = auto()  # int, 0 or above
+    SECONDS = auto()  # a duration such as 300ms; float above 0
+    SECONDS_OR_AUTO = auto()  # a duration, 0 among them, or auto; float or None
+    SWITCH = auto()  # bool
+    TEXT = auto()  # str
+    CHOICE = auto()  # str, one of ``choices``
+    RATES = auto()  # list of floats above 0; tuple
+    WHOLE_BY_VARIANT = auto()  # "task/variant" -> int, 1 or above
+    COUNT_BY_VARIANT = auto()  # "task/variant" -> int, 0 or above
+    WHOLE_BY_NAME = auto()  # any name -> int, 1 or above
+    AMOUNT_BY_NAME = auto()  # any name -> float, 0 or above
+
+
+# Types of several values: a command line such as `loki:headroom=1.2` has no place for them.
+SEVERAL = (
+    OptionType.RATES,
+    OptionType.WHOLE_BY_VARIANT,
+    OptionType.COUNT_BY_VARIANT,
+    OptionType.WHOLE_BY_NAME,
+    OptionType.AMOUNT_BY_NAME,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of a policy.
+
+    ``choices`` are the permitted texts of a ``CHOICE``, or the reference of a mapping whose keys
+    they are. ``field`` is the field of ``Policy`` that holds a common option, "" for an option of
+    a policy's own.
+    """
+
+    name: str
+    type: OptionType
+    meaning: str
+    default: Any = None
+    choices: tuple[str, ...] | str = ()
+    field: str = ""
+
+    def of(self, policy: Policy) -> Any:
+        """Return the option's value under a policy."""
+        if self.field:
+            return getattr(policy, self.field)
+        return policy.options.get(self.name, self.default)
+
+    def permitted(self) -> tuple[str, ...]:
+        """Return the texts that a ``CHOICE`` permits."""
+        return tuple(load(self.choices)) if isinstance(self.choices, str) else self.choices
+
+
+_QUANTILES = ("mean", "p50", "p90", "p95", "p99")
+
+COMMON: tuple[Option, ...] = (
+    Option(
+        name="replicas",
+        field="replicas",
+        type=OptionType.COUNT_BY_VARIANT,
+        meaning="workers by task/variant, in place of the variants' own",
+    ),
+    Option(
+        name="batch",
+        field="batch",
+        type=OptionType.WHOLE_BY_VARIANT,
+        meaning="largest batch by task/variant, in place of the variants' own",
+    ),
+    Option(
+        name="latency",
+        field="latency",
+        type=OptionType.CHOICE,
+        choices=_QUANTILES,
+        meaning="quantile of the profile that a batch is taken to need",
+    ),
+    Option(
+        name="rate",
+        field="rate",
+        type=OptionType.CHOICE,
+        choices=_QUANTILES,
+        meaning="quantile of the profile that gives a device's rate",
+    ),
+    Option(
+        name="interval",
+        field="interval_s",
+        type=OptionType.SECONDS,
+        meaning="time between two plans, if nothing asks for one sooner",
+    ),
+    Option(
+        name="estimator",
+        field="estimator",
+        type=OptionType.CHOICE,
+        choices="control.estimation.estimators:ESTIMATORS",
+        meaning="estimator of the demand to plan for",
+    ),
+    Option(
+        name="headroom",
+        field="headroom",
+        type=OptionType.POSITIVE,
+        meaning="multiple of the estimate that is planned for",
+    ),
+    Option(
+        name="routing",
+        field="routing",
+        type=OptionType.CHOICE,
+        choices="control.problem.routes:ROUTINGS",
+        meaning="rule that shares traffic among workers",
+    ),
+    Option(
+        name="utilisation",
+        field="utilisation",
+        type=OptionType.SHARE,
+        meaning="part of a worker's capacity that is used before less accurate workers get work",
+    ),
+    Option(
+        name="dropping",
+        field="dropping",
+        type=OptionType.CHOICE,
+        choices="control.per_query.dropping:RULES",
+        meaning="rule that drops late items",
+    ),
+    Option(
+        name="budget",
+        field="budget",
+        type=OptionType.CHOICE,
+        choices="control.per_query.dropping:BUDGETS",
+        meaning="latency budget of a task",
+    ),
+    Option(
+        name="batching",
+        field="batching",
+        type=OptionType.CHOICE,
+        choices="control.per_query.batching:BATCHERS",
+        meaning="rule that closes a batch",
+    ),
+    Option(
+        name="capped",
+        field="capped",
+        type=OptionType.SWITCH,
+        meaning="batches of late items stay within the plan's batch",
+    ),
+    Option(
+        name="paced",
+        field="paced",
+        type=OptionType.SWITCH,
+        meaning="plans follow the slowdown of devices that workers observe",
+    ),
+)
+
+# Of policies that solve a MILP (control/problem/mip.py, which SOLVERS are named after).
+SOLVER = Option(
+    name="solver",
+    type=OptionType.CHOICE,
+    choices=("highs", "cbc"),
+    default="highs",
+    meaning="MILP solver",
+)
+GAP = Option(
+    name="gap",
+    type=OptionType.POSITIVE,
+    default=1e-6,
+    meaning="relative gap at which the solver stops",
+)
+NODES = Option(
+    name="nodes",
+    type=OptionType.WHOLE,
+    default=20_000,
+    meaning="nodes of branch and bound after which the solver stops",
+)
+MILP: tuple[Option, ...] = (SOLVER, GAP, NODES)
+
+# Of policies whose workers may follow tables (control/policies/ramsis).
+LOADS = Option(
+    name="loads",
+    type=OptionType.RATES,
+    default=(),
+    meaning="queries/s that tables are made for; without it a grid is found by refinement",
+)
+PRICE = Option(
+    name="price",
+    type=OptionType.AMOUNT,
+    default=0.0,
+    meaning="price of a late query, in units of accuracy",
+)
+LONGEST_RUN = Option(
+    name="longest_run",
+    type=OptionType.WHOLE,
+    default=1,
+    meaning="most queries that ingress sends to one worker in a row",
+)
+TABLES: tuple[Option, ...] = (LOADS, PRICE, LONGEST_RUN)
+
+
+def with_options(policy: Policy, **values: Any) -> Policy:
+    """Return a policy with other values of its own options."""
+    return replace(policy, options={**policy.options, **values})

@@ -1,0 +1,95 @@
+"""A kind of policy as one value: what it plans, chooses, estimates, routes, drops and batches."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from control.policies.options import COMMON, Option
+from schemas.pipeline import Policy
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PolicySpec:
+    """A kind of policy.
+
+    Functions are given as references, "package.module:function", and imported when first called.
+
+    ``plan``    ``Problem -> Allocation``; raises ``PlanError`` where no plan can be made
+    ``choose``  ``TableProblem -> SelectionPlan``: the tables by which workers choose a model for
+                each batch; "": workers run what the plan says
+    ``dispatch``
+                ``Round -> pairs`` (control/policies/kairos/dispatch_rules.py): queries wait until
+                the rule sends each to a free device; "": they queue at the devices
+    ``estimate``, ``route``, ``drop``, ``batch``
+                a rule's name in ``ESTIMATORS``, ``ROUTINGS``, ``RULES`` or ``BATCHERS``, or the
+                reference of one; the pipeline file may name another for a policy of the kind
+    ``common``  the kind's own defaults of other common options, by the option's name
+    ``options`` options beside the common ones
+    ``preset``  the kind's own defaults of those, by the option's name
+
+    ``usual`` is the policy of this kind and name with nothing said in the pipeline file.
+    """
+
+    name: str
+    summary: str
+    plan: str
+    choose: str = ""
+    dispatch: str = ""
+    estimate: str = "recent"
+    route: str = "throughput"
+    drop: str = "deadline"
+    batch: str = "idle"
+    common: Mapping[str, Any] = field(default_factory=dict)
+    options: tuple[Option, ...] = ()
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    needs_profile: bool = True  # without one it plans nothing, and `validate` does not try it
+    follows_demand: bool = True  # a jump of the demand asks for a new plan
+    task_selection: bool = False  # workers of a task with `selection` follow tables
+    branches_as_seen: bool = False  # untied branches are planned by the shares that they get
+    hardware_mode: bool = False  # uses the fewest devices while the best variants suffice
+    solve_s: float = 0.2  # a solve in virtual time
+    usual: Policy = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"the policy {self.name!r}: a name may hold letters, digits, '-' and '_' only"
+            )
+        for reference in filter(None, (self.plan, self.choose, self.dispatch)):
+            if not _REFERENCE.fullmatch(reference):
+                raise ValueError(
+                    f"the policy {self.name!r} refers to {reference!r}; "
+                    "write package.module:function"
+                )
+        self._check_options()
+        object.__setattr__(self, "usual", self.policy(self.name, {}))
+
+    def _check_options(self) -> None:
+        names = [option.name for option in self.every_option]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"the policy {self.name!r} has two options {twice[0]!r}; rename one")
+        for name in (*self.common, *self.preset):
+            if name not in names:
+                raise ValueError(
+                    f"the policy {self.name!r} has a default for {name!r}, which is none of its "
+                    f"options; they are {', '.join(names)}"
+                )
+
+    @property
+    def every_option(self) -> tuple[Option, ...]:
+        """The common options and the kind's own."""
+        return (*COMMON, *self.options)
+
+    def policy(self, name: str, given: Mapping[str, Any]) -> Policy:
+        """Return a policy of this kind; ``given`` are validated values by option name."""
+        rules = {"estimator": self.estimate, "routing": self.route, "dropping": self.drop}
+        usual = {**rules, "batching": self.batch, **self.common, **given}
+        fields = {option.field: usual[option.name] for option in COMMON if option.name in usual}
+        own = {option.name: option.default for option in self.options} | dict(self.preset)
+        own |= {option.name: given[option.name] for option in self.options if option.name in given}
+        return Policy(name=name, kind=self.name, options=own, **fields)

@@ -1,0 +1,123 @@
+"""The types of values in a pipeline file: durations, sizes, names, devices, shares."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+SIZES = {"MB": 1e6, "GB": 1e9, "MiB": 2.0**20, "GiB": 2.0**30}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([^\d\s.]*)")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
+_DEVICE = re.compile(r"cpu|emulated|cuda:\d+")
+_SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def duration(value: Any) -> float:
+    """Seconds of a text such as "300ms"; raises ``ValueError`` naming the units."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise ValueError(f"{{}} is {value} without a unit; write {value}ms or {value}s")
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{{}} is {value!r}, which is no duration; write one such as 300ms")
+    number, unit = match.groups()
+    if unit == "":
+        raise ValueError(f"{{}} is {value!r} without a unit; write {number}ms or {number}s")
+    if unit not in UNITS:
+        raise ValueError(f"{{}} is {value!r}, but {unit!r} is no unit here; use us, ms or s")
+    return float(number) * UNITS[unit]
+
+
+def size(value: Any) -> int:
+    """Bytes of a text such as "512MB"; raises ``ValueError`` naming the units."""
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match.group(2) not in SIZES:
+        raise ValueError(f"{{}} is {value!r}, which is no size; write one such as 512MB or 2GB")
+    return int(float(match.group(1)) * SIZES[match.group(2)])
+
+
+def _above_zero(seconds: float) -> float:
+    if seconds <= 0:
+        raise ValueError("{} is 0; it must be above 0")
+    return seconds
+
+
+def _share(value: float) -> float:
+    if not 0 < value <= 1:
+        raise ValueError(f"{{}} is {value:g}; it must be above 0 and at most 1")
+    return value
+
+
+def _port(value: int) -> int:
+    if not 0 <= value <= 65535:
+        raise ValueError(f"{{}} is {value}; it must be a port, 1 to 65535, or 0 for any free one")
+    return value
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
+        raise ValueError(f"{{}}: the name {value!r} may hold letters, digits, '-' and '_' only")
+    return value
+
+
+def _pipeline_name(value: str) -> str:
+    if not re.fullmatch(r"[a-z0-9-]+", value):
+        raise ValueError(f"{{}} is {value!r}; it may hold small letters, digits and '-' only")
+    return value
+
+
+def _spec(value: str) -> str:
+    if not _SPEC.fullmatch(value):
+        raise ValueError(f"{{}} is {value!r}; write it as package.module:Name")
+    return value
+
+
+def _device(value: str) -> str:
+    if not _DEVICE.fullmatch(value):
+        raise ValueError(
+            f"{{}}: {value!r} is no device; devices are cpu, cuda:0 and so on, emulated"
+        )
+    return value
+
+
+def _type_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or _DEVICE.fullmatch(value):
+        raise ValueError(
+            f"{{}}: {value!r} is no name of a device type; it may hold letters, digits, '.', '-' "
+            "and '_', and is not that of a device"
+        )
+    return value
+
+
+def _bounds(value: list[float]) -> list[float]:
+    if len(value) != 2 or not 0 <= value[0] <= value[1] <= 1:
+        raise ValueError(
+            f"{{}} is {value}; write the smallest and the largest share, as in [0.3, 0.7]"
+        )
+    return value
+
+
+def _positive(value: float) -> float:
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{{}} is {value:g}; it must be above 0")
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero)]
+Latency = Annotated[float, BeforeValidator(duration)]  # 0 is one
+Positive = Annotated[float, AfterValidator(_positive)]
+Bounds = Annotated[list[float], AfterValidator(_bounds)]
+Size = Annotated[int, BeforeValidator(size), Field(gt=0)]
+Name = Annotated[str, AfterValidator(_name)]
+PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
+Spec = Annotated[str, AfterValidator(_spec)]
+Device = Annotated[str, AfterValidator(_device)]
+TypeName = Annotated[str, AfterValidator(_type_name)]
+DeviceShare = Annotated[float, AfterValidator(_share)]
+Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, AfterValidator(_port)]
+Replicas = Annotated[int, Field(ge=0)]
+
+
+# A section is a mapping of known keys; nothing is converted silently.
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
