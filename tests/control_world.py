@@ -100,7 +100,7 @@ def some_slots(count: int = 64, **opened: int) -> dict[str, Slots]:
 
 def an_ingress_report(sent_s: float, arrived: float = 0.0, node: str = "in-0") -> Report:
     return Report(
-        node=node, role="ingress", pipeline="postcode", epoch=1, incarnation=1.0, sent_s=sent_s,
+        node=node, role="ingress", pipeline="postcode", epoch=0, incarnation=1.0, sent_s=sent_s,
         state="ready", counts={"arrived": arrived},
     )  # fmt: skip
 

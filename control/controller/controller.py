@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from control.controller.command_queue import Desk, Pending
 from control.controller.commands import CommandError, Situation, carry_out
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
+from control.controller.report_age import ReportAges
 from control.estimation.estimates import Outlook
 from control.policies import policy_named
 from control.policies.ramsis.table_jobs import Selecting
@@ -97,14 +98,15 @@ class Controller:
         self._course = Course()
         self._selecting = Selecting(pipeline, profile, memory)
         self._asked: Problem | None = None  # what the last solve was for
-        self._asked_s = 0.0  # and when it began
         self._reasons: list[str] = []
         self._ready: list[str] = []  # reasons that wait for more of their kind
-        self._merge_s = 0.0  # until then
+        # Until then; when the last solve began.
+        self._merge_s = self._asked_s = 0.0
         self._trouble = ""  # why the last solve led to no plan
         self._quiet: frozenset[str] = frozenset()
         self._neighbours: dict[str, float] = {}  # other pipelines, when a node of theirs was heard
         self._contested = self._settled = False
+        self._ages = ReportAges()
         self._started_s: float | None = None
         self._replan_s = self._wake_s = 0.0
 
@@ -147,15 +149,22 @@ class Controller:
         return []
 
     def _report(self, report: Report, now: float) -> None:
-        if now - report.sent_s > REPORT_AGE_S:
+        if self._ages.age_s(report, now) > REPORT_AGE_S:
             return
         if report.pipeline != self._pipeline.name:
             self._neighbours[report.pipeline] = now
             return
         self._outlook.hear(report)
         self._members.listen(now)
+        self._look_ahead(report, now)
         if report.role == "worker":
             self._worker_news(report.node, self._members.hear(report, now), now)
+
+    def _look_ahead(self, report: Report, now: float) -> None:
+        """Outbid plans that nodes follow and the plans topic does not have: it was lost."""
+        if self._history.lost(report.epoch, now):
+            self._contested = True
+            self._reasons.append(f"the plans topic has lost plan {report.epoch}")
 
     def _counted(self, event: Counted, now: float) -> None:
         if now - event.at_s <= REPORT_AGE_S:
@@ -276,7 +285,9 @@ class Controller:
         return effects
 
     def _solve(self, now: float) -> list[Effect]:
-        if self._flight is not None:
+        # Without reports no demand is known: the plan in force stays, but for a command.
+        deaf = self._members.isolated(now) and self._desk.pending is None
+        if self._flight is not None or deaf:
             return []
         if now >= self._replan_s:
             self._reasons.append("planned anew" if self._plan else "first plan")
@@ -303,6 +314,8 @@ class Controller:
         """The next step to the target, or other routes, where there is one to take."""
         settings = self._course.settings(now)
         if self._flight is not None or self._plan is None or settings is None:
+            return []
+        if self._members.isolated(now):
             return []
         plan = self._course.step(self._ground(settings, now), now)
         return self._publish(plan, now) if plan else []
@@ -371,7 +384,7 @@ class Controller:
         """Put a plan in force, unless it breaks a promise: then the old one stays."""
         plan = replace(
             plan,
-            epoch=self._history.epoch + 1,
+            epoch=self._history.highest + 1,
             issued_s=now,
             demand_qps=self._demand_qps(plan.settings, now),
             factors=self._outlook.factors,

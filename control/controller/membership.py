@@ -15,7 +15,6 @@ QUIET_S = 1.0  # a draining worker with nothing queued for so long is drained
 LEAVING_QUIET_S = 0.3  # the same of one that leaves: what comes later its heir finds in the slot
 STALL_S = 0.5  # whoever hears nothing at all for so long cannot tell who is alive
 RETURN_S = 3.0  # after a broker was away its clients find it again one by one, over so long
-ALONE_S = 60.0  # when nobody reports, not even ingress, it is rather the broker that is away
 
 
 @dataclass(slots=True)
@@ -37,7 +36,8 @@ class Membership:
 
     A worker's silence counts only while others could be heard: after a stall of the controller or
     of the broker every worker has the whole of ``DEAD_AFTER_S`` again, and as long as nobody was
-    heard, up to ``RETURN_S``.
+    heard, up to ``RETURN_S``. While no node of any role is heard no worker is lost: the controller
+    is cut off, and a plan without workers would serve no query.
     """
 
     __slots__ = ("_awake_s", "_heard_s", "_listening_s", "_workers")
@@ -127,16 +127,18 @@ class Membership:
         elif worker.quiet_s is None:
             worker.quiet_s = now
 
+    def isolated(self, now: float) -> bool:
+        """No node of any role was heard of late."""
+        return now - self._heard_s > STALL_S
+
     def bury(self, now: float) -> tuple[str, ...]:
         """The workers that have been silent for too long; they are forgotten."""
-        alone = now - self._heard_s > STALL_S
-        patience_s = ALONE_S if alone else DEAD_AFTER_S
-        if now - self._listening_s <= patience_s:
+        if self.isolated(now) or now - self._listening_s <= DEAD_AFTER_S:
             return ()
         lost = sorted(
             name
             for name, worker in self._workers.items()
-            if now - worker.known_s > patience_s and not self._may_load(worker, now)
+            if now - worker.known_s > DEAD_AFTER_S and not self._may_load(worker, now)
         )
         for name in lost:
             del self._workers[name]

@@ -8,24 +8,37 @@ from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Settings
 
 REMEMBERED_PLANS = 500
+UNREAD_S = 1.0  # a plan that a node follows is read here within it, where the topic has it
 ROUTES = "routes"  # the version of every plan that only shares traffic anew
 
 
 class History:
     """The plans on the topic, our own and others'.
 
-    ``plans`` are by epoch, ``epoch`` is the highest ever seen, ``slots`` tells which slots of
+    ``plans`` are by epoch, ``epoch`` is the highest of them, ``highest`` the highest that any node
+    is known to follow, ``slots`` tells which slots of
     each task were ever open. As the compacted topic does, it keeps the newest plan of each
     version; the versions in ``outdated`` are one too many and may go from the topic, too.
     """
 
-    __slots__ = ("_pipeline", "_routes", "_variants", "epoch", "outdated", "plans", "slots")
+    __slots__ = (
+        "_ahead",
+        "_pipeline",
+        "_routes",
+        "_variants",
+        "epoch",
+        "highest",
+        "outdated",
+        "plans",
+        "slots",
+    )
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._variants = {v.key for task in pipeline.tasks for v in task.variants}
         self.plans: dict[int, Plan] = {}
-        self.epoch = 0
+        self.epoch = self.highest = 0
+        self._ahead = (0, 0.0)  # the epoch that a node follows and is not here; since when
         self.outdated: list[str] = []
         self._routes = 0  # epoch of the plan that is remembered as ``ROUTES``
         self.slots = {task.name: Slots(task.slots) for task in pipeline.tasks}
@@ -59,7 +72,20 @@ class History:
             del self.plans[oldest]
             self.outdated.append(f"{oldest:08d}")
         self.epoch = max(self.epoch, plan.epoch)
+        self.highest = max(self.highest, self.epoch)
         self.slots = after(self.slots, self.fitting(plan))
+
+    def lost(self, epoch: int, now: float) -> bool:
+        """Whether a plan that a node follows is not on the topic: true once, and the next plan's
+        epoch is above it."""
+        if epoch <= self.highest:
+            return False
+        if epoch != self._ahead[0]:
+            self._ahead = (epoch, now)
+        if now - self._ahead[1] < UNREAD_S:
+            return False
+        self.highest = epoch
+        return True
 
     def settings(self) -> Settings:
         """What holds at a start: what commands have set outlives a control app, but what the

@@ -129,6 +129,7 @@ def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
     """
     from headrace.roles.dilation_env import dilation
     from headrace.roles.observability import observed
+    from headrace.roles.process_clock import process_clock
     from headrace.roles.wiring import controller_maker
     from streams.control_app.app import run
 
@@ -136,4 +137,4 @@ def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
     fresh = controller_maker(read)
     kafka = _kafka(bootstrap)
     with observed("control", read.pipeline, telling) as observers:
-        run(read.pipeline, fresh, kafka, observers, dilation())
+        run(read.pipeline, fresh, kafka, observers, dilation(), process_clock)

@@ -11,12 +11,14 @@ from headrace.cluster.supervisor import RESTARTED
 from headrace.roles.log_options import Telling
 from schemas.pipeline import Pipeline
 from streams.live.live_driver import Observer
+from streams.observers.clock_skew import ClockSkews
 from streams.observers.journal import Journal, tell
 from streams.observers.metrics import Metrics, Sample
 from streams.topics import logical
 
 log = logging.getLogger("headrace.role")
 
+CONTROL = "control"  # the role that hears reports
 LAG_WITHIN_S = 0.5  # what a scrape waits for the reading thread
 
 
@@ -43,23 +45,31 @@ def observed(
     Raises ``PortTaken`` where the port for metrics is another program's.
     """
     journal = Journal(pipeline.name)
+    skews = ClockSkews(pipeline.name)  # of the nodes that this one hears: control's alone
     metrics = None if telling.metrics_port is None else Metrics(pipeline)
     where: dict[str, str] = {}
     if metrics is not None and telling.metrics_port is not None:
-        port = _served(metrics, pipeline, telling.metrics_port, telling.metrics_host, reading)
+        port = _served(
+            (metrics, skews), pipeline, telling.metrics_port, telling.metrics_host, reading
+        )
         where = {"metrics": f"http://{telling.metrics_host}:{port}/metrics"}
     _started(role, pipeline, where, env)
-    yield (journal,) if metrics is None else (journal, metrics)
+    heard = (skews,) if role == CONTROL else ()
+    yield (journal, *heard) if metrics is None else (journal, *heard, metrics)
     tell(log, logging.INFO, "role.ended", f"{role} of {pipeline.name} ends", **_who(role, pipeline))
 
 
 def _served(
-    metrics: Metrics, pipeline: Pipeline, port: int, host: str, reading: Reading | None
+    folds: tuple[Metrics, ClockSkews],
+    pipeline: Pipeline,
+    port: int,
+    host: str,
+    reading: Reading | None,
 ) -> int:
     # Imported here: a role without metrics does not pay for it.
     from headrace.roles.metrics_port import serve
 
-    sources: list[Callable[[], Iterator[Sample]]] = [metrics.samples]
+    sources: list[Callable[[], Iterator[Sample]]] = [fold.samples for fold in folds]
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
     return serve(sources, port, host)

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -16,6 +15,7 @@ from headrace.roles.dilation_env import dilation
 from headrace.roles.gc_tuning import collect_seldom
 from headrace.roles.log_options import SILENT, Telling
 from headrace.roles.observability import observed
+from headrace.roles.process_clock import process_clock
 from headrace.roles.subprocess_operator import Isolated
 from operators.egress import Egress, upto_of
 from operators.ingress import Ingress
@@ -141,7 +141,7 @@ def _give_hands(
             live.give_hands(each, emulated_hands(live, each, file.pipeline, profile, rng))
         else:
             make = model_maker(file)
-            live.give_hands(each, ModelHands(make, device, live.post(each)))
+            live.give_hands(each, ModelHands(make, device, live.post(each), process_clock))
 
 
 def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
@@ -167,7 +167,7 @@ def emulated_hands(
         task, _, variant = key.partition("/")
         return profile.entry(task, variant, "emulated").load_s
 
-    return EmulatedHands(make, load_s, live.post_at(node), dilation().clock(time.time))
+    return EmulatedHands(make, load_s, live.post_at(node), dilation().clock(process_clock))
 
 
 def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
@@ -237,14 +237,14 @@ def _live(
         pipeline,
         nodes,
         how.transport(transport),
-        clock=how.clock(time.time),
+        clock=how.clock(process_clock),
         inbox=how.inbox(),
         observers=observers,
     )
 
 
 def _now() -> float:
-    return dilation().inner(time.time())
+    return dilation().inner(process_clock())
 
 
 def _until_told(live: Live, end: Callable[[], None]) -> None:

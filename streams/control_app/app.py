@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import faust
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from control.controller.controller import TICK_S, Controller
 from control.estimation.demand import counted
@@ -39,6 +39,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history
+from streams.control_app.hearing import DEAF_S, Hearing
 from streams.control_app.solver_pool import Planners
 from streams.kafka.connectivity import Hushed, Presence
 from streams.kafka.faust_security import to_faust
@@ -46,7 +47,7 @@ from streams.kafka.input_offsets import InputTopic
 from streams.kafka.kafka_client import BrokerError, KafkaConfig, reach
 from streams.kafka.preflight import prepare
 from streams.live.dilation import REAL, Dilation
-from streams.live.live_driver import Observer
+from streams.live.live_driver import Clock, Observer
 from streams.observers.journal import tell
 from streams.topics import MAX_RECORD_BYTES, physical
 
@@ -57,6 +58,7 @@ HEARTBEAT_S = 1.5
 INPUT_S = 0.25  # between two looks at the input topic: a jump of demand should not wait for one
 BLIND_S = 30.0  # and after one that failed: ingress tells, too, how many queries come
 STALL_S = 3.0  # after it another app may have been in charge in the meantime
+PUBLISH_S = 5.0  # what the broker has not taken by then is not sent any more
 AGAIN_S = 1.0  # between two tries to start while the broker is away
 NODE = "control"  # as observers know the controller
 LEVELS = {
@@ -65,6 +67,7 @@ LEVELS = {
     "control.ended": logging.WARNING,
     "control.stalled": logging.WARNING,
     "control.blind": logging.WARNING,
+    "control.unpublished": logging.WARNING,
 }
 READ = (REPORTS, COMMANDS, PLANS)
 
@@ -82,8 +85,10 @@ class Steward:
         kafka: KafkaConfig,
         observers: Sequence[Observer] = (),
         dilation: Dilation = REAL,
+        clock: Clock = time.time,
     ) -> None:
         self._pipeline = pipeline
+        self._clock = clock
         self._dilation = dilation
         self.tick_s = TICK_S * dilation.factor
         self._fresh = fresh
@@ -100,13 +105,19 @@ class Steward:
         self._input = InputTopic(kafka, pipeline)
         self._looking: asyncio.Task[None] | None = None
         self._look_s = 0.0  # at the input topic again
+        self._hearing = Hearing()
+        self._reports_from = 0  # what was reported before says nothing about now
 
     # ------------------------------------------------------------------ from Faust
 
     def arrived(self, logical: str, message: Any) -> None:
         """A record on a control topic."""
         if (message.timestamp or 0.0) > self._presence.since_s:
-            self._presence.heard(time.time())
+            self._presence.heard(self._clock())
+        if logical == REPORTS:
+            self._hearing.hear()
+            if message.offset < self._reports_from:
+                return
         fetched = Fetched(
             message.topic, message.partition, message.offset,
             self._dilation.inner(message.timestamp or 0.0), message.key, message.value, None,
@@ -118,7 +129,7 @@ class Steward:
     def tick(self) -> None:
         """Time has passed. Ticks do not pile up while the controller is busy."""
         self._look_at_the_clock()
-        self._presence.look(time.time())
+        self._presence.look(self._clock())
         if self._looking is None and time.monotonic() >= self._look_s:
             self._looking = asyncio.create_task(self._look_at_the_input())
         if not self._ticking:
@@ -172,6 +183,7 @@ class Steward:
                 now = self._now()
                 done = await loop.run_in_executor(None, self._input.done)
                 self._inbox.put_nowait(partial(self._tell, counted(now, ends, done)))
+                self._listen(await loop.run_in_executor(None, self._input.reports), now)
         except BrokerError as error:
             wait_s = BLIND_S
             self._say("control.blind", f"{error}; demand is what ingress tells until then")
@@ -179,16 +191,26 @@ class Steward:
             self._look_s = time.monotonic() + wait_s * self._dilation.factor
             self._looking = None
 
+    def _listen(self, end: int, now: float) -> None:
+        self._reports_from = min(self._reports_from, end)  # the topic may have been made anew
+        if self._hearing.deaf(end, now):
+            self._inbox.put_nowait(self._give_up)
+
+    async def _give_up(self) -> None:
+        raise BrokerError(
+            f"reports were written for {DEAF_S:g} s and none of them was heard here; "
+            "start the control app anew"
+        )
+
     async def _catch_up(self) -> None:
         """Read back what another app did while this one stood still, before it adds to that."""
         self._stalled = False
         if self._controller is not None:
-            self._say("control.stalled", f"stood still for more than {STALL_S:g} s")
+            self._say("control.stalled", "reads back what another control app may have done")
             await self._begin()
 
     async def _begin(self) -> None:
-        loop = asyncio.get_running_loop()
-        past = await loop.run_in_executor(None, history, self._kafka, self._pipeline)
+        past, self._reports_from = await self._past()
         self._controller = self._fresh()
         # Of the past only the plan in force is news to whoever watches this process.
         plans = [event for event in past if self._is_plan(event)]
@@ -197,6 +219,19 @@ class Steward:
         await self._tell(Woke())
         text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
         self._say("control.began", text, records=len(past))
+
+    async def _past(self) -> tuple[list[Arrived], int]:
+        """What earlier lives left on the control topics, and the end of the reports topic. Waits
+        for a broker that is away."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                past = await loop.run_in_executor(None, history, self._kafka, self._pipeline)
+                return past, await loop.run_in_executor(None, self._input.reports)
+            except BrokerError:
+                if await asyncio.to_thread(_reachable, self._kafka):
+                    raise
+                await asyncio.sleep(AGAIN_S)
 
     async def _end(self) -> None:
         if self._controller is not None:
@@ -219,11 +254,22 @@ class Steward:
         effects = self._controller.handle(event, now)
         for observer in self._observers if watched else ():
             observer.saw(NODE, event, effects, now)
-        for effect in effects:
-            await self._perform(effect)
+        try:
+            for effect in effects:
+                await self._perform(effect)
+        except (KafkaError, TimeoutError) as error:
+            self._unpublished(error)
+
+    def _unpublished(self, error: KafkaError | TimeoutError) -> None:
+        """What was decided is not on the broker, or nobody knows: forget it, read back what is.
+        A plan that waited for the broker while the world moved on must not come out late."""
+        if isinstance(error, KafkaError) and not error.retriable:
+            raise error
+        self._say("control.unpublished", f"the broker did not take it within {PUBLISH_S:g} s")
+        self._stalled = True
 
     def _now(self) -> float:
-        return self._dilation.inner(time.time())
+        return self._dilation.inner(self._clock())
 
     def _say(self, event: str, text: str, **fields: Any) -> None:
         tell(log, LEVELS[event], event, text, pipeline=self._pipeline.name, **fields)
@@ -293,6 +339,7 @@ def _settings(kafka: KafkaConfig) -> dict[str, Any]:
         "consumer_auto_offset_reset": "earliest",
         "consumer_max_fetch_size": MAX_RECORD_BYTES,
         "producer_max_request_size": MAX_RECORD_BYTES,
+        "producer_request_timeout": PUBLISH_S,
         "stream_wait_empty": False,
         "store": "memory://",
         "topic_allow_declare": False,
@@ -308,6 +355,7 @@ def run(
     kafka: KafkaConfig,
     observers: Sequence[Observer] = (),
     dilation: Dilation = REAL,
+    clock: Clock = time.time,
 ) -> None:
     """Control a pipeline until SIGTERM or SIGINT, with a fresh controller whenever this app comes
     to be in charge.
@@ -315,7 +363,7 @@ def run(
     Raises ``BrokerError`` where the broker cannot be used.
     """
     prepare(kafka, pipeline, "control")
-    steward = Steward(pipeline, fresh, kafka, observers, dilation)
+    steward = Steward(pipeline, fresh, kafka, observers, dilation, clock)
     for handler in logging.getLogger().handlers:
         handler.addFilter(steward.hushed())
     with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:
@@ -383,6 +431,8 @@ def _reachable(kafka: KafkaConfig) -> bool:
 
 def _writer(producer: Any) -> Write:
     async def write(topic: str, value: bytes | None, slot: int | None, key: bytes | None) -> None:
-        await producer.send_and_wait(topic, key, value, slot, None, None)
+        sent = producer.send_and_wait(topic, key, value, slot, None, None)
+        # Its own time-out does not cover a broker that takes the request and never answers.
+        await asyncio.wait_for(sent, 2 * PUBLISH_S)
 
     return write

@@ -2,9 +2,16 @@
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from schemas.effects import QUERIES
+from schemas.effects import QUERIES, REPORTS
 from schemas.pipeline import Pipeline
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, consumer, done_offsets, log_offsets
+from streams.kafka.kafka_client import (
+    BrokerError,
+    KafkaConfig,
+    consumer,
+    done_offsets,
+    log_offsets,
+    watermarks,
+)
 from streams.topics import physical
 
 WAIT_S = 2.0  # an answer that comes later is of no use any more
@@ -28,6 +35,10 @@ class InputTopic:
         except KafkaException as error:
             raise BrokerError(_told("how many queries stand on the input topic", error)) from error
         return {partition: offset for (_, partition), offset in ends.items()}
+
+    def reports(self) -> int:
+        """The offset behind the last report of any pipeline; raises ``BrokerError``."""
+        return watermarks(self._reader, TopicPartition(physical("", REPORTS), 0), WAIT_S)[1]
 
     def done(self) -> dict[int, int]:
         """Offsets that ingress has committed, where it has; raises ``BrokerError``."""

@@ -89,6 +89,7 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _counter("duplicates_total", "Pieces of work that came again and were not counted."),
     ),
     "control": (
+        _gauge("clock_skew_seconds", "By how much a node's clock differs from control's, at most."),
         _counter("plans_total", "Plans made."),
         _gauge("plan_feasible", "1 if the plan in force is feasible, else 0."),
         _gauge("plan_demand_queries_per_second", "Root queries that the plan is made for."),

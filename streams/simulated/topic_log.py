@@ -59,6 +59,8 @@ class Log:
     def start(self, now: float) -> int:
         """Where a new reader begins."""
         self.settle(now)
+        if self.reports:
+            return self.landed  # what was reported before says nothing about now
         return max(self.committed, self.first) if self.commits else self.first
 
     def trim(self, now: float) -> None:

@@ -14,7 +14,7 @@ from headrace.roles.logs import LEVELS as CHOICES
 from operators.drop_reasons import CLASSES
 from streams.control_app import app as control_app
 from streams.kafka import connectivity as presence
-from streams.observers import journal
+from streams.observers import clock_skew, journal
 from streams.observers import log_lines as lines
 from streams.observers.metric_table import HISTOGRAM, METRICS, PREFIX
 from streams.observers.metrics import BOUNDS_S
@@ -22,7 +22,13 @@ from streams.observers.metrics import BOUNDS_S
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "logs-and-metrics.md").read_text(
     encoding="utf-8"
 )
-EVENTS = {**lines.LEVELS, **presence.LEVELS, **control_app.LEVELS, **observing.LEVELS}
+EVENTS = {
+    **lines.LEVELS,
+    **clock_skew.LEVELS,
+    **presence.LEVELS,
+    **control_app.LEVELS,
+    **observing.LEVELS,
+}
 
 
 def rows(heading: str) -> list[list[str]]:

@@ -165,13 +165,6 @@ def test_a_hiccup_of_the_broker_gives_no_more_than_the_usual_patience() -> None:
     assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed on"]
 
 
-def test_a_long_silence_is_taken_for_death_all_the_same() -> None:
-    world = a_world().start("w0", "w1", "w2")
-    world.workers, world.ingress = {}, False
-    world.run(61.0)
-    assert world.plan.leases == ()
-
-
 def test_old_reports_say_nothing() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.workers["w3"] = FakeWorker("w3")

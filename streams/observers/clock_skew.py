@@ -1,0 +1,64 @@
+"""By how much do the nodes' clocks differ from the control app's? Measured by their reports.
+
+An observer of the control role. No decision depends on it: the age of a report is judged by its
+arrival. But deadlines begin at a producer's time stamp, so clocks that differ cost queries.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from schemas.effects import Arrived, Effect, Event
+from schemas.records import Report
+from streams.observers.journal import tell
+from streams.observers.metrics import Sample
+
+log = logging.getLogger("headrace.node")
+
+SKEW_S = 1.0  # worth a line
+WINDOW_S = 60.0  # between two lines of a node, and as long its fastest report counts
+
+LEVELS = {"clock.skewed": logging.WARNING}
+
+
+@dataclass(slots=True)
+class _Seen:
+    until_s: float
+    ahead_s: float  # of the fastest report, so with the shortest way
+
+
+class ClockSkews:
+    """An observer that folds; ``samples`` may be asked for from another thread."""
+
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self._seen: dict[str, _Seen] = {}
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        if type(event) is not Arrived or type(event.record) is not Report:
+            return
+        report = event.record
+        if report.pipeline != self._pipeline:
+            return
+        ahead_s, seen = report.sent_s - now, self._seen.get(report.node)
+        if seen is None or now >= seen.until_s:
+            self._seen[report.node] = _Seen(now + WINDOW_S, ahead_s)
+            if abs(ahead_s) >= SKEW_S:
+                self._warn(report.node, ahead_s)
+        else:
+            seen.ahead_s = max(seen.ahead_s, ahead_s)
+
+    def _warn(self, node: str, ahead_s: float) -> None:
+        way = "ahead of" if ahead_s > 0 else "behind"
+        text = (
+            f"the clock of {node} is {abs(ahead_s):.1f} s {way} the control app's, or its reports "
+            "come late; set both hosts by NTP"
+        )
+        fields = {"of": node, "ahead_s": round(ahead_s, 3)}
+        tell(log, LEVELS["clock.skewed"], "clock.skewed", text, pipeline=self._pipeline, **fields)
+
+    def samples(self) -> Iterator[Sample]:
+        """The largest difference of any node."""
+        ahead = [seen.ahead_s for seen in list(self._seen.values())]
+        if ahead:
+            yield "clock_skew_seconds", (), max(map(abs, ahead))

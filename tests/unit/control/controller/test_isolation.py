@@ -1,0 +1,114 @@
+"""A control app that hears nothing, hears late or reads another clock leaves the plan in force."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as changed
+
+from control.controller.report_age import WINDOW_S, ReportAges
+from schemas.effects import REPORTS, Woke
+from schemas.records import Plan
+from tests.control_world import World, a_pipeline, a_profile, an_ingress_report
+
+
+def a_world() -> World:
+    return World(a_pipeline(), a_profile())
+
+
+@pytest.mark.parametrize("silence_s", [2.0, 62.0, 600.0])
+def test_a_control_app_that_hears_nobody_leaves_the_plan_in_force(silence_s: float) -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    before, heard = world.plan, dict(world.workers)
+    world.workers.clear()
+    world.ingress = False
+    world.run(silence_s)
+    assert world.plan == before
+    world.workers, world.ingress = heard, True
+    world.run(5.0)
+    assert world.plan.leases == before.leases
+
+
+def test_a_worker_that_is_gone_when_others_are_heard_again_is_lost() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    heard = dict(world.workers)
+    world.workers.clear()
+    world.ingress = False
+    world.run(90.0)
+    del heard["w2"]
+    world.workers, world.ingress = heard, True
+    world.run(5.0)
+    assert set(world.leases()) == {"w0", "w1"}
+
+
+@pytest.mark.parametrize("offset_s", [-3600.0, -3.0, 3.0, 3600.0])
+def test_workers_whose_clocks_differ_from_the_control_apps_are_used_and_kept(
+    offset_s: float,
+) -> None:
+    plain = World(a_pipeline(), a_profile())
+    plain.start("w0", "w1", "w2")
+    skewed = World(a_pipeline(), a_profile())
+    skewed.tell(Woke())
+    for _ in range(20):
+        skewed.now = round(skewed.now + 0.2, 1)
+        for name in ("w0", "w1", "w2"):
+            worker = plain.workers[name]
+            worker.plan = skewed.plans[-1] if skewed.plans else None
+            report = worker.report(skewed.now)
+            skewed.arrive(changed(report, sent_s=skewed.now + offset_s), REPORTS)
+        skewed.tell(Woke())
+    assert skewed.leases() == plain.leases()
+
+
+def test_reports_that_come_late_say_nothing_about_now() -> None:
+    ages = ReportAges()
+    fast = an_ingress_report(sent_s=100.0)
+    assert ages.age_s(fast, 103.0) == 0.0  # another clock, or a slow way: not to be told
+    assert ages.age_s(an_ingress_report(sent_s=101.0), 103.5) == 0.0
+    assert ages.age_s(an_ingress_report(sent_s=102.0), 109.5) == 5.0
+
+
+def test_clocks_that_are_drawn_together_do_not_make_reports_old() -> None:
+    ages, worst = ReportAges(), 0.0
+    for tick in range(5000):  # a thousand seconds, in which one clock falls behind by ten
+        now = 1000.0 + tick * 0.2
+        worst = max(worst, ages.age_s(an_ingress_report(sent_s=now - tick * 0.002), now))
+    assert worst < 2 * WINDOW_S * 0.01 + 0.01
+
+
+def test_a_restarted_node_is_measured_anew() -> None:
+    ages = ReportAges()
+    report = an_ingress_report(sent_s=100.0)
+    assert ages.age_s(report, 100.0) == 0.0
+    again = changed(report, incarnation=report.incarnation + 1.0)
+    assert ages.age_s(again, 150.0) == 0.0
+
+
+def test_a_plan_that_nodes_follow_and_the_topic_has_lost_is_outbid() -> None:
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    followed: Plan = world.plan
+    for _ in range(3):
+        world.command("replan")
+    lost = World(a_pipeline(), a_profile())
+    lost.workers = {name: replace(worker) for name, worker in world.workers.items()}
+    for worker in lost.workers.values():
+        worker.plan = changed(followed, epoch=40)
+    lost.now = world.now
+    lost.tell(Woke())
+    for _ in range(40):
+        lost.now = round(lost.now + 0.1, 1)
+        if round(lost.now * 10) % 2 == 0:
+            for name in sorted(lost.workers):
+                held = lost.workers[name]
+                newest = max(lost.plans, key=lambda plan: plan.epoch, default=None)
+                if newest and newest.epoch > 40:
+                    held.plan = newest
+                else:  # it rejects what is not newer
+                    held.plan = changed(followed, epoch=40)
+                lost.arrive(held.report(lost.now), REPORTS)
+        lost.tell(Woke())
+    assert lost.plan.epoch == 41
+    assert "the plans topic has lost plan 40" in lost.plan.reason
+    assert {worker.plan.epoch for worker in lost.workers.values() if worker.plan} == {41}
