@@ -26,6 +26,7 @@ from headrace.cli.profile import profile
 from headrace.cli.report import report
 from headrace.cli.roles import control, egress, ingress, worker
 from headrace.cli.run import down, up, validate
+from headrace.cli.schedule import schedule
 from headrace.cli.send import load, send
 from headrace.cli.simulate import simulate
 from headrace.cli.status import status
@@ -34,7 +35,7 @@ from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
 COMMANDS = (
     acls, broker, command, compare, completion, control, dead_letters, demo, doctor, down, drain,
     egress, explain, fidelity, ingress, init, load, pause, plan, policy, profile, replan,
-    report, restore, resume, send, simulate, status, up, validate, worker,
+    report, restore, resume, schedule, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

@@ -1,0 +1,91 @@
+"""Greedy schedules: pairs of session and plan in some order, as long as they fit.
+
+The paper's order is falling ``weight / resource`` (Compass, Section 4.3). It leaves *resource*
+open; here it is the sum over tiers of GPUs demanded over GPUs there are, or $ an hour where a tier
+has no limit and for the objective cost. Packing is exact, and what does not fit is skipped.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from control.policies.compass.instance import COST, Bin, Choice, Instance, Item, demand
+from control.policies.compass.packing import QUARTERS, gpus
+
+Pair = tuple[int, int]  # session, plan
+
+
+def dollars(instance: Instance, choice: Choice) -> float:
+    """$ an hour of a plan's shares of GPUs."""
+    return sum(instance.tiers[i.tier].price * i.quarters / QUARTERS for i in choice.items)
+
+
+def resource(instance: Instance, choice: Choice) -> float:
+    """The paper's "resource" of a plan: the sum of its shares of the tiers."""
+    total = 0.0
+    for item in choice.items:
+        there = instance.tiers[item.tier].gpus
+        if there is None:
+            return dollars(instance, choice)
+        total += item.quarters / QUARTERS / there if there else float("inf")
+    return total
+
+
+def greedy_pairs(instance: Instance, objective: str) -> Iterator[Pair]:
+    """All pairs, by falling weight over resource."""
+
+    def rank(pair: Pair) -> tuple[float, Pair]:
+        session = instance.sessions[pair[0]]
+        taken = measure(instance, session.plans[pair[1]])
+        return (-session.weight / taken if taken else -float("inf")), pair
+
+    measure = dollars if objective == COST else resource
+    pairs = ((i, j) for i, s in enumerate(instance.sessions) for j in range(len(s.plans)))
+    yield from sorted(pairs, key=rank)
+
+
+def cheapest_pairs(instance: Instance, _: str) -> Iterator[Pair]:
+    """Every session in order with its plan of least $ an hour."""
+    for i, session in enumerate(instance.sessions):
+        if session.plans:
+            costs = [dollars(instance, plan) for plan in session.plans]
+            yield i, int(np.argmin(costs))
+
+
+def first_fit(instance: Instance, pairs: Iterable[Pair]) -> tuple[int | None, ...]:
+    """Take pairs in order as long as they fit; what does not fit is skipped."""
+    plans: list[int | None] = [None] * len(instance.sessions)
+    filled = _Filled(instance)
+    for session, plan in pairs:
+        if plans[session] is None and filled.take(instance.sessions[session].plans[plan].items):
+            plans[session] = plan
+    return tuple(plans)
+
+
+class _Filled:
+    """What plans taken one by one fill."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._sizes: dict[Bin, list[int]] = {}
+        self._used = dict.fromkeys(instance.tiers, 0)
+
+    def take(self, items: tuple[Item, ...]) -> bool:
+        """Take a plan's items if they fit; whether they did."""
+        added = {bin: self._with(bin, sizes) for bin, sizes in demand(items)}
+        used = dict(self._used)
+        for bin, total in added.items():
+            used[bin[0]] += self._gpus(bin, total) - self._gpus(bin, self._sizes.get(bin, [0] * 4))
+        for tier, count in used.items():
+            limit = self._instance.tiers[tier].gpus
+            if limit is not None and count > limit:
+                return False
+        self._sizes.update(added)
+        self._used = used
+        return True
+
+    def _with(self, bin: Bin, sizes: tuple[int, ...]) -> list[int]:
+        return [a + b for a, b in zip(self._sizes.get(bin, [0] * 4), sizes, strict=True)]
+
+    def _gpus(self, bin: Bin, sizes: list[int]) -> int:
+        return gpus(sizes, self._instance.free.get(bin, (0, 0, 0)))

@@ -1,0 +1,102 @@
+"""A scheduling instance: tiers of GPUs, and sessions that each have plans to choose from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import NamedTuple
+
+from control.policies.compass.packing import QUARTERS, Sizes
+from control.problem.problem import PlanError
+
+GOODPUT, COST = "goodput", "cost"
+OBJECTIVES = (GOODPUT, COST)
+
+
+class Item(NamedTuple):  # hashed by the ten thousand
+    """A share of one GPU of a tier: ``quarters`` of it, beside items of the same ``pool`` only."""
+
+    tier: str
+    quarters: int
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A plan of a session: its items, and a cost that ranks it among the session's plans."""
+
+    items: tuple[Item, ...]
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A session to be scheduled. ``weight`` is its worth in goodput."""
+
+    id: str | int
+    weight: float
+    plans: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """GPUs of one kind: how many there are (None: as many as needed), $ an hour for each."""
+
+    gpus: int | None
+    price: float
+
+
+Bin = tuple[str, str]  # tier, pool: items that may share a GPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """What is scheduled. ``free`` counts, per tier and pool, GPUs already in use by how many
+    quarters they have left (1, 2, 3); ``Tier.gpus`` are the empty ones beside them."""
+
+    tiers: Mapping[str, Tier]
+    sessions: tuple[Candidate, ...]
+    free: Mapping[Bin, tuple[int, int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise ``PlanError`` for what no schedule can be made of."""
+        for name, tier in self.tiers.items():
+            if not (isfinite(tier.price) and tier.price >= 0) or (tier.gpus or 0) < 0:
+                raise PlanError(
+                    f"tier {name!r} has {tier.gpus} GPUs at {tier.price:g} $/h; "
+                    "give 0 or more of both"
+                )
+        seen: set[str | int] = set()
+        for session in self.sessions:
+            if session.id in seen:
+                raise PlanError(f"session {session.id!r} is listed twice; give each its own id")
+            seen.add(session.id)
+            self._check(session)
+
+    def _check(self, session: Candidate) -> None:
+        if not (isfinite(session.weight) and session.weight >= 0):
+            raise PlanError(
+                f"session {session.id!r} has the weight {session.weight:g}; it must be 0 or more"
+            )
+        for number, plan in enumerate(session.plans):
+            for item in plan.items:
+                if item.tier not in self.tiers:
+                    raise PlanError(
+                        f"plan {number} of session {session.id!r} wants the tier {item.tier!r}; "
+                        f"the tiers are {', '.join(self.tiers) or 'none'}"
+                    )
+                if not 1 <= item.quarters <= QUARTERS:
+                    raise PlanError(
+                        f"plan {number} of session {session.id!r} wants {item.quarters} quarters "
+                        f"of one GPU of {item.tier!r}; an item takes 1 to 4"
+                    )
+
+
+Demand = tuple[tuple[Bin, Sizes], ...]  # of one plan, sorted by bin
+
+
+def demand(items: tuple[Item, ...]) -> Demand:
+    """Count a plan's items by tier, pool and size."""
+    counts: dict[Bin, list[int]] = {}
+    for item in items:
+        counts.setdefault((item.tier, item.pool), [0] * QUARTERS)[item.quarters - 1] += 1
+    return tuple((bin, (n[0], n[1], n[2], n[3])) for bin, n in sorted(counts.items()))

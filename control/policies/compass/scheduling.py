@@ -1,0 +1,199 @@
+"""Multi-query scheduling: one plan for each session, on tiers of shared GPUs.
+
+``schedule`` solves the linear program over classes of equal sessions and rounds it with exact
+packing (Compass, Section 4.3 and Appendix B, with the demand of a plan counted by item size). Two
+objectives: *goodput* serves the sessions of the greatest total weight that fit; *cost* serves
+every session for the least $ an hour of whole GPUs. The paper's greedy and its integer program
+over single GPUs are in ``references.py``. The greedy is tried as well where more than one in
+ten thousand is left to gain.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from control.policies.compass.classes import Classes, chosen_plans, classes
+from control.policies.compass.greedy import first_fit, greedy_pairs
+from control.policies.compass.instance import COST, GOODPUT, OBJECTIVES, Instance, demand
+from control.policies.compass.packing import gpus
+from control.policies.compass.relaxation import Model, Relaxed, model, relax
+from control.policies.compass.rounding import EXACT_COLUMNS, Filling, mended, rounded, unplaced
+from control.problem.problem import Meter, PlanError, SolverRun, unmetered
+
+CERTAIN = 1e-9  # relative: a schedule that meets its bound so nearly is optimal
+NEAR_ENOUGH = 1e-4  # relative: of a large instance, which an integer program takes long to improve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """``plans[i]`` is the index of session ``i``'s plan, None where it is not served.
+
+    ``opened[tier]`` GPUs are in use that were empty, for ``usd_per_h``. ``bound`` is the linear
+    program's on the objective: on the weight served in goodput, on $ an hour in cost, None where
+    no schedule serves every session.
+    """
+
+    objective: str
+    plans: tuple[int | None, ...]
+    opened: dict[str, int]
+    usd_per_h: float
+    weight: float
+    bound: float | None
+    feasible: bool
+    run: SolverRun
+
+    @property
+    def served(self) -> int:
+        """How many sessions have a plan."""
+        return sum(plan is not None for plan in self.plans)
+
+    @property
+    def value(self) -> float:
+        """The weight served in goodput, $ an hour in cost."""
+        return self.usd_per_h if self.objective == COST else self.weight
+
+    @property
+    def ratio(self) -> float | None:
+        """The value over its bound: at most 1 in goodput, at least 1 in cost."""
+        if self.bound is None:
+            return None
+        return self.value / self.bound if self.bound else 1.0
+
+
+def schedule(instance: Instance, objective: str, meter: Meter = unmetered) -> Schedule:
+    """The best schedule found; in cost ``feasible`` is False where some session has no place.
+
+    Raises ``PlanError`` for an unknown objective.
+    """
+    if objective not in OBJECTIVES:
+        raise PlanError(f"no objective {objective!r}; there are {', '.join(OBJECTIVES)}")
+    began = meter()
+    made = _cost(instance) if objective == COST else _goodput(instance)
+    ended = meter()
+    gap = None if made.ratio is None else abs(1.0 - made.ratio)
+    run = SolverRun("class-lp", gap, ended[0] - began[0], ended[1] - began[1])
+    return replace(made, run=run)
+
+
+def _goodput(instance: Instance) -> Schedule:
+    found = classes(instance)
+    made = _solved(instance, found, GOODPUT)
+    assert made is not None
+    filling, relaxed = made
+    if unplaced(filling) == 0:
+        cheaper = _solved(instance, found, COST)
+        if cheaper is not None and unplaced(cheaper[0]) == 0:
+            filling = cheaper[0]
+    planned = finished(instance, _plans(instance, found, filling), GOODPUT, relaxed.bound)
+    if not _may_improve(filling, relaxed.bound) or not _worth_it(filling, relaxed.bound):
+        return planned
+    return max(planned, _greedy(instance, GOODPUT, relaxed.bound), key=lambda each: each.weight)
+
+
+def _cost(instance: Instance) -> Schedule:
+    found = classes(instance)
+    planless = any(not session.plans for session in instance.sessions)
+    made = None if planless else _solved(instance, found, COST)
+    if made is None or unplaced(made[0]) > 0:
+        return replace(_goodput(instance), objective=COST, bound=None, feasible=False)
+    filling, relaxed = made
+    planned = finished(instance, _plans(instance, found, filling), COST, relaxed.bound)
+    if not _worth_it(filling, relaxed.bound):
+        return planned
+    other = _greedy(instance, COST, relaxed.bound)
+    return other if other.feasible and other.usd_per_h < planned.usd_per_h else planned
+
+
+def _greedy(instance: Instance, objective: str, bound: float) -> Schedule:
+    """The paper's greedy, which in rare cases ends nearer the bound."""
+    plans = first_fit(instance, greedy_pairs(instance, objective))
+    return finished(instance, plans, objective, bound)
+
+
+def _solved(instance: Instance, found: Classes, objective: str) -> tuple[Filling, Relaxed] | None:
+    """The rounded program; None if even fractions cannot serve every session (cost only)."""
+    data = model(instance, found, objective)
+    free = tuple(instance.free.get(bin, (0, 0, 0)) for bin in found.bins)
+    if not len(found.owner):
+        return Filling.of(data, free, found.owner.copy()), Relaxed(found.weight, data.free, 0.0)
+    relaxed = relax(data)
+    if relaxed is None:
+        return None
+    filling = rounded(data, free, relaxed)
+    if _may_improve(filling, relaxed.bound) and _worth_it(filling, relaxed.bound):
+        filling = mended(filling, relaxed)
+    return filling, relaxed
+
+
+def _may_improve(filling: Filling, bound: float) -> bool:
+    """Whether a better whole schedule is possible by the bound."""
+    data = filling.data
+    if data.cost:
+        return unplaced(filling) > 0 or filling.usd_per_h > bound * (1 + CERTAIN)
+    return filling.weight + _step(data) <= bound * (1 + CERTAIN)
+
+
+def _step(data: Model) -> float:
+    """The least by which two weights served can differ: 1 or more where weights are integers."""
+    weights = data.classes.weight
+    if not np.array_equal(weights, np.round(weights)):
+        return 0.0
+    return float(np.gcd.reduce(weights.astype(np.int64)))
+
+
+def _worth_it(filling: Filling, bound: float) -> bool:
+    """Whether the instance is small, or what is left to gain is more than one in ten thousand."""
+    data = filling.data
+    if data.columns <= EXACT_COLUMNS or (data.cost and unplaced(filling) > 0):
+        return True
+    value = filling.usd_per_h if data.cost else filling.weight
+    return abs(value - bound) > NEAR_ENOUGH * bound
+
+
+def _plans(instance: Instance, found: Classes, filling: Filling) -> tuple[int | None, ...]:
+    taken = [(j, int(n)) for j, n in enumerate(filling.taken.tolist()) if n > 0]
+    return chosen_plans(found, len(instance.sessions), taken)
+
+
+def finished(
+    instance: Instance, plans: Sequence[int | None], objective: str, bound: float | None
+) -> Schedule:
+    """A schedule of these plans, its GPUs counted anew from the items of the instance.
+
+    Raises ``PlanError`` where they do not fit: that would be a fault of the scheduler.
+    """
+    used = packed(instance, plans)
+    for name, count in used.items():
+        limit = instance.tiers[name].gpus
+        if limit is not None and count > limit:
+            raise PlanError(f"the schedule needs {count} GPUs of tier {name!r}; it has {limit}")
+    served = [
+        s.weight for s, plan in zip(instance.sessions, plans, strict=True) if plan is not None
+    ]
+    return Schedule(
+        objective=objective,
+        plans=tuple(plans),
+        opened=used,
+        usd_per_h=sum(instance.tiers[name].price * count for name, count in used.items()),
+        weight=sum(served),
+        bound=bound,
+        feasible=objective == GOODPUT or len(served) == len(plans),
+        run=SolverRun("", None, 0.0, 0.0),
+    )
+
+
+def packed(instance: Instance, plans: Sequence[int | None]) -> dict[str, int]:
+    """The empty GPUs that each tier opens for these plans, packed exactly."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for session, plan in zip(instance.sessions, plans, strict=True):
+        if plan is None:
+            continue
+        for bin, sizes in demand(session.plans[plan].items):
+            total = counts.setdefault(bin, [0, 0, 0, 0])
+            for size, count in enumerate(sizes):
+                total[size] += count
+    used = dict.fromkeys(instance.tiers, 0)
+    for bin, total in sorted(counts.items()):
+        used[bin[0]] += gpus(total, instance.free.get(bin, (0, 0, 0)))
+    return used

@@ -1,0 +1,77 @@
+"""The packing formula is exact: it equals brute force, and best fit attains it."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policies.compass.packing import QUARTERS, gpus, place, sizes
+
+ITEMS = st.lists(st.integers(1, 4), max_size=7)
+FREE = st.lists(st.integers(1, 3), max_size=3)
+
+
+def fits(items: list[int], bins: list[int]) -> bool:
+    """Whether some way of placing all items exists."""
+    if not items:
+        return True
+    head, rest = items[0], items[1:]
+    tried = set()
+    for index, room in enumerate(bins):
+        if room >= head and room not in tried:
+            tried.add(room)
+            if fits(rest, [*bins[:index], room - head, *bins[index + 1 :]]):
+                return True
+    return False
+
+
+def brute_force(items: list[int], free: list[int]) -> int:
+    falling = sorted(items, reverse=True)
+    opened = 0
+    while not fits(falling, [*free, *[QUARTERS] * opened]):
+        opened += 1
+    return opened
+
+
+@given(ITEMS)
+def test_the_formula_equals_brute_force(items: list[int]) -> None:
+    assert gpus(sizes(items)) == brute_force(items, [])
+
+
+@given(ITEMS, FREE)
+def test_the_formula_equals_brute_force_beside_partly_used_gpus(
+    items: list[int], free: list[int]
+) -> None:
+    counted = [free.count(quarters) for quarters in (1, 2, 3)]
+    assert gpus(sizes(items), counted) == brute_force(items, free)
+
+
+@given(st.lists(st.integers(1, 4), max_size=40), st.lists(st.integers(1, 3), max_size=12))
+def test_best_fit_attains_the_formula_and_overfills_no_gpu(
+    items: list[int], free: list[int]
+) -> None:
+    placed = place(items, free)
+    used = [0] * len(placed.free)
+    for item, gpu in zip(items, placed.gpu, strict=True):
+        used[gpu] += item
+    before = [*free, *[QUARTERS] * (len(placed.free) - len(free))]
+    assert [room - taken for room, taken in zip(before, used, strict=True)] == list(placed.free)
+    assert min(placed.free, default=0) >= 0
+    counted = [free.count(quarters) for quarters in (1, 2, 3)]
+    assert len(placed.free) - len(free) == gpus(sizes(items), counted)
+
+
+def test_three_quarters_do_not_divide_a_gpu() -> None:
+    # Compass, Appendix B packs by the sum: 2 GPUs for {.75, .75, .5}; there is no such packing.
+    assert gpus(sizes([3, 3, 2])) == 3
+
+
+def test_more_items_never_need_fewer_gpus() -> None:
+    needed = [gpus((n, n, n, n)) for n in range(20)]
+    assert all(one <= more for one, more in pairwise(needed))
+
+
+def test_an_item_larger_than_a_gpu_is_refused() -> None:
+    with pytest.raises(ValueError, match="it may take 1 to 4"):
+        sizes([5])
