@@ -43,29 +43,41 @@ class CatchUp:
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
-        self._kept: dict[tuple[str, ...], Arrived] = {}
+        self._kept: dict[bytes, Arrived] = {}  # by the record's key, as compaction keeps them
         self.end: int | None = None
         self.over = False
 
-    def take(self, event: Arrived) -> None:
+    def take(self, event: Arrived, key: bytes | None = None) -> None:
         """Read a record of the past; ``over`` once it was the last one."""
-        key = self._key(event.record)
-        before = self._kept.get(key)
-        if key and (before is None or _epoch(event) >= _epoch(before)):
-            self._kept[key] = event
-        self.over = self.end is not None and event.offset + 1 >= self.end
+        if self._concerns(event.record):
+            # Without a key nothing replaces or deletes it.
+            self._kept[key or b"offset %d" % event.offset] = event
+        self._passed(event.offset)
+
+    def forget(self, key: bytes | None, offset: int) -> None:
+        """Read a tombstone: what was kept under its key is deleted, compacted away or not."""
+        self._kept.pop(key or b"", None)
+        self._passed(offset)
 
     def newest(self) -> list[Arrived]:
         """The plan of the highest epoch, and each policy's newest tables, in their order."""
-        return sorted(self._kept.values(), key=lambda event: event.offset)
+        newest: dict[tuple[str, ...], Arrived] = {}
+        for event in sorted(self._kept.values(), key=lambda event: event.offset):
+            what = self._replaces(event.record)
+            before = newest.get(what)
+            if before is None or _epoch(event) >= _epoch(before):
+                newest[what] = event
+        return sorted(newest.values(), key=lambda event: event.offset)
 
-    def _key(self, record: Record) -> tuple[str, ...]:
-        """What a newer record takes the place of; empty for what concerns another pipeline."""
-        if isinstance(record, Plan) and record.pipeline == self._pipeline:
-            return (PLANS,)
-        if isinstance(record, Selection) and record.pipeline == self._pipeline:
-            return (record.policy, record.task)
-        return ()
+    def _passed(self, offset: int) -> None:
+        self.over = self.end is not None and offset + 1 >= self.end
+
+    def _concerns(self, record: Record) -> bool:
+        return isinstance(record, (Plan, Selection)) and record.pipeline == self._pipeline
+
+    def _replaces(self, record: Record) -> tuple[str, ...]:
+        """What a newer record takes the place of."""
+        return (record.policy, record.task) if isinstance(record, Selection) else (PLANS,)
 
 
 def _epoch(event: Arrived) -> int:

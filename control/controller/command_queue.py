@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from schemas.records import Command, Settings
 
 KNOWN_IDS = 10_000
+# A sender waits a little longer for the result: what it gave up must not be carried out later.
+COMMAND_VALID_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from math import isfinite
 
 from msgspec.structs import replace
 
+from control.controller.command_queue import COMMAND_VALID_S
 from control.policies import known_kinds, policy_named
 from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline
@@ -52,6 +53,16 @@ def carry_out(command: Command, situation: Situation) -> Change:
     if argument and argument not in command.arguments:
         raise CommandError(f"{command.action} needs the argument {argument!r}; give it")
     return action(situation, command.arguments.get(argument, ""))
+
+
+def unexpired(command: Command, now: float) -> None:
+    """Raise ``CommandError`` for a command whose sender no longer waits."""
+    waited_s = now - command.issued_s
+    if waited_s > COMMAND_VALID_S:
+        raise CommandError(
+            f"the command waited {waited_s:.0f} s for the control app and is valid for "
+            f"{COMMAND_VALID_S:g} s; give it again"
+        )
 
 
 def duration_s(text: str) -> float:

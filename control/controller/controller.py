@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from control.controller.command_queue import Desk, Pending
-from control.controller.commands import CommandError, Situation, carry_out
+from control.controller.command_queue import COMMAND_VALID_S, Desk, Pending
+from control.controller.commands import CommandError, Situation, carry_out, unexpired
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
 from control.controller.report_age import ReportAges
 from control.estimation.estimates import Outlook
@@ -56,7 +56,6 @@ MERGE_S = 0.25
 CONTEST_S = 1.0  # so long somebody else's plan may stay in force
 NEIGHBOUR_S = 3.0  # a pipeline of which no node was heard for so long is not up
 ANY_MEMORY: Mapping[str, int] = {}
-COMMAND_AGE_S = 12 * 3600.0  # results are kept for a day: within it no command counts twice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +144,7 @@ class Controller:
         elif isinstance(record, Command):
             self._command(record, event, now)
         elif isinstance(record, Garbled) and event.topic == COMMANDS:
-            return self._garbled(record, record.id or _name(event), now)
+            return self._garbled(record, record.id or _name(event), event.at_s, now)
         return []
 
     def _report(self, report: Report, now: float) -> None:
@@ -183,8 +182,9 @@ class Controller:
         began_s = float("inf") if self._started_s is None else self._started_s
         nameless = not command.pipeline and event.at_s >= began_s
         ours = nameless or command.pipeline == self._pipeline.name
-        if ours and now - event.at_s <= COMMAND_AGE_S:
-            self._desk.accept(replace(command, id=command.id or _name(event)))
+        if ours and now - event.at_s <= COMMAND_VALID_S:
+            dated = replace(command, id=command.id or _name(event), issued_s=event.at_s)
+            self._desk.accept(dated)
 
     def _seen(self, plan: Plan, now: float) -> None:
         """A plan on the topic: from an earlier life, our own, or another controller's."""
@@ -197,8 +197,9 @@ class Controller:
             self._contested = True
             self._replan_s = min(self._replan_s, now + CONTEST_S)
 
-    def _garbled(self, garbled: Garbled, name: str, now: float) -> list[Effect]:
-        if not self._desk.know(name):
+    def _garbled(self, garbled: Garbled, name: str, at_s: float, now: float) -> list[Effect]:
+        expired = now - at_s > COMMAND_VALID_S
+        if expired or not self._desk.know(name):
             return []
         command = Command(id=name, pipeline=self._pipeline.name, action="")
         return [self._answer(command, False, garbled.reason, now)]
@@ -276,6 +277,7 @@ class Controller:
                 neighbours=self._heard(now),
             )
             try:
+                unexpired(command, now)
                 settings, message = carry_out(command, situation)
             except CommandError as error:
                 effects.append(self._answer(command, False, str(error), now))

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
+from control.controller.command_queue import COMMAND_VALID_S
 from control.policies import known_kinds, spec_of
 from headrace.cli.options import reached
 from headrace.client.topic_clients import Commander, plans
@@ -17,7 +18,7 @@ from schemas.records import CommandResult, Plan
 from streams.kafka.kafka_client import KafkaConfig
 from streams.kafka.preflight import prepare
 
-RESULT_WITHIN_S = 20.0
+RESULT_WITHIN_S = COMMAND_VALID_S + 5.0  # a command that expires is not waited for
 
 
 def give(

@@ -80,6 +80,28 @@ class Tail(Closing):
         self._consumer.close()
 
 
+class PlanTail(Closing):
+    """Follows the plans topic of every pipeline: first what it is to keep, then what comes.
+
+    Plans that were deleted do not count, whether or not compaction has come that far. Raises
+    ``BrokerError`` where the topic is not there.
+    """
+
+    def __init__(self, kafka: KafkaConfig) -> None:
+        topic = physical("", PLANS)
+        self._tail = Tail(kafka, topic)  # first: what comes while the past is read is not missed
+        self._kept = [*read_kept(kafka, topic).values()]
+
+    def take(self, timeout_s: float) -> list[bytes]:
+        """What is kept at the first call; then as ``Tail.take``."""
+        kept, self._kept = self._kept, []
+        return kept or self._tail.take(timeout_s)
+
+    def close(self) -> None:
+        """Let the topic go."""
+        self._tail.close()
+
+
 class Asker(Closing):
     """Writes queries to a pipeline's input topic, in the form that its file names.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from headrace.client.backlog import Backlog
-from headrace.client.topic_clients import Commander, Tail, decoded
+from headrace.client.topic_clients import Commander, PlanTail, Tail, decoded
 from headrace.cluster.device_budget import cores, overbooked
 from headrace.cluster.run_state import (
     Process,
@@ -24,7 +24,7 @@ from headrace.cluster.supervisor import Supervisor, end_session, roles
 from headrace.config.pipeline_file import PipelineFile
 from headrace.status.readiness import Readiness
 from headrace.terminal import Advance, Unsuccessful, counting, say
-from schemas.effects import PLANS, REPORTS
+from schemas.effects import REPORTS
 from schemas.records import Plan
 from streams.kafka.kafka_client import BrokerError, KafkaConfig
 from streams.kafka.preflight import prepare
@@ -195,7 +195,7 @@ class _Watch:
 
     def __init__(self, kafka: KafkaConfig, pipeline: str, since_s: float) -> None:
         self._stack = contextlib.ExitStack()
-        self._plans = Tail(kafka, physical(pipeline, PLANS), since_s=0.0)
+        self._plans = PlanTail(kafka)
         self._reports = Tail(kafka, physical(pipeline, REPORTS), since_s=since_s)
         self._commander = Commander(kafka, pipeline)
         self._asked: set[str] = set()

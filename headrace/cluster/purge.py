@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
+from control.controller.command_queue import COMMAND_VALID_S
 from headrace.client.topic_clients import Tail, decoded
 from headrace.terminal import Unsuccessful
-from schemas.effects import COMMAND_RESULTS, PLANS, REPORTS
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, REPORTS
 from schemas.pipeline import Pipeline
-from schemas.records import Report
+from schemas.records import Command, Report
 from streams.kafka.acl_rights import own_groups
 from streams.kafka.kafka_client import (
     BrokerError,
@@ -22,6 +23,7 @@ from streams.kafka.kafka_client import (
     partitions,
     producer,
     read_kept,
+    read_to_end,
 )
 from streams.topics import own_topics, physical
 
@@ -105,6 +107,9 @@ def _forget(
                 raise BrokerError(f"topic {name!r} cannot be deleted: {outcome.str()}")
     shared = [physical(pipeline.name, topic) for topic in (PLANS, COMMAND_RESULTS)]
     keys = [(t, k) for t in shared if t in there for k in _keys(kafka, pipeline, t)]
+    if {physical(pipeline.name, t) for t in (COMMANDS, COMMAND_RESULTS)} <= there.keys():
+        results = physical(pipeline.name, COMMAND_RESULTS)
+        keys += [(results, key) for key in _unanswered(kafka, pipeline)]
     client = producer(kafka)
     for topic, key in keys:
         # A tombstone: compaction removes what has its key.
@@ -119,3 +124,13 @@ def _keys(kafka: KafkaConfig, pipeline: Pipeline, topic: str) -> list[bytes]:
     """Keys of what a shared topic still holds of the pipeline, by the newest record of each."""
     mine = f"{pipeline.name}/".encode()
     return [key for key in read_kept(kafka, topic, WAIT_S) if key.startswith(mine)]
+
+
+def _unanswered(kafka: KafkaConfig, pipeline: Pipeline) -> list[bytes]:
+    """Keys of the results that commands of the pipeline, still valid, have not had."""
+    results = {m.key() for m in read_to_end(kafka, physical(pipeline.name, COMMAND_RESULTS))}
+    since_ms = (time.time() - COMMAND_VALID_S) * 1e3
+    messages = read_to_end(kafka, physical(pipeline.name, COMMANDS))
+    fresh = [decoded(m.value() or b"") for m in messages if m.timestamp()[1] >= since_ms]
+    mine = [c for c in fresh if isinstance(c, Command) and c.pipeline == pipeline.name]
+    return [key for c in mine if (key := f"{pipeline.name}/{c.id}".encode()) not in results]

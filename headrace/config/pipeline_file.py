@@ -7,8 +7,6 @@ Errors are ``PipelineError``, one sentence each.
 """
 
 import hashlib
-import importlib
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ from headrace.config.sections import (
     validated,
 )
 from headrace.config.yaml_source import PipelineError, read_source
+from operators.models.user_modules import import_module, make_known
 from profiles.profile import Entry, ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, QuerySize, Task, Variant
 
@@ -134,10 +133,8 @@ def read_pipeline_file(path: Path) -> PipelineFile:
 
 
 def make_importable(path: Path) -> None:
-    """Put the folder of a pipeline file first on ``sys.path``, unless it is on it."""
-    folder = str(Path(path).resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    """Make the modules beside a pipeline file importable, before Headrace's of the same name."""
+    make_known(Path(path).resolve().parent)
 
 
 def resolve_weights(arguments: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -254,7 +251,7 @@ def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
 def _imported(spec: str, what: str) -> Any:
     module, _, name = spec.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
+        return getattr(import_module(module), name)
     except ImportError as error:
         raise PipelineError(
             f"{what} names {spec}, but {module} cannot be imported: {error}; put it beside the "

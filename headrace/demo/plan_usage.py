@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-from headrace.client.topic_clients import Tail, decoded
+from headrace.client.topic_clients import PlanTail, decoded
 from headrace.closing import Closing
-from schemas.effects import PLANS
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.kafka.kafka_client import KafkaConfig
-from streams.topics import physical
 
 
 class PlanLog(Closing):
@@ -16,7 +14,7 @@ class PlanLog(Closing):
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
         self._pipeline = pipeline.name
-        self._tail = Tail(kafka, physical(pipeline.name, PLANS), since_s=0.0)
+        self._tail = PlanTail(kafka)
         self.plans: list[Plan] = []
 
     def feed(self) -> None:

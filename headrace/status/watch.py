@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.client.backlog import Backlog
-from headrace.client.topic_clients import Tail, decoded
+from headrace.client.topic_clients import PlanTail, Tail, decoded
 from headrace.closing import Closing
 from headrace.config.pipeline_file import PipelineFile
 from headrace.status.overview import Boards
@@ -29,7 +29,7 @@ class _Feed(Closing):
 
     def __init__(self, kafka: KafkaConfig, see: Callable[[Iterable[object]], None]) -> None:
         self._see = see
-        self._plans = Tail(kafka, physical(ALL, PLANS), since_s=0.0)
+        self._plans = PlanTail(kafka)
         self._reports = Tail(kafka, physical(ALL, REPORTS), since_s=time.time() - WINDOW_S)
 
     def feed(self, seconds: float) -> None:

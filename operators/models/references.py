@@ -1,6 +1,5 @@
 """What does a "module:name" in a pipeline file stand for?"""
 
-import importlib
 import importlib.util
 import pkgutil
 from difflib import get_close_matches
@@ -8,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from operators.models.libraries import missing
+from operators.models.user_modules import import_module
 from operators.models.model_errors import BadReference
 
 
@@ -39,7 +39,7 @@ def nearest(name: str, known: list[str]) -> str:
 
 def _module(place: str, reference: str) -> ModuleType:
     try:
-        return importlib.import_module(place)
+        return import_module(place)
     except ModuleNotFoundError as error:
         absent = error.name or ""
         if place != absent and not place.startswith(f"{absent}."):

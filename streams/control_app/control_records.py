@@ -8,7 +8,7 @@ from schemas.codec.json_form import decode_any
 from schemas.codec.single_object import CodecError, decode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, Arrived
 from schemas.pipeline import Pipeline
-from schemas.records import Garbled, Record
+from schemas.records import CommandResult, Garbled, Record
 from streams.codecs.wire import Fetched
 from streams.kafka.kafka_client import KafkaConfig, read_to_end
 from streams.topics import physical
@@ -38,20 +38,41 @@ def _sayable(name: str) -> str:
 
 
 def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
-    """Every plan, command result and command that is still there, oldest first within each.
+    """Every plan, command result and command that is to be kept, oldest first within each.
 
-    Raises ``BrokerError`` where a topic cannot be read.
+    What a tombstone follows is forgotten, whether or not compaction has come that far; a command
+    whose result was deleted counts as answered. Raises ``BrokerError`` where a topic cannot be
+    read.
     """
-    return [
-        event
-        for logical in (PLANS, COMMAND_RESULTS, COMMANDS)
-        for message in read_to_end(kafka, physical(pipeline.name, logical))
-        for event in _some(arrived(pipeline.name, logical, _fetched(message)))
-    ]
+    events: list[Arrived] = []
+    for logical in (PLANS, COMMAND_RESULTS, COMMANDS):
+        messages = read_to_end(kafka, physical(pipeline.name, logical))
+        events += past(pipeline.name, logical, map(_fetched, messages))
+    return events
 
 
-def _some(event: Arrived | None) -> Iterable[Arrived]:
-    return () if event is None else (event,)
+def past(pipeline: str, logical: str, records: Iterable[Fetched]) -> list[Arrived]:
+    """The events that the records of a control topic stand for, less those that were deleted."""
+    listed = list(records)
+    if logical != COMMANDS:
+        last = {each.key: each.offset for each in listed}
+        listed = [each for each in listed if last[each.key] == each.offset]
+    found = [arrived(pipeline, logical, each) for each in listed]
+    if logical == COMMAND_RESULTS:
+        found += [_deleted(pipeline, each) for each in listed]
+    return [event for event in found if event is not None]
+
+
+def _deleted(pipeline: str, fetched: Fetched) -> Arrived | None:
+    """The result of a command whose record was deleted: it must not be carried out again."""
+    owner, _, name = (fetched.key or b"").decode("utf-8", "replace").partition("/")
+    if fetched.value is not None or owner != pipeline:
+        return None
+    result = CommandResult(
+        id=name, pipeline=pipeline, action="", ok=False, message="deleted", epoch=0,
+        finished_s=fetched.at_s,
+    )  # fmt: skip
+    return Arrived(result, COMMAND_RESULTS, fetched.slot, fetched.offset, fetched.at_s)
 
 
 def _fetched(message: Any) -> Fetched:

@@ -257,19 +257,27 @@ class Live:
             # offset: taken for what follows there, it would hide the records between.
             if not readers or batch.assigned < self._since[place]:
                 continue
-            record = self._decoders[fetched.topic](fetched)
             logical = self._logical[fetched.topic]
-            event = Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
             if place in self._past:
-                self._read_past(place, event)
+                self._read_past(place, fetched)
                 continue
+            if fetched.value is None and logical == PLANS:
+                continue  # a plan that the control app no longer keeps
+            record = self._decoders[fetched.topic](fetched)
+            event = Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
             for node in readers:
                 self._handle(node, event)
 
-    def _read_past(self, place: Place, event: Arrived) -> None:
+    def _read_past(self, place: Place, fetched: Fetched) -> None:
         past, _ = self._past[place]
         past.end = self._transport.end_of(place)
-        past.take(event)
+        if fetched.value is None:
+            past.forget(fetched.key, fetched.offset)
+        else:
+            record = self._decoders[fetched.topic](fetched)
+            logical = self._logical[fetched.topic]
+            event = Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
+            past.take(event, fetched.key)
         self._past[place] = (past, self._clock())
         if past.over:
             self._tell_past(place)

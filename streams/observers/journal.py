@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from control.controller.command_queue import COMMAND_VALID_S
 from operators.outcomes import outcome_of
 from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
 from schemas.records import ANSWERED, Answer, Command, Lease, Plan, Query, Report, Work
@@ -99,8 +100,10 @@ class Journal:
     def _command(self, node: str, event: Arrived, now: float) -> None:
         command = event.record
         assert isinstance(command, Command)
-        # One without an id is what a worker is told by its own process when that is to end.
-        if command.id and command.pipeline in ("", self._pipeline):
+        # One without an id is what a worker is told by its own process when that is to end. An
+        # expired one is read again after a purge, and is not carried out.
+        fresh = now - event.at_s <= COMMAND_VALID_S
+        if fresh and command.id and command.pipeline in ("", self._pipeline):
             self._tell(node, TOLD[Command](event), now)
 
     def _answer(self, node: str, effect: Send, now: float) -> None:

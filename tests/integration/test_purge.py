@@ -11,9 +11,12 @@ from click.testing import CliRunner
 from benchmarks.rig import Rig
 from headrace.cli.main import headrace
 from headrace.cluster.purge import Purged, purge
+from headrace.status.watch import Watch
 from headrace.terminal import Unsuccessful
 from schemas.effects import COMMAND_RESULTS, PLANS
 from schemas.pipeline import Pipeline
+from schemas.records import Plan
+from streams.control_app.control_records import history
 from streams.kafka.acl_rights import own_groups
 from streams.kafka.kafka_client import KafkaConfig, asked, partitions, read_to_end
 from streams.topics import own_topics, physical
@@ -63,6 +66,15 @@ def await_deletion(kafka: KafkaConfig, topics: set[str]) -> None:
         assert time.monotonic() < until_s
 
 
+def assert_forgotten(kafka: KafkaConfig, pipeline: Pipeline) -> None:
+    """Readers know nothing of it any more, although the broker has not compacted yet."""
+    plans = [e.record for e in history(kafka, pipeline) if isinstance(e.record, Plan)]
+    assert pipeline.name not in [plan.pipeline for plan in plans]
+    with Watch(kafka, pipeline) as watch:
+        watch.feed(0.5)
+        assert watch.snapshot(with_lag=False).epoch is None
+
+
 def test_what_one_pipeline_had_is_deleted_and_no_more(two: tuple[Rig, Rig]) -> None:
     gone, stays = two
     kafka, pipeline = gone.kafka, gone.file.pipeline
@@ -82,6 +94,7 @@ def test_what_one_pipeline_had_is_deleted_and_no_more(two: tuple[Rig, Rig]) -> N
     assert [remembered(kafka, pipeline, topic) for topic in (PLANS, COMMAND_RESULTS)] == [0, 0]
     assert not {*own_groups(pipeline)} & groups(kafka)
     assert purge(kafka, pipeline) == Purged((), (), 0)
+    assert_forgotten(kafka, pipeline)
     assert remembered(kafka, stays.file.pipeline, PLANS) > 0
     stays.answer_to(stays.ask(b"4"))
     assert stays.command("replan").ok

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from control.controller.command_queue import KNOWN_IDS, Desk
+from control.controller.command_queue import COMMAND_VALID_S, KNOWN_IDS, Desk
 from control.controller.commands import ACTIONS
 from control.controller.membership import LOADING_S
 from control.problem.problem import Allocation, Replicas
@@ -24,7 +24,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Policy
-from schemas.records import Command, CommandResult, Garbled, Plan, Route, Settings
+from schemas.records import Command, CommandResult, Garbled, Plan, Record, Route, Settings
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_ingress_report
 
 VIT = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
@@ -446,11 +446,26 @@ def test_a_command_that_names_nobody_is_not_for_who_comes_up_later() -> None:
     assert not world.plan.settings.paused
 
 
-def test_a_command_of_yesterday_is_not_carried_out() -> None:
+@pytest.mark.parametrize("record", [
+    Command(id="c1", pipeline="postcode", action="pause"), Garbled(b"{", "no JSON", id="c1"),
+])  # fmt: skip
+def test_a_command_whose_sender_has_given_up_is_not_carried_out(record: Record) -> None:
     world = a_world().start("w0", "w1", "w2")
-    command = Command(id="c1", pipeline="postcode", action="pause")
-    world.tell(Arrived(command, COMMANDS, 0, 0, world.now - 13 * 3600))
+    world.tell(Arrived(record, COMMANDS, 0, 0, world.now - COMMAND_VALID_S - 1.0))
     assert (len(world.plans), world.results) == (1, [])
+
+
+def test_a_command_that_waited_too_long_for_workers_is_refused_with_the_reason() -> None:
+    world = a_world()
+    world.tell(Woke())
+    world.arrive(Command(id="c1", pipeline="postcode", action="pause"), COMMANDS)
+    world.now += COMMAND_VALID_S + 1.0
+    world.start("w0", "w1", "w2")
+    world.run(1.0)
+    ((ok, message),) = [(result.ok, result.message) for result in world.results]
+    assert not ok
+    assert "is valid for 15 s; give it again" in message
+    assert not world.plan.settings.paused
 
 
 def test_what_cannot_be_read_as_a_command_is_answered_too() -> None:

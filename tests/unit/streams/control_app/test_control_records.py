@@ -3,10 +3,10 @@
 import pytest
 
 from schemas.codec.single_object import encode
-from schemas.effects import COMMANDS, PLANS, Arrived
-from schemas.records import Command, Garbled, Plan, Settings
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, Arrived
+from schemas.records import Command, CommandResult, Garbled, Plan, Settings
 from streams.codecs.wire import Fetched
-from streams.control_app.control_records import arrived
+from streams.control_app.control_records import arrived, past
 
 
 def fetched(value: bytes | None) -> Fetched:
@@ -55,3 +55,40 @@ def test_a_garbled_command_keeps_the_id_that_can_be_made_out(value: bytes, name:
 
 def test_a_garbled_command_for_another_pipeline_is_that_ones() -> None:
     assert arrived("p", COMMANDS, fetched(b'{"id": "x", "pipeline": "q"}')) is None
+
+
+def kept(topic: str, *records: tuple[str, bytes | None]) -> list[Fetched]:
+    return [
+        Fetched(topic, 0, offset, 5.0, key.encode(), value, None)
+        for offset, (key, value) in enumerate(records)
+    ]
+
+
+def test_of_a_compacted_topic_only_what_no_tombstone_follows_is_past() -> None:
+    plans = [
+        Plan(
+            pipeline="p", epoch=n, issued_s=1.0, reason="", settings=Settings(policy="s", slo_s=1.0)
+        )
+        for n in (1, 2)
+    ]
+    first, second = map(encode, plans)
+    records = kept("headrace.plans", ("p/1", first), ("p/2", second), ("p/1", None))
+    assert [event.record for event in past("p", PLANS, records)] == plans[1:]
+    records = kept("headrace.plans", ("p/1", first), ("p/1", None), ("p/1", second))
+    assert [event.record for event in past("p", PLANS, records)] == plans[1:]
+
+
+def test_a_command_whose_result_was_deleted_counts_as_answered() -> None:
+    result = CommandResult(
+        id="x", pipeline="p", action="replan", ok=True, message="", epoch=1, finished_s=1.0
+    )
+    records = kept("r", ("p/x", encode(result)), ("p/x", None), ("q/y", None))
+    (event,) = past("p", COMMAND_RESULTS, records)
+    assert isinstance(event.record, CommandResult)
+    assert (event.record.id, event.record.pipeline) == ("x", "p")
+
+
+def test_commands_are_kept_whatever_their_key() -> None:
+    commands = [encode(Command(id=i, pipeline="p", action="replan")) for i in ("x", "y")]
+    records = kept("headrace.commands", ("k", commands[0]), ("k", commands[1]))
+    assert len(past("p", COMMANDS, records)) == 2

@@ -1,0 +1,104 @@
+"""Modules beside a pipeline file, also where their names are those of Headrace's own packages.
+
+``import_module`` looks into the folder of the pipeline file first, then at what is installed. A
+module there that is called like a package of Headrace (``operators``, ``control``, ...) lives in
+``sys.modules`` below a name of its folder's, so that both exist side by side. The modules of such
+a folder import by the same rule: their ``__builtins__`` carry an ``__import__`` that knows it.
+"""
+
+import builtins
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from zlib import crc32
+
+OWN = ("schemas", "profiles", "control", "operators", "streams", "headrace")
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class _Folder:
+    """A pipeline file's folder that has modules called like packages of Headrace."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.alias = f"pipeline_{crc32(self.path.encode()):08x}"
+        package = ModuleType(self.alias)
+        package.__path__ = [self.path]
+        sys.modules[self.alias] = package
+
+    def has(self, name: str) -> bool:
+        """True if the folder has this dotted module."""
+        where = [self.path]
+        for part in name.split("."):
+            spec = PathFinder.find_spec(part, where)
+            if spec is None:
+                return False
+            where = list(spec.submodule_search_locations or ())
+        return True
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module, if it lies in the folder, to be run with the folder's ``__import__``."""
+        spec = PathFinder.find_spec(name, [self.path] if path is None else list(path), target)
+        if spec is None or not isinstance(spec.loader, SourceFileLoader):
+            return None
+        if not str(spec.origin).startswith(f"{self.path}/"):
+            return None
+        spec.loader = _Loader(spec.loader.name, str(spec.origin), self)
+        return spec
+
+    def imported(
+        self,
+        name: str,
+        globals_: Mapping[str, object] | None = None,
+        locals_: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """``__import__`` for the folder's modules."""
+        if level == 0 and name.partition(".")[0] in OWN and self.has(name):
+            made = importlib.__import__(f"{self.alias}.{name}", globals_, locals_, fromlist, 0)
+            return made if fromlist else sys.modules[f"{self.alias}.{name.partition('.')[0]}"]
+        return builtins.__import__(name, globals_, locals_, fromlist, level)
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, folder: _Folder) -> None:
+        super().__init__(name, path)
+        self._folder = folder
+
+    def exec_module(self, module: ModuleType) -> None:
+        own: dict[str, Any] = {**vars(builtins), "__import__": self._folder.imported}
+        module.__dict__["__builtins__"] = own
+        super().exec_module(module)
+
+
+_folders: dict[str, _Folder] = {}  # in the order in which they were made known
+
+
+def make_known(folder: Path) -> None:
+    """Put a pipeline file's folder first on ``sys.path``, and its modules before Headrace's."""
+    path = folder.resolve()
+    if str(path) not in sys.path:
+        sys.path.insert(0, str(path))
+    collides = path != _ROOT and any(
+        (path / f"{name}.py").is_file() or (path / name).is_dir() for name in OWN
+    )
+    if collides and str(path) not in _folders:
+        known = _Folder(path)
+        _folders[str(path)] = known
+        sys.meta_path.insert(0, known)
+
+
+def import_module(name: str) -> ModuleType:
+    """The module of this name: from the newest folder that has it, else as Python finds it."""
+    if name.partition(".")[0] in OWN:
+        for folder in reversed(_folders.values()):
+            if folder.has(name):
+                return importlib.import_module(f"{folder.alias}.{name}")
+    return importlib.import_module(name)
