@@ -37,7 +37,7 @@ __all__ = [
     "make_importable",
     "planning_profile",
     "read_pipeline_file",
-    "resolve_weights",
+    "resolve_paths",
     "weights_sha256",
 ]
 
@@ -137,11 +137,14 @@ def make_importable(path: Path) -> None:
     make_known(Path(path).resolve().parent)
 
 
-def resolve_weights(arguments: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The arguments with ``weights``, if it is among them, absolute: below ``folder``."""
-    resolved = dict(arguments)
-    if "weights" in resolved:
-        resolved["weights"] = str((folder / str(resolved["weights"])).resolve())
+def resolve_paths(
+    arguments: Mapping[str, Any], paths: Mapping[str, str], folder: Path
+) -> dict[str, Any]:
+    """The operator's arguments: ``paths``, and ``weights`` if it is there, absolute below
+    ``folder``."""
+    resolved = {**arguments, **paths}
+    for name in (*paths, *(("weights",) if "weights" in resolved else ())):
+        resolved[name] = str((folder / str(resolved[name])).resolve())
     return resolved
 
 
@@ -323,7 +326,7 @@ def _task(name: str, section: TaskSection, folder: Path) -> Task:
                 task=name,
                 name=variant,
                 operator=v.operator,
-                arguments=resolve_weights(v.arguments, folder),
+                arguments=resolve_paths(v.arguments, v.paths, folder),
                 batch=v.batch,
                 replicas=v.replicas,
                 time_limit_s=v.limits.time,

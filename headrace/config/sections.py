@@ -48,6 +48,7 @@ class VariantSection(Section):
 
     operator: Spec
     arguments: dict[str, Any] = {}
+    paths: dict[str, str] = {}
     batch: Count = 1
     replicas: Replicas | None = None
     limits: LimitsSection = LimitsSection()

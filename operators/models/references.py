@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Any
 
 from operators.models.libraries import missing
-from operators.models.user_modules import import_module
 from operators.models.model_errors import BadReference
+from operators.models.user_modules import import_module
 
 
 def resolve(reference: str) -> Any:

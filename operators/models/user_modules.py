@@ -32,13 +32,13 @@ class _Folder:
 
     def has(self, name: str) -> bool:
         """True if the folder has this dotted module."""
-        where = [self.path]
+        where, spec = [self.path], None
         for part in name.split("."):
             spec = PathFinder.find_spec(part, where)
             if spec is None:
                 return False
             where = list(spec.submodule_search_locations or ())
-        return True
+        return spec is not None and spec.origin is not None  # a folder without code is no module
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
