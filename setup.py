@@ -26,7 +26,8 @@ HOT = """
     operators/outcomes.py operators/reporter.py
     operators/bursts.py operators/worker_rules.py operators/record_size.py operators/worker.py
     operators/models/emulated.py
-    streams/observers/run_metrics.py streams/simulated/delays.py streams/observers/quantiles.py
+    streams/observers/plan_usage.py streams/observers/quantiles.py streams/observers/run_metrics.py
+    streams/simulated/delays.py
     streams/simulated/simulated_driver.py
     streams/simulated/topic_log.py
 """

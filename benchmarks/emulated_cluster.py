@@ -35,13 +35,14 @@ from control.controller.membership import DEAD_AFTER_S
 from headrace.arrivals.arrival_processes import Times, read_arrivals
 from headrace.cluster.supervisor import end_session, environment
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
-from headrace.fidelity.certificate import Figures
 from headrace.fidelity.fidelity_run import machine
 from headrace.fidelity.live_run import Stage, answers, number_of, play, staged
-from headrace.results.ledger import Ledger
+from headrace.results.figures import Figures, figures
+from headrace.results.latency_steps import StepTimes
 from headrace.roles.wiring import accuracies
 from headrace.terminal import progress
 from schemas.records import Plan
+from streams.observers.run_metrics import RunMetrics, given_up
 
 DEVICES = 20
 APART = "apart"  # the worker that has a process of its own
@@ -223,20 +224,23 @@ def told(stage: Stage, times: Times, policy: str, outage: Outage | None, dilate:
     """The account of a run that is over."""
     known = accuracies(load_profile(stage.file))
     edges = np.arange(0.0, float(times[-1]), WINDOW_S)
-    ledgers = [Ledger(stage.file.pipeline, known) for _ in (0.0, *edges)]
-    whole, *parts = ledgers
-    whole.plans(stage.plans, stage.began_s)
-    for start_s, part in zip(edges, parts, strict=True):
-        until_s = stage.began_s + start_s + WINDOW_S
-        part.plans((p for p in stage.plans if p.issued_s < until_s), stage.began_s + start_s)
+    begins_s = [stage.began_s + start_s for start_s in (0.0, *edges.tolist())]
+    every = [RunMetrics(stage.file.pipeline, known, since_s) for since_s in begins_s]
+    for metrics in every:
+        for plan in _in_order(stage.plans):
+            metrics.plan(plan, plan.issued_s)
+    whole, *parts = every
+    steps = StepTimes()
     for answer in answers(stage):
         part = int(times[number_of(answer)] // WINDOW_S)
         # Its CreateTime is cut to whole ms, so it may be just before the window.
         from_s = stage.began_s + part * WINDOW_S
         counted = replace(answer, created_s=max(answer.created_s, from_s))
-        for ledger in (whole, parts[part]):
-            ledger.answer(counted, answer.answered_s)
-    found = whole.figures(len(times), stage.began_s + float(times[-1]))
+        steps.take(counted)
+        for metrics in (whole, parts[part]):
+            metrics.take(counted, given_up(counted), answer.answered_s)
+    whole.close(len(times))
+    found = figures(whole, steps, stage.began_s + float(times[-1]))
     return Shown(
         pipeline=stage.file.pipeline.name,
         policy=policy,
@@ -254,22 +258,22 @@ def told(stage: Stage, times: Times, policy: str, outage: Outage | None, dilate:
     )
 
 
-def _windows(stage: Stage, times: Times, edges: Times, parts: Sequence[Ledger]) -> list[Window]:
+def _windows(stage: Stage, times: Times, edges: Times, parts: Sequence[RunMetrics]) -> list[Window]:
     found = []
     for start_s, part in zip(edges.tolist(), parts, strict=True):
         end_s = min(start_s + WINDOW_S, float(times[-1]))
         came = int(np.searchsorted(times, start_s + WINDOW_S) - np.searchsorted(times, start_s))
-        figures = part.figures(came, stage.began_s + end_s)
+        part.close(came)
         plan = _in_force(stage.plans, stage.began_s + end_s)
         found.append(
             Window(
                 from_s=start_s,
                 demand_qps=round(came / max(end_s - start_s, 1e-9), 1),
                 mode=plan.mode if plan else "",
-                devices=round(figures.devices_mean or 0.0, 2),
-                branch_violation=figures.branch_violation,
-                violation=figures.violation,
-                accuracy=figures.accuracy,
+                devices=round(part.devices_mean(stage.began_s + end_s), 2),
+                branch_violation=part.branch_violation,
+                violation=part.violation,
+                accuracy=part.accuracy,
             )
         )
     return found

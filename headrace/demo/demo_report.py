@@ -2,21 +2,19 @@
 
 The score is the share of all parts (digits) that were right and in time: accuracy of the answered
 queries x SLO attainment. A query that was not answered is taken to have as many parts as others.
-
-Time is followed along the branch that finished last, which is the one the answer waited for. Its
-steps add up to the query's latency.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.demo.plan_usage import devices_mean
+from headrace.results.latency_steps import StepTimes
 from headrace.results.tally import Score, Sent, Tally, tally
 from operators.outcomes import outcome_of
 from profiles.path_accuracy import PathGap, path_gap
 from profiles.profile import ProfileError, ProfileTable
-from schemas.records import ANSWERED, Answer, Hop, Plan
+from schemas.records import ANSWERED, Answer, Plan
+from streams.observers.plan_usage import PlanUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,12 +201,15 @@ def _parts(seen: Seen) -> tuple[Part, ...]:
 
 def _part(span: Span, sent: Sequence[Sent], seen: Seen) -> Part:
     good = [a for q in sent if (a := seen.answers.get(q.id)) and outcome_of(a) == ANSWERED]
+    usage = PlanUsage()
+    for plan in sorted(seen.plans, key=lambda each: each.epoch):
+        usage.plan(plan, plan.issued_s)
     return Part(
         name=span.name,
         policy=span.policy,
         seconds=span.end_s - span.begin_s,
         tally=tally(sent, seen.answers, seen.score),
-        devices=devices_mean(seen.plans, span.begin_s, span.end_s),
+        devices=usage.devices_mean(span.begin_s, span.end_s),
         shares=variant_shares(good),
     )
 
@@ -250,39 +251,14 @@ def variant_shares(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
 
 def time_spent(answers: Sequence[Answer]) -> tuple[Step, ...]:
     """The mean of every step over these answers, in order of the way."""
-    sums: dict[str, float] = {}
+    steps = StepTimes()
     for answer in answers:
-        for what, seconds in steps(answer):
-            sums[what] = sums.get(what, 0.0) + seconds
-    total = sum(sums.values())
-    # The way to the answer is last, also where some branches end earlier than others.
-    ordered = sorted(sums, key=lambda what: what == LAST)
+        steps.take(answer)
+    total_ms = sum(steps.mean_ms.values())
     return tuple(
-        Step(what, sums[what] / len(answers) * 1e3, sums[what] / total if total else 0.0)
-        for what in ordered
+        Step(what, mean_ms, mean_ms / total_ms if total_ms else 0.0)
+        for what, mean_ms in steps.mean_ms.items()
     )
-
-
-LAST = "to the answer: Kafka, egress"
-
-
-def steps(answer: Answer) -> list[tuple[str, float]]:
-    """The steps of the branch that finished last, in seconds; they sum to the latency."""
-    path = max(answer.paths, key=_finished_s, default=())
-    at_s, found = answer.created_s, []
-    for depth, hop in enumerate(path):
-        way = "Kafka, ingress" if depth == 0 else "Kafka"
-        found += [
-            (f"to {hop.task}: {way}", hop.received_s - at_s),
-            (f"{hop.task}: queue", hop.started_s - hop.received_s),
-            (f"{hop.task}: compute", hop.finished_s - hop.started_s),
-        ]
-        at_s = hop.finished_s
-    return [*found, (LAST, answer.answered_s - at_s)]
-
-
-def _finished_s(path: Sequence[Hop]) -> float:
-    return path[-1].finished_s if path else float("-inf")
 
 
 def _row(part: Tally) -> dict[str, Any]:

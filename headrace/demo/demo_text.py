@@ -70,14 +70,14 @@ def _devices(part: Part) -> str:
 
 def attainment(part: Tally) -> str:
     """SLO attainment as text."""
-    return share(part.counts["answered"] / part.queries if part.queries else None)
+    return share(part.slo_attainment)
 
 
 MEASURES: Mapping[str, Callable[[Tally], str]] = {
     "SLO attainment": attainment,
-    "latency p50": lambda part: ms(part.p50_ms),
-    "latency p95": lambda part: ms(part.p95_ms),
-    "latency p99": lambda part: ms(part.p99_ms),
+    "latency p50": lambda part: ms(part.metrics.latency_ms(0.5)),
+    "latency p95": lambda part: ms(part.metrics.latency_ms(0.95)),
+    "latency p99": lambda part: ms(part.metrics.latency_ms(0.99)),
     "parts right": lambda part: share(part.accuracy.parts if part.accuracy else None),
     "whole right": lambda part: share(part.accuracy.whole if part.accuracy else None),
 }

@@ -18,7 +18,7 @@ from headrace.cluster.device_budget import cores
 from headrace.config.pipeline_file import load_profile, load_workload
 from headrace.demo.demo_report import Change, Conditions, DemoReport, Seen, Span, report
 from headrace.demo.environment import Stage
-from headrace.demo.plan_usage import PlanLog, devices
+from headrace.demo.plan_log import PlanLog, devices
 from headrace.demo.screen import Screen, outcomes_text, screen
 from headrace.demo.script import Script
 from headrace.profiling.device_profiling import cpu_model

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from math import fsum
 from typing import Any
 
+from headrace.results.figures import Figures
+
 FORMAT = 1
 MOST_LOAD = 0.7  # of the whole machine; above it delays are the machine's, not the pipeline's
 
@@ -22,29 +24,6 @@ RELATIVE, ABSOLUTE = "relative", "absolute"
 
 class CertificateError(ValueError):
     """JSON that is no certificate of this format; one sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """What one run came to. Fractions are 0..1; None where nothing was there to measure.
-
-    ``drops`` is the share of queries that ended badly, by the class of the reason. ``steps_ms`` is
-    the mean time of what the answered queries waited for, along the branch that ended last.
-    ``replicas`` is how many workers the plans in force gave each variant ("task/variant"), on
-    average over time: where it differs, the two sides went by different plans.
-    """
-
-    queries: int
-    p50_ms: float | None
-    p95_ms: float | None
-    p99_ms: float | None
-    branch_violation: float | None
-    violation: float | None
-    accuracy: float | None
-    devices_mean: float | None
-    drops: Mapping[str, float] = field(default_factory=dict)
-    steps_ms: Mapping[str, float] = field(default_factory=dict)
-    replicas: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,19 +21,20 @@ from headrace.fidelity.certificate import (
     Certificate,
     CertificateError,
     Conditions,
-    Figures,
     certified,
 )
 from headrace.fidelity.delay_trace import seen
 from headrace.fidelity.delay_trace import told as told_of
 from headrace.fidelity.live_run import Stage, answers, number_of, play, staged
 from headrace.profiling.device_profiling import cpu_model
-from headrace.results.ledger import Ledger
+from headrace.results.figures import Figures, figures
+from headrace.results.latency_steps import StepTimes
 from headrace.roles.wiring import accuracies
 from headrace.simulation.simulation_run import Run, devices, simulated
 from headrace.simulation.warm_start import Start, start_of
 from headrace.terminal import progress
 from schemas.records import Plan
+from streams.observers.run_metrics import RunMetrics, given_up
 from streams.simulated.delays import World
 
 SUFFIX = ".fidelity.json"
@@ -147,33 +148,33 @@ def foretold(wish: Asked, times: Times, world: World, start: Start | None) -> Fi
         world=world,
         start=start,
     )
-    ledger = _ledger(wish, times)
+    watches: list[StepTimes] = []
+
+    def watch(metrics: RunMetrics) -> StepTimes:
+        watches.append(StepTimes(metrics))
+        return watches[-1]
+
     with progress(f"simulated with seed {wish.seed}", len(times)) as advance:
-        simulated(run, lambda sent: advance(sent, ""), (ledger,))
-    return ledger.figures(_counted(wish, times), ledger.start_s + float(times[-1]))
+        ended = simulated(run, lambda sent: advance(sent, ""), watch=watch)
+    return figures(ended.account, watches[0], ended.last_s)
 
 
 def told(wish: Asked, times: Times, stage: Stage) -> Figures:
     """What the live run came to."""
-    ledger = _ledger(wish, times)
     since_s = stage.began_s + wish.warm_up_s
-    ledger.plans(stage.plans, since_s)
+    metrics = RunMetrics(wish.file.pipeline, accuracies(load_profile(wish.file)), since_s)
+    steps = StepTimes()
+    for plan in sorted(stage.plans, key=lambda each: each.epoch):
+        metrics.plan(plan, plan.issued_s)
     first = len(times) - _counted(wish, times)
     for answer in answers(stage):
         if number_of(answer) >= first:
             # Its CreateTime is cut to whole ms, so the first one's may be before it left.
             counted = structs.replace(answer, created_s=max(answer.created_s, since_s))
-            ledger.answer(counted, answer.answered_s)
-    return ledger.figures(_counted(wish, times), stage.began_s + float(times[-1]))
-
-
-def _ledger(wish: Asked, times: Times) -> Ledger:
-    return Ledger(
-        wish.file.pipeline,
-        accuracies(load_profile(wish.file)),
-        first_s=float(times[0]),
-        warm_up_s=wish.warm_up_s,
-    )
+            metrics.take(counted, given_up(counted), answer.answered_s)
+            steps.take(counted)
+    metrics.close(_counted(wish, times))
+    return figures(metrics, steps, stage.began_s + float(times[-1]))
 
 
 def _counted(wish: Asked, times: Times) -> int:

@@ -70,7 +70,7 @@ def given_up(named: Named) -> str:
     keys = sorted({key for _, each in named for key in each.bad})
     most = max((n for _, each in named for n in each.bad.values()), default=1)
     rows = (
-        [text(task or "(before the first)"), text(why.replace("_", " ")),
+        [text(task or "-"), text(why.replace("_", " ")),
          *(bar(f"{each.bad.get((task, why), 0):,}", each.bad.get((task, why), 0) / most)
            for _, each in named)]
         for task, why in keys

@@ -11,15 +11,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.pipeline_file import PipelineFile, load_profile
-from headrace.fidelity.certificate import Certificate, Figures
+from headrace.fidelity.certificate import Certificate
 from headrace.fidelity.fidelity_run import stale, stored
-from headrace.results.ledger import Ledger
+from headrace.results.figures import Figures, figures
+from headrace.results.latency_steps import StepTimes
 from headrace.results.time_series import Recorder, Recording, width_s
 from headrace.roles.wiring import accuracies
 from headrace.terminal import Unsuccessful
-from operators.outcomes import OUTCOMES
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan
+from streams.observers.run_metrics import RunMetrics, given_up
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -112,33 +113,29 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
     first_s = min(answer.created_s for answer in answers)
     last_s = max(answer.created_s for answer in answers)
     known = accuracies(load_profile(file))
-    ledger = Ledger(file.pipeline, known)
-    recorder = Recorder(ledger.account, width_s(last_s - first_s))
+    metrics, steps = RunMetrics(file.pipeline, known, first_s), StepTimes()
+    recorder = Recorder(metrics, width_s(last_s - first_s))
     for at_s, record in _in_turn(answers, history, first_s):
         recorder.reach(at_s)
         if isinstance(record, Answer):
-            ledger.answer(record, at_s)
+            metrics.take(record, given_up(record), at_s)
+            steps.take(record)
             recorder.answer(record)
-        elif record is None:
-            ledger.begin(first_s)
         else:
-            ledger.plan(record)
+            metrics.plan(record, at_s)
             recorder.plan(record)
-    recording = recorder.recording(first_s, last_s)
-    figures = ledger.figures(len(answers), last_s)
-    if not known:  # nobody measured how right the variants are
+    metrics.close(len(answers))
+    recording, found = recorder.recording(first_s, last_s), figures(metrics, steps, last_s)
+    if not known:  # no accuracies were measured
         nothing = tuple(None for _ in recording.accuracy)
-        recording, figures = (
-            replace(recording, accuracy=nothing),
-            replace(figures, accuracy=None),
-        )
+        recording, found = replace(recording, accuracy=nothing), replace(found, accuracy=None)
     certificate = stored(file.path)
     return LiveReport(
         file=file,
         first_s=first_s,
         last_s=last_s,
-        figures=figures,
-        counts={name: ledger.account.counts[name] for name in OUTCOMES},
+        figures=found,
+        counts=dict(metrics.counts),
         recording=recording,
         policies=tuple(_policies(history, first_s, last_s)),
         certificate=certificate,
@@ -148,14 +145,13 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
 
 def _in_turn(
     answers: Sequence[Answer], history: Sequence[Plan], first_s: float
-) -> Iterator[tuple[float, Answer | Plan | None]]:
-    """Answers and plans as they came, None between what was before and what counts.
+) -> Iterator[tuple[float, Answer | Plan]]:
+    """Yield answers and plans in the order of their times.
 
-    Plans of long ago come as if they had come at the beginning: only the last one matters.
+    Of the plans from before the first query only the last one matters; it comes at the beginning.
     """
     before = sorted((p for p in history if p.issued_s < first_s), key=lambda plan: plan.epoch)
     yield from ((first_s, plan) for plan in before[-1:])
-    yield first_s, None
     later: list[tuple[float, Answer | Plan]] = [
         *((plan.issued_s, plan) for plan in history if plan.issued_s >= first_s),
         *((answer.answered_s, answer) for answer in answers),

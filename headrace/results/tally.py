@@ -1,13 +1,13 @@
-"""What became of the queries? Outcomes, latencies and accuracy of a load, from its answers."""
+"""The tally of a load: the metrics of its queries, and how right their results are."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from operators.outcomes import LATE, LOST, OUTCOMES, outcome_of
+from operators.outcomes import LATE, LOST, outcome_of
 from schemas.records import ANSWERED, Answer
+from streams.observers.run_metrics import QueryMetrics
 
 # How a workload judges a result: (right, of).
 Score = Callable[[Any, Any], tuple[int, int]]
@@ -36,46 +36,47 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """A load's account. Latency is from CreateTime to answer, over all queries with a result:
-    answered, late and incomplete ones."""
+    """The metrics of a load, and what its inputs tell of the answers."""
 
-    queries: int
-    counts: Mapping[str, int]
-    p50_ms: float | None
-    p95_ms: float | None
-    p99_ms: float | None
-    accuracy: Accuracy | None  # None where nobody knows the truth
+    metrics: QueryMetrics
+    accuracy: Accuracy | None  # None where the right answers are not known
     reasons: Mapping[str, int]  # why queries were not answered, commonest first
 
+    @property
+    def queries(self) -> int:
+        """Queries that the broker took."""
+        return self.metrics.queries
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Queries by outcome."""
+        return self.metrics.counts
+
+    @property
+    def slo_attainment(self) -> float | None:
+        """Share of the queries answered complete and in time."""
+        return self.counts[ANSWERED] / self.queries if self.queries else None
+
     def as_json(self) -> dict[str, Any]:
-        """The account under the names of the command line."""
+        """The tally under the names of the command line."""
         row: dict[str, Any] = {"queries": self.queries, **self.counts}
-        answered = self.counts[ANSWERED]
-        row["slo_attainment"] = answered / self.queries if self.queries else None
-        row |= {"p50_ms": self.p50_ms, "p95_ms": self.p95_ms, "p99_ms": self.p99_ms}
+        row["slo_attainment"] = self.slo_attainment
+        row |= {f"p{n}_ms": self.metrics.latency_ms(n / 100) for n in (50, 95, 99)}
         if self.accuracy is not None:
             row |= {"accuracy": self.accuracy.parts, "accuracy_whole": self.accuracy.whole}
         return row
 
 
 def tally(sent: Sequence[Sent], answers: Mapping[str, Answer], score: Score | None = None) -> Tally:
-    """The account of some queries; ``answers`` by query id, of whatever queries."""
-    ended = [(query, answers.get(query.id)) for query in sent]
-    counts = dict.fromkeys(OUTCOMES, 0)
-    reasons: dict[str, int] = {}
-    for _, answer in ended:
-        what = outcome_of(answer)
-        counts[what] += 1
-        if what not in (ANSWERED, LATE):
-            why = _why(what, answer)
-            reasons[why] = reasons.get(why, 0) + 1
-    p50, p95, p99 = _percentiles([latency_ms(a) for _, a in ended if a and a.outcome == ANSWERED])
+    """Return the tally of some queries; ``answers`` by query id, of whatever queries."""
+    metrics, reasons = QueryMetrics(), Counter[str]()
+    for query in sent:
+        answer = answers.get(query.id)
+        metrics.count(answer)
+        if outcome_of(answer) not in (ANSWERED, LATE):
+            reasons[_why(answer)] += 1
     return Tally(
-        queries=len(sent),
-        counts=counts,
-        p50_ms=p50,
-        p95_ms=p95,
-        p99_ms=p99,
+        metrics=metrics,
         accuracy=None if score is None else measured_accuracy(sent, answers, score),
         reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
     )
@@ -100,11 +101,11 @@ def measured_accuracy(
     )
 
 
-def _why(what: str, answer: Answer | None) -> str:
+def _why(answer: Answer | None) -> str:
     if answer is None:
         return f"{LOST}: no answer came"
     where = f" at {answer.task}" if answer.task else ""
-    return f"{what}{where}: {_numberless(answer.reason)}"
+    return f"{outcome_of(answer)}{where}: {_numberless(answer.reason)}"
 
 
 def _numberless(reason: str) -> str:
@@ -113,10 +114,3 @@ def _numberless(reason: str) -> str:
     return " ".join(
         "N" if word.removeprefix("-").replace(".", "", 1).isdigit() else word for word in words
     )
-
-
-def _percentiles(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    if not values:
-        return None, None, None
-    p50, p95, p99 = np.percentile(values, (50, 95, 99))
-    return round(float(p50), 3), round(float(p95), 3), round(float(p99), 3)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import floor
 
-from operators.drop_reasons import LATE, classed
 from schemas.effects import RESULTS, Effect, Event, Send
-from schemas.records import ANSWERED, REFUSED, Answer, End, Plan
-from streams.observers.run_metrics import Account
+from schemas.records import ANSWERED, Answer, Plan
+from streams.observers.run_metrics import RunMetrics
 
 WIDTHS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 MOST_STRETCHES = 200
@@ -27,7 +26,7 @@ class Recording:
 
     ``violation`` are shares of the queries that ended, ``accuracy`` is over leaves in time.
     ``latency`` are (seconds, share of all queries that had a result within them); ``bad`` are
-    items by task ("" before the first) and why they were given up, late leaves among them.
+    items by task and why they were given up, late leaves among them.
     """
 
     width_s: float
@@ -57,14 +56,13 @@ class _Mark:
 class Recorder:
     """An observer of a simulation; live, ``reach``, ``answer`` and ``plan`` are called in turn."""
 
-    def __init__(self, account: Account, width_s: float) -> None:
+    def __init__(self, account: RunMetrics, width_s: float) -> None:
         self._account = account
         self._width_s = width_s
         self._marks: list[_Mark] = []
         self._next_s = 0.0
         self._made: dict[int, int] = {}  # queries by stretch
         self._plan: Plan | None = None
-        self._bad: dict[tuple[str, str], int] = {}
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         if now >= self._next_s:
@@ -104,8 +102,6 @@ class Recorder:
             return
         stretch = floor(answer.created_s / self._width_s)
         self._made[stretch] = self._made.get(stretch, 0) + 1
-        for task, why in _given_up(answer):
-            self._bad[task, why] = self._bad.get((task, why), 0) + 1
 
     def recording(self, first_s: float, last_s: float) -> Recording:
         """What was seen of a stretch of time; seconds count from its beginning."""
@@ -124,7 +120,7 @@ class Recorder:
             accuracy=tuple(_accuracy(*each) for each in inside),
             violation=tuple(_violation(*each) for each in inside),
             latency=tuple(self._latency()),
-            bad=dict(sorted(self._bad.items())),
+            bad=dict(sorted(self._account.bad.items())),
         )
 
     def _demand_qps(self, mark: _Mark) -> float:
@@ -141,21 +137,6 @@ def width_s(seconds: float) -> float:
     """How long stretches are, so that a run of so many seconds has not too many."""
     fitting = [width for width in WIDTHS_S if seconds / width <= MOST_STRETCHES]
     return fitting[0] if fitting else WIDTHS_S[-1]
-
-
-def _given_up(answer: Answer) -> Iterator[tuple[str, str]]:
-    """The task of every item that was given up, and why; late leaves count for their query."""
-    if answer.outcome == REFUSED:
-        yield "", classed(REFUSED, "", answer.reason)
-        return
-    bad = [end for end in answer.ends if end.outcome != ANSWERED]
-    if answer.outcome != ANSWERED and not bad:
-        bad = [End(answer.outcome, answer.task, answer.reason)]
-    for end in bad:
-        yield end.task, classed(end.outcome, end.task, end.reason)
-    for path, end in zip(answer.paths, answer.ends, strict=True):
-        if end.outcome == ANSWERED and path and path[-1].finished_s > answer.deadline_s:
-            yield path[-1].task, LATE
 
 
 def _accuracy(before: _Mark, after: _Mark) -> float | None:

@@ -42,7 +42,6 @@ from headrace.status.readiness import Readiness
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
-from operators.outcomes import LOST
 from operators.worker import Worker
 from profiles.profile import EMULATED, ProfileTable
 from schemas.effects import (
@@ -59,7 +58,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Query
-from streams.observers.run_metrics import Account
+from streams.observers.run_metrics import RunMetrics
 from streams.simulated.delays import (
     ANY_SIZE,
     STAMP_S,
@@ -88,7 +87,7 @@ MOST_TABLES = 1024
 
 CONTROL = "control"
 Advance = Callable[[int], None]  # told how many queries have been sent
-Watch = Callable[[Account], Observer]
+Watch = Callable[[RunMetrics], Observer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +112,7 @@ class Run:
 class Ended:
     """What a run came to."""
 
-    account: Account
+    account: RunMetrics
     queries: int
     devices_mean: float
     events: int
@@ -125,15 +124,14 @@ class Ended:
     def as_json(self, run: Run) -> dict[str, Any]:
         """The account under the names of the command line."""
         account, counts = self.account, self.account.counts
-        at = account.latency.at
         row: dict[str, Any] = {"policy": run.policy, "seed": run.seed, "queries": self.queries}
         row |= counts
-        row["violation"] = _share(self.queries - counts["answered"], self.queries)
+        row["violation"] = _rounded(account.violation)
         row["branch_violation"] = _rounded(account.branch_violation)
         row["accuracy"] = _rounded(account.accuracy)
         row["accuracy_leaf_mean"] = _rounded(account.accuracy_leaf_mean)
         row["devices_mean"] = round(self.devices_mean, 3)
-        row |= {f"p{n}_ms": _ms(at(n / 100)) for n in (50, 95, 99)}
+        row |= {f"p{n}_ms": account.latency_ms(n / 100) for n in (50, 95, 99)}
         row["stage_queries"] = account.stage_queries
         row["events"] = self.events
         row["cpu_seconds"] = round(self.cpu_s, 3)
@@ -155,9 +153,7 @@ def simulated(
     times = world.play(advance)
     counted = int(len(times) - np.searchsorted(times, run.warm_up_s))
     account = world.account
-    account.close()
-    account.counts[LOST] = counted - sum(account.counts.values())
-    account.bad_items += account.counts[LOST]
+    account.close(counted)
     last_s = world.first_s + (float(times[-1]) if len(times) else 0.0)
     return Ended(
         account,
@@ -228,7 +224,7 @@ class _World:
         self.devices = devices(run.file)
         self.solver = _Solver(run.solve_s, run.dilate)
         self._measured = load_profile(run.file)
-        self.account = Account(self.pipeline, accuracies(self._measured))
+        self.account = RunMetrics(self.pipeline, accuracies(self._measured))
         self.first_s = 0.0
         self._rngs = {
             name: np.random.default_rng([run.seed, 2, number])
@@ -470,13 +466,5 @@ def _cpu_s() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def _share(part: int, of: int) -> float | None:
-    return _rounded(part / of) if of else None
-
-
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1e3, 3)

@@ -1,24 +1,25 @@
-"""What became of the queries of a run? Outcomes, latencies and accuracy, counted as they end.
+"""Run metrics: outcomes, causes, latencies, accuracy and devices of a run, counted as queries end.
 
-An observer, so it sees what any driver's nodes do, and holds nothing of a query that has ended.
-The meanings are fixed:
-
-    outcome     answered (complete and in time), late, dropped (any part of it), failed, refused,
-                or lost; every query has exactly one
-    bad items   items dropped, failed, refused or lost anywhere, once each, a refused query once;
-                and late leaves
+    outcome     of a query: operators/outcomes.py
+    bad items   items dropped, failed or lost anywhere, once each; late leaves; and once each query
+                that ended badly as a whole: refused, or with a combine function that failed
     late leaf   one that ended behind the deadline, and the last one of a late query
     accuracy    mean over the leaves in time of the accuracy of their path: as measured, else the
                 product of its variants'; ``accuracy_leaf_mean`` by leaf task first, then their mean
 
-Of a query that egress gave up, what comes later is counted as it comes; where nothing comes, one
-lost item stands for it.
+Of a query that egress gave up, items that come later are counted as they come; where none comes,
+one lost item stands for them.
+
+``QueryMetrics`` counts answers, ``RunMetrics`` their items and the plans, too. It is an observer
+of any driver's nodes; where answers and plans are read from topics, call ``take`` and ``plan``.
+``headrace/results`` has the views: figures, the tally of a load, time series.
 """
 
 from collections.abc import Mapping, Sequence
 
+from operators.drop_reasons import EGRESS_TASK, classed
 from operators.join import along
-from operators.outcomes import OUTCOMES, outcome_of
+from operators.outcomes import LATE, LOST, OUTCOMES, cause_of, missed_at, outcome_of
 from schemas.effects import (
     OUTPUTS,
     PLANS,
@@ -31,23 +32,95 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Pipeline
-from schemas.records import ANSWERED, DROPPED, REFUSED, Answer, End, Hop, Origin, Plan, Work
+from schemas.records import ANSWERED, DROPPED, Answer, End, Hop, Origin, Plan, Work
+from streams.observers.plan_usage import PlanUsage
 from streams.observers.quantiles import Quantiles
 
 STRAGGLE_S = 60.0  # what has not come so long after its query was given up is lost
+UNFINISHED = "unfinished"  # the cause of an answer that egress waited no longer for
+NEVER_S = float("inf")  # to count from: nothing before ``begin``
 
 
-class Account:
-    """Counts from ``since_s`` on: queries by when they were made, work by when it was done."""
+def given_up(answer: Answer) -> bool:
+    """Return whether egress closed a query before all its items had come."""
+    return cause_of(answer) == UNFINISHED
+
+
+class QueryMetrics:
+    """Queries by outcome, the causes of the bad ones, and the latency of those with a result.
+
+    ``counts`` by outcome; ``misses`` by outcome, task and cause; ``latency`` in seconds, of
+    answered, late and incomplete queries.
+    """
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(OUTCOMES, 0)
+        self.misses: dict[tuple[str, str, str], int] = {}
+        self.latency = Quantiles()
+
+    def count(self, answer: Answer | None) -> str:
+        """Count a query by its answer; None: none came. Return its cause, "" if answered."""
+        outcome = outcome_of(answer)
+        self.counts[outcome] += 1
+        if answer is None:
+            self._miss((LOST, "", LOST), 1)
+            return LOST
+        if answer.outcome == ANSWERED:
+            self.latency.add(answer.answered_s - answer.created_s)
+        if outcome == ANSWERED:
+            return ""
+        cause = cause_of(answer)
+        self._miss((outcome, missed_at(answer), cause), 1)
+        return cause
+
+    def lost(self, queries: int) -> None:
+        """Count queries that got no answer."""
+        if queries:
+            self.counts[LOST] += queries
+            self._miss((LOST, "", LOST), queries)
+
+    def _miss(self, key: tuple[str, str, str], queries: int) -> None:
+        self.misses[key] = self.misses.get(key, 0) + queries
+
+    @property
+    def queries(self) -> int:
+        """Queries that were counted."""
+        return sum(self.counts.values())
+
+    @property
+    def violation(self) -> float | None:
+        """Share of the queries that were not answered complete and in time."""
+        return 1 - self.counts[ANSWERED] / self.queries if self.queries else None
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Queries that were not answered by cause, sorted."""
+        found: dict[str, int] = {}
+        for (_, _, cause), queries in sorted(self.misses.items()):
+            found[cause] = found.get(cause, 0) + queries
+        return dict(sorted(found.items()))
+
+    def latency_ms(self, quantile: float) -> float | None:
+        """Return a quantile of the latency, to a microsecond; None without any."""
+        seconds = self.latency.at(quantile)
+        return None if seconds is None else round(seconds * 1e3, 3)
+
+
+class RunMetrics(QueryMetrics):
+    """Queries made from ``since_s`` on, their items, and the plans meanwhile.
+
+    ``bad`` counts items by the task at which they ended ("" where that is unknown) and the cause.
+    """
 
     def __init__(
         self, pipeline: Pipeline, accuracies: Mapping[str, float], since_s: float = 0.0
     ) -> None:
+        super().__init__()
         self._leaf_tasks = {task.name for task in pipeline.tasks if not task.children}
         self._tasks = set(pipeline.task_names)
         self._accuracies = accuracies
         self._along: dict[tuple[tuple[str, str], ...], float] = {}  # by path, once it was taken
-        self._devices = 0
+        self.usage = PlanUsage()
         self.begin(since_s)
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
@@ -63,44 +136,46 @@ class Account:
                 if effect.topic == RESULTS:
                     self.take(effect.record, kind is Woke, now)  # type: ignore[arg-type]
                 elif effect.topic == PLANS and type(effect.record) is Plan:
-                    self._planned(effect.record, now)
+                    self.plan(effect.record, now)
 
     def begin(self, now: float) -> None:
-        """Count from now on; what was before was warm-up."""
-        self.since_s = self._planned_s = now
+        """Count from ``now`` on, under the plan in force; what was before was warm-up."""
+        self.since_s = now
         self.counts = dict.fromkeys(OUTCOMES, 0)
-        self.drops: dict[tuple[str, str], int] = {}  # by outcome and task
-        self.latency = Quantiles()  # seconds; of answered, late and incomplete queries
+        self.misses = {}
+        self.latency = Quantiles()
         self.finished = 0  # items that ran at a task
         self.dropped = 0  # items that were dropped at one
-        self.bad_items = 0
+        self.bad: dict[tuple[str, str], int] = {}
         self._leaves = {name: 0 for name in sorted(self._leaf_tasks)}  # in time
         self._rights = dict.fromkeys(self._leaves, 0.0)  # their accuracy in total
-        self._given_up: dict[Origin, list[float]] = {}  # when, and how much came later
-        self._device_s = 0.0  # until ``_planned_s``
+        self._given_up: dict[Origin, list[float]] = {}  # when, and how many items came later
+        self.usage.forget()
 
     def take(self, answer: Answer, given_up: bool, now: float) -> None:
-        """An answer; ``given_up``: egress waited no longer for the rest of it."""
+        """Count an answer; ``given_up``: egress waited no longer for the rest of it."""
         if answer.created_s < self.since_s:
             return
-        outcome = outcome_of(answer)
-        self.counts[outcome] += 1
-        if outcome != ANSWERED:
-            key = (outcome, answer.task)
-            self.drops[key] = self.drops.get(key, 0) + 1
-        if answer.outcome == ANSWERED:
-            self.latency.add(answer.answered_s - answer.created_s)
-        elif answer.outcome == REFUSED:
-            self.bad_items += 1
+        cause = self.count(answer)
         if given_up:
             self._forget(now)
             self._given_up[answer.origin] = [now, 0]
-        self._ended(answer)
+        if not self._items(answer) and answer.outcome != ANSWERED and not given_up:
+            self._bad(answer.task, cause, 1)
 
-    def close(self) -> None:
-        """No more will come: what is missing is lost."""
-        self.bad_items += sum(not came for _, came in self._given_up.values())
+    def plan(self, plan: Plan, at_s: float) -> None:
+        """Take a plan that came into force."""
+        self.usage.plan(plan, at_s)
+
+    def close(self, queries: int) -> None:
+        """Stop counting: of ``queries`` that were made, those without an answer are lost."""
+        for _, came in self._given_up.values():
+            self._never_came(came)
         self._given_up.clear()
+        lost = queries - self.queries
+        self.lost(lost)
+        if lost:
+            self._bad("", LOST, lost)
 
     # ------------------------------------------------------------------ the figures
 
@@ -110,6 +185,11 @@ class Account:
         return self.finished + self.dropped
 
     @property
+    def bad_items(self) -> int:
+        """Bad items, all in all."""
+        return sum(self.bad.values())
+
+    @property
     def leaves(self) -> int:
         """Leaves in time."""
         return sum(self._leaves.values())
@@ -117,8 +197,8 @@ class Account:
     @property
     def branch_violation(self) -> float | None:
         """Bad items among them and the leaves in time."""
-        of = self.bad_items + self.leaves
-        return self.bad_items / of if of else None
+        bad = self.bad_items
+        return bad / (bad + self.leaves) if bad + self.leaves else None
 
     @property
     def accuracy(self) -> float | None:
@@ -133,36 +213,38 @@ class Account:
 
     def devices_mean(self, until_s: float) -> float:
         """Devices that the plans in force used, on average over time."""
-        seconds = until_s - self.since_s
-        spent = self._device_s + self._devices * (until_s - self._planned_s)
-        return spent / seconds if seconds > 0 else float(self._devices)
+        return self.usage.devices_mean(self.since_s, until_s) or 0.0
 
     # ------------------------------------------------------------------ items
 
-    def _ended(self, answer: Answer) -> None:
-        """Count how its branches ended."""
+    def _items(self, answer: Answer) -> int:
+        """Count how the branches of an answer ended; return how many ended badly."""
         in_time: list[tuple[Hop, ...]] = []
-        late = 0
+        late: list[tuple[Hop, ...]] = []
+        bad = 0
         for end, path in zip(answer.ends, answer.paths, strict=True):
             if end.outcome != ANSWERED:
-                self._bad(end)
+                self._ended(end)
+                bad += 1
             elif end.task in self._leaf_tasks:
-                if path[-1].finished_s > answer.deadline_s:
-                    late += 1
-                else:
-                    in_time.append(path)
+                (late if path[-1].finished_s > answer.deadline_s else in_time).append(path)
         if answer.late and not late and in_time:
             # It ended in time and came too late: the way to egress took what was left.
-            in_time.remove(max(in_time, key=lambda path: path[-1].finished_s))
-            late = 1
-        self.bad_items += late
+            late.append(max(in_time, key=lambda path: path[-1].finished_s))
+            in_time.remove(late[0])
+        for path in late:
+            self._bad(path[-1].task, LATE, 1)
         for path in in_time:
             self._leaf(path)
+        return bad
 
-    def _bad(self, end: End) -> None:
-        self.bad_items += 1
+    def _ended(self, end: End) -> None:
+        self._bad(end.task, classed(end.outcome, end.task, end.reason), 1)
         if end.outcome == DROPPED and end.task in self._tasks:
             self.dropped += 1
+
+    def _bad(self, task: str, cause: str, items: int) -> None:
+        self.bad[task, cause] = self.bad.get((task, cause), 0) + items
 
     def _leaf(self, path: tuple[Hop, ...]) -> None:
         way = tuple([(hop.task, hop.variant) for hop in path])
@@ -179,11 +261,10 @@ class Account:
         if came is None:
             return
         for item in work.items:
-            if item.end is not None and (
-                item.end.outcome != ANSWERED or item.end.task in self._leaf_tasks
-            ):
+            end = item.end
+            if end is not None and (end.outcome != ANSWERED or end.task in self._leaf_tasks):
                 came[1] += 1
-                self._bad(item.end)
+                self._ended(end)
 
     def _forget(self, now: float) -> None:
         """Give up on what was given up long ago."""
@@ -191,10 +272,9 @@ class Account:
             origin, (since_s, came) = next(iter(self._given_up.items()))  # the oldest
             if now - since_s < STRAGGLE_S:
                 return
-            self.bad_items += not came
+            self._never_came(came)
             del self._given_up[origin]
 
-    def _planned(self, plan: Plan, now: float) -> None:
-        self._device_s += self._devices * max(0.0, now - self._planned_s)
-        self._planned_s = now
-        self._devices = len(plan.leases)
+    def _never_came(self, came: float) -> None:
+        if not came:
+            self._bad(EGRESS_TASK, UNFINISHED, 1)

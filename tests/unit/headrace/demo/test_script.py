@@ -11,7 +11,6 @@ from headrace.arrivals.arrival_processes import ramp
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
 from headrace.demo.demo_report import Change, Span
 from headrace.demo.load_script import spans
-from headrace.demo.plan_usage import devices_mean
 from headrace.demo.script import Phase, Script, fixed_policies, hardware_qps, scripted
 from schemas.records import Plan, Settings
 
@@ -129,8 +128,3 @@ def test_the_arrivals_of_a_script_go_on_from_phase_to_phase() -> None:
     assert times[-1] < 80.0
     assert len(times) == pytest.approx(script.mean_qps * 80.0, rel=0.1)
     assert (times == script.arrivals(np.random.default_rng(0))).all()
-
-
-def test_without_a_plan_nobody_knows_how_many_devices_were_in_use() -> None:
-    assert devices_mean([], 0.0, 1.0) is None
-    assert devices_mean([a_plan("loki")], 0.0, 0.5) is None

@@ -8,10 +8,11 @@ import pytest
 from benchmarks.small_cluster import a_cluster
 from headrace.client.formats import read_answer
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.fidelity.certificate import CertificateError, Conditions, Figures, certified
+from headrace.fidelity.certificate import CertificateError, Conditions, certified
 from headrace.fidelity.fidelity_run import place, store
 from headrace.report.live_report import InForce, answers_since, reported
 from headrace.report.report_text import report_page, report_text
+from headrace.results.figures import Figures
 from schemas.codec.single_object import encode
 from schemas.records import REFUSED, Answer, End, Plan, Settings
 from tests.builders import a_hop, a_lease, a_plan, an_answer

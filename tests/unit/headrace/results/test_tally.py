@@ -1,10 +1,11 @@
 """Outcomes are disjoint, sum to the queries, and latencies count what has a result."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.results.tally import Accuracy, Sent, Tally, tally
+from headrace.results.tally import Accuracy, Sent, tally
 from operators.outcomes import OUTCOMES
 from schemas.records import Answer, Origin
 
@@ -26,21 +27,23 @@ def test_a_load_is_accounted_for_as_a_whole() -> None:
         "b": replace(GOOD, id="b", answered_s=10.2, result="193"),
         "c": replace(GOOD, id="c", outcome="dropped", task="read", reason="would end 3 ms late"),
     }
-    assert tally(sent, answers, score) == Tally(
-        queries=4,
-        counts={"answered": 2, "late": 0, "dropped": 1, "failed": 0, "refused": 0, "lost": 1},
-        p50_ms=150.0,
-        p95_ms=195.0,
-        p99_ms=199.0,
-        accuracy=Accuracy(parts=5 / 6, whole=0.5, of=2),
-        reasons={"dropped at read: would end N ms late": 1, "lost: no answer came": 1},
-    )
+    found = tally(sent, answers, score)
+    assert found.as_json() == {
+        "queries": 4, "answered": 2, "late": 0, "dropped": 1, "failed": 0, "refused": 0, "lost": 1,
+        "slo_attainment": 0.5, "p50_ms": pytest.approx(100.0, rel=1e-3),
+        "p95_ms": pytest.approx(200.0, rel=1e-3), "p99_ms": pytest.approx(200.0, rel=1e-3),
+        "accuracy": 5 / 6, "accuracy_whole": 0.5,
+    }  # fmt: skip
+    assert found.reasons == {"dropped at read: would end N ms late": 1, "lost: no answer came": 1}
 
 
 def test_late_results_count_in_the_latency_and_not_in_the_accuracy() -> None:
     late = replace(GOOD, late=True, answered_s=11.0)
     found = tally([Sent("a", 10.0, "123")], {"a": late}, score)
-    assert (found.p50_ms, found.accuracy) == (1000.0, Accuracy(parts=None, whole=None, of=0))
+    assert (found.metrics.latency_ms(0.5), found.accuracy) == (
+        pytest.approx(1000.0, rel=1e-3),
+        Accuracy(parts=None, whole=None, of=0),
+    )
 
 
 def test_without_queries_nothing_is_claimed() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.results.time_series import WIDTHS_S, Recorder, width_s
 from schemas.records import DROPPED, REFUSED, Answer, End, Hop
-from streams.observers.run_metrics import Account
+from streams.observers.run_metrics import RunMetrics
 from tests.builders import SLO_S, a_hop, a_lease, a_pipeline, a_plan, an_answer
 
 PIPELINE = a_pipeline({"locate": ["read"], "read": []})
@@ -28,7 +28,7 @@ def an_answer_at(offset: int, created_s: float, **changes: Any) -> Answer:
 
 def recorded(*steps: tuple[float, object]) -> Recorder:
     """After answers and plans at their times, in stretches of a second."""
-    account = Account(PIPELINE, ACCURACIES)
+    account = RunMetrics(PIPELINE, ACCURACIES)
     recorder = Recorder(account, 1.0)
     for now, record in steps:
         recorder.reach(now)

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.effects import OUTPUTS, PLANS, RESULTS, Arrived, Inferred, Send, Woke
 from schemas.records import DROPPED, FAILED, REFUSED, Answer, End, Hop, Item, Origin
-from streams.observers.run_metrics import STRAGGLE_S, Account
+from streams.observers.run_metrics import STRAGGLE_S, RunMetrics
 from tests.builders import (
     SLO_S,
     a_hop,
@@ -33,15 +33,15 @@ def a_path(task: str = "read", variant: str = "v", finished_s: float = 0.2) -> t
     )
 
 
-def counted(*answers: Answer, given_up: bool = False, now: float = 1.0) -> Account:
-    account = Account(PIPELINE, ACCURACIES)
+def counted(*answers: Answer, given_up: bool = False, now: float = 1.0) -> RunMetrics:
+    account = RunMetrics(PIPELINE, ACCURACIES)
     event = Woke() if given_up else Arrived(a_work(), OUTPUTS, 0, 0, 0.0)
     for answer in answers:
         account.saw("egress", event, [Send(RESULTS, answer)], now)
     return account
 
 
-def figures(account: Account) -> tuple[int, int]:
+def figures(account: RunMetrics) -> tuple[int, int]:
     return account.bad_items, account.leaves
 
 
@@ -90,6 +90,12 @@ def test_a_refused_query_is_one_bad_item() -> None:
     assert figures(counted(an_answer(outcome=REFUSED, task="ingress"))) == (1, 0)
 
 
+def test_a_combine_function_that_fails_spoils_its_query_once() -> None:
+    failed = an_answer(outcome=FAILED, task="egress", ends=(READ,), paths=(a_path(),))
+    account = counted(failed)
+    assert (figures(account), account.bad) == ((1, 1), {("egress", "combine"): 1})
+
+
 def test_a_leaf_behind_the_deadline_is_bad_and_counts_for_no_accuracy() -> None:
     late = a_path(variant="w", finished_s=SLO_S + 0.01)
     account = counted(an_answer(late=True, ends=(READ, READ), paths=(a_path(), late)))
@@ -117,13 +123,13 @@ def straggler(*items: Item) -> Arrived:
 def test_what_comes_after_a_query_was_given_up_counts_as_it_comes() -> None:
     account = counted(an_answer(incomplete=True, ends=(READ,), paths=(a_path(),)), given_up=True)
     account.saw("egress", straggler(an_ended(branch=(0, 1)), an_ended(branch=(0, 2))), [], 2.0)
-    account.close()
+    account.close(1)
     assert figures(account) == (2, 1)
 
 
 def test_of_a_query_whose_rest_never_comes_one_item_is_lost() -> None:
     account = counted(an_answer(outcome=DROPPED), given_up=True)
-    account.close()
+    account.close(1)
     assert figures(account) == (1, 0)
 
 

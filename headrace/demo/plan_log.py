@@ -1,6 +1,4 @@
-"""Which plans were in force during a demo, and how many devices did they use?"""
-
-from collections.abc import Sequence
+"""The plans of a pipeline as they are written."""
 
 from headrace.client.topic_clients import PlanTail, decoded
 from headrace.closing import Closing
@@ -32,15 +30,3 @@ class PlanLog(Closing):
 def devices(plan: Plan) -> int:
     """Workers to which the plan sends work."""
     return sum(lease.open_slot >= 0 for lease in plan.leases)
-
-
-def devices_mean(plans: Sequence[Plan], begin_s: float, end_s: float) -> float | None:
-    """Devices in use on average over a time (epoch seconds); None where no plan was in force."""
-    used = seconds = 0.0
-    ordered = sorted(plans, key=lambda plan: plan.issued_s)
-    ends = [*(plan.issued_s for plan in ordered[1:]), end_s]
-    for plan, until_s in zip(ordered, ends, strict=False):  # of no plan there is an end, too
-        span = min(until_s, end_s) - max(plan.issued_s, begin_s)
-        if span > 0:
-            used, seconds = used + devices(plan) * span, seconds + span
-    return used / seconds if seconds else None
