@@ -72,9 +72,17 @@ SCENES: Mapping[str, Scene] = {
         pipeline="social-as-coded", trace="social-291s",
         policies=("loki", "loki-paper", *BASELINES),
     ),
+    "social-as-coded-open": Scene(
+        pipeline="social-as-coded", trace="social-291s", admission=False,
+        policies=("loki", "loki-paper", "inferline", "proteus"),
+    ),
     "social-third": Scene(
         pipeline="social", trace="social-291s", every=3,
         policies=("loki", "loki-paper", *BASELINES),
+    ),
+    "social-third-open": Scene(
+        pipeline="social", trace="social-291s", every=3, admission=False,
+        policies=("loki", "loki-paper", "inferline", "proteus"),
     ),
 }  # fmt: skip
 

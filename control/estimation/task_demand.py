@@ -1,12 +1,13 @@
-"""How much arrives at each task? Items per second, from workers' reports, task by task.
+"""Items per second that arrive for each variant, from workers' reports.
 
-For planners that look at each task alone. Workers count what arrives for a variant; from readings
-(t0, a0), (t1, a1) of one worker and task
+For planners that look at each task alone: they split a task's traffic among its variants as it was
+seen to be split. From readings (t0, a0), (t1, a1) of one worker and variant
 
     r <- r + (1 - exp(-(t1 - t0) / TAU_S)) ((a1 - a0) / (t1 - t0) - r)
 
-and a task's rate is the sum over the workers that reported within ``SILENT_AFTER_S``. What was
-dropped or refused before the task does not arrive there.
+and a variant's rate is the sum over the workers that reported within ``SILENT_AFTER_S``. Items
+that were dropped or refused earlier do not arrive, so the rates are no demand; their proportions
+are the split.
 """
 
 from collections.abc import Mapping
@@ -25,13 +26,13 @@ _ARRIVED = "arrived/"
 class _Reading:
     incarnation: float
     sent_s: float
-    arrived: Mapping[str, float]  # by task
+    arrived: Mapping[str, float]  # by "task/variant"
     rates_qps: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDemand:
-    """What was seen; ``observe`` gives the next state."""
+    """Rates so far; ``observe`` returns the next state."""
 
     _readings: Mapping[str, _Reading] = field(default_factory=dict)
 
@@ -39,36 +40,43 @@ class TaskDemand:
         """After a worker's report; others change nothing."""
         if report.role != "worker":
             return self
-        arrived: dict[str, float] = {}
-        for name, count in report.counts.items():
-            if name.startswith(_ARRIVED):
-                task = name.split("/", 2)[1]
-                arrived[task] = arrived.get(task, 0.0) + count
         before = self._readings.get(report.node)
+        if before is not None and _stale(before, report):
+            return self
+        arrived = {
+            name.removeprefix(_ARRIVED): count
+            for name, count in report.counts.items()
+            if name.startswith(_ARRIVED)
+        }
         rates: Mapping[str, float] = {}
         if before is not None and before.incarnation == report.incarnation:
-            if report.sent_s <= before.sent_s:
-                return self
             rates = _rates(before, report.sent_s, arrived)
         reading = _Reading(report.incarnation, report.sent_s, arrived, rates)
         return TaskDemand({**self._readings, report.node: reading})
 
     def arriving(self, now: float) -> dict[str, float]:
-        """Items per second by task, for tasks at which anything ever arrived."""
+        """Items per second by "task/variant", for variants at which anything ever arrived."""
         sums: dict[str, float] = {}
         for reading in self._readings.values():
             if now - reading.sent_s <= SILENT_AFTER_S:
-                for task, rate in reading.rates_qps.items():
-                    sums[task] = sums.get(task, 0.0) + rate
+                for variant, rate in reading.rates_qps.items():
+                    sums[variant] = sums.get(variant, 0.0) + rate
         return sums
+
+
+def _stale(before: _Reading, report: Report) -> bool:
+    """Whether a report of an earlier life, or an earlier one of this life, came late."""
+    if report.incarnation != before.incarnation:
+        return report.incarnation < before.incarnation
+    return report.sent_s <= before.sent_s
 
 
 def _rates(before: _Reading, sent_s: float, arrived: Mapping[str, float]) -> dict[str, float]:
     seconds = sent_s - before.sent_s
     weight = 1 - exp(-seconds / TAU_S)
     rates: dict[str, float] = {}
-    for task, count in arrived.items():
-        was = before.rates_qps.get(task, 0.0)
-        came = (count - before.arrived.get(task, 0.0)) / seconds
-        rates[task] = was + weight * (came - was)
+    for variant, count in arrived.items():
+        was = before.rates_qps.get(variant, 0.0)
+        came = (count - before.arrived.get(variant, 0.0)) / seconds
+        rates[variant] = was + weight * (came - was)
     return rates

@@ -1,8 +1,10 @@
 """The policy ``proteus``: accuracy scaling for each task alone, whatever the pipeline.
 
 After Proteus (ASPLOS 2024) as Loki's evaluation sets it up (Loki, section 6.1): every task is an
-application of its own, with the items that arrive at it as its demand D(t) and an equal part of
-the SLO. With q(u) the items per second of a device that runs unit u in its largest batch that
+application of its own, with its items per second as its demand D(t) and an equal part of the SLO.
+D(root) is the demand of the input, before admission; D(child) = D(t) times the mean, over t's
+variants as its traffic was seen to be split among them, of the items for the child that one item
+makes. With q(u) the items per second of a device that runs unit u in its largest batch that
 takes at most its part of the compute budget, a(u) its own accuracy, x(u) devices, y(u) items/s:
 
     served       sum of y(u) over the units of t   == s D(t)
@@ -78,20 +80,28 @@ def allocate(problem: Problem) -> Allocation:
 
 
 def task_demands(every: Choices, problem: Problem) -> dict[str, float]:
-    """Items per second of each task: the root's by the estimate, the others' as they arrive.
+    """Items per second of each task, from the demand of the input.
 
-    Where nothing was seen to arrive yet, as many as the most accurate variants above would make.
+    A task at which nothing was seen to arrive yet counts as served by its most accurate variant.
     """
-    root = every.tasks[0].name
-    made = {root: 1.0}
+    made = {every.tasks[0].name: 1.0}
     for task in every.tasks:
-        best = max(every.units[task.name], key=lambda unit: unit.accuracy)
-        made |= {child: made[task.name] * items for child, items in best.items.items()}
-    seen = {**problem.arriving, root: problem.demand_qps}
-    return {
-        task: max(seen.get(task, problem.demand_qps * items), LEAST_QPS * items)
-        for task, items in made.items()
-    }
+        split = _split(every.units[task.name], problem.arriving)
+        for child in task.children:
+            each = sum(share * unit.items[child] for unit, share in split)
+            made[child] = made[task.name] * each
+    demand_qps = max(problem.demand_qps, LEAST_QPS)
+    return {task: demand_qps * items for task, items in made.items()}
+
+
+def _split(units: Sequence[Unit], arriving: Mapping[str, float]) -> list[tuple[Unit, float]]:
+    """One unit of each variant with the share of the task's items that arrives for it."""
+    variants = {unit.key: unit for unit in units}
+    seen = {key: arriving[key] for key in variants if arriving.get(key, 0.0) > 0.0}
+    if not seen:
+        return [(max(units, key=lambda unit: unit.accuracy), 1.0)]
+    total = sum(seen.values())
+    return [(variants[key], rate / total) for key, rate in seen.items()]
 
 
 def _fitting(every: Choices, problem: Problem) -> list[tuple[Unit, Config]]:

@@ -36,7 +36,8 @@ class Problem:
     multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
     # "task/variant" from the root to a leaf -> accuracy, where whole paths were measured
     path_accuracy: Mapping[tuple[str, ...], float] = field(default_factory=dict)
-    # task -> items per second that arrive there, for planners that look at each task alone
+    # "task/variant" -> items per second that arrive there, for planners that split a task's traffic
+    # as it was seen to be split
     arriving: Mapping[str, float] = field(default_factory=dict)
     meter: Meter = field(default=unmetered, compare=False)  # read before and after each solve
 

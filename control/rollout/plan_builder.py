@@ -70,9 +70,7 @@ def assemble(
     devices = {name: member.device for name, member in crew.items()}
     rates = throughputs(busy, devices, profile, policy.rate)
     shares = routes(pipeline, busy, rates)
-    if chosen(ROUTINGS, policy.routing) is None:
-        expected = NOTHING
-    elif profile is not None and rates is not None:
+    if chosen(ROUTINGS, policy.routing) is not None and profile is not None and rates is not None:
         ways = _Ways(pipeline, profile, policy, base.settings.slo_s, devices, rates)
         with suppress(ProfileError):  # a fan-out that nobody measured: by throughput, then
             shares = _tables(ways, busy, expected)

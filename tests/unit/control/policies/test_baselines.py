@@ -12,7 +12,9 @@ from control.estimation.task_demand import TaskDemand
 from control.policies import POLICIES
 from control.policies.inferline import allocate as inferline
 from control.policies.proteus import allocate as proteus
+from control.policies.proteus import task_demands
 from control.problem.allocation_check import broken_promises
+from control.problem.candidates import choices
 from control.problem.problem import PlanError, Problem
 from schemas.records import Report, Settings
 from tests.allocation_world import a_problem, an_entry, problems
@@ -59,21 +61,42 @@ def test_inferline_gives_up_queries_and_never_accuracy() -> None:
     assert "serve at most 199.998 of 1000 queries/s" in plan.binding
 
 
-def test_proteus_scales_each_task_by_what_arrives_there_and_loads_every_device() -> None:
-    plan = proteus(problem(100.0, "proteus", arriving={"read": 10.0}))
-    assert (counts(plan), plan.feasible) == ({"find/large": 7, "read/sure": 1}, True)
-    more = proteus(problem(100.0, "proteus", arriving={"read": 790.0}))
-    assert counts(more) == {"find/large": 2, "read/fast": 1, "read/sure": 5}
+def test_proteus_scales_each_task_by_the_inputs_demand_as_variants_were_seen_to_split_it() -> None:
+    # 100 items at `find`, of which each makes 1 (small) or 2 (large) for `read`.
+    small = proteus(problem(100.0, "proteus", arriving={"find/small": 60.0}))
+    assert (counts(small), small.feasible) == ({"find/large": 5, "read/sure": 3}, True)
+    assert task_demands_of(100.0, {"find/small": 60.0}) == {"find": 100.0, "read": 100.0}
+    assert task_demands_of(100.0, {"find/small": 10.0, "find/large": 30.0}) == {
+        "find": 100.0,
+        "read": pytest.approx(175.0),
+    }
+
+
+def test_what_admission_or_a_drop_keeps_from_a_task_is_still_planned_for() -> None:
+    # 1,000 queries/s arrive and 450 are admitted: that plan is not called fully served.
+    seen = {"find/large": 450.0, "read/fast": 300.0}
+    assert task_demands_of(1000.0, seen) == {"find": 1000.0, "read": 2000.0}
+    plan = proteus(problem(1000.0, "proteus", arriving=seen))
+    assert (plan.feasible, plan.mode) == (False, "best-effort")
+    assert plan.served_share < 1.0
+
+
+def test_observed_fan_out_counts_before_the_profiles() -> None:
+    asked = problem(100.0, "proteus", multiplicity={("find/large", "read"): 0.5})
+    assert task_demands(choices(asked), asked) == {"find": 100.0, "read": 50.0}
+
+
+def task_demands_of(demand: float, arriving: dict[str, float]) -> dict[str, float]:
+    asked = problem(demand, "proteus", arriving=arriving)
+    return task_demands(choices(asked), asked)
 
 
 def test_proteus_knows_no_arrivals_at_first_and_takes_those_of_accurate_variants() -> None:
-    assert counts(proteus(problem(100.0, "proteus"))) == counts(
-        proteus(problem(100.0, "proteus", arriving={"read": 200.0}))
-    )
+    assert task_demands_of(100.0, {}) == {"find": 100.0, "read": 200.0}
 
 
 def test_proteus_serves_the_same_part_of_every_task_where_not_all_fits() -> None:
-    plan = proteus(problem(3000.0, "proteus", arriving={"read": 3000.0}))
+    plan = proteus(problem(3000.0, "proteus", arriving={"find/small": 1.0}))
     # 200 and 400 items/s a device: 5 and 3 of them serve a third and 0.4 of 3000.
     assert counts(plan) == {"find/small": 5, "read/fast": 3}
     assert (plan.feasible, plan.mode) == (False, "best-effort")
@@ -117,16 +140,19 @@ def a_report(sent_s: float, arrived: float, node: str = "w", start: float = 0.0)
     )  # fmt: skip
 
 
-def test_a_tasks_demand_is_what_its_workers_say_arrives_of_all_variants() -> None:
+def test_a_variants_rate_is_the_sum_over_workers_that_reported_lately() -> None:
     seen = TaskDemand()
     for second in range(61):
         seen = seen.observe(a_report(second, 10.0 * second)).observe(
             a_report(second, 5.0 * second, node="v")
         )
-    assert seen.arriving(60.0) == {"read": pytest.approx(30.0)}
+    both = {"read/fast": pytest.approx(15.0), "read/sure": pytest.approx(15.0)}
+    assert seen.arriving(60.0) == both
     assert seen.arriving(100.0) == {}  # nobody was heard for long
     again = seen.observe(a_report(61.0, 3.0, start=60.5)).observe(a_report(61.0, 305.0, node="v"))
-    assert again.arriving(61.0) == {"read": pytest.approx(10.0)}  # its counts begin anew
+    alone = {"read/fast": pytest.approx(5.0), "read/sure": pytest.approx(5.0)}
+    assert again.arriving(61.0) == alone  # its counts begin anew
+    assert again.observe(a_report(61.5, 700.0)) == again  # an earlier life's report comes late
 
 
 def test_what_arrives_at_tasks_is_read_off_workers_reports() -> None:
@@ -134,7 +160,7 @@ def test_what_arrives_at_tasks_is_read_off_workers_reports() -> None:
     outlook = Outlook(pipeline, None)
     for second in range(3):
         outlook.hear(a_report(second, 10.0 * second))
-    assert outlook.arriving(2.0).keys() == {"read"}
+    assert outlook.arriving(2.0).keys() == {"read/fast", "read/sure"}
 
 
 def test_untied_branches_are_planned_by_what_each_gets_but_for_the_paper() -> None:
