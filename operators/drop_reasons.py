@@ -1,55 +1,75 @@
-"""Why did a query not get its answer? The sentences, and the small set of classes they fall into.
+"""Why a query, or one branch of it, gets no answer: a code for programs with a sentence for people.
 
-Sentences are for people and hold numbers and names; metrics need a class, of which there are few.
-Both stand here so that a sentence cannot change without its class.
+Codes are few and are what metrics count; sentences hold numbers and names.
 """
 
-from schemas.records import DROPPED, FAILED, REFUSED
+from typing import NamedTuple
 
-OVER_CAPACITY = "over capacity"
-PAUSED = "the pipeline is paused; `headrace resume` lets queries in again"
+from schemas.enumerations import ReasonCode
+from schemas.records import DROPPED, End
+
 EGRESS_TASK = "egress"  # the name under which egress ends a query
 
-_NO_WORKER = "no worker serves task "
-_READ = "read "
-_UNFINISHED = "not complete "
-_WOULD_END = " would end "
-_OVER_BUDGET = " over the budget of its task"
-_TOO_LATE = " too late for what is behind it"
-_NO_WAY = ", and no worker of "
+
+class Reason(NamedTuple):
+    """A code and its sentence."""
+
+    code: ReasonCode
+    text: str
 
 
-def no_worker(task: str) -> str:
-    """Refused: the plan has nobody for the first task."""
-    return f"{_NO_WORKER}{task!r}"
+OVER_CAPACITY = Reason(ReasonCode.OVER_CAPACITY, "over capacity")
+PAUSED = Reason(
+    ReasonCode.PAUSED, "the pipeline is paused; `headrace resume` lets queries in again"
+)
 
 
-def read_late(late_s: float) -> str:
-    """Dropped by ingress, which came by it so long after its deadline."""
-    return f"{_READ}{late_s * 1e3:.0f} ms after its deadline"
+def no_worker(task: str) -> Reason:
+    """Refused or dropped: the plan has no worker for the task."""
+    return Reason(ReasonCode.NO_WORKER, f"no worker serves task {task!r}")
 
 
-def past_saving(variant: str, short_s: float) -> str:
-    """Dropped by a worker whose variant would have ended so long after the deadline."""
-    return f"{variant}{_WOULD_END}{short_s * 1e3:.0f} ms after the deadline"
+def bad_input(text: str) -> Reason:
+    """Refused: the query cannot be read, is too large, or names an unknown SLO class."""
+    return Reason(ReasonCode.BAD_INPUT, text)
 
 
-def would_overrun(variant: str, over_s: float) -> str:
-    """Dropped by a worker: with the time in its queue the task would have taken so much longer."""
-    return f"{variant} would be {over_s * 1e3:.0f} ms{_OVER_BUDGET}"
+def read_late(late_s: float) -> Reason:
+    """Dropped by ingress, which read it ``late_s`` after its deadline."""
+    return Reason(ReasonCode.READ_LATE, f"read {late_s * 1e3:.0f} ms after its deadline")
 
 
-def too_late_for_rest(variant: str, short_s: float) -> str:
-    """Dropped by a worker whose variant would leave too little for the tasks behind it."""
-    return f"{variant} would be done {short_s * 1e3:.0f} ms{_TOO_LATE}"
+def past_saving(variant: str, short_s: float) -> Reason:
+    """Dropped by a worker: its batch would have ended ``short_s`` after the deadline."""
+    text = f"{variant} would end {short_s * 1e3:.0f} ms after the deadline"
+    return Reason(ReasonCode.PAST_SAVING, text)
 
 
-def no_way_on(variant: str, child: str, late_s: float, left_s: float) -> str:
-    """Dropped between two tasks: late, and nobody of the next one can make up for it."""
-    return (
-        f"{variant} took {late_s * 1e3:.0f} ms more than its budget{_NO_WAY}{child!r} with room "
-        f"can make up for it; {left_s * 1e3:.0f} ms were left"
+def would_overrun(variant: str, over_s: float) -> Reason:
+    """Dropped by a worker: queue and batch would have taken ``over_s`` more than the budget."""
+    text = f"{variant} would be {over_s * 1e3:.0f} ms over the budget of its task"
+    return Reason(ReasonCode.OVER_BUDGET, text)
+
+
+def too_late_for_rest(variant: str, short_s: float) -> Reason:
+    """Dropped by a worker: the batch would leave ``short_s`` too little for the tasks behind it."""
+    text = f"{variant} would be done {short_s * 1e3:.0f} ms too late for what is behind it"
+    return Reason(ReasonCode.NO_WAY_ON, text)
+
+
+def no_way_on(variant: str, child: str, late_s: float, left_s: float) -> Reason:
+    """Dropped between two tasks: late, and no worker of the next one can make up for it."""
+    text = (
+        f"{variant} took {late_s * 1e3:.0f} ms more than its budget, and no worker of {child!r} "
+        f"with room can make up for it; {left_s * 1e3:.0f} ms were left"
     )
+    return Reason(ReasonCode.NO_WAY_ON, text)
+
+
+def unfinished(waited_s: float) -> Reason:
+    """Dropped by egress: a branch was still missing ``waited_s`` after the query was made."""
+    text = f"not complete {waited_s * 1e3:.0f} ms after it was made"
+    return Reason(ReasonCode.UNFINISHED, text)
 
 
 def rerouted(turn: int, slot: int, late_s: float) -> str:
@@ -57,53 +77,51 @@ def rerouted(turn: int, slot: int, late_s: float) -> str:
     return f"slot {slot} in place of {turn}: {late_s * 1e3:.0f} ms over the budget of its task"
 
 
-def unfinished(waited_s: float) -> str:
-    """Dropped by egress, which waited so long for the rest of it."""
-    return f"{_UNFINISHED}{waited_s * 1e3:.0f} ms after it was made"
+def dropped(task: str, reason: Reason) -> End:
+    """End an item at a task."""
+    return End(DROPPED, task, reason.text, reason.code)
 
-
-# By outcome: how a sentence begins or what stands in it, and its class.
-_CLASSES = {
-    DROPPED: (
-        (_WOULD_END, "past_saving"),
-        (_OVER_BUDGET, "over_budget"),
-        (_TOO_LATE, "no_way_on"),
-        (_NO_WAY, "no_way_on"),
-        (_READ, "read_late"),
-        (_UNFINISHED, "unfinished"),
-    ),
-    REFUSED: (
-        (OVER_CAPACITY, "over_capacity"),
-        (_NO_WORKER, "no_worker"),
-        (PAUSED, "paused"),
-    ),
-}
-# What no sentence of ours tells: what was wrong with the input, what an operator said.
-_REST = {DROPPED: "other", REFUSED: "bad_input"}
 
 LATE = "late"  # answered behind its deadline
-CLASSES = {
+# What metrics count misses by: the codes, and late answers.
+CLASSES: dict[str, str] = {
     LATE: "answered, behind its deadline",
-    "past_saving": "dropped by a worker: its batch would have ended behind the deadline",
-    "over_budget": "dropped by a worker: with its time in the queue over its task's budget",
-    "no_way_on": "dropped by a worker: no way through the tasks behind it would be in time",
-    "read_late": "dropped by ingress: read from the input topic behind its deadline",
-    "unfinished": "dropped by egress: a part was missing when the deadline and grace were over",
-    "over_capacity": "refused: more than the plan can serve",
-    "no_worker": "refused: the plan has no worker for the first task",
-    "paused": "refused: the pipeline is paused",
-    "bad_input": "refused: unreadable, too large, or of an unknown SLO class",
-    "operator": "failed: an operator raised, or returned what cannot be passed on",
-    "combine": "failed: the combine function raised, or returned what cannot be sent",
-    "other": "anything else, such as a part that a later release dropped",
+    ReasonCode.PAST_SAVING: "dropped by a worker: its batch would have ended behind the deadline",
+    ReasonCode.OVER_BUDGET: (
+        "dropped by a worker: with its time in the queue over its task's budget"
+    ),
+    ReasonCode.NO_WAY_ON: (
+        "dropped by a worker: no way through the tasks behind it would be in time"
+    ),
+    ReasonCode.READ_LATE: "dropped by ingress: read from the input topic behind its deadline",
+    ReasonCode.UNFINISHED: (
+        "dropped by egress: a part was missing when the deadline and grace were over"
+    ),
+    ReasonCode.OVER_CAPACITY: "refused: more than the plan can serve",
+    ReasonCode.NO_WORKER: "refused or dropped: the plan has no worker for the task",
+    ReasonCode.PAUSED: "refused: the pipeline is paused",
+    ReasonCode.BAD_INPUT: "refused: unreadable, too large, or of an unknown SLO class",
+    ReasonCode.OPERATOR: "failed: an operator raised, or returned what cannot be passed on",
+    ReasonCode.COMBINE: "failed: the combine function raised, or returned what cannot be sent",
+    ReasonCode.OTHER: "anything else, such as a part that a later release dropped",
+}
+
+# Codes whose sentences differ in measured times and names alone.
+_BRIEF = {
+    ReasonCode.PAST_SAVING: "would end after the deadline",
+    ReasonCode.OVER_BUDGET: "would be over the budget of its task",
+    ReasonCode.NO_WAY_ON: "too late for what is behind it",
+    ReasonCode.READ_LATE: "read after its deadline",
+    ReasonCode.UNFINISHED: "not complete at the deadline",
+    ReasonCode.OVER_CAPACITY: OVER_CAPACITY.text,
+    ReasonCode.NO_WORKER: "no worker serves the task",
+    ReasonCode.PAUSED: "the pipeline is paused",
 }
 
 
-def classed(outcome: str, task: str, reason: str) -> str:
-    """The class of a reason, one of ``CLASSES``."""
-    if outcome == FAILED:
-        return "combine" if task == EGRESS_TASK else "operator"
-    for mark, name in _CLASSES.get(outcome, ()):
-        if mark in reason:
-            return name
-    return _REST.get(outcome, "other")
+def brief(code: ReasonCode, text: str) -> str:
+    """Return the words under which equal reasons are counted together.
+
+    They are the code's where its sentences differ in measured times alone, else ``text``.
+    """
+    return _BRIEF.get(code, text)

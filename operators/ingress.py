@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from control.per_query.admission import Admission
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
-from operators.drop_reasons import OVER_CAPACITY, PAUSED, no_worker, read_late
+from operators.drop_reasons import (
+    OVER_CAPACITY,
+    PAUSED,
+    Reason,
+    bad_input,
+    dropped,
+    no_worker,
+    read_late,
+)
 from operators.plan_follower import PlanFollower
 from operators.record_size import excess
 from operators.reporter import Reporter
@@ -30,8 +38,6 @@ from schemas.effects import (
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
-    DROPPED,
-    End,
     Garbled,
     Item,
     Notice,
@@ -103,13 +109,16 @@ class Ingress:
             known = ", ".join(sorted(self._pipeline.slo_classes)) or "none"
             return self._refuse(
                 event, name, event.at_s + self._pipeline.slo_s,
-                f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}",
+                bad_input(
+                    f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}"
+                ),
                 now,
             )  # fmt: skip
         if now > deadline:
             return self._too_late(event, name, deadline, now)
-        refusal = excess(query.payload) or self._refusal(now)
-        if refusal:
+        too_large = excess(query.payload)
+        refusal = bad_input(too_large) if too_large else self._refusal(now)
+        if refusal is not None:
             return self._refuse(event, name, deadline, refusal, now)
         self._counts["admitted"] += 1
         slot, follow = self._runs.pick(now)
@@ -138,7 +147,7 @@ class Ingress:
         plan = self._plans.plan
         return plan.settings.slo_s if plan else self._pipeline.slo_s
 
-    def _refusal(self, now: float) -> str:
+    def _refusal(self, now: float) -> Reason | None:
         plan = self._plans.plan
         if plan is not None and plan.settings.paused:
             return PAUSED
@@ -146,21 +155,21 @@ class Ingress:
             return no_worker(self._root)
         if not self._admission.admit(now):
             return OVER_CAPACITY
-        return ""
+        return None
 
     def _refuse(
-        self, event: Arrived, name: str, deadline: float, reason: str, now: float
+        self, event: Arrived, name: str, deadline: float, reason: Reason, now: float
     ) -> list[Effect]:
         self._counts["refused"] += 1
         noticed = Noticed(
             query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
-            refused=reason,
+            refused=reason.text, reason_code=reason.code,
         )  # fmt: skip
         return self._notice(event, noticed, now)
 
     def _too_late(self, event: Arrived, name: str, deadline: float, now: float) -> list[Effect]:
         self._counts["dropped"] += 1
-        end = End(DROPPED, TASK, read_late(now - deadline))
+        end = dropped(TASK, read_late(now - deadline))
         work = self._work(event, name, deadline, Item(end=end), task="")
         return [
             Send(OUTPUTS, work, self._egress_slot(event.slot)),
@@ -176,7 +185,7 @@ class Ingress:
         deadline = event.at_s + self._slo_s
         return [
             dead_letter(event, garbled, self._reporter.name, now),
-            *self._refuse(event, name, deadline, garbled.reason, now),
+            *self._refuse(event, name, deadline, bad_input(garbled.reason), now),
         ]
 
     def _work(

@@ -6,9 +6,10 @@ A query is complete when the credit of the branches that ended adds up to ``FULL
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from operators.drop_reasons import EGRESS_TASK, unfinished
+from operators.drop_reasons import EGRESS_TASK, dropped, unfinished
 from operators.record_size import excess
 from schemas.codec.values import pack
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -79,7 +80,7 @@ def answer(
     except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
         reason = f"{pipeline.combine or 'combine'} raised {type(error).__name__}: {error}"
         said = reason.encode("utf-8", "replace").decode()
-        return _ended(query, End(FAILED, EGRESS_TASK, said), items, now)
+        return _ended(query, End(FAILED, EGRESS_TASK, said, ReasonCode.COMBINE), items, now)
     return Answer(
         id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
         task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
@@ -87,6 +88,7 @@ def answer(
         epoch=query.epoch, expected_accuracy=_expected(leaves, accuracies),
         paths=tuple([i.path for i in items]),
         ends=tuple([i.end for i in items if i.end is not None]),
+        reason_code=bad.reason_code if bad else ReasonCode.NONE,
     )  # fmt: skip
 
 
@@ -105,7 +107,7 @@ def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:
     return Answer(
         id=noticed.query_id, origin=origin, outcome=REFUSED, reason=noticed.refused,
         task="ingress", created_s=noticed.created_s, deadline_s=noticed.deadline_s,
-        answered_s=now,
+        answered_s=now, reason_code=noticed.reason_code,
     )  # fmt: skip
 
 
@@ -114,7 +116,7 @@ def _ended(query: OpenQuery, bad: End, items: list[Item], now: float) -> Answer:
         id=query.id, origin=query.origin, outcome=bad.outcome, reason=bad.reason, task=bad.task,
         late=False, incomplete=False, created_s=query.created_s, deadline_s=query.deadline_s,
         answered_s=now, epoch=query.epoch, paths=tuple(i.path for i in items),
-        ends=tuple(i.end for i in items if i.end is not None),
+        ends=tuple(i.end for i in items if i.end is not None), reason_code=bad.reason_code,
     )  # fmt: skip
 
 
@@ -132,7 +134,7 @@ def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeli
     if worst is not None or complete:
         return worst
     waited_s = query.deadline_s + pipeline.grace_s - query.created_s
-    return End(DROPPED, "", unfinished(waited_s))
+    return dropped("", unfinished(waited_s))
 
 
 def _is_leaf(item: Item, inner: Collection[str]) -> bool:

@@ -6,9 +6,10 @@ A frame with twenty cars must not cost twenty messages.
 from collections.abc import Iterable, Mapping, Sequence
 
 from control.per_query.routing import Spread
+from operators.drop_reasons import dropped, no_worker
 from operators.record_size import MOST_BYTES, weight
 from schemas.effects import OUTPUTS, Effect, Send, work_topic
-from schemas.records import DROPPED, End, Item, Work
+from schemas.records import Item, Work
 
 # (the work an item came with, the task it goes to or "" for egress, the item)
 Onward = tuple[Work, str, Item]
@@ -82,5 +83,5 @@ class _Parcel:
 
 
 def _unserved(task: str, item: Item) -> Item:
-    end = End(DROPPED, task, f"no worker serves task {task!r}")
+    end = dropped(task, no_worker(task))
     return Item(branch=item.branch, credit=item.credit, path=item.path, end=end)

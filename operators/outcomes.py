@@ -12,7 +12,7 @@ Every query has exactly one outcome, so counts by outcome sum to the queries:
 ``Answer.outcome`` is answered for late and incomplete answers, too: it says that there is a result.
 """
 
-from operators.drop_reasons import EGRESS_TASK, classed
+from operators.drop_reasons import EGRESS_TASK
 from operators.drop_reasons import LATE as LATE
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
 
@@ -47,8 +47,4 @@ def cause_of(answer: Answer) -> str:
     outcome = outcome_of(answer)
     if outcome in (ANSWERED, LATE):
         return LATE if outcome == LATE else ""
-    ended = outcome
-    if answer.outcome == ANSWERED:
-        named = (end.outcome for end in answer.ends if end.reason == answer.reason)
-        ended = next((way for way in named if way != ANSWERED), DROPPED)
-    return classed(ended, answer.task, answer.reason)
+    return answer.reason_code

@@ -16,6 +16,7 @@ from control.policies.ramsis.burst_lengths import WAIT
 from operators.bursts import Gathering
 from operators.dead_letter import dead_letter
 from operators.device import Device
+from operators.drop_reasons import dropped
 from operators.fanout import failed, outcome
 from operators.offset_tracker import Progress
 from operators.outbox import Onward
@@ -40,9 +41,7 @@ from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
-    DROPPED,
     Command,
-    End,
     Garbled,
     Hop,
     Item,
@@ -267,9 +266,9 @@ class Worker:
         gone: list[Onward] = []
         for ticket in late:
             item = ticket.item
-            end = End(DROPPED, task, self._steering.why(variant, ticket.work, item, ends_s))
-            dropped = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
-            gone.append((ticket.work, "", dropped))
+            end = dropped(task, self._steering.why(variant, ticket.work, item, ends_s))
+            ended = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
+            gone.append((ticket.work, "", ended))
         return [*self._forward(gone, now), *self._finish(late)]
 
     def _inferred(self, event: Inferred, now: float) -> list[Effect]:

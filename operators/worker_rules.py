@@ -14,6 +14,8 @@ from control.per_query.routing import spreads
 from control.policies import policy_named
 from control.problem.references import chosen
 from operators.drop_reasons import (
+    Reason,
+    dropped,
     no_way_on,
     past_saving,
     rerouted,
@@ -23,7 +25,7 @@ from operators.drop_reasons import (
 from operators.outbox import BY_TURN, Onward, parcels
 from schemas.effects import Effect
 from schemas.pipeline import Pipeline, Policy
-from schemas.records import DROPPED, End, Item, Lease, Plan, Settings, Work
+from schemas.records import Item, Lease, Plan, Settings, Work
 
 # Seconds that a variant ("task/variant") takes for a batch of that size; 0 where not measured.
 LatencyOf = Callable[[str, int], float]
@@ -102,7 +104,7 @@ class Steering:
         end_s = min(must_end_s, entered_s + self._stage.budget_s)
         return self._begin_s(queued, largest, end_s - latency_s)
 
-    def why(self, variant: str, work: Work, item: Item, ends_s: float) -> str:
+    def why(self, variant: str, work: Work, item: Item, ends_s: float) -> Reason:
         """Why an item is dropped whose batch would end then, which is too late for it."""
         if ends_s > work.deadline_s:
             return past_saving(variant, ends_s - work.deadline_s)
@@ -160,5 +162,5 @@ def _planned_s(plan: Plan, lease: Lease) -> float:
 
 def _ended(item: Item, child: str, late_s: float, left_s: float) -> Item:
     hop = item.path[-1]
-    end = End(DROPPED, hop.task, no_way_on(f"{hop.task}/{hop.variant}", child, late_s, left_s))
+    end = dropped(hop.task, no_way_on(f"{hop.task}/{hop.variant}", child, late_s, left_s))
     return Item(branch=item.branch, credit=item.credit, path=item.path, end=end)

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
+from schemas.codec.older_releases import FILL, reason_code
 from schemas.effects import (
     OUTPUTS,
     PLANS,
@@ -20,6 +21,7 @@ from schemas.effects import (
     Send,
     work_topic,
 )
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import (
     ANSWERED,
@@ -131,18 +133,32 @@ def a_hop(**changes: Any) -> Hop:
     return structs.replace(hop, **changes)
 
 
+def an_end(outcome: str, task: str, reason: str = "") -> End:
+    """How an item ended, with the code that goes with a released sentence."""
+    return End(outcome, task, reason, reason_code(outcome, task, reason))
+
+
+def coded(answer: Answer) -> Answer:
+    """The answer with the codes that go with its released sentences."""
+    row = {**structs.asdict(answer), "ends": [structs.asdict(end) for end in answer.ends]}
+    FILL["Answer"](row)
+    ends = tuple(End(**end) for end in row["ends"])
+    return structs.replace(answer, reason_code=row["reason_code"], ends=ends)
+
+
 def an_ended(
     value: Value = None, branch: tuple[int, ...] = (), *, outcome: str = ANSWERED,
     task: str = "read", reason: str = "", **changes: Any,
 ) -> Item:  # fmt: skip
     """An item on its way to egress, with one hop behind it."""
-    end = End(outcome, task, reason)
+    end = an_end(outcome, task, reason)
     return Item(branch=branch, value=value, end=end, **{"path": (a_hop(),), **changes})
 
 
 def a_noticed(offset: int = 0, **changes: Any) -> Noticed:
     noticed = Noticed(query_id=f"q{offset}", offset=offset, created_s=0.0, deadline_s=SLO_S)
-    return structs.replace(noticed, **changes)
+    code = reason_code(REFUSED, "", changes["refused"]) if "refused" in changes else ReasonCode.NONE
+    return structs.replace(noticed, **{"reason_code": code, **changes})
 
 
 def a_notice(*offsets: int, upto: int | None = None, partition: int = 0) -> Notice:
@@ -159,7 +175,7 @@ def an_answer(offset: int = 0, **changes: Any) -> Answer:
         id=f"q{offset}", origin=Origin(0, offset), outcome=ANSWERED, created_s=0.0,
         deadline_s=SLO_S, answered_s=0.2, epoch=1,
     )  # fmt: skip
-    return structs.replace(answer, **changes)
+    return coded(structs.replace(answer, **changes))
 
 
 def a_refusal(offset: int, reason: str, answered_s: float) -> Answer:

@@ -1,14 +1,14 @@
 """In which form does a pipeline take queries and give answers? Bytes for its topics, and back."""
 
-import json
 from collections.abc import Callable, Iterable
 
 from schemas.codec.confluent import ConfluentCodec
+from schemas.codec.json_form import answer_from_json
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, End, Hop, Origin, Query
+from schemas.records import Answer, Query
 from streams.topics import physical
 
 Headers = list[tuple[str, bytes]]
@@ -49,24 +49,13 @@ def answers_in(values: Iterable[bytes], read: Read) -> list[Answer]:
 
 def read_answer(value: bytes) -> Answer:
     """An answer as JSON or Avro, told apart by the first byte; raises ``CodecError``."""
-    return _json_answer(value) if value[:1] == b"{" else _answer(decode(value))
+    return answer_from_json(value) if value[:1] == b"{" else _answer(decode(value))
 
 
 def _answer(record: object) -> Answer:
     if not isinstance(record, Answer):
         raise CodecError(f"a {type(record).__name__} record where an Answer was expected")
     return record
-
-
-def _json_answer(value: bytes) -> Answer:
-    try:
-        row = json.loads(value)
-        row["origin"] = Origin(**row["origin"])
-        row["paths"] = tuple(tuple(Hop(**hop) for hop in path) for path in row["paths"])
-        row["ends"] = tuple(End(**end) for end in row["ends"])
-        return Answer(**row)
-    except (ValueError, KeyError, TypeError) as error:
-        raise CodecError(f"the record is no answer in JSON: {error}") from error
 
 
 def _raw(query: Query) -> tuple[bytes, Headers]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from operators.drop_reasons import brief
 from operators.outcomes import LATE, LOST, outcome_of
 from schemas.records import ANSWERED, Answer
 from streams.observers.run_metrics import QueryMetrics
@@ -105,12 +106,4 @@ def _why(answer: Answer | None) -> str:
     if answer is None:
         return f"{LOST}: no answer came"
     where = f" at {answer.task}" if answer.task else ""
-    return f"{outcome_of(answer)}{where}: {_numberless(answer.reason)}"
-
-
-def _numberless(reason: str) -> str:
-    """Reasons that differ by a measured time only are one reason."""
-    words = reason.split()
-    return " ".join(
-        "N" if word.removeprefix("-").replace(".", "", 1).isdigit() else word for word in words
-    )
+    return f"{outcome_of(answer)}{where}: {brief(answer.reason_code, answer.reason)}"

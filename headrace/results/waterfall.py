@@ -7,17 +7,15 @@ that finished, with a word on the others, so that twenty branches stay readable.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.results.tally import latency_ms
+from operators.drop_reasons import brief
 from schemas.codec.json_form import to_json
 from schemas.records import Answer, Hop
-
-_NUMBER = re.compile(r"\d+(\.\d+)?")  # reasons that differ by a time only are one
 
 SHOWN = 4  # batches of one task and variant that are shown one by one
 
@@ -186,7 +184,7 @@ def _step(answer: Answer, kind: str, name: str, from_s: float, to_s: float) -> S
 def _fates(answer: Answer) -> tuple[Fate, ...]:
     found: dict[tuple[str, str, str], Fate] = {}
     for end in answer.ends:
-        key = (end.outcome, end.task, _NUMBER.sub("N", end.reason))
+        key = (end.outcome, end.task, brief(end.reason_code, end.reason))
         known = found.get(key, Fate(end.outcome, end.task, end.reason, 0))
         found[key] = Fate(end.outcome, end.task, known.reason, known.branches + 1)
     return tuple(found.values())

@@ -16,16 +16,18 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from schemas.codec.older_releases import FILL
 from schemas.codec.raw import MAX_ID_LENGTH, query_from_raw
-from schemas.codec.rows import TO_ROW
+from schemas.codec.rows import REASON_CODES, TO_ROW
 from schemas.codec.schema_store import MARK
 from schemas.codec.single_object import CodecError, decode
 from schemas.codec.values import pack
-from schemas.records import Answer, Command, Record
+from schemas.enumerations import ReasonCode
+from schemas.records import Answer, Command, End, Hop, Origin, Record
 
 __all__ = [
-    "answer_to_json", "command_from_json", "decode_any", "origin_of_answer", "query_from_raw",
-    "to_json",
+    "answer_from_json", "answer_to_json", "command_from_json", "decode_any", "origin_of_answer",
+    "query_from_raw", "to_json",
 ]  # fmt: skip
 
 # --- records ------------------------------------------------------------------------------------
@@ -45,6 +47,29 @@ def answer_to_json(answer: Answer) -> bytes:
     """An answer for consumers that read JSON; raises CodecError as ``to_json`` does."""
     pack(answer.result)  # for its checks
     return _text(answer).encode()
+
+
+def answer_from_json(value: bytes) -> Answer:
+    """The answer that ``answer_to_json`` of this release, or of any before it, wrote.
+
+    Its result stays as JSON has it. Raises CodecError for what is no answer.
+    """
+    try:
+        row = json.loads(value)
+        for coded in (row, *row["ends"]):
+            coded.setdefault("reason_code", ReasonCode.NONE)
+        FILL["Answer"](row)
+        row["origin"] = Origin(**row["origin"])
+        row["paths"] = tuple(tuple(Hop(**hop) for hop in path) for path in row["paths"])
+        row["ends"] = tuple(End(**_coded(end)) for end in row["ends"])
+        return Answer(**_coded(row))
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise CodecError(f"the record is no answer in JSON: {error}") from error
+
+
+def _coded(row: dict[str, Any]) -> dict[str, Any]:
+    row["reason_code"] = REASON_CODES.get(row["reason_code"], ReasonCode.OTHER)
+    return row
 
 
 def origin_of_answer(value: bytes) -> list[tuple[int, int]]:

@@ -59,7 +59,8 @@ _CAUSES = (
 )
 
 
-def _reason_code(outcome: str, task: str, reason: str) -> ReasonCode:
+def reason_code(outcome: str, task: str, reason: str) -> ReasonCode:
+    """Infer the code from how something ended, at which task, and the released sentence."""
     if outcome == ANSWERED:
         return ReasonCode.NONE
     if outcome == FAILED:
@@ -72,7 +73,7 @@ def _reason_code(outcome: str, task: str, reason: str) -> ReasonCode:
 
 def _fill_end(row: Row) -> None:
     if row["reason_code"] == ReasonCode.NONE:
-        row["reason_code"] = _reason_code(row["outcome"], row["task"], row["reason"])
+        row["reason_code"] = reason_code(row["outcome"], row["task"], row["reason"])
 
 
 def _fill_work(row: Row) -> None:
@@ -84,14 +85,14 @@ def _fill_work(row: Row) -> None:
 def _fill_notice(row: Row) -> None:
     for noticed in row["queries"]:
         if noticed["refused"] and noticed["reason_code"] == ReasonCode.NONE:
-            noticed["reason_code"] = _reason_code(REFUSED, "", noticed["refused"])
+            noticed["reason_code"] = reason_code(REFUSED, "", noticed["refused"])
 
 
 def _fill_answer(row: Row) -> None:
     for end in row["ends"]:
         _fill_end(end)
     if row["reason_code"] == ReasonCode.NONE:
-        row["reason_code"] = _reason_code(_ended(row), row["task"], row["reason"])
+        row["reason_code"] = reason_code(_ended(row), row["task"], row["reason"])
 
 
 def _ended(row: Row) -> str:

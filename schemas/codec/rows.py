@@ -36,7 +36,7 @@ from schemas.records import (
 Row = dict[str, Any]
 
 # Symbols to members: a look-up takes a tenth of the time of ``ReasonCode(symbol)``.
-_REASON_CODES: dict[str, ReasonCode] = {code.value: code for code in ReasonCode}
+REASON_CODES: dict[str, ReasonCode] = {code.value: code for code in ReasonCode}
 _PLAN_CAUSES: dict[str, PlanCause] = {cause.value: cause for cause in PlanCause}
 _NODE_STATES: dict[str, NodeState] = {state.value: state for state in NodeState}
 
@@ -70,7 +70,7 @@ def _end_row(end: End) -> Row:
 
 
 def _end(row: Row) -> End:
-    return End(row["outcome"], row["task"], row["reason"], _REASON_CODES[row["reason_code"]])
+    return End(row["outcome"], row["task"], row["reason"], REASON_CODES[row["reason_code"]])
 
 
 def _item_row(item: Item) -> Row:
@@ -148,7 +148,7 @@ def _notice_row(notice: Notice) -> Row:
 
 def _notice(row: Row) -> Notice:
     for noticed in row["queries"]:
-        noticed["reason_code"] = _REASON_CODES[noticed["reason_code"]]
+        noticed["reason_code"] = REASON_CODES[noticed["reason_code"]]
     row["queries"] = tuple([Noticed(**noticed) for noticed in row["queries"]])
     return Notice(**row)
 
@@ -179,7 +179,7 @@ def _answer(row: Row) -> Answer:
     row["result"] = unpack(row["result"])
     row["paths"] = tuple([tuple([Hop(**hop) for hop in path]) for path in row["paths"]])
     row["ends"] = tuple([_end(end) for end in row["ends"]])
-    row["reason_code"] = _REASON_CODES[row["reason_code"]]
+    row["reason_code"] = REASON_CODES[row["reason_code"]]
     return Answer(**row)
 
 

@@ -10,6 +10,7 @@ from schemas.codec.json_form import answer_to_json, origin_of_answer
 from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import QUERIES, RESULTS
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
 from schemas.records import FAILED, Answer, Garbled, Query, Record
 from streams.topics import MAX_RECORD_BYTES, physical
@@ -104,7 +105,10 @@ def _json_answer(record: Record) -> bytes:
         return answer_to_json(record)
     except CodecError as error:
         # A result that JSON cannot say is the operator's failure, not egress's.
-        failed = replace(record, outcome=FAILED, late=False, reason=str(error), result=None)
+        failed = replace(
+            record, outcome=FAILED, late=False, reason=str(error), result=None,
+            reason_code=ReasonCode.COMBINE,
+        )  # fmt: skip
         return answer_to_json(failed)
 
 
@@ -125,7 +129,7 @@ def _cut(record: Record, size: int) -> Record:
     )
     return replace(
         record, outcome=FAILED, task="egress", reason=reason, late=False, incomplete=False,
-        result=None, paths=(), ends=(),
+        result=None, paths=(), ends=(), reason_code=ReasonCode.COMBINE,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ of any driver's nodes; where answers and plans are read from topics, call ``take
 
 from collections.abc import Mapping, Sequence
 
-from operators.drop_reasons import EGRESS_TASK, classed
+from operators.drop_reasons import EGRESS_TASK
 from operators.join import along
 from operators.outcomes import LATE, LOST, OUTCOMES, cause_of, missed_at, outcome_of
 from schemas.effects import (
@@ -31,6 +31,7 @@ from schemas.effects import (
     Send,
     Woke,
 )
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, DROPPED, Answer, End, Hop, Origin, Plan, Work
 from streams.observers.plan_usage import PlanUsage
@@ -239,7 +240,9 @@ class RunMetrics(QueryMetrics):
         return bad
 
     def _ended(self, end: End) -> None:
-        self._bad(end.task, classed(end.outcome, end.task, end.reason), 1)
+        # An answered branch comes here where its query was closed without it.
+        cause = end.reason_code if end.outcome != ANSWERED else ReasonCode.OTHER
+        self._bad(end.task, cause, 1)
         if end.outcome == DROPPED and end.task in self._tasks:
             self.dropped += 1
 

@@ -11,7 +11,6 @@ from schemas.records import (
     FULL_CREDIT,
     Answer,
     DeadLetter,
-    End,
     Garbled,
     Item,
     Notice,
@@ -29,6 +28,7 @@ from tests.builders import (
     a_refusal,
     a_work,
     an_answer,
+    an_end,
     an_ended,
     arrived,
     quiet,
@@ -38,7 +38,7 @@ from tests.builders import (
 
 HALF = FULL_CREDIT // 2
 CLOSES_S = SLO_S + GRACE_S
-ANSWER = End(ANSWERED, "read")
+ANSWER = an_end(ANSWERED, "read")
 HOP = a_hop()
 
 
@@ -309,7 +309,7 @@ def test_it_counts_every_query_under_one_outcome() -> None:
         (arrived(a_plan([], 2), 1), 0.2),
         (arrived(notice), 0.2),
         (arrived(whole(0), 1), 0.25),
-        (arrived(a_work(1, Item(end=End("failed", "read", "no")), task=""), 2), 0.25),
+        (arrived(a_work(1, Item(end=an_end("failed", "read", "no")), task=""), 2), 0.25),
         (arrived(whole(2), 3), 0.6),
     ]
     for event, now in events:

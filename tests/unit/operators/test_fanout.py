@@ -5,8 +5,8 @@ import pytest
 
 from operators.fanout import failed, outcome
 from schemas.pipeline import Task
-from schemas.records import ANSWERED, FAILED, FULL_CREDIT, End, Item
-from tests.builders import a_hop, a_pipeline, an_item
+from schemas.records import ANSWERED, FAILED, FULL_CREDIT, Item
+from tests.builders import a_hop, a_pipeline, an_end, an_item
 
 PATH = (a_hop(),)
 LEAF = a_pipeline().root
@@ -20,14 +20,14 @@ def failing(task: Task, output: Any) -> str:
     ((to, item),) = outcome(task, an_item(), PATH, output)
     assert to == ""
     assert item.end is not None
-    assert item == Item(path=PATH, end=End(FAILED, task.name, item.end.reason))
+    assert item == Item(path=PATH, end=an_end(FAILED, task.name, item.end.reason))
     return item.end.reason
 
 
 @pytest.mark.parametrize("output", [None, True, 3, 0.5, "text", b"bytes", [1, {"a": None}], {}])
 def test_a_leafs_output_is_the_answer(output: Any) -> None:
     item = an_item(branch=(0, 1), credit=7)
-    answer = Item(branch=(0, 1), credit=7, value=output, path=PATH, end=End(ANSWERED, "read"))
+    answer = Item(branch=(0, 1), credit=7, value=output, path=PATH, end=an_end(ANSWERED, "read"))
     assert outcome(LEAF, item, PATH, output) == [("", answer)]
 
 
@@ -67,7 +67,7 @@ def test_a_child_may_be_left_out() -> None:
 @pytest.mark.parametrize("output", [[], (), {}, {"read": []}, np.zeros((0, 4))])
 def test_without_children_the_credit_closes_with_an_empty_result(output: Any) -> None:
     item = an_item(branch=(0, 2), credit=9)
-    closed = Item(branch=(0, 2), credit=9, path=PATH, end=End(ANSWERED, "locate"))
+    closed = Item(branch=(0, 2), credit=9, path=PATH, end=an_end(ANSWERED, "locate"))
     assert outcome(LOCATE, item, PATH, output) == [("", closed)]
 
 
@@ -121,11 +121,11 @@ def test_more_children_than_credits_fail_the_item() -> None:
     ((to, item),) = outcome(LOCATE, an_item(credit=2), PATH, [1, 2, 3])
     assert (to, item.end) == (
         "",
-        End(FAILED, "locate", "3 children cannot share 2 credits; fan out less"),
+        an_end(FAILED, "locate", "3 children cannot share 2 credits; fan out less"),
     )
 
 
 def test_words_that_utf8_cannot_say_do_not_keep_a_failure_from_being_told() -> None:
-    assert failed("read", an_item(), PATH, "bad \udcff byte").end == End(
+    assert failed("read", an_item(), PATH, "bad \udcff byte").end == an_end(
         FAILED, "read", "bad ? byte"
     )

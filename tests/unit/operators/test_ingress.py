@@ -16,10 +16,10 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.enumerations import ReasonCode
 from schemas.records import (
     DROPPED,
     DeadLetter,
-    End,
     Garbled,
     Item,
     Notice,
@@ -38,6 +38,7 @@ from tests.builders import (
     a_pipeline,
     a_plan,
     a_work,
+    an_end,
     arrived,
     quiet,
     reports,
@@ -176,7 +177,7 @@ def test_a_plan_may_have_another_slo_than_the_pipeline_file() -> None:
 
 def test_a_query_that_is_read_behind_its_deadline_is_dropped_at_egress() -> None:
     ingress = an_ingress()
-    ended = Item(end=End(DROPPED, "ingress", "read 100 ms after its deadline"))
+    ended = Item(end=an_end(DROPPED, "ingress", "read 100 ms after its deadline"))
     assert ingress.handle(a_query(slot=1), 0.6) == [
         Send("outputs", a_work(0, ended, origin=Origin(1, 0), task=""), 1), Wake(0.6 + NOTICE_S),
     ]  # fmt: skip
@@ -237,7 +238,14 @@ def test_a_garbled_query_is_a_dead_letter_and_refused() -> None:
     assert ingress.handle(Arrived(garbled, "queries", 0, 3, 0.0), 0.1) == [
         Send("dead-letters", letter, key="mine"), Wake(0.1 + NOTICE_S),
     ]  # fmt: skip
-    noticed = Noticed(query_id="mine", offset=3, created_s=0.0, deadline_s=SLO_S, refused="no Avro")
+    noticed = Noticed(
+        query_id="mine",
+        offset=3,
+        created_s=0.0,
+        deadline_s=SLO_S,
+        refused="no Avro",
+        reason_code=ReasonCode.BAD_INPUT,
+    )
     effects = noticing(ingress, now=0.1)
     assert effects == notified(Notice(partition=0, upto=4, queries=(noticed,)))
 

@@ -11,12 +11,11 @@ from schemas.records import (
     FULL_CREDIT,
     REFUSED,
     Answer,
-    End,
     Item,
     Origin,
     Value,
 )
-from tests.builders import SLO_S, a_hop, a_noticed, a_pipeline, a_work, an_answer, an_ended
+from tests.builders import SLO_S, a_hop, a_noticed, a_pipeline, a_work, an_answer, an_end, an_ended
 
 ONE = a_pipeline()
 TREE = a_pipeline({"locate": ["read", "sort"], "read": [], "sort": []})
@@ -57,7 +56,7 @@ def test_a_branch_that_comes_twice_counts_once() -> None:
 
 def test_the_only_output_of_a_single_stage_is_the_list_of_it() -> None:
     assert closed(a_query(an_ended("seven")), ONE) == an_answer(
-        result=["seven"], paths=((HOP,),), ends=(End(ANSWERED, "read"),)
+        result=["seven"], paths=((HOP,),), ends=(an_end(ANSWERED, "read"),)
     )
 
 
@@ -153,7 +152,7 @@ def test_combine_sees_a_dropped_root_nowhere_and_a_dropped_child_as_none() -> No
 
     good, bad = half("a", (0, 1)), half(None, (0, 0), outcome=DROPPED)
     assert closed(a_query(good, bad), combine=combine).result == "done"
-    root = Item(end=End(DROPPED, "locate", "late"))
+    root = Item(end=an_end(DROPPED, "locate", "late"))
     assert closed(a_query(root), combine=combine).outcome == DROPPED
     assert seen == [[None, "a"]]
 

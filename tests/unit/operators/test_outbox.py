@@ -1,8 +1,8 @@
 from control.per_query.routing import spreads
 from operators.outbox import parcels
 from schemas.effects import Send
-from schemas.records import DROPPED, End, Item, Origin, Route
-from tests.builders import a_hop, a_work, an_ended, an_item
+from schemas.records import DROPPED, Item, Origin, Route
+from tests.builders import a_hop, a_work, an_end, an_ended, an_item
 
 BOTH = spreads([Route("read", 0, 0.5), Route("read", 1, 0.5)], "")
 ONE = spreads([Route("read", 3, 1.0)], "")
@@ -47,7 +47,7 @@ def test_what_ends_goes_to_the_egress_slot_of_its_querys_partition() -> None:
 
 def test_an_item_whose_task_nobody_serves_is_dropped_with_the_reason() -> None:
     item = an_item(branch=(0, 1), credit=4, path=(a_hop(),))
-    end = End(DROPPED, "read", "no worker serves task 'read'")
+    end = an_end(DROPPED, "read", "no worker serves task 'read'")
     dropped = Item(branch=(0, 1), credit=4, path=(a_hop(),), end=end)
     expected = [Send("outputs", a_work(7, dropped, task=""), 0)]
     assert parcels([(a_work(7), "read", item)], {}, 1, 2) == expected

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from operators.drop_reasons import CLASSES
 from operators.outcomes import LATE, OUTCOMES, cause_of, missed_at, outcome_of
-from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer, End
-from tests.builders import an_answer
+from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
+from tests.builders import an_answer, an_end
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,9 @@ def test_without_an_answer_a_query_is_lost() -> None:
 def test_the_cause_of_an_incomplete_answer_is_that_of_its_worst_branch(
     way: str, cause: str
 ) -> None:
-    part = an_answer(incomplete=True, late=True, task="read", reason="r", ends=(End(way, "", "r"),))
+    part = an_answer(
+        incomplete=True, late=True, task="read", reason="r", ends=(an_end(way, "", "r"),)
+    )
     assert (outcome_of(part), missed_at(part), cause_of(part)) == (DROPPED, "read", cause)
 
 

@@ -30,7 +30,6 @@ from schemas.records import (
     FAILED,
     Command,
     DeadLetter,
-    End,
     Garbled,
     Item,
     Lease,
@@ -45,6 +44,7 @@ from tests.builders import (
     a_pipeline,
     a_plan,
     a_work,
+    an_end,
     an_item,
     arrived,
     inferred,
@@ -81,11 +81,11 @@ def batch_of(worker: Worker, *events: Event, now: float = 0.1) -> list[Effect]:
 
 
 def answered(value: Any, path_of: Callable[..., Any] = a_hop, **hop: Any) -> Item:
-    return Item(value=value, path=(path_of(**hop),), end=End(ANSWERED, "read"))
+    return Item(value=value, path=(path_of(**hop),), end=an_end(ANSWERED, "read"))
 
 
 def ended(outcome: str, reason: str, **changes: Any) -> Item:
-    return Item(end=End(outcome, "read", reason), **changes)
+    return Item(end=an_end(outcome, "read", reason), **changes)
 
 
 def to_egress(offset: int, *items: Item) -> Send:
@@ -163,7 +163,7 @@ def test_the_old_variant_serves_until_the_new_one_is_loaded_and_the_batch_has_en
     effects = told(worker, (inferred(1, "seven"), 0.2))
     path = (a_hop(epoch=2, variant="v"),)
     assert effects == [
-        Send("outputs", a_work(0, Item(value="seven", path=path, end=End(ANSWERED, "read")),
+        Send("outputs", a_work(0, Item(value="seven", path=path, end=an_end(ANSWERED, "read")),
                                task="", epoch=2), 0),
         done(0, 1),
         Infer(2, "read/w", (b"x",)),

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from operators.worker_rules import Steering
 from schemas.effects import Send
 from schemas.pipeline import Pipeline, Policy
-from schemas.records import DROPPED, End, Hop, Item, Route, Settings
-from tests.builders import a_hop, a_lease, a_pipeline, a_plan, a_work, an_item
+from schemas.records import DROPPED, Hop, Item, Route, Settings
+from tests.builders import a_hop, a_lease, a_pipeline, a_plan, a_work, an_end, an_item
 
 # locate/v takes 20 ms of a batch, so its budget is 40 ms and two hops of 1.
 ROUTES = (
@@ -74,7 +74,7 @@ def test_an_item_that_nobody_can_save_ends_with_the_reason_and_its_siblings_go_o
         "locate/v took 48 ms more than its budget, and no worker of 'read' with room can make up "
         "for it; 160 ms were left"
     )
-    ended = Item(branch=(0, 0), credit=5, path=late.path, end=End(DROPPED, "locate", reason))
+    ended = Item(branch=(0, 0), credit=5, path=late.path, end=an_end(DROPPED, "locate", reason))
     assert sends("reroute-paper", late, early) == (
         [("outputs", 0, ended), ("work.read", 0, early)], {"behind": 1},
     )  # fmt: skip
@@ -102,7 +102,7 @@ def test_what_is_dropped_before_a_batch_is_told_why(
     steers, item = steering(rule), an_item()
     assert steers.overrun_s(WORK, item, ends_s) == pytest.approx(short_s)
     if reason:
-        assert steers.why("locate/v", WORK, item, ends_s) == reason
+        assert steers.why("locate/v", WORK, item, ends_s).text == reason
 
 
 def test_a_bare_budget_is_the_batch_alone() -> None:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from headrace.results.tally import Accuracy, Sent, tally
 from operators.outcomes import OUTCOMES
+from schemas.enumerations import ReasonCode
 from schemas.records import Answer, Origin
 
 GOOD = Answer(
@@ -25,7 +26,14 @@ def test_a_load_is_accounted_for_as_a_whole() -> None:
     answers = {
         "a": GOOD,
         "b": replace(GOOD, id="b", answered_s=10.2, result="193"),
-        "c": replace(GOOD, id="c", outcome="dropped", task="read", reason="would end 3 ms late"),
+        "c": replace(
+            GOOD,
+            id="c",
+            outcome="dropped",
+            task="read",
+            reason="v would end 3 ms late",
+            reason_code=ReasonCode.PAST_SAVING,
+        ),
     }
     found = tally(sent, answers, score)
     assert found.as_json() == {
@@ -34,7 +42,10 @@ def test_a_load_is_accounted_for_as_a_whole() -> None:
         "p95_ms": pytest.approx(200.0, rel=1e-3), "p99_ms": pytest.approx(200.0, rel=1e-3),
         "accuracy": 5 / 6, "accuracy_whole": 0.5,
     }  # fmt: skip
-    assert found.reasons == {"dropped at read: would end N ms late": 1, "lost: no answer came": 1}
+    assert found.reasons == {
+        "dropped at read: would end after the deadline": 1,
+        "lost: no answer came": 1,
+    }
 
 
 def test_late_results_count_in_the_latency_and_not_in_the_accuracy() -> None:

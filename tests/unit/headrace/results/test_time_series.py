@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from headrace.results.time_series import WIDTHS_S, Recorder, width_s
-from schemas.records import DROPPED, REFUSED, Answer, End, Hop
+from schemas.records import DROPPED, REFUSED, Answer, Hop
 from streams.observers.run_metrics import RunMetrics
-from tests.builders import SLO_S, a_hop, a_lease, a_pipeline, a_plan, an_answer
+from tests.builders import SLO_S, a_hop, a_lease, a_pipeline, a_plan, an_answer, an_end
 
 PIPELINE = a_pipeline({"locate": ["read"], "read": []})
 ACCURACIES = {"locate/v": 0.9, "read/v": 0.8}
-READ = End("answered", "read")
+READ = an_end("answered", "read")
 
 
 def an_answer_at(offset: int, created_s: float, **changes: Any) -> Answer:
@@ -58,7 +58,7 @@ def test_a_stretch_has_what_was_made_and_what_ended_in_it() -> None:
 
 
 def test_items_are_counted_where_they_were_given_up_and_why() -> None:
-    gone = End(DROPPED, "read", "v would end 3 ms after the deadline")
+    gone = an_end(DROPPED, "read", "v would end 3 ms after the deadline")
     late: tuple[Hop, ...] = (a_hop(task="read", finished_s=10.2 + SLO_S + 0.1),)
     found = recorded(
         (10.4, an_answer_at(1, 10.2, ends=(gone, READ), paths=((), late), incomplete=True)),

@@ -15,7 +15,8 @@ from headrace.results.waterfall import KAFKA, QUEUE, RUN, Fate, Stage, Step, exp
 from headrace.results.waterfall_text import view
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import encode
-from schemas.records import ANSWERED, DROPPED, REFUSED, Answer, End, Hop, Origin
+from schemas.records import ANSWERED, DROPPED, REFUSED, Answer, Hop, Origin
+from tests.builders import an_end
 
 MADE_S = 1_780_000_000.0
 DUE_MS = 500.0
@@ -33,7 +34,7 @@ def a_hop(task: str, received_ms: float, started_ms: float, finished_ms: float, 
 
 
 def an_answer(answered_ms: float, paths: Sequence[Sequence[Hop]], **more: Any) -> Answer:
-    ends = tuple(End(ANSWERED, path[-1].task) for path in paths if path)
+    ends = tuple(an_end(ANSWERED, path[-1].task) for path in paths if path)
     given: dict[str, Any] = {"outcome": ANSWERED, "result": "x", "ends": ends, "epoch": 3} | more
     return Answer(
         id="q",
@@ -121,9 +122,9 @@ def test_all_batches_are_shown_to_whoever_asks() -> None:
 
 def test_branches_that_ended_alike_but_for_the_time_are_one_fate() -> None:
     ends = (
-        End(ANSWERED, "read"),
-        End(DROPPED, "read", "read/v would end 12 ms after the deadline"),
-        End(DROPPED, "read", "read/v would end 3.5 ms after the deadline"),
+        an_end(ANSWERED, "read"),
+        an_end(DROPPED, "read", "read/v would end 12 ms after the deadline"),
+        an_end(DROPPED, "read", "read/v would end 3.5 ms after the deadline"),
     )
     answer = an_answer(60, [CHAIN.paths[0], [LOCATE], [LOCATE]], ends=ends, incomplete=True)
     story = explained(answer)

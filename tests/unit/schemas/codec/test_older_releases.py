@@ -1,13 +1,16 @@
 """Records of release 5 and before: their enumerations are inferred from released sentences."""
 
+import json
 from io import BytesIO
 from typing import Any
 
 import fastavro
 import pytest
+from msgspec import structs
 
+from schemas.codec.json_form import answer_from_json, answer_to_json
 from schemas.codec.schema_store import as_of
-from schemas.codec.single_object import decode, encode
+from schemas.codec.single_object import CodecError, decode, encode
 from schemas.enumerations import NodeState, PlanCause, ReasonCode
 from schemas.records import Answer, End, Item, Notice, Plan, Report, Settings, Work
 from tests.builders import a_work
@@ -165,3 +168,26 @@ def test_what_this_release_writes_is_taken_as_it_is() -> None:
         settings=Settings(policy="loki", slo_s=1.0), causes=(),
     )  # fmt: skip
     assert decode(encode(plan)) == plan
+
+
+def test_an_answer_in_json_of_release_5_has_its_codes_inferred_too() -> None:
+    failed = End("failed", "read", "read/v raised OSError: x", ReasonCode.OPERATOR)
+    answer = an_answer(outcome="failed", task="read", reason=failed.reason)
+    answer = structs.replace(answer, ends=(failed,))
+    today = json.loads(answer_to_json(answer))
+    assert answer_from_json(answer_to_json(answer)) == answer
+    for row in (today, *today["ends"]):
+        del row["reason_code"]
+    assert answer_from_json(json.dumps(today).encode()) == answer
+
+
+def test_a_code_of_a_later_release_is_other_in_json_as_well() -> None:
+    row = json.loads(answer_to_json(an_answer(outcome="failed", reason="x")))
+    later = json.dumps(row | {"reason_code": "sunspots"}).encode()
+    assert answer_from_json(later).reason_code is ReasonCode.OTHER
+
+
+@pytest.mark.parametrize("value", [b"", b"1", b"{}", b'{"ends": 3}', b'{"ends": [3]}', b"[" * 9999])
+def test_what_is_no_answer_in_json_is_refused(value: bytes) -> None:
+    with pytest.raises(CodecError, match="no answer in JSON"):
+        answer_from_json(value)

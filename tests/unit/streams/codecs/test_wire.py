@@ -9,6 +9,7 @@ from msgspec import structs
 from headrace.client.formats import read_answer
 from schemas.codec.single_object import encode
 from schemas.effects import QUERIES, RESULTS
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Answer, Garbled, Origin, Query
 from streams.codecs.wire import Fetched, decoder, encoder
@@ -64,7 +65,12 @@ def test_an_answer_that_fits_no_record_says_so_instead(form: str) -> None:
     answer = read_answer(written)
     assert len(written) < 1000
     assert answer == structs.replace(
-        ANSWER, outcome="failed", task="egress", result=None, reason=answer.reason
+        ANSWER,
+        outcome="failed",
+        task="egress",
+        result=None,
+        reason=answer.reason,
+        reason_code=ReasonCode.COMBINE,
     )
     assert "MiB, a record holds 8" in answer.reason
 

@@ -29,7 +29,6 @@ from schemas.records import (
     Answer,
     CommandResult,
     DeadLetter,
-    End,
     Report,
     SlotState,
 )
@@ -43,6 +42,7 @@ from tests.builders import (
     a_refusal,
     a_work,
     an_answer,
+    an_end,
     an_ended,
     an_item,
     arrived,
@@ -78,7 +78,7 @@ def test_outcomes_are_disjoint_and_misses_have_a_task_and_a_reason() -> None:
     )  # fmt: skip
     part = an_answer(
         2, incomplete=True, task="read", reason=LATE_DROP,
-        ends=(End(ANSWERED, "read"), End(DROPPED, "read", LATE_DROP)),
+        ends=(an_end(ANSWERED, "read"), an_end(DROPPED, "read", LATE_DROP)),
     )  # fmt: skip
     metrics = answered(
         an_answer(0, expected_accuracy=0.9),
@@ -114,7 +114,7 @@ def test_a_late_answer_is_missed_where_its_deadline_passed() -> None:
 
 def test_an_answer_with_a_failed_branch_counts_as_dropped_for_an_operators_fault() -> None:
     reason = "read/v raised ValueError: smudged"
-    ends = (End(ANSWERED, "read"), End(FAILED, "read", reason))
+    ends = (an_end(ANSWERED, "read"), an_end(FAILED, "read", reason))
     part = an_answer(incomplete=True, task="read", reason=reason, ends=ends)
     assert (outcome_of(part), missed_at(part), cause_of(part)) == (DROPPED, "read", "operator")
 

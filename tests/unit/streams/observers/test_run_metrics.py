@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.effects import OUTPUTS, PLANS, RESULTS, Arrived, Inferred, Send, Woke
-from schemas.records import DROPPED, FAILED, REFUSED, Answer, End, Hop, Item, Origin
+from schemas.records import DROPPED, FAILED, REFUSED, Answer, Hop, Item, Origin
 from streams.observers.run_metrics import STRAGGLE_S, RunMetrics
 from tests.builders import (
     SLO_S,
@@ -15,14 +15,15 @@ from tests.builders import (
     a_plan,
     a_work,
     an_answer,
+    an_end,
     an_ended,
     inferred,
 )
 
 PIPELINE = a_pipeline({"locate": ["read", "sort"], "read": [], "sort": []})
 ACCURACIES = {"locate/v": 0.9, "read/v": 0.8, "read/w": 0.5, "sort/v": 1.0}
-READ, SORT = End("answered", "read"), End("answered", "sort")
-GONE = End(DROPPED, "read", "would end 3 ms after the deadline")
+READ, SORT = an_end("answered", "read"), an_end("answered", "sort")
+GONE = an_end(DROPPED, "read", "would end 3 ms after the deadline")
 ARRIVED_OFFSETS = iter(range(1000))
 
 
@@ -78,7 +79,7 @@ def test_every_bad_item_counts_once() -> None:
     account = counted(
         an_answer(
             incomplete=True,
-            ends=(READ, GONE, End(FAILED, "read", "x"), SORT),
+            ends=(READ, GONE, an_end(FAILED, "read", "x"), SORT),
             paths=(a_path(), a_path()[:1], a_path()[:1], a_path("sort")),
         )
     )
@@ -109,7 +110,7 @@ def test_of_a_query_that_is_late_by_its_last_way_the_last_leaf_is_late() -> None
 
 
 def test_an_item_without_children_is_no_leaf() -> None:
-    empty = an_answer(ends=(End("answered", "locate"),), paths=(a_path()[:1],))
+    empty = an_answer(ends=(an_end("answered", "locate"),), paths=(a_path()[:1],))
     account = counted(empty)
     assert (figures(account), account.counts["answered"]) == ((0, 0), 1)
     assert (account.accuracy, account.branch_violation) == (None, None)
