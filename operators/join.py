@@ -6,8 +6,11 @@ A query is complete when the credit of the branches that ended adds up to ``FULL
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import numpy as np
+
 from operators.drop_reasons import EGRESS_TASK, dropped, unfinished
 from operators.record_size import excess
+from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
@@ -78,8 +81,7 @@ def answer(
         result = combine([i.value for i in leaves])
         sendable(result)
     except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
-        reason = f"{pipeline.combine or 'combine'} raised {type(error).__name__}: {error}"
-        said = reason.encode("utf-8", "replace").decode()
+        said = _not_sent(error, pipeline)
         return _ended(query, End(FAILED, EGRESS_TASK, said, ReasonCode.COMBINE), items, now)
     return Answer(
         id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
@@ -90,6 +92,13 @@ def answer(
         ends=tuple([i.end for i in items if i.end is not None]),
         reason_code=bad.reason_code if bad else ReasonCode.NONE,
     )  # fmt: skip
+
+
+def _not_sent(error: Exception, pipeline: Pipeline) -> str:
+    """Why a result cannot leave: what ``combine`` raised, or what is wrong with the outputs."""
+    if pipeline.combine:
+        return with_frames(f"{pipeline.combine} raised {sentence(error)}", error)
+    return f"the outputs of the leaf tasks cannot be sent as a list: {sentence(error)}"
 
 
 def sendable(result: Value) -> None:
@@ -180,5 +189,17 @@ def along(path: tuple[str, ...], accuracies: Accuracies) -> float | None:
 
 
 def as_list(outputs: list[Value]) -> Any:
-    """The result of a pipeline without a combine function: the leaf outputs, in order."""
-    return outputs
+    """The result of a pipeline without a combine function: the leaf outputs, in order.
+
+    An output that is a list or dict holds JSON values only there: arrays in it become lists of
+    numbers. An output that is an array stays one.
+    """
+    return [_listed(each) if isinstance(each, (list, dict)) else each for each in outputs]
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_listed(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _listed(each) for key, each in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value

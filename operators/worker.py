@@ -350,7 +350,8 @@ class Worker:
         if not self._running or self._hanging:
             return []
         last_s = max([ticket.work.deadline_s for ticket in self._running])
-        if now < last_s + self._pipeline.grace_s - HANGING_MARGIN_S:
+        grace_s = self._pipeline.grace_s
+        if now < last_s + grace_s - min(HANGING_MARGIN_S, grace_s / 2):
             return []
         self._hanging = (
             f"{self._running_variant} has been running one batch of {len(self._running)} "

@@ -23,6 +23,7 @@ from headrace.config.sections import (
 )
 from headrace.config.yaml_source import PipelineError, read_source
 from operators.models.user_modules import import_module, make_known
+from operators.user_frames import sentence, with_frames
 from profiles.profile import Entry, ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, QuerySize, Task, Variant
 
@@ -264,6 +265,9 @@ def _imported(spec: str, what: str) -> Any:
         raise PipelineError(
             f"{what} names {spec}, but {module} has no {name}; correct the name"
         ) from error
+    except (Exception, SystemExit) as error:
+        text = f"{what} names {spec}, but importing {module} raised {sentence(error)}"
+        raise PipelineError(with_frames(text, error)) from error
 
 
 def _cluster(section: ClusterSection) -> Cluster:

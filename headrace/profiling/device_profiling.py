@@ -24,6 +24,7 @@ from rich.progress import Progress as Bar
 
 from headrace.cluster.device_budget import cores
 from headrace.config.pipeline_file import Cluster, PipelineError, PipelineFile, load_workload
+from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.variant_process import Job, measured
 from profiles.measure import Repeats, default_batches, time_left_s
 from profiles.profile import EMULATED, ProfileError, ProfileTable
@@ -88,6 +89,8 @@ def profile(
     """
     load_workload(file)
     devices = real_devices(file.cluster, devices)
+    check_place(out)
+    check_devices(file.cluster, devices)
     planned = jobs(file, devices, settings)
     total = sum(len(job.batches) + 1 for job in planned)
     load_before = load_average()

@@ -8,14 +8,15 @@ from typing import Any
 
 from operators.models.model_errors import BadArguments, BadOperator, ModelError
 from operators.models.references import nearest, resolve
+from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
 
 
 def load_operator(variant: Variant) -> object:
     """The variant's operator, made with its arguments; its ``load(device)`` was not called yet.
 
-    Raises a ``ModelError`` whose sentence begins with the variant; what else the operator's own
-    module or ``__init__`` raises goes through.
+    Raises a ``ModelError`` whose sentence begins with the variant. For what else the operator's own
+    module or ``__init__`` raises it names the frames of the user's code.
     """
     try:
         made = resolve(variant.operator)
@@ -23,7 +24,10 @@ def load_operator(variant: Variant) -> object:
         _check_arguments(made, variant)
         operator: object = made(**variant.arguments)
     except ModelError as error:
-        raise type(error)(f"{variant.key}: {error}") from error
+        raise type(error)(f"{variant.key}: {error}", error.trace) from error
+    except (Exception, SystemExit) as error:
+        text = f"{variant.key}: {variant.operator} raised {sentence(error)}"
+        raise BadOperator(with_frames(text, error), trace(error)) from error
     return operator
 
 

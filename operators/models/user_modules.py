@@ -44,6 +44,8 @@ class _Folder:
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The module, if it lies in the folder, to be run with the folder's ``__import__``."""
+        if path is None and name in OWN:
+            return None  # Headrace's own, which it imports by this name
         spec = PathFinder.find_spec(name, [self.path] if path is None else list(path), target)
         if spec is None or not isinstance(spec.loader, SourceFileLoader):
             return None
@@ -82,10 +84,12 @@ _folders: dict[str, _Folder] = {}  # in the order in which they were made known
 
 
 def make_known(folder: Path) -> None:
-    """Put a pipeline file's folder first on ``sys.path``, and its modules before Headrace's."""
+    """Let a pipeline file's folder be searched first, before Headrace's packages too.
+
+    A folder that has modules of their names does not go to ``sys.path``: processes that are
+    spawned get that list, and would take the user's module for Headrace's.
+    """
     path = folder.resolve()
-    if str(path) not in sys.path:
-        sys.path.insert(0, str(path))
     collides = path != _ROOT and any(
         (path / f"{name}.py").is_file() or (path / name).is_dir() for name in OWN
     )
@@ -93,6 +97,8 @@ def make_known(folder: Path) -> None:
         known = _Folder(path)
         _folders[str(path)] = known
         sys.meta_path.insert(0, known)
+    if not collides and str(path) not in sys.path:
+        sys.path.insert(0, str(path))
 
 
 def import_module(name: str) -> ModuleType:

@@ -1,5 +1,6 @@
 from typing import Any
 
+import numpy as np
 import pytest
 
 from operators.join import OpenQuery, answer, as_list, refusal
@@ -130,17 +131,33 @@ def test_a_combine_function_that_raises_fails_the_query() -> None:
 
     pipeline = a_pipeline(combine="postcode:join")
     item = an_ended("a")
-    assert closed(a_query(item), pipeline, combine=combine) == an_answer(
-        outcome=FAILED, reason="postcode:join raised ValueError: no digits", task="egress",
-        paths=((HOP,),), ends=(item.end,),
+    found = closed(a_query(item), pipeline, combine=combine)
+    reason = "postcode:join raised ValueError: no digits (at test_join.py:"
+    assert found.reason.startswith(reason)
+    assert found == an_answer(
+        outcome=FAILED, reason=found.reason, task="egress", paths=((HOP,),), ends=(item.end,),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("result", [object(), {1: 2}, 1 << 70])
 def test_a_combined_result_that_cannot_be_sent_fails_the_query(result: Any) -> None:
-    found = closed(a_query(an_ended("a")), ONE, combine=lambda values: result)
+    pipeline = a_pipeline(combine="postcode:join")
+    found = closed(a_query(an_ended("a")), pipeline, combine=lambda values: result)
     assert (found.outcome, found.task, found.result) == (FAILED, "egress", None)
-    assert "combine raised CodecError" in found.reason
+    assert "postcode:join raised CodecError" in found.reason
+
+
+def test_without_combine_arrays_within_an_output_become_lists() -> None:
+    item = an_ended({"v": np.arange(3), "deep": [{"w": np.ones((1, 2))}]})
+    found = closed(a_query(item), ONE)
+    assert found.outcome == ANSWERED
+    assert found.result == [{"v": [0, 1, 2], "deep": [{"w": [[1.0, 1.0]]}]}]
+
+
+def test_without_combine_outputs_that_cannot_be_sent_blame_no_combine() -> None:
+    found = closed(a_query(an_ended({"v": {"w": float("nan")}})), ONE)
+    assert found.outcome == FAILED
+    assert found.reason.startswith("the outputs of the leaf tasks cannot be sent as a list: Codec")
 
 
 def test_combine_sees_a_dropped_root_nowhere_and_a_dropped_child_as_none() -> None:

@@ -336,9 +336,9 @@ CLOSES_S = a_work(0).deadline_s + a_pipeline().grace_s
 
 def test_a_batch_that_hangs_fails_its_items_with_the_cause_before_egress_closes_them() -> None:
     worker = hanging()
-    assert quiet(worker.handle(Woke(), CLOSES_S - 0.31)) == []
-    effects = quiet(worker.handle(Woke(), CLOSES_S - 0.2))
-    reason = f"read/v has been running one batch of 1 for {CLOSES_S - 0.3:.1f} s on w"
+    assert quiet(worker.handle(Woke(), CLOSES_S - 0.13)) == []
+    effects = quiet(worker.handle(Woke(), CLOSES_S - 0.1))
+    reason = f"read/v has been running one batch of 1 for {CLOSES_S - 0.2:.1f} s on w"
     assert effects == [to_egress(0, ended(FAILED, reason)), done(0, 1)]
     assert quiet(worker.handle(Woke(), CLOSES_S + 5.0)) == []
 

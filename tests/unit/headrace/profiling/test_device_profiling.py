@@ -14,6 +14,7 @@ from headrace.config.pipeline_file import (
     load_profile,
     read_pipeline_file,
 )
+from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.device_profiling import (
     Settings,
     Step,
@@ -235,3 +236,26 @@ def test_progress_is_a_bar_on_a_terminal() -> None:
     with shown(stream) as progress:
         progress(Step(1, 2, "a/b on cpu"))
     assert "a/b on cpu" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [("banana", "'banana' is none"), ("cuda", "'cuda' is none"), ("cuda:1", "has 1 CUDA devices")],
+)
+def test_a_device_that_is_not_here_is_refused(device: str, sentence: str) -> None:
+    with pytest.raises(PipelineError, match=sentence):
+        check_devices(CLUSTER, ["cpu", device], cuda_devices=1)
+
+
+def test_devices_that_are_here_are_taken() -> None:
+    check_devices(CLUSTER, ["cpu", "cuda:0"], cuda_devices=1)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path,
+) -> None:
+    check_place(tmp_path / "x.json")
+    with pytest.raises(PipelineError, match=r"folder .*nodir does not exist; create it"):
+        check_place(tmp_path / "nodir" / "x.json")
+    with pytest.raises(PipelineError, match="cannot be written"):
+        check_place(tmp_path)

@@ -48,6 +48,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "animals.py").write_text(CODE)
     (folder / "hungry.py").write_text("import onnxruntime")
     (folder / "lost.py").write_text("import no_such_library")
+    (folder / "wrong.py").write_text("def f(:\n")
+    (folder / "leaves.py").write_text("import sys\nsys.exit('no licence')\n")
+    (folder / "picky.py").write_text(
+        "class Picky:\n    def __init__(self):\n        raise ValueError('no table')\n"
+        "    def load(self, device): pass\n    def predict(self, batch): return batch\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in [n for n in sys.modules if n.partition(".")[0] == "zoo"]:
         monkeypatch.delitem(sys.modules, name)
@@ -68,7 +74,10 @@ def test_an_operator_is_made_with_its_arguments() -> None:
         ("zoo.animals", "read/v: 'zoo.animals' names no class or function; write it as"),
         ("zoo.animals:Dubler", "module zoo.animals has no 'Dubler'; did you mean 'Doubler'?"),
         ("zoo.animal:Doubler", "package zoo has no module 'animal'; did you mean 'animals'?"),
-        ("zoo.xyz:Doubler", "package zoo has no module 'xyz'; it has animals, hungry, lost"),
+        (
+            "zoo.xyz:Doubler",
+            "no module 'xyz'; it has animals, hungry, leaves, lost, picky, wrong",
+        ),
         ("zoo.animals.small:Cat", "'zoo.animals' in .* is a module, not a package"),
         ("circus:Lion", "no module 'circus' for 'circus:Lion': it is neither beside the pipeline"),
     ],
@@ -140,3 +149,24 @@ def test_preloading_imports_what_operators_name_and_keeps_quiet_about_the_rest(
         for name, operator in (("a", "no_such:Thing"), ("b", "needs_colorsys:Needs"))
     )
     assert "colorsys" in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("operator", "sentence"),
+    [
+        (
+            "zoo.lost:X",
+            "raised ModuleNotFoundError: No module named 'no_such_library' (at lost.",
+        ),
+        ("zoo.wrong:X", "raised SyntaxError"),
+        ("zoo.leaves:X", "raised SystemExit: no licence (at leaves.py:2 <module>"),
+        ("zoo.picky:Picky", "raised ValueError: no table (at picky.py:3 __init__: raise"),
+    ],
+)
+def test_what_a_users_module_raises_is_one_sentence_with_its_frames(
+    operator: str, sentence: str
+) -> None:
+    with pytest.raises(BadOperator) as caught:
+        load_operator(a_variant(operator))
+    assert str(caught.value).startswith("read/v: ")
+    assert sentence in str(caught.value)

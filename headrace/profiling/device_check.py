@@ -1,0 +1,52 @@
+"""Whether this machine has the devices that are to be measured, and a place for the result."""
+
+import importlib.util
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.config.pipeline_file import Cluster, PipelineError
+from operators.models.libraries import cuda_index, library
+
+_NVIDIA = re.compile(r"nvidia\d+")
+
+
+def check_devices(
+    cluster: Cluster, devices: Sequence[str], cuda_devices: int | None = None
+) -> None:
+    """Raise ``PipelineError`` for a device that is misspelt or that this machine lacks.
+
+    ``cuda_devices``: how many this machine has; None: counted where one is named.
+    """
+    for name in devices:
+        host = cluster.host_device(name)
+        if host == "cpu":
+            continue
+        if not re.fullmatch(r"cuda:\d+", host):
+            raise PipelineError(
+                f"device {name!r} is none; devices are cpu and cuda:N, such as cuda:0"
+            )
+        count = cuda_count() if cuda_devices is None else cuda_devices
+        if cuda_index(host) >= count:
+            raise PipelineError(
+                f"device {name!r} is not here: this machine has {count} CUDA devices; "
+                "name one it has, as in --device cpu"
+            )
+
+
+def cuda_count() -> int:
+    """CUDA devices of this machine: as torch counts them, else those the driver shows."""
+    if importlib.util.find_spec("torch") is not None:
+        return int(library("torch").cuda.device_count())
+    found = Path("/dev").glob("nvidia*")
+    return sum(1 for path in found if _NVIDIA.fullmatch(path.name))
+
+
+def check_place(out: Path) -> None:
+    """Raise ``PipelineError`` where no file can be written: asked before anything is measured."""
+    folder = out.resolve().parent
+    if not folder.is_dir():
+        raise PipelineError(f"{out}: the folder {folder} does not exist; create it")
+    if out.is_dir() or not os.access(folder, os.W_OK):
+        raise PipelineError(f"{out} cannot be written; name a file in a folder that you may write")
