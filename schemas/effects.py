@@ -159,7 +159,15 @@ class Forget(Struct, frozen=True, gc=False):
     key: str
 
 
-Effect = Send | Infer | Load | Solve | Assign | Wake | Forget
+class Reject(Struct, frozen=True, gc=False):
+    """A plan was made and is not put in force: the names of the constraints that it violates, and
+    the reason for people. Observers log and count it; there is nothing to perform."""
+
+    constraints: tuple[str, ...]
+    reason: str
+
+
+Effect = Send | Infer | Load | Solve | Assign | Wake | Forget | Reject
 
 
 class Node(Protocol):
@@ -171,6 +179,6 @@ class Node(Protocol):
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES", "REPORTS",
     "RESULTS", "Arrived", "Assign", "Counted", "Done", "Effect", "Event", "Failed", "Forget",
-    "Infer", "Inferred", "Load", "Loaded", "Node", "Origin", "Send", "Solve", "Solved", "Wake",
-    "Woke", "work_topic",
+    "Infer", "Inferred", "Load", "Loaded", "Node", "Origin", "Reject", "Send", "Solve", "Solved",
+    "Wake", "Woke", "work_topic",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from schemas.effects import (
     Event,
     Failed,
     Forget,
+    Reject,
     Send,
     Solve,
     Solved,
@@ -150,6 +151,7 @@ class World:
     results: list[CommandResult] = field(default_factory=list)
     solves: list[Solve] = field(default_factory=list)  # under way
     forgotten: list[str] = field(default_factory=list)  # keys of the plans topic
+    rejected: list[Reject] = field(default_factory=list)
     commands: int = 0
     ingress: bool = True  # one reports
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -210,17 +212,23 @@ class World:
         for effect in effects:
             if isinstance(effect, Solve):
                 self.solves.append(effect)
+            elif isinstance(effect, Reject):
+                self.rejected.append(effect)
             elif isinstance(effect, Forget):
                 self.forgotten.append(effect.key)
-            elif isinstance(effect, Send) and isinstance(effect.record, Plan):
-                self.plans.append(effect.record)
-                self.topic.append(effect.record)
-                for worker in self.workers.values():
-                    worker.plan = effect.record
-            elif isinstance(effect, Send) and isinstance(effect.record, CommandResult):
-                self.results.append(effect.record)
+            elif isinstance(effect, Send):
+                self._sent(effect.record)
         if self.solving:
             self.finish_solves()
+
+    def _sent(self, record: Record) -> None:
+        if isinstance(record, Plan):
+            self.plans.append(record)
+            self.topic.append(record)
+            for worker in self.workers.values():
+                worker.plan = record
+        elif isinstance(record, CommandResult):
+            self.results.append(record)
 
     @property
     def plan(self) -> Plan:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from control.checks.allocation_check import check_allocation, check_resources
+from control.checks.plan_check import Conditions, check_plan
+from control.checks.violations import Violation, sentences
 from control.controller.command_queue import COMMAND_VALID_S, Desk, Pending
 from control.controller.commands import CommandError, Situation, carry_out, unexpired
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
@@ -19,9 +22,9 @@ from control.controller.report_age import ReportAges
 from control.estimation.estimates import Outlook
 from control.policies import policy_named
 from control.policies.ramsis.table_jobs import Selecting
-from control.problem.allocation_check import over_memory
-from control.problem.plan_check import check
 from control.problem.problem import Problem
+from control.problem.references import chosen
+from control.problem.routes import ROUTINGS
 from control.rollout.history import History
 from control.rollout.leases import without
 from control.rollout.next_plan import Ground
@@ -40,6 +43,7 @@ from schemas.effects import (
     Event,
     Failed,
     Forget,
+    Reject,
     Send,
     Solve,
     Solved,
@@ -72,7 +76,7 @@ class _Flight:
 class Controller:
     """The node. ``memory`` is what one worker may use, in bytes, by device.
 
-    Invariants: epochs of its plans grow; no plan goes out that ``check`` refuses.
+    Invariants: epochs of its plans grow; no plan goes out that ``control/checks`` refuses.
     """
 
     def __init__(
@@ -99,15 +103,15 @@ class Controller:
         self._asked: Problem | None = None  # what the last solve was for
         self._reasons: list[str] = []
         self._ready: list[str] = []  # reasons that wait for more of their kind
-        # Until then; when the last solve began.
-        self._merge_s = self._asked_s = 0.0
         self._trouble = ""  # why the last solve led to no plan
+        self._rejected: tuple[Violation, ...] = ()  # since the last plan
         self._quiet: frozenset[str] = frozenset()
         self._neighbours: dict[str, float] = {}  # other pipelines, when a node of theirs was heard
         self._contested = self._settled = False
         self._ages = ReportAges()
         self._started_s: float | None = None
-        self._replan_s = self._wake_s = 0.0
+        # When the last solve began, the next is due, ready workers are merged, a tick is due.
+        self._asked_s = self._replan_s = self._merge_s = self._wake_s = 0.0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if self._started_s is not None:
@@ -361,9 +365,14 @@ class Controller:
         target = self._course.choose(event.plan, flight.problem, flight.settings, now)
         ground = self._ground(flight.settings, now)
         plan = self._course.first(target, ground, self._reason(flight), now)
-        broken = (*check(plan, self._pipeline), *over_memory(target.allocation, flight.problem))
-        if broken:
-            return self._give_up(f"the plan would break promises: {'; '.join(broken)}", now)
+        violations = (
+            *check_allocation(event.plan, flight.problem),
+            *check_resources(target.allocation, flight.problem),
+            *check_plan(plan, self._conditions(plan, ground)),
+        )
+        if violations:
+            reason = f"the plan would violate constraints: {sentences(violations)}"
+            return [*self._reject(violations), *self._give_up(reason, now)]
         self._course.take(target, now)
         plan = self._selecting.expecting(plan, self._outlook.arriving_qps(now))
         if self._plan is not None and same(plan, self._plan) and not self._contested:
@@ -392,20 +401,46 @@ class Controller:
             factors=self._outlook.factors,
         )
         plan = self._selecting.expecting(plan, self._outlook.arriving_qps(now))
-        broken = check(plan, self._pipeline)
-        if broken:
-            self._trouble = "; ".join(broken)
-            return []
+        ground = self._ground(plan.settings, now)
+        violations = check_plan(plan, self._conditions(plan, ground))
+        if violations:
+            self._trouble = sentences(violations)
+            return self._reject(violations)
         version = self._history.version(plan)
         self._members.follow(plan, self._held())
         self._plan = plan
         self._history.add(plan)
         self._contested = False
         self._trouble = ""
+        self._rejected = ()
         out = Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}")
         outdated, self._history.outdated = self._history.outdated, []
         gone = [Forget(PLANS, f"{plan.pipeline}/{version}") for version in outdated]
         return [out, *gone, *self._selecting.follow(plan, self._members.devices, now)]
+
+    def _conditions(self, plan: Plan, ground: Ground) -> Conditions:
+        """What a plan meets: the workers, and the figures by which it was to be made."""
+        policy = self._policy(plan.settings)
+        filling = chosen(ROUTINGS, policy.routing)
+        return Conditions(
+            pipeline=self._pipeline,
+            policy=policy,
+            profile=ground.profile,
+            within_budget=filling is not None and filling.within_budget,
+            memory=self._memory,
+            devices={member.name: member.device for member in ground.members},
+            loaded={member.name: member.loaded for member in ground.members},
+            held=self._held(),
+            multiplicity=ground.expected.multiplicity,
+        )
+
+    def _reject(self, violations: tuple[Violation, ...]) -> list[Effect]:
+        """Say what a plan violates, once for as long as no other plan is in force."""
+        if violations == self._rejected:
+            return []
+        self._rejected = violations
+        names = tuple(dict.fromkeys(each.constraint.value for each in violations))
+        return [Reject(names, sentences(violations))]
 
     def _land(self, now: float) -> list[Effect]:
         """A solve has led to the plan in force: answer the command that waited for it."""

@@ -12,11 +12,11 @@ would name another. The bounds on the shares of tasks hold throughout, so that w
 no branch is without a worker.
 """
 
-from control.policies.loki.allocate import HARDWARE, best_effort, check_demand, nobody, search_for
+from control.policies.loki.allocate import best_effort, check_demand, nobody, search_for
 from control.policies.loki.milp_search import fewest, find
 from control.policies.loki.solution import allocation
 from control.problem.candidates import Choices, choices, most_accurate, needed
-from control.problem.problem import Allocation, Problem
+from control.problem.problem import HARDWARE, Allocation, Problem
 
 
 def allocate(problem: Problem) -> Allocation:

@@ -26,11 +26,19 @@ from typing import Any
 
 import pulp
 
-from control.policies.loki.allocate import ACCURACY, BEST_EFFORT, check_demand, nobody
+from control.policies.loki.allocate import check_demand, nobody
 from control.policies.options import GAP, NODES, SOLVER
 from control.problem.candidates import FITS_S, Choices, Config, Unit, budgets_s, choices, paths
 from control.problem.mip import Bounds, Outcome, solve_model
-from control.problem.problem import Allocation, PlanError, Problem, Replicas, SolverRun
+from control.problem.problem import (
+    ACCURACY,
+    BEST_EFFORT,
+    Allocation,
+    PlanError,
+    Problem,
+    Replicas,
+    SolverRun,
+)
 
 WHOLE = 1 - 1e-7
 LEAST_QPS = 1.0  # queries/s that every task is ready for: before anything came, nothing is known

@@ -10,8 +10,9 @@ change the shares. Without a profile all loads are equal.
 """
 
 from collections.abc import Mapping
+from itertools import product
 
-from control.problem.allocation_check import over_memory
+from control.problem.candidates import lacks_memory
 from control.problem.forecast import items_per_query
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 from profiles.profile import ProfileError, ProfileTable
@@ -91,8 +92,7 @@ def _most_accurate(task: Task, problem: Problem) -> Variant:
     profile = problem.profile
 
     def accuracy(variant: Variant) -> tuple[bool, float]:
-        alone = _replicas(problem, {variant.key: 1})
-        fits = not any(over_memory(Allocation(alone), problem))
+        fits = not any(lacks_memory(problem, variant.key, device) for device in problem.devices)
         try:
             return fits, profile.accuracy(task.name, variant.name) if profile else 0.0
         except ProfileError:
@@ -138,11 +138,14 @@ def _fits_slots(problem: Problem, wanted: Counts) -> None:
 
 
 def _fits_memory(problem: Problem, wanted: Counts) -> None:
-    for sentence in over_memory(Allocation(_replicas(problem, wanted)), problem):
-        raise PlanError(
-            f"policy {problem.policy.name!r}: {sentence}; name a smaller variant or raise "
-            "cluster.memory"
-        )
+    for key, device in product(wanted, problem.devices):
+        short = lacks_memory(problem, key, device) if wanted[key] > 0 else None
+        if short is not None:
+            size, room = short
+            raise PlanError(
+                f"policy {problem.policy.name!r}: {key} takes {size / 1e6:.0f} MB and a worker of "
+                f"{device} has {room / 1e6:.0f} MB; name a smaller variant or raise cluster.memory"
+            )
 
 
 def _fewer(problem: Problem, wanted: Counts) -> Counts:

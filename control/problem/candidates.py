@@ -224,6 +224,19 @@ def _units(problem: Problem, task: Task, kinds: Mapping[str, tuple[str, ...]]) -
     return tuple(_unit(problem, task, v, kind, name, e) for v, kind, name, e in fitting)
 
 
+def lacks_memory(problem: Problem, key: str, device: str) -> tuple[int, int] | None:
+    """The bytes that a variant takes and those that a worker of a device may use, where they are
+    fewer; None where the variant fits or was not profiled there."""
+    task, _, variant = key.partition("/")
+    try:
+        entry = problem.profile.entry(task, variant, device) if problem.profile else None
+    except ProfileError:
+        return None
+    if entry is None or _fits_memory(problem, device, entry):
+        return None
+    return entry.memory_bytes, problem.memory[device]
+
+
 def _fits_memory(problem: Problem, device: str, entry: Entry) -> bool:
     return entry.memory_bytes <= problem.memory.get(device, entry.memory_bytes)
 
@@ -323,5 +336,5 @@ def _useful(unit: Unit, left: Sequence[_Left], *, tied: bool) -> tuple[Config, .
 
 __all__ = [
     "FITS_S", "Choices", "Config", "Unit", "budgets_s", "choices", "device_kinds", "items_made",
-    "most_accurate", "needed", "paths",
+    "lacks_memory", "most_accurate", "needed", "paths",
 ]  # fmt: skip

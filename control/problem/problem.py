@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from profiles.profile import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Variant
 
+# What an allocation promises (``Allocation.mode``); "" promises no demand.
+HARDWARE, ACCURACY, BEST_EFFORT = "hardware", "accuracy", "best-effort"
+
 Meter = Callable[[], tuple[float, float]]  # -> CPU seconds, wall seconds so far
 
 

@@ -16,8 +16,7 @@ device too many costs little for a while, one too few costs answers.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from control.problem.allocation_check import over_memory
-from control.problem.candidates import device_kinds
+from control.problem.candidates import device_kinds, lacks_memory
 from control.problem.forecast import accuracy_by_path, factor
 from control.problem.problem import Allocation, Problem, Replicas
 from control.problem.routes import BALANCED, Receiver, most_accurate_first
@@ -65,7 +64,12 @@ def _possible(kept: Allocation, problem: Problem) -> bool:
         sum(each.count for each in kept.replicas if each.device == kind) <= kinds.get(kind, 0)
         for kind in {each.device for each in kept.replicas if each.device}
     )
-    return there and not any(over_memory(kept, problem))
+    return there and not any(
+        lacks_memory(problem, each.key, device)
+        for each in kept.replicas
+        for device in problem.devices
+        if each.may_run_on(device)
+    )
 
 
 def worth(replicas: tuple[Replicas, ...], problem: Problem) -> Worth | None:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from control.checks.allocation_check import accuracy_of, check_allocation
+from control.checks.violations import sentences
 from control.policies import known_kinds, policy_named, spec_of
 from control.policies.options import SOLVER, with_options
 from control.policies.solvers import solve
-from control.problem.allocation_check import accuracy_of, broken_promises
 from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
 from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.terminal import Unfeasible
@@ -57,9 +58,9 @@ def plans(file: PipelineFile, asked: Asked) -> Iterator[Planned]:
             found = solve(each.policy.kind, each)
         except PlanError as error:
             raise Unfeasible(str(error)) from error
-        broken = broken_promises(found, each) if found.shares else ()
+        broken = check_allocation(found, each)
         if broken and found.feasible:
-            found = replace(found, feasible=False, binding=f"the plan fails: {'; '.join(broken)}")
+            found = replace(found, feasible=False, binding=f"the plan fails: {sentences(broken)}")
         yield Planned(each, found)
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from control.checks.allocation_check import items_per_s, rate
 from control.policies.loki.allocate import allocate
-from control.problem.allocation_check import items_per_s, rate
 from control.problem.candidates import budgets_s
 from control.problem.problem import Allocation, PathShare, Problem, Replicas
 from headrace.planning.dry_run import Planned, by_product

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from control.checks.plan_check import check_structure
+from control.checks.violations import sentences
 from control.controller.controller import Controller
 from control.estimation.demand import counted
 from control.policies.solvers import TABLE, solve, virtual_s
@@ -237,6 +239,9 @@ class _World:
         nodes = {name: self._node(name, 0.0) for name in (CONTROL, *names)}
         self._given: GivenPlan | None = None
         if run.start is not None:
+            violations = check_structure(run.start.plan, self.pipeline)
+            if violations:
+                raise PipelineError(f"the plan to start with is none: {sentences(violations)}")
             self._given = nodes[CONTROL] = GivenPlan(filed(run.start.plan, self.pipeline))
         self.system = Simulated(
             self.pipeline,

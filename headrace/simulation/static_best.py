@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from control.checks.allocation_check import items_per_s, rate
 from control.policies import POLICIES, policy_named
 from control.policies.loki.allocate import allocate
 from control.policies.static import divide
-from control.problem.allocation_check import items_per_s, rate
 from control.problem.problem import Allocation, PlanError, Problem
 from headrace.arrivals.arrival_processes import Times
 from headrace.config.pipeline_file import PipelineFile

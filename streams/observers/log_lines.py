@@ -11,7 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from operators.outcomes import LATE, cause_of, outcome_of
-from schemas.effects import Arrived, Failed, Infer, Inferred, Load, Loaded, Send, Solve, Solved
+from schemas.effects import (
+    Arrived,
+    Failed,
+    Infer,
+    Inferred,
+    Load,
+    Loaded,
+    Reject,
+    Send,
+    Solve,
+    Solved,
+)
 from schemas.records import (
     Answer,
     Command,
@@ -43,6 +54,7 @@ LEVELS = {
     "more": INFO,
     "plan.followed": INFO,
     "plan.made": INFO,
+    "plan.rejected": WARNING,
     "query.answered": DEBUG,
     "query.dropped": INFO,
     "query.failed": WARNING,
@@ -86,6 +98,15 @@ def plan_made(effect: Send) -> Line:
             "demand_qps": plan.demand_qps,
             "leases": len(plan.leases),
         },
+    )
+
+
+def plan_rejected(effect: Reject) -> Line:
+    """A plan violates a constraint: the one before stays in force."""
+    return Line(
+        "plan.rejected",
+        f"a plan is not put in force: {effect.reason}",
+        {"constraints": list(effect.constraints), "reason": effect.reason},
     )
 
 
@@ -325,6 +346,7 @@ ASKED: dict[type, Callable[[Any], Line]] = {
     Infer: batch_began,
     Load: load_began,
     Plan: plan_made,
+    Reject: plan_rejected,
     Selection: selection_made,
     Solve: solve_began,
     Work: work_sent,

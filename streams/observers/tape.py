@@ -31,6 +31,7 @@ from schemas.effects import (
     Load,
     Loaded,
     Node,
+    Reject,
     Send,
     Solve,
     Solved,
@@ -58,7 +59,7 @@ _SPELLED: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Arrived, Assign, Counted, Done, Failed, Forget, Garbled, Infer, Inferred, Load, Loaded,
-        Send, Solve, Solved, Wake, Woke,
+        Reject, Send, Solve, Solved, Wake, Woke,
     )
 }  # fmt: skip
 _RECORDS = (

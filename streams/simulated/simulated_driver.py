@@ -36,6 +36,7 @@ from schemas.effects import (
     Load,
     Loaded,
     Node,
+    Reject,
     Send,
     Solve,
     Solved,
@@ -283,6 +284,9 @@ class Simulated:
     def _forget(self, running: _Running, effect: Forget) -> None:
         pass  # topics are not compacted here
 
+    def _reject(self, running: _Running, effect: Reject) -> None:
+        pass  # for observers
+
     def _load(self, running: _Running, effect: Load) -> None:
         model = running.models[effect.variant] = self._make(running.name, effect.variant)
         self._later(self.now + model.load_s, running, Loaded(effect.variant, model.load_s))
@@ -433,6 +437,7 @@ _PERFORMED: dict[type, Callable[[Simulated, _Running, Any], None]] = {
     Assign: Simulated._assign,
     Forget: Simulated._forget,
     Load: Simulated._load,
+    Reject: Simulated._reject,
     Solve: Simulated._begin_solve,
 }
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
+from control.checks.plan_check import check_structure
 from control.controller.membership import LOADING_S
-from control.problem.plan_check import check
 from schemas.effects import PLANS
 from schemas.pipeline import Policy
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile
@@ -108,8 +108,9 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_plan_keeps_its_promises(self) -> None:
+        assert self.world.rejected == []
         for plan in self.world.plans[self.seen :]:
-            assert check(plan, self.world.pipeline) == ()
+            assert check_structure(plan, self.world.pipeline) == ()
             assert plan.epoch > self.epoch
             self.epoch = plan.epoch
             for task in self.opened:

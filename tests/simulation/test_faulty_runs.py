@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.small_cluster import a_cluster
-from control.problem.plan_check import check
+from control.checks.plan_check import check_structure
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.simulation_run import Ended, Run, simulated
@@ -69,7 +69,7 @@ class Invariants:
     def _sent(self, effect: Send) -> None:
         record = effect.record
         if effect.topic == PLANS and isinstance(record, Plan):
-            assert check(record, self.pipeline) == ()
+            assert check_structure(record, self.pipeline) == ()
             assert record.epoch > self.epoch
             self.epoch = record.epoch
         elif isinstance(record, Work):

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from control.checks.plan_check import check_structure
 from control.controller.controller import Controller
 from control.policies.solvers import solve
-from control.problem.plan_check import check
 from control.problem.problem import PlanError
 from operators.egress import Egress
 from operators.ingress import Ingress
@@ -110,7 +110,7 @@ def test_every_query_has_one_answer_and_every_plan_keeps_its_promises(
     count = round(sum(seconds * rate for seconds, rate in UP_AND_DOWN))
     assert sorted(a.id for a in the_answers(up_and_down)) == sorted(f"q{n}" for n in range(count))
     plans = the_plans(up_and_down)
-    assert [check(plan, the_pipeline("loki")) for plan in plans] == [()] * len(plans)
+    assert [check_structure(plan, the_pipeline("loki")) for plan in plans] == [()] * len(plans)
 
 
 def test_hardware_is_scaled_first_then_accuracy_and_back(up_and_down: Simulated) -> None:

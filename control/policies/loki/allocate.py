@@ -20,9 +20,16 @@ from control.policies.options import GAP, NODES, SOLVER
 from control.policies.static import divide
 from control.problem.candidates import Choices, Unit, choices, most_accurate
 from control.problem.mip import Bounds
-from control.problem.problem import Allocation, PlanError, Problem, Replicas, SolverRun
-
-HARDWARE, ACCURACY, BEST_EFFORT = "hardware", "accuracy", "best-effort"
+from control.problem.problem import (
+    ACCURACY,
+    BEST_EFFORT,
+    HARDWARE,
+    Allocation,
+    PlanError,
+    Problem,
+    Replicas,
+    SolverRun,
+)
 
 SOME = 1e-6
 WHOLE = 1 - 1e-7  # a served share above this is all

@@ -291,7 +291,7 @@ def test_a_planner_that_errs_is_not_believed() -> None:
     unknown = Allocation((Replicas(task="locate", variant="ghost", batch=4, count=1),))
     world.tell(Solved(world.solves.pop().job, unknown))
     assert [(result.ok, result.epoch) for result in world.results] == [(False, 1)]
-    assert "'ghost', unknown to 'locate'" in world.results[0].message
+    assert "is to load 'locate/ghost', which its task" in world.results[0].message
     assert (len(world.plans), world.plan.settings.slo_s) == (1, 0.3)
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from control.checks.plan_check import check_structure
 from control.estimation.demand import counted
-from control.problem.plan_check import check
 from profiles.profile import PathAccuracy, ProfileTable
 from schemas.effects import PLANS, Effect, Send
 from schemas.pipeline import Policy
@@ -217,7 +217,9 @@ def test_every_plan_on_the_way_keeps_its_promises() -> None:
         world.flow(4.0, rate)
     del world.workers["w5"]
     world.flow(4.0, 90.0)
-    assert [check(plan, world.pipeline) for plan in world.plans] == [()] * len(world.plans)
+    assert [check_structure(plan, world.pipeline) for plan in world.plans] == [()] * len(
+        world.plans
+    )
 
 
 def test_the_interval_is_the_policys() -> None:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from msgspec import structs
 
+from control.checks.allocation_check import check_allocation
 from control.estimation.estimates import Outlook
 from control.estimation.task_demand import TaskDemand
 from control.policies import POLICIES
 from control.policies.inferline import allocate as inferline
 from control.policies.proteus import allocate as proteus
 from control.policies.proteus import task_demands
-from control.problem.allocation_check import broken_promises
 from control.problem.candidates import choices
 from control.problem.problem import PlanError, Problem
 from schemas.records import Report, Settings
@@ -57,7 +57,7 @@ def test_inferline_gives_up_queries_and_never_accuracy() -> None:
     assert counts(plan).keys() == {"find/large", "read/sure"}
     assert (plan.feasible, plan.mode, plan.accuracy) == (False, "best-effort", 1.0)
     assert plan.served_share == pytest.approx(0.2)  # 4 x 50 of 1000
-    assert broken_promises(plan, asked) == ()
+    assert check_allocation(plan, asked) == ()
     assert "serve at most 199.998 of 1000 queries/s" in plan.binding
 
 

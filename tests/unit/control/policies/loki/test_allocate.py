@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from control.checks.allocation_check import check_allocation, items_per_s
+from control.checks.violations import Constraint, Violation, sentence
 from control.policies.loki.allocate import allocate
 from control.policies.options import with_options
-from control.problem.allocation_check import broken_promises, items_per_s
 from control.problem.candidates import choices, needed
 from control.problem.problem import Nearest, PathShare, PlanError, Problem, Replicas
 from tests.allocation_world import PAPER, a_problem, an_entry
@@ -22,7 +23,7 @@ ENTRIES = [
 
 def counts(problem: Problem) -> dict[str, int]:
     plan = allocate(problem)
-    assert broken_promises(plan, problem) == ()
+    assert check_allocation(plan, problem) == ()
     return {each.key + (f" on {each.device}" if each.device else ""): each.count
             for each in plan.replicas}  # fmt: skip
 
@@ -94,7 +95,7 @@ def test_branches_share_what_goes_over_their_common_prefix() -> None:
     ]
     problem = a_problem(entries, {"find": ("cars", "faces"), "cars": (), "faces": ()}, demand=90.0)
     plan = allocate(problem)
-    assert broken_promises(plan, problem) == ()
+    assert check_allocation(plan, problem) == ()
     by_detector = {
         leaf: {s.path[0]: s.share for s in plan.shares if s.path[1] == f"{leaf}/v"}
         for leaf in ("cars", "faces")
@@ -120,7 +121,7 @@ def test_bounds_of_shares_hold_in_accuracy_mode_only() -> None:
     assert (plan.mode, plan.feasible) == ("best-effort", False)
     plan = allocate(replace(busy, demand_qps=290.0, devices=("cpu",) * 4))
     assert plan.mode == "hardware"
-    assert broken_promises(plan, replace(busy, demand_qps=290.0)) == ()
+    assert check_allocation(plan, replace(busy, demand_qps=290.0)) == ()
 
 
 def test_observed_multiplicities_and_measured_paths_take_the_place_of_the_profile() -> None:
@@ -130,7 +131,7 @@ def test_observed_multiplicities_and_measured_paths_take_the_place_of_the_profil
     assert items_per_s(allocate(seen), seen)["read/sure", ""] == pytest.approx(150.0)
     measured = replace(problem, path_accuracy={("find/large", "read/sure"): 0.93})
     assert allocate(measured).accuracy == pytest.approx(0.93)
-    assert broken_promises(allocate(measured), measured) == ()
+    assert check_allocation(allocate(measured), measured) == ()
 
 
 def test_the_weights_of_leaf_tasks_weigh_their_accuracies() -> None:
@@ -171,7 +172,7 @@ def test_a_solver_out_of_nodes_still_leads_to_a_plan(solver: str) -> None:
         policy=with_options(PAPER, solver=solver, nodes=1),
     )  # fmt: skip
     plan = allocate(problem)
-    assert broken_promises(plan, problem) == ()
+    assert check_allocation(plan, problem) == ()
     assert plan.replicas
 
 
@@ -186,42 +187,41 @@ FAST = Replicas(task="read", variant="fast", batch=1, count=1)
 WRONG = [
     ({"replicas": (FIND, replace(READ, count=4))}, "uses 5 devices and there are 4"),
     ({"replicas": (FIND,)}, "read/sure gets traffic and has no replica"),
-    ({"replicas": (FIND, replace(READ, batch=5))}, "measured for batches of 1 to 4, not 5"),
-    ({"replicas": (FIND, replace(READ, variant="ghost"))}, "no profile of read/ghost"),
+    ({"replicas": (FIND, replace(READ, batch=5))}, "read/sure was not profiled in batches of 5"),
+    ({"replicas": (FIND, replace(READ, variant="ghost"))}, "read/ghost was not profiled"),
     ({"replicas": (FIND, replace(READ, count=0), FAST)}, "read/sure is listed with 0 replicas"),
     ({"replicas": (FIND, READ, READ)}, "read/sure is listed 2 times"),
     ({"replicas": (FIND, replace(READ, batch=1))}, None),
     ({"shares": (PathShare(("find/large", "read/sure"), 0.9),)}, "sum to 0.9 and 1 is served"),
     ({"shares": (PathShare(("read/sure",), 1.0),)}, "read/sure is no path from the root"),
     ({"served_share": 0.5}, "calls itself feasible and serves a share of 0.5"),
-    ({"accuracy": 0.9}, "tells an accuracy of 0.9 and its shares give 1"),
+    ({"accuracy": 0.9}, "states an accuracy of 0.9 and its shares give 1"),
 ]
 
 
 def test_a_good_plan_breaks_no_promise() -> None:
-    assert broken_promises(GOOD, PROBLEM) == ()
+    assert check_allocation(GOOD, PROBLEM) == ()
 
 
 @pytest.mark.parametrize(("change", "told"), WRONG, ids=lambda value: str(value)[:40])
 def test_each_broken_promise_is_told(change: dict, told: str | None) -> None:
-    broken = broken_promises(replace(GOOD, **change), PROBLEM)
+    broken = check_allocation(replace(GOOD, **change), PROBLEM)
     if told is None:
         assert broken == ()
     else:
-        assert any(told in sentence for sentence in broken), broken
+        assert any(told in sentence(violation) for violation in broken), broken
 
 
 def test_the_judge_sees_load_latency_memory_slots_and_untied_branches() -> None:
-    assert "gets 160 items/s and its 1 replicas do 100" in broken_promises(
-        replace(GOOD, replicas=(replace(FIND, count=2), READ)), replace(PROBLEM, demand_qps=80.0)
-    )[0]  # fmt: skip
-    assert "takes 60 ms of compute and may take 50 ms" in broken_promises(
-        replace(GOOD, replicas=(FIND, READ)), replace(PROBLEM, slo_s=0.1)
-    )[0]  # fmt: skip
+    busy, few = replace(PROBLEM, demand_qps=80.0), (replace(FIND, count=2), READ)
+    (broken,) = check_allocation(replace(GOOD, replicas=few), busy)
+    able = pytest.approx(100.0)
+    assert broken == Violation(Constraint.CAPACITY, ("read/sure",), 160.0, able)
+    (broken,) = check_allocation(replace(GOOD, replicas=(FIND, READ)), replace(PROBLEM, slo_s=0.1))
+    assert sentence(broken).endswith("takes 60 ms of compute and may take 50 ms")
     big = a_problem([replace(e, memory_bytes=10**9) for e in ENTRIES], CHAIN, demand=30.0)
-    assert "takes 1000 MB and a worker of cpu has 1 MB" in broken_promises(
-        GOOD, replace(big, memory={"cpu": 10**6})
-    )[0]  # fmt: skip
+    broken = check_allocation(GOOD, replace(big, memory={"cpu": 10**6}))[0]
+    assert sentence(broken).endswith("takes 1000 MB and a worker of cpu has 1 MB")
 
 
 def test_devices_alike_but_for_their_names_are_one_kind_and_the_plan_names_them() -> None:
@@ -236,4 +236,4 @@ def test_devices_alike_but_for_their_names_are_one_kind_and_the_plan_names_them(
     assert {(r.device, r.on, r.count) for r in plan.replicas} == {
         ("cuda", ("cuda:0", "cuda:1"), 2), ("cpu", ("cpu",), 1),
     }  # fmt: skip
-    assert broken_promises(plan, problem) == ()
+    assert check_allocation(plan, problem) == ()

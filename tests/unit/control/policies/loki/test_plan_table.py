@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from control.checks.allocation_check import check_allocation
 from control.policies.loki.allocate import allocate
 from control.policies.loki.plan_table import PlanTable
-from control.problem.allocation_check import broken_promises
 from tests.allocation_world import a_problem, an_entry
 
 PROBLEM = a_problem(
@@ -32,7 +32,7 @@ def test_a_demand_finds_the_plan_of_the_next_larger_one_which_serves_it() -> Non
         assert planned is not None
         assert demand <= planned < demand + 50
         assert plan == allocate(replace(PROBLEM, demand_qps=planned))
-        assert broken_promises(plan, problem) == ()
+        assert check_allocation(plan, problem) == ()
 
 
 def test_beyond_the_grid_there_is_no_plan() -> None:

@@ -1,0 +1,368 @@
+"""Check an allocation against its problem, whoever made it.
+
+Nothing here is shared with planners: rates, latencies, multiplicities and budgets are read from
+the problem's profile once more (``pyproject.toml`` forbids imports either way). Which constraints
+hold follows from what the allocation promises:
+
+    always            devices of each kind, slots of each task, memory of each device, replicas
+                      listed once and at least one of each
+    mode "" without   nothing more: replicas that a person wrote (``static``) or that follow
+    shares            tables (``ramsis``) promise no demand
+    with shares       paths from the root to a leaf over listed, profiled replicas; shares that sum
+                      to what is served and keep ties and bounds; the latency of every used path
+                      within its compute budget; capacity for the items of the shares; the stated
+                      accuracy
+    mode without      capacity for the items that the demand makes at each task, by the variants
+    shares            seen there (``proteus``, which plans tasks alone, without paths)
+
+A best-effort allocation promises the part of the demand that it serves, not all of it. One that
+states an accuracy must state the paths that give it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from control.checks.violations import Constraint, Violation
+from control.problem.problem import HARDWARE, Allocation, PathShare, Problem, Replicas
+from profiles.profile import Entry, ProfileError
+from schemas.pipeline import Task
+
+TOLERANCE = 1e-5  # relative: what solvers call equal, and sums of floats
+UNUSED = TOLERANCE / 10  # a share below it is none
+
+Host = tuple[str, str]  # "task/variant", kind of device
+
+
+def check_allocation(plan: Allocation, problem: Problem) -> tuple[Violation, ...]:
+    """Return the constraints that an allocation violates; none for a good one."""
+    judge = _Judge(plan, problem)
+    broken = (*_resources(judge), *_listed(judge))
+    if not plan.mode and not plan.shares:
+        return broken
+    unknown = tuple(_unprofiled(judge)) or (*_astray(judge), *_fan_outs(judge))
+    if broken or unknown:  # nothing more can be computed for variants without a profile
+        return (*broken, *unknown)
+    if not plan.shares and plan.accuracy is None:
+        return tuple(_task_capacity(judge))
+    return (*_sums(judge), *_latency(judge), *_capacity(judge), *_accuracy(judge))
+
+
+def check_resources(plan: Allocation, problem: Problem) -> tuple[Violation, ...]:
+    """Return what an allocation uses beyond the devices, slots and memory of a problem, whatever
+    demand it was made for."""
+    return tuple(_resources(_Judge(plan, problem)))
+
+
+def items_per_s(plan: Allocation, problem: Problem) -> dict[Host, float]:
+    """Items per second that arrive at each variant on each kind of device, by the plan's shares.
+
+    Raises ``KeyError`` for a path that is none.
+    """
+    judge = _Judge(plan, problem)
+    found: dict[Host, float] = defaultdict(float)
+    for prefix, share in judge.prefixes().items():
+        found[prefix[-1]] += problem.demand_qps * share * judge.items(prefix)
+    return dict(found)
+
+
+def rate(problem: Problem, replicas: Replicas) -> float:
+    """Items per second of one device that runs these replicas' batches."""
+    return _Judge(Allocation((replicas,)), problem).rate(replicas)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """A plan beside its problem, with the look-ups that the constraints need."""
+
+    plan: Allocation
+    problem: Problem
+
+    @cached_property
+    def hosts(self) -> dict[Host, Replicas]:
+        """The replicas by variant and kind of device."""
+        return {(r.key, r.device): r for r in self.plan.replicas}
+
+    @cached_property
+    def ways(self) -> dict[str, tuple[str, ...]]:
+        """The tasks on the way to each leaf task."""
+        return dict(_ways(self.problem.pipeline.root, self.problem))
+
+    def entry(self, host: Host) -> Entry:
+        """The profile of the variant on the kind of device; raises ``ProfileError``."""
+        task, _, variant = host[0].partition("/")
+        names = [d for d in self.problem.devices if self.hosts[host].may_run_on(d)]
+        if self.problem.profile is None or not names:
+            raise ProfileError(f"there is no device for {host[0]}, or no profile")
+        return self.problem.profile.entry(task, variant, names[0])
+
+    def seconds(self, host: Host, batch: int, quantile: str) -> float:
+        """A batch of the variant, at a quantile of its profile."""
+        entry = self.entry(host)
+        assert self.problem.profile is not None
+        return self.problem.profile.latency_s(
+            entry.task, entry.variant, entry.device, batch, quantile
+        )
+
+    def rate(self, replicas: Replicas) -> float:
+        """Items per second of one device; raises ``ProfileError``."""
+        host = (replicas.key, replicas.device)
+        return replicas.batch / self.seconds(host, replicas.batch, self.problem.policy.rate)
+
+    def hosts_of(self, share: PathShare) -> tuple[Host, ...]:
+        """The variants of a path with their kinds."""
+        known = len(share.devices) == len(share.path)
+        kinds = share.devices if known else ("",) * len(share.path)
+        return tuple(zip(share.path, kinds, strict=True))
+
+    def prefixes(self) -> dict[tuple[Host, ...], float]:
+        """The share of every path from the root to any task.
+
+        Where branches are tied the shares of each leaf task sum to that of a common prefix; the
+        first leaf's are taken.
+        """
+        tied = self.problem.pipeline.branches == "tied"
+        shares: dict[tuple[Host, ...], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for share in self.plan.shares:
+            hosts = self.hosts_of(share)
+            leaf = _task(hosts[-1])
+            for length in range(1, len(hosts) + 1):
+                shares[hosts[:length]][leaf] += share.share
+        return {
+            prefix: next(iter(by_leaf.values())) if tied else sum(by_leaf.values())
+            for prefix, by_leaf in shares.items()
+        }
+
+    def items(self, prefix: tuple[Host, ...]) -> float:
+        """Items of one query that reach the end of a path."""
+        made = 1.0
+        for above, below in pairwise(prefix):
+            child = _task(below)
+            seen = self.problem.multiplicity.get((above[0], child))
+            made *= self.entry(above).children[child].mean if seen is None else seen
+        return made
+
+
+def _ways(task: Task, problem: Problem) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each leaf task with the tasks on the way to it."""
+    if not task.children:
+        yield task.name, (task.name,)
+    for child in task.children:
+        for leaf, way in _ways(problem.pipeline.task(child), problem):
+            yield leaf, (task.name, *way)
+
+
+def _task(host: Host) -> str:
+    return host[0].partition("/")[0]
+
+
+def _resources(judge: _Judge) -> Iterator[Violation]:
+    yield from _devices(judge)
+    for task in judge.problem.pipeline.tasks:
+        count = sum(r.count for r in judge.plan.replicas if r.task == task.name)
+        if count > task.slots:
+            yield Violation(Constraint.TASK_SLOTS, (task.name,), count, task.slots)
+    yield from _memory(judge)
+
+
+def _devices(judge: _Judge) -> Iterator[Violation]:
+    there = len(judge.problem.devices)
+    if judge.plan.devices_used > there:
+        yield Violation(Constraint.DEVICES, (), judge.plan.devices_used, there)
+    for kind in {r.on: r for r in judge.plan.replicas if r.on}.values():
+        used = sum(r.count for r in judge.plan.replicas if r.on == kind.on)
+        own = sum(kind.may_run_on(device) for device in judge.problem.devices)
+        if used > own:
+            yield Violation(Constraint.DEVICES, (kind.device,), used, own)
+
+
+def _memory(judge: _Judge) -> Iterator[Violation]:
+    """Each variant alone, on the worker it may be placed on that has the least memory for it."""
+    for host, replicas in judge.hosts.items():
+        try:
+            size = judge.entry(host).memory_bytes
+        except ProfileError:
+            continue
+        rooms = [
+            (judge.problem.memory.get(device, size), device)
+            for device in judge.problem.devices
+            if replicas.may_run_on(device)
+        ]
+        room, device = min(rooms, default=(size, ""))
+        if size > room:
+            yield Violation(Constraint.MEMORY, (replicas.key, device), size, room)
+
+
+def _listed(judge: _Judge) -> Iterator[Violation]:
+    for replicas in judge.plan.replicas:
+        if replicas.count < 1:
+            yield Violation(Constraint.REPLICAS, (replicas.key,), replicas.count, 1)
+    for (key, _), count in Counter((r.key, r.device) for r in judge.plan.replicas).items():
+        if count > 1:
+            yield Violation(Constraint.LISTED_ONCE, (key,), count, 1)
+
+
+def _unprofiled(judge: _Judge) -> Iterator[Violation]:
+    for host, replicas in judge.hosts.items():
+        try:
+            judge.seconds(host, replicas.batch, judge.problem.policy.latency)
+        except ProfileError:
+            yield Violation(Constraint.PROFILED, (replicas.key,), replicas.batch)
+
+
+def _astray(judge: _Judge) -> Iterator[Violation]:
+    """Traffic over what is no path, or to a variant without a replica."""
+    for share in judge.plan.shares:
+        hosts = judge.hosts_of(share)
+        way = judge.ways.get(_task(hosts[-1])) if hosts else None
+        if tuple(map(_task, hosts)) != way:
+            yield Violation(Constraint.PATH, share.path)
+        for host in hosts:
+            if share.share > 0 and host not in judge.hosts:
+                yield Violation(Constraint.REPLICA_OF_PATH, (host[0],))
+
+
+def _fan_outs(judge: _Judge) -> Iterator[Violation]:
+    """Fan-outs on used paths that were neither profiled nor observed."""
+    hops = {hop for share in judge.plan.shares for hop in pairwise(judge.hosts_of(share))}
+    for above, below in sorted(hops):
+        child = _task(below)
+        observed = (above[0], child) in judge.problem.multiplicity
+        if above in judge.hosts and not observed and child not in judge.entry(above).children:
+            yield Violation(Constraint.FAN_OUT, (above[0], child))
+
+
+def _sums(judge: _Judge) -> Iterator[Violation]:
+    plan, served = judge.plan, judge.plan.served_share
+    if plan.feasible and abs(served - 1) > TOLERANCE:
+        yield Violation(Constraint.SERVED_SHARE, (), served, 1)
+    for share in plan.shares:
+        if share.share < 0:
+            yield Violation(Constraint.SHARE, share.path, share.share)
+    for what, total in _totals(judge).items():
+        if abs(total - served) > TOLERANCE:
+            yield Violation(Constraint.SUM_OF_SHARES, (what,), total, served)
+    if judge.problem.pipeline.branches == "tied":
+        yield from _untied_prefixes(judge)
+    elif plan.mode != HARDWARE:
+        yield from _bounds(judge)
+
+
+def _totals(judge: _Judge) -> Mapping[str, float]:
+    if judge.problem.pipeline.branches != "tied":
+        return {"all paths": sum(share.share for share in judge.plan.shares)}
+    sums = dict.fromkeys((f"paths to {leaf!r}" for leaf in judge.ways), 0.0)
+    for share in judge.plan.shares:
+        sums[f"paths to {_task(judge.hosts_of(share)[-1])!r}"] += share.share
+    return sums
+
+
+def _untied_prefixes(judge: _Judge) -> Iterator[Violation]:
+    """Prefixes whose share differs between the leaf tasks below, although they are tied."""
+    shares: dict[tuple[Host, ...], dict[str, float]] = defaultdict(dict)
+    for share in judge.plan.shares:
+        hosts = judge.hosts_of(share)
+        leaf = _task(hosts[-1])
+        for length in range(1, len(hosts)):
+            sums = shares[hosts[:length]]
+            sums[leaf] = sums.get(leaf, 0.0) + share.share
+    for prefix, by_leaf in shares.items():
+        end = _task(prefix[-1])
+        below = [by_leaf.get(leaf, 0.0) for leaf, way in judge.ways.items() if end in way]
+        if max(below) - min(below) > TOLERANCE:
+            names = tuple(host[0] for host in prefix)
+            yield Violation(Constraint.TIED_SHARES, names, min(below), max(below))
+
+
+def _bounds(judge: _Judge) -> Iterator[Violation]:
+    served = judge.plan.served_share
+    for task in judge.problem.pipeline.tasks:
+        share = sum(s for p, s in judge.prefixes().items() if _task(p[-1]) == task.name)
+        least, most = (bound * served for bound in task.share)
+        if not least - TOLERANCE <= share <= most + TOLERANCE:
+            bound = least if share < least else most
+            yield Violation(Constraint.TASK_SHARE, (task.name,), share, bound)
+
+
+def _latency(judge: _Judge) -> Iterator[Violation]:
+    pipeline, quantile = judge.problem.pipeline, judge.problem.policy.latency
+    for share in judge.plan.shares:
+        hosts = judge.hosts_of(share)
+        if share.share <= UNUSED:
+            continue
+        took_s = sum(judge.seconds(h, judge.hosts[h].batch, quantile) for h in hosts)
+        left_s = judge.problem.slo_s - (len(hosts) + 1) * pipeline.comm_s
+        budget_s = pipeline.compute_share * left_s
+        if took_s > budget_s * (1 + 1e-9) + 1e-9:
+            yield Violation(Constraint.LATENCY, share.path, took_s, budget_s)
+
+
+def _capacity(judge: _Judge) -> Iterator[Violation]:
+    for host, items in items_per_s(judge.plan, judge.problem).items():
+        replicas = judge.hosts[host]
+        able = replicas.count * judge.rate(replicas)
+        if items > able * (1 + TOLERANCE):
+            yield Violation(Constraint.CAPACITY, (host[0],), items, able)
+
+
+def _task_capacity(judge: _Judge) -> Iterator[Violation]:
+    problem, served = judge.problem, judge.plan.served_share
+    if judge.plan.feasible and abs(served - 1) > TOLERANCE:
+        yield Violation(Constraint.SERVED_SHARE, (), served, 1)
+    made = {problem.pipeline.root.name: problem.demand_qps * served}
+    for task in problem.pipeline.tasks:
+        made |= {child: made[task.name] * _made(judge, task, child) for child in task.children}
+    for task in problem.pipeline.tasks:
+        items = made[task.name]
+        able = sum(r.count * judge.rate(r) for r in judge.plan.replicas if r.task == task.name)
+        if items > able * (1 + TOLERANCE):
+            yield Violation(Constraint.CAPACITY, (task.name,), items, able)
+
+
+def _made(judge: _Judge, task: Task, child: str) -> float:
+    """Items for a child that one item of a task makes, at the least: by the shares of variants
+    that are seen at the task, else by the variant that makes the fewest."""
+    problem = judge.problem
+    keys = [variant.key for variant in task.variants]
+    seen = {key: problem.arriving[key] for key in keys if problem.arriving.get(key, 0.0) > 0}
+    try:
+        factors = {key: _factor(problem, key, child) for key in seen or keys}
+    except ProfileError:
+        return 0.0
+    if not seen:
+        return min(factors.values())
+    return sum(rate * factors[key] for key, rate in seen.items()) / sum(seen.values())
+
+
+def _factor(problem: Problem, key: str, child: str) -> float:
+    observed = problem.multiplicity.get((key, child))
+    task, _, variant = key.partition("/")
+    if observed is not None or problem.profile is None:
+        return observed or 0.0
+    return problem.profile.children_mean(task, variant, child)
+
+
+def _accuracy(judge: _Judge) -> Iterator[Violation]:
+    stated, found = judge.plan.accuracy, accuracy_of(judge.plan, judge.problem)
+    if stated is not None and abs(stated - found) > TOLERANCE:
+        yield Violation(Constraint.ACCURACY, (), stated, found)
+
+
+def accuracy_of(plan: Allocation, problem: Problem) -> float:
+    """What an allocation's shares make of the accuracies of paths and variants, of what is served
+    (design section 8). Raises ``ProfileError`` for a variant that was not measured."""
+    judge, pipeline = _Judge(plan, problem), problem.pipeline
+    weights = {leaf: pipeline.task(leaf).weight for leaf in judge.ways}
+    tied = pipeline.branches == "tied"
+    sum_found = 0.0
+    for share in plan.shares:
+        hosts = judge.hosts_of(share)
+        product = 1.0
+        for host in hosts:
+            product *= judge.entry(host).accuracy
+        accuracy = problem.path_accuracy.get(share.path, product)
+        weight = weights[_task(hosts[-1])] / sum(weights.values()) if tied else 1.0
+        sum_found += share.share * accuracy * weight
+    return sum_found / plan.served_share if plan.served_share else 0.0
