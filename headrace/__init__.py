@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.roles.compiled import check
 
 if TYPE_CHECKING:
-    from headrace.client.client import Client, ClientClosed, NoAnswer
+    from headrace.client.client import Client
+    from headrace.errors import ClientClosed, NoAnswer
 
 check(Path(__file__).parents[1])
 

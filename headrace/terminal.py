@@ -1,4 +1,4 @@
-"""What a person sees: results on stdout, progress and errors on stderr, exit codes.
+"""What a person sees: results on stdout, progress and errors on stderr.
 
 With ``--json`` stdout holds JSON only. Colours and moving bars are for terminals; elsewhere the
 same is said in plain lines.
@@ -17,45 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
 
-BAD_INPUT, INFEASIBLE, NO_BROKER, UNSUCCESSFUL, INTERRUPTED = 2, 3, 4, 1, 130
-
 LINE_EVERY_S = 5.0
-
-
-class Unsuccessful(Exception):
-    """What was asked for did not come about; one sentence with the mend."""
-
-
-class Unfeasible(Exception):
-    """The plan in force cannot serve what is asked; one sentence with what stands in the way."""
-
-
-# Named, not imported: `headrace --help` must not load the modules that raise them.
-EXIT_CODES = {
-    "headrace.config.yaml_source.PipelineError": BAD_INPUT,
-    "headrace.fidelity.certificate.CertificateError": BAD_INPUT,
-    "headrace.roles.metrics_port.PortTaken": BAD_INPUT,
-    "headrace.terminal.Unfeasible": INFEASIBLE,
-    "headrace.terminal.Unsuccessful": UNSUCCESSFUL,
-    "headrace.arrivals.arrival_processes.ArrivalsError": BAD_INPUT,
-    "operators.models.model_errors.ModelError": BAD_INPUT,
-    "profiles.profile.ProfileError": BAD_INPUT,
-    "control.problem.problem.PlanError": BAD_INPUT,
-    "control.policies.kairos.query_sizes.SizesError": BAD_INPUT,
-    "schemas.codec.values.CodecError": BAD_INPUT,
-    "streams.kafka.kafka_client.BrokerError": NO_BROKER,
-    "streams.kafka.kafka_config.KafkaConfigError": BAD_INPUT,
-    "streams.live.live_driver.OperatorStuck": UNSUCCESSFUL,
-}
-
-
-def exit_code(error: BaseException) -> int | None:
-    """The exit code of an error that is told in one sentence; None for one nobody expected."""
-    for kind in type(error).__mro__:
-        code = EXIT_CODES.get(f"{kind.__module__}.{kind.__qualname__}")
-        if code is not None:
-            return code
-    return None
 
 
 def say(text: str) -> None:

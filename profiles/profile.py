@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from schemas.errors import HeadraceError
+
 T = TypeVar("T")
 
 EMULATED = "emulated"
 QUANTILES = ("mean", "p50", "p90", "p95", "p99")
 
 
-class ProfileError(ValueError):
+class ProfileError(HeadraceError, ValueError):
     """A profile that does not hold together, or does not hold what was asked of it."""
 
 

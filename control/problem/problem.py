@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from profiles.profile import ProfileTable
+from schemas.errors import HeadraceError
 from schemas.pipeline import Pipeline, Policy, Variant
 
 # What an allocation promises (``Allocation.mode``); "" promises no demand.
@@ -17,7 +18,7 @@ def unmetered() -> tuple[float, float]:
     return 0.0, 0.0
 
 
-class PlanError(ValueError):
+class PlanError(HeadraceError, ValueError):
     """No plan can be made of what was asked; the message says what to change."""
 
 

@@ -13,14 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from headrace.errors import ArrivalsError
+
 Times: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.float64]]"
 
 SUFFIXES = (".txt", ".csv", ".gz")
 MOST_QPS = 100_000  # more within a second are times in another unit than ms
-
-
-class ArrivalsError(ValueError):
-    """An arrivals file or a rate that cannot be used; one sentence with the line."""
 
 
 @dataclass(frozen=True, slots=True)

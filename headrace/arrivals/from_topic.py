@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
-from headrace.arrivals.arrival_processes import ArrivalsError, Times
+from headrace.arrivals.arrival_processes import Times
+from headrace.errors import ArrivalsError
 from streams.kafka.kafka_client import KafkaConfig, partitions, read_to_end
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.options import json_option, local_broker
-from headrace.terminal import NO_BROKER, print_json, print_text
+from headrace.errors import NO_BROKER
+from headrace.terminal import print_json, print_text
 
 if TYPE_CHECKING:
     from headrace.broker.local_broker import Running

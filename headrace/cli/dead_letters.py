@@ -13,7 +13,8 @@ from headrace.cli.options import (
     reached,
     read_file,
 )
-from headrace.terminal import UNSUCCESSFUL, print_json, print_text, say
+from headrace.errors import UNSUCCESSFUL
+from headrace.terminal import print_json, print_text, say
 
 
 @click.group("dead-letters")

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from headrace.cli.options import bootstrap_option, json_option
-from headrace.terminal import UNSUCCESSFUL, print_json, print_rich
+from headrace.errors import UNSUCCESSFUL
+from headrace.terminal import print_json, print_rich
 
 
 @click.command()

@@ -30,7 +30,8 @@ from headrace.cli.schedule import schedule
 from headrace.cli.send import load, send
 from headrace.cli.simulate import simulate
 from headrace.cli.status import status
-from headrace.terminal import INTERRUPTED, UNSUCCESSFUL, exit_code, say
+from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
+from headrace.terminal import say
 
 COMMANDS = (
     acls, broker, command, compare, completion, control, dead_letters, demo, doctor, down, drain,

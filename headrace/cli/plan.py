@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.options import json_option, pipeline_argument, read_file
-from headrace.terminal import INFEASIBLE, print_json, print_text
+from headrace.errors import INFEASIBLE
+from headrace.terminal import print_json, print_text
 
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile

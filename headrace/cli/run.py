@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 
 from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.errors import INFEASIBLE
 from headrace.roles.log_options import log_options, metrics_option
-from headrace.terminal import INFEASIBLE, print_json, print_text
+from headrace.terminal import print_json, print_text
 
 
 @click.command()

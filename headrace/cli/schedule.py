@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from headrace.cli.options import json_option
-from headrace.terminal import INFEASIBLE, print_json, print_text
+from headrace.errors import INFEASIBLE
+from headrace.terminal import print_json, print_text
 
 
 @click.command()

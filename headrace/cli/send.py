@@ -11,7 +11,8 @@ from headrace.cli.options import (
     pipeline_argument,
     read_file,
 )
-from headrace.terminal import UNSUCCESSFUL, print_json, print_text
+from headrace.errors import UNSUCCESSFUL
+from headrace.terminal import print_json, print_text
 
 
 class DurationType(click.ParamType):

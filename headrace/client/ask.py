@@ -10,8 +10,8 @@ import click
 from headrace.cli.options import reached
 from headrace.client.open_loop import answer_within_s
 from headrace.client.topic_clients import ask_once, new_id
+from headrace.errors import Unsuccessful
 from headrace.results.tally import latency_ms
-from headrace.terminal import Unsuccessful
 from operators.outcomes import outcome_of
 from schemas.codec.json_form import to_json
 from schemas.pipeline import Pipeline

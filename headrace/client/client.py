@@ -21,6 +21,7 @@ from confluent_kafka import KafkaException, Message
 from headrace.client.formats import WRITERS, Read, reader_of
 from headrace.client.topic_clients import Asker, Tail
 from headrace.closing import Closing
+from headrace.errors import ClientClosed, NoAnswer
 from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
@@ -35,14 +36,6 @@ ANSWER_WITHIN_S = 30.0  # where the query names no deadline: the client does not
 BEYOND_DEADLINE_S = 4.0  # for egress's grace, and an answer on its way
 TURN_S = 0.05  # how late a timeout is noticed at most
 MOST_AT_ONCE = 499
-
-
-class NoAnswer(TimeoutError):
-    """No answer came in time."""
-
-
-class ClientClosed(Exception):
-    """The client was closed before the answer came, or had been when the query was submitted."""
 
 
 class Open:
@@ -191,7 +184,7 @@ class Client(Closing):
         ``timeout`` seconds (4 beyond the deadline, or 30) the future ends with ``NoAnswer``; it
         ends with ``BrokerError`` if the broker does not take the query and with ``ClientClosed``
         if the client is closed first. Raises ``TypeError``, ``ValueError`` and
-        ``headrace.terminal.Unsuccessful`` for a query that cannot be sent.
+        ``headrace.errors.Unsuccessful`` for a query that cannot be sent.
         """
         if self._raw and not isinstance(payload, bytes):
             raise TypeError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.client.newest_records import newest_first, one_record
 from headrace.client.topic_clients import ACKNOWLEDGED_WITHIN_S
-from headrace.terminal import Unsuccessful
+from headrace.errors import Unsuccessful
 from schemas.codec.raw import ID_HEADER
 from schemas.codec.single_object import CodecError, decode
 from schemas.effects import DEAD_LETTERS, QUERIES

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.client.formats import Read, reader_of
 from headrace.client.newest_records import newest_first
-from headrace.terminal import Unsuccessful, waiting
+from headrace.errors import Unsuccessful
+from headrace.terminal import waiting
 from operators.outcomes import outcome_of
 from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS

@@ -12,7 +12,8 @@ from control.policies import known_kinds, spec_of
 from headrace.cli.options import reached
 from headrace.client.topic_clients import Commander, plans
 from headrace.config.pipeline_file import PipelineFile
-from headrace.terminal import INFEASIBLE, UNSUCCESSFUL, print_json, print_rich, print_text, say
+from headrace.errors import INFEASIBLE, UNSUCCESSFUL
+from headrace.terminal import print_json, print_rich, print_text, say
 from schemas.pipeline import Policy
 from schemas.records import CommandResult, Plan
 from streams.kafka.kafka_client import KafkaConfig

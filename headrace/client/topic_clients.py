@@ -18,7 +18,7 @@ from confluent_kafka import Message, TopicPartition
 
 from headrace.client.formats import answers_in, reader_of, writer_of
 from headrace.closing import Closing
-from headrace.terminal import Unsuccessful
+from headrace.errors import Unsuccessful
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline

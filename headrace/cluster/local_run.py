@@ -22,8 +22,9 @@ from headrace.cluster.run_state import (
 )
 from headrace.cluster.supervisor import Supervisor, end_session, roles
 from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import Interrupted, Unsuccessful
 from headrace.status.readiness import Readiness
-from headrace.terminal import Advance, Unsuccessful, counting, say
+from headrace.terminal import Advance, counting, say
 from schemas.effects import REPORTS
 from schemas.records import Plan
 from streams.kafka.kafka_client import BrokerError, KafkaConfig
@@ -44,10 +45,6 @@ class Told:
     """Which signal has come, if any."""
 
     signal: int = 0
-
-
-class Interrupted(Exception):
-    """A signal came while something had to become ready."""
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from control.controller.command_queue import COMMAND_VALID_S
 from headrace.client.topic_clients import Tail, decoded
-from headrace.terminal import Unsuccessful
+from headrace.errors import Unsuccessful
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, REPORTS
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Report

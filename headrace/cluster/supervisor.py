@@ -20,8 +20,8 @@ from pathlib import Path
 import headrace
 from headrace.cluster.run_state import Process
 from headrace.config.pipeline_file import Cluster
+from headrace.errors import BAD_INPUT, Unsuccessful
 from headrace.roles.logs import told
-from headrace.terminal import BAD_INPUT, Unsuccessful
 
 STOP_PATIENCE_S = 10.0  # from SIGTERM to SIGKILL
 SOUND_AFTER_S = 60.0  # a role that ran so long begins anew with the shortest pause

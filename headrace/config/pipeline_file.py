@@ -21,7 +21,8 @@ from headrace.config.sections import (
     TypeSection,
     validated,
 )
-from headrace.config.yaml_source import PipelineError, read_source
+from headrace.config.yaml_source import read_source
+from headrace.errors import PipelineError
 from operators.models.user_modules import import_module, make_known
 from operators.user_frames import sentence, with_frames
 from profiles.profile import Entry, ProfileError, ProfileTable

@@ -17,10 +17,11 @@ from pydantic import ValidationError
 from control.policies import known_kinds, policy_named, spec_of
 from control.policies.options import COMMON, with_options
 from control.policies.spec import PolicySpec
-from headrace.config.pipeline_file import PipelineError, PipelineFile
+from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_sections import options_in, single_valued
 from headrace.config.sections import WANTED
 from headrace.config.yaml_source import nearest
+from headrace.errors import PipelineError
 from schemas.pipeline import Policy
 
 

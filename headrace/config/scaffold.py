@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from headrace.config.yaml_source import PipelineError
+from headrace.errors import PipelineError
 
 
 @dataclass(frozen=True, slots=True)

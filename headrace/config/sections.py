@@ -27,7 +27,8 @@ from headrace.config.field_types import (
     TypeName,
 )
 from headrace.config.policy_sections import Tables, section_keys, wrong_in
-from headrace.config.yaml_source import PipelineError, Place, Source, nearest
+from headrace.config.yaml_source import Place, Source, nearest
+from headrace.errors import PipelineError
 
 
 class Section(BaseModel):

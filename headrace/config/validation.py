@@ -7,14 +7,13 @@ from control.policies import policy_named, spec_of
 from control.policies.solvers import solve
 from control.problem.problem import PlanError, Problem
 from headrace.config.pipeline_file import (
-    PipelineError,
     PipelineFile,
     load_combine,
     load_profile,
     load_workload,
     planning_profile,
 )
-from headrace.terminal import Unfeasible
+from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator
 from profiles.profile import ProfileTable
 from schemas.pipeline import Pipeline, Policy

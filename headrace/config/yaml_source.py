@@ -12,11 +12,9 @@ from typing import Any
 
 import yaml
 
+from headrace.errors import PipelineError
+
 Place = tuple[str | int, ...]
-
-
-class PipelineError(ValueError):
-    """A pipeline file, or what it names, that cannot be used; one sentence with the mend."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from headrace.cli.options import reached
 from headrace.cluster.local_run import Run, Told
 from headrace.cluster.run_state import Process
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.terminal import Unfeasible, say, waiting
+from headrace.errors import Unfeasible
+from headrace.terminal import say, waiting
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.kafka.kafka_client import KafkaConfig

@@ -21,8 +21,9 @@ from headrace.demo.environment import Stage
 from headrace.demo.plan_log import PlanLog, devices
 from headrace.demo.screen import Screen, outcomes_text, screen
 from headrace.demo.script import Script
+from headrace.errors import Unsuccessful
 from headrace.profiling.device_profiling import cpu_model
-from headrace.terminal import Unsuccessful, progress
+from headrace.terminal import progress
 from schemas.records import CommandResult
 
 DISTINCT = 400  # inputs; made ahead

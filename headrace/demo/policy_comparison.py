@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.config.pipeline_file import PipelineError
 from headrace.demo.demo_report import DemoReport
 from headrace.demo.environment import Stage, Wish, on_stage
 from headrace.demo.load_script import loaded, material
 from headrace.demo.script import fixed_policies, scripted
+from headrace.errors import PipelineError
 from headrace.terminal import say
 
 AROUND_S = 15.0  # warm-up and the change of policy before each run

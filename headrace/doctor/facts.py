@@ -44,9 +44,9 @@ from headrace.doctor.findings import (
     rights_found,
     topics_found,
 )
+from headrace.errors import exit_code
 from headrace.roles.compiled import compiled
 from headrace.roles.log_options import LOOPBACK
-from headrace.terminal import exit_code
 from schemas.pipeline import Pipeline
 from streams.kafka.acl_rights import ROLES, rights
 from streams.kafka.kafka_client import BrokerError, asked, described, producer, reach

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headrace.terminal import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
+from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
 from streams.kafka.acl_rights import Right
 from streams.topics import Topic
 

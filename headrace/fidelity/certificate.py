@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from math import fsum
 from typing import Any
 
+from headrace.errors import CertificateError
 from headrace.results.figures import Figures
 
 FORMAT = 1
@@ -20,10 +21,6 @@ MOST_LOAD = 0.7  # of the whole machine; above it delays are the machine's, not 
 
 AIM, MUST, MISSED, UNJUDGED = "aim", "must", "missed", ""
 RELATIVE, ABSOLUTE = "relative", "absolute"
-
-
-class CertificateError(ValueError):
-    """JSON that is no certificate of this format; one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

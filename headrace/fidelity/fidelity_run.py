@@ -16,13 +16,9 @@ from control.policies import policy_named, selections
 from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
 from headrace.broker.jar_lock import ROOTS
 from headrace.cluster.device_budget import cores
-from headrace.config.pipeline_file import PipelineError, PipelineFile, load_profile
-from headrace.fidelity.certificate import (
-    Certificate,
-    CertificateError,
-    Conditions,
-    certified,
-)
+from headrace.config.pipeline_file import PipelineFile, load_profile
+from headrace.errors import CertificateError, PipelineError
+from headrace.fidelity.certificate import Certificate, Conditions, certified
 from headrace.fidelity.delay_trace import seen
 from headrace.fidelity.delay_trace import told as told_of
 from headrace.fidelity.live_run import Stage, answers, number_of, play, staged

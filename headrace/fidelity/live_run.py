@@ -27,8 +27,9 @@ from headrace.client.load import made
 from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
 from headrace.cluster.local_run import Run, Told
 from headrace.config.pipeline_file import PipelineFile, load_workload
+from headrace.errors import Unsuccessful
 from headrace.roles.dilation_env import dilated
-from headrace.terminal import Unsuccessful, say, waiting
+from headrace.terminal import say, waiting
 from profiles.profile import EMULATED
 from schemas.effects import PLANS, RESULTS
 from schemas.records import Answer, Plan, Query

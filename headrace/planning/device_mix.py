@@ -28,13 +28,8 @@ from control.policies.kairos.provisioning import (
 )
 from control.policies.kairos.query_sizes import SizeDistribution, SizesError, parsed
 from control.problem.problem import PlanError
-from headrace.config.pipeline_file import (
-    Cluster,
-    PipelineError,
-    PipelineFile,
-    planning_profile,
-)
-from headrace.terminal import Unfeasible
+from headrace.config.pipeline_file import Cluster, PipelineFile, planning_profile
+from headrace.errors import PipelineError, Unfeasible
 from profiles.profile import ProfileError, ProfileTable
 from schemas.pipeline import Policy, Variant
 

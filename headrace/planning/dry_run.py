@@ -18,7 +18,7 @@ from control.policies.options import SOLVER, with_options
 from control.policies.solvers import solve
 from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
 from headrace.config.pipeline_file import PipelineFile, planning_profile
-from headrace.terminal import Unfeasible
+from headrace.errors import Unfeasible
 from schemas.pipeline import Pipeline, Policy
 
 # Slots are partitions made up front; what if there were enough?

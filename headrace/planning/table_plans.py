@@ -25,8 +25,8 @@ from control.policies.ramsis.tables import (
 )
 from control.problem.problem import PlanError
 from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.errors import Unfeasible
 from headrace.planning.dry_run import Asked, spent
-from headrace.terminal import Unfeasible
 from schemas.pipeline import Policy
 
 

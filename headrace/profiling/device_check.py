@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.config.pipeline_file import Cluster, PipelineError
+from headrace.config.pipeline_file import Cluster
+from headrace.errors import PipelineError
 from operators.models.libraries import cuda_index, library
 
 _NVIDIA = re.compile(r"nvidia\d+")

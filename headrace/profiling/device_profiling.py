@@ -23,7 +23,8 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from headrace.cluster.device_budget import cores
-from headrace.config.pipeline_file import Cluster, PipelineError, PipelineFile, load_workload
+from headrace.config.pipeline_file import Cluster, PipelineFile, load_workload
+from headrace.errors import PipelineError
 from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.variant_process import Job, measured
 from profiles.measure import Repeats, default_batches, time_left_s

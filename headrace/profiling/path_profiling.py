@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from headrace.config.pipeline_file import (
-    PipelineError,
     PipelineFile,
     check_measured,
     load_combine,
@@ -27,6 +26,7 @@ from headrace.config.pipeline_file import (
     read_profile,
     weights_sha256,
 )
+from headrace.errors import PipelineError
 from headrace.profiling.device_profiling import (
     Progress,
     Settings,

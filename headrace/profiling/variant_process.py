@@ -23,12 +23,12 @@ import numpy as np
 import psutil
 
 from headrace.config.pipeline_file import (
-    PipelineError,
     PipelineFile,
     load_workload,
     make_importable,
     weights_sha256,
 )
+from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 from operators.models.model_errors import ModelError
 from profiles.measure import Repeats, accuracy, fan_outs, latency_rows

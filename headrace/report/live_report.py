@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.pipeline_file import PipelineFile, load_profile
+from headrace.errors import Unsuccessful
 from headrace.fidelity.certificate import Certificate
 from headrace.fidelity.fidelity_run import stale, stored
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.results.time_series import Recorder, Recording, width_s
 from headrace.roles.wiring import accuracies
-from headrace.terminal import Unsuccessful
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan
 from streams.observers.run_metrics import RunMetrics, given_up

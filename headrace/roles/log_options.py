@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.errors import UNSUCCESSFUL, exit_code
 from headrace.roles.logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS, configure
-from headrace.terminal import UNSUCCESSFUL, exit_code
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,13 +14,9 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from headrace.errors import PortTaken
 from streams.observers.metric_table import BY_NAME, COUNTER, HISTOGRAM, PREFIX, SUMMARY, Metric
 from streams.observers.metrics import Observed, Sample
-
-
-class PortTaken(Exception):
-    """The port for metrics is another program's; the message says which and what to do."""
-
 
 Source = Callable[[], Iterable[Sample]]
 

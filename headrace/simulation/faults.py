@@ -18,7 +18,8 @@ import numpy as np
 
 from headrace.arrivals.arrival_processes import Times
 from headrace.config.field_types import duration
-from headrace.config.yaml_source import PipelineError, Place, Source, nearest, read_source
+from headrace.config.yaml_source import Place, Source, nearest, read_source
+from headrace.errors import PipelineError
 
 DEATH, SLOW, CONTROL_DOWN, BROKER_PAUSE, BURST = (
     "death", "slow", "control-down", "broker-pause", "burst",

@@ -23,12 +23,8 @@ from control.policies.solvers import TABLE, solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Arrivals, Times
 from headrace.cluster.supervisor import workers
-from headrace.config.pipeline_file import (
-    PipelineError,
-    PipelineFile,
-    load_profile,
-    planning_profile,
-)
+from headrace.config.pipeline_file import PipelineFile, load_profile, planning_profile
+from headrace.errors import PipelineError
 from headrace.roles.wiring import Share, accuracies, latency_of, variant_of
 from headrace.simulation.faults import (
     BROKER_PAUSE,

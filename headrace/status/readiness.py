@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from control.policies import policy_named, selections
-from headrace.terminal import Unsuccessful
+from headrace.errors import Unsuccessful
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Report, Selection

@@ -10,9 +10,10 @@ ModelError
 """
 
 from operators.operator_error import OperatorFailed
+from schemas.errors import HeadraceError
 
 
-class ModelError(OperatorFailed):
+class ModelError(HeadraceError, OperatorFailed):
     """A model cannot be made or loaded; the message is one sentence with the mend."""
 
 

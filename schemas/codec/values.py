@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from schemas.errors import HeadraceError
 from schemas.records import Value
 
 DTYPES = {
@@ -34,7 +35,7 @@ _NULL = ("null", None)
 _PLAIN = frozenset((type(None), bool, int, float, str))
 
 
-class CodecError(ValueError):
+class CodecError(HeadraceError, ValueError):
     """A record that cannot be written, or bytes that cannot be read; says why in one sentence."""
 
 

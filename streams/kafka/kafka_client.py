@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
+from schemas.errors import NO_BROKER, HeadraceError
 from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import FORBIDDEN, forbidden, turned_away, unreachable
 from streams.topics import MAX_RECORD_BYTES, Topic
@@ -43,8 +44,10 @@ UNCOORDINATED = (
 OnError = Callable[[KafkaError], None]
 
 
-class BrokerError(Exception):
+class BrokerError(HeadraceError):
     """The broker cannot be used; the message says what was tried and what to do."""
+
+    exit_code = NO_BROKER
 
 
 def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.errors import HeadraceError
+
 KINDS = ("producer", "consumer", "admin")
 HIDDEN = "[hidden]"
 
@@ -35,7 +37,7 @@ _QUIET = 2
 _SHORTEST_SECRET = 3  # a shorter one, taken out of a sentence, would leave no sentence
 
 
-class KafkaConfigError(ValueError):
+class KafkaConfigError(HeadraceError, ValueError):
     """Client properties that cannot be used; one sentence with the mend."""
 
 

@@ -33,6 +33,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.errors import UNSUCCESSFUL, HeadraceError
 from schemas.pipeline import Pipeline
 from schemas.records import Command
 from streams.codecs.wire import Fetched, decoder, encoder
@@ -76,8 +77,10 @@ class Hands(Protocol):
     def close(self) -> None: ...
 
 
-class OperatorStuck(Exception):
+class OperatorStuck(HeadraceError):
     """A batch or a load that does not end, or a thread that has died; only a new process helps."""
+
+    exit_code = UNSUCCESSFUL
 
 
 class Observer(Protocol):

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from benchmarks.rig import Rig
 from headrace.cli.main import headrace
 from headrace.cluster.purge import Purged, purge
+from headrace.errors import Unsuccessful
 from headrace.status.watch import Watch
-from headrace.terminal import Unsuccessful
 from schemas.effects import COMMAND_RESULTS, PLANS
 from schemas.pipeline import Pipeline
 from schemas.records import Plan

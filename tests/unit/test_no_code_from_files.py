@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.config.yaml_source import PipelineError
+from headrace.errors import PipelineError
 from operators.models.lightgbm_model import LightGbm
 from operators.models.loading import load_operator
 from operators.models.model_errors import BadOperator, BadReference, BadWeights

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from schemas.errors import HeadraceError
+
 HEADER = ["size", "probability"]
 LARGEST = 10**9
 TOLERANCE = 1e-3  # of the sum of the probabilities; they are normalised
 
 
-class SizesError(ValueError):
+class SizesError(HeadraceError, ValueError):
     """Sizes that cannot be used; one sentence with the place."""
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from headrace.arrivals.arrival_processes import (
     MOST_QPS,
-    ArrivalsError,
     Bursts,
     Renewal,
     from_rates,
@@ -18,6 +17,7 @@ from headrace.arrivals.arrival_processes import (
     poisson,
     read_arrivals,
 )
+from headrace.errors import ArrivalsError
 
 
 def test_poisson_arrivals_come_at_the_rate_that_was_asked_for(rng: np.random.Generator) -> None:

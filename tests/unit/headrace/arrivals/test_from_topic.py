@@ -9,8 +9,8 @@ from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
 )
 
-from headrace.arrivals.arrival_processes import ArrivalsError
 from headrace.arrivals.from_topic import arrival_times
+from headrace.errors import ArrivalsError
 
 
 @dataclass

@@ -14,8 +14,9 @@ from headrace.cli.main import run
 from headrace.client.ask import answer_json, answer_text
 from headrace.client.formats import read_answer
 from headrace.cluster.supervisor import environment
+from headrace.errors import Unfeasible, Unsuccessful
 from headrace.results.tally import latency_ms
-from headrace.terminal import Unfeasible, Unsuccessful, counting_line, progress_line
+from headrace.terminal import counting_line, progress_line
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import CodecError, encode
 from schemas.records import Answer, Command, End, Hop, Origin

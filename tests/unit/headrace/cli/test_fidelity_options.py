@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
 from headrace.cli.main import run
-from headrace.fidelity.certificate import CertificateError, certified
+from headrace.errors import BAD_INPUT, UNSUCCESSFUL, CertificateError
+from headrace.fidelity.certificate import certified
 from headrace.fidelity.certificate_text import text
 from headrace.fidelity.fidelity_run import place, store, stored
-from headrace.terminal import BAD_INPUT, UNSUCCESSFUL
 from tests.unit.headrace.fidelity.test_certificate import CONDITIONS, LIVE
 
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.client.client import ClientClosed, NoAnswer, Open
+from headrace.client.client import Open
 from headrace.client.formats import read_answer
+from headrace.errors import ClientClosed, NoAnswer
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import CodecError, encode
 from schemas.records import ANSWERED, Answer, Origin

@@ -16,7 +16,7 @@ from headrace.client.dead_letter_topic import (
     preview,
     replayable,
 )
-from headrace.terminal import Unsuccessful
+from headrace.errors import Unsuccessful
 from schemas.records import DeadLetter
 from streams.kafka.kafka_client import KafkaConfig
 

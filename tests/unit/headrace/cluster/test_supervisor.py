@@ -33,8 +33,8 @@ from headrace.cluster.supervisor import (
     workers,
 )
 from headrace.config.pipeline_file import Cluster
+from headrace.errors import Unsuccessful
 from headrace.roles.logs import FORMATTERS
-from headrace.terminal import Unsuccessful
 
 
 def test_a_cluster_is_its_roles_in_the_order_in_which_they_start() -> None:

@@ -18,7 +18,6 @@ from control.problem.routes import ROUTINGS
 from headrace.config.field_types import duration
 from headrace.config.pipeline_file import (
     Cluster,
-    PipelineError,
     load_combine,
     load_profile,
     load_workload,
@@ -28,6 +27,7 @@ from headrace.config.pipeline_file import (
     weights_sha256,
 )
 from headrace.config.policy_sections import section_of
+from headrace.errors import PipelineError
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 
 GOOD = """\

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config.pipeline_file import PipelineError, PipelineFile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.validation import check_plannable, examined
-from headrace.terminal import Unfeasible
+from headrace.errors import PipelineError, Unfeasible
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 NO_ROOM = "no variant of task 'locate' fits the memory of a device; the smallest takes 96 MB"

@@ -5,14 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.fidelity.certificate import (
-    Certificate,
-    CertificateError,
-    Conditions,
-    Figures,
-    Metric,
-    certified,
-)
+from headrace.errors import CertificateError
+from headrace.fidelity.certificate import Certificate, Conditions, Figures, Metric, certified
 
 LIVE = Figures(
     queries=1000, p50_ms=100.0, p95_ms=200.0, p99_ms=240.0, branch_violation=0.02, violation=0.05,

@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config.pipeline_file import (
-    Cluster,
-    PipelineError,
-    PipelineFile,
-    load_profile,
-    read_pipeline_file,
-)
+from headrace.config.pipeline_file import Cluster, PipelineFile, load_profile, read_pipeline_file
+from headrace.errors import PipelineError
 from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.device_profiling import (
     Settings,

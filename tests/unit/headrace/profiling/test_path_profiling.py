@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.config.pipeline_file import (
-    PipelineError,
-    PipelineFile,
-    load_profile,
-    read_pipeline_file,
-)
+from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
+from headrace.errors import PipelineError
 from headrace.profiling.device_profiling import Settings, Step, profile
 from headrace.profiling.path_profiling import along_paths, judge, profile_paths, right
 from headrace.profiling.profile_text import paths_json, paths_text

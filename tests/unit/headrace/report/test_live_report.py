@@ -8,7 +8,8 @@ import pytest
 from benchmarks.small_cluster import a_cluster
 from headrace.client.formats import read_answer
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.fidelity.certificate import CertificateError, Conditions, certified
+from headrace.errors import CertificateError
+from headrace.fidelity.certificate import Conditions, certified
 from headrace.fidelity.fidelity_run import place, store
 from headrace.report.live_report import InForce, answers_since, reported
 from headrace.report.report_text import report_page, report_text

@@ -8,8 +8,9 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace.errors import PortTaken
 from headrace.roles.log_options import LOOPBACK
-from headrace.roles.metrics_port import PortTaken, serve
+from headrace.roles.metrics_port import serve
 from schemas.effects import RESULTS, Send, Woke
 from streams.observers.metrics import Metrics, Sample
 from tests.builders import a_pipeline, a_refusal, an_answer

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.config.yaml_source import PipelineError
+from headrace.errors import PipelineError
 from headrace.simulation.faults import BURST, Fault, random_faults, read_faults, with_bursts
 
 DEVICES = ("emulated-0", "emulated-1")

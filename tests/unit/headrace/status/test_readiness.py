@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headrace.errors import Unsuccessful
 from headrace.status.readiness import Readiness
-from headrace.terminal import Unsuccessful
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Lease, Plan, Report, Selection, SelectionTable, Settings
 

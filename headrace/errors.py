@@ -1,0 +1,73 @@
+"""The errors of the front door, as a tree. Exit codes in brackets.
+
+HeadraceError                   [2]  schemas/errors.py: the message is for who must act
+├── CodecError                  [2]  schemas: bytes that are no record
+├── ProfileError                [2]  profiles: a profile that lacks or contradicts something
+├── PlanError                   [2]  control: a problem that no policy can plan for
+├── SizesError                  [2]  control: sizes of queries that cannot be read
+├── ModelError                  [2]  operators: an operator that cannot be made
+├── KafkaConfigError            [2]  streams: a client configuration that cannot be used
+├── BrokerError                 [4]  streams: no broker, or one that refuses
+├── OperatorStuck               [1]  streams: an operator that neither returns nor ends
+├── PipelineError               [2]  the pipeline file
+├── ArrivalsError               [2]  a file of arrivals
+├── CertificateError            [2]  a certificate of the simulation
+├── PortTaken                   [2]  the port for metrics
+├── Unfeasible                  [3]  the plan in force cannot serve what is asked
+└── Unsuccessful                [1]  what was asked for did not come about
+NoAnswer, ClientClosed               of the Python client
+Interrupted                          SIGTERM or Ctrl-C, on the way out of ``up``
+"""
+
+from schemas.errors import BAD_INPUT as BAD_INPUT
+from schemas.errors import INFEASIBLE as INFEASIBLE
+from schemas.errors import NO_BROKER as NO_BROKER
+from schemas.errors import UNSUCCESSFUL as UNSUCCESSFUL
+from schemas.errors import HeadraceError as HeadraceError
+
+INTERRUPTED = 130
+
+
+def exit_code(error: BaseException) -> int | None:
+    """Return the exit code of an error that is told in one sentence; None for any other."""
+    return error.exit_code if isinstance(error, HeadraceError) else None
+
+
+class PipelineError(HeadraceError, ValueError):
+    """A pipeline file, or what it names, that cannot be used; one sentence with the mend."""
+
+
+class ArrivalsError(HeadraceError, ValueError):
+    """An arrivals file or a rate that cannot be used; one sentence with the line."""
+
+
+class CertificateError(HeadraceError, ValueError):
+    """JSON that is no certificate of this format; one sentence."""
+
+
+class PortTaken(HeadraceError):
+    """The port for metrics is another program's; the message says which and what to do."""
+
+
+class Unfeasible(HeadraceError):
+    """The plan in force cannot serve what is asked; one sentence with what stands in the way."""
+
+    exit_code = INFEASIBLE
+
+
+class Unsuccessful(HeadraceError):
+    """What was asked for did not come about; one sentence with the mend."""
+
+    exit_code = UNSUCCESSFUL
+
+
+class NoAnswer(TimeoutError):
+    """No answer came in time."""
+
+
+class ClientClosed(Exception):
+    """The client was closed before the answer came, or had been when the query was submitted."""
+
+
+class Interrupted(Exception):
+    """A signal came while something had to become ready."""
