@@ -1,5 +1,6 @@
 """A record that nobody could read, on its way to where people look."""
 
+from operators.input_place import GENERATION
 from operators.record_size import MOST_BYTES
 from schemas.effects import DEAD_LETTERS, Arrived, Send
 from schemas.records import DeadLetter, Garbled
@@ -12,7 +13,7 @@ def dead_letter(event: Arrived, garbled: Garbled, node: str, now: float) -> Send
     letter = DeadLetter(
         topic=event.topic,
         partition=event.slot,
-        offset=event.offset,
+        offset=event.offset % GENERATION,
         reason=garbled.reason + cut,
         value=garbled.value[:MOST_BYTES],
         headers=garbled.headers,

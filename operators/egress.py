@@ -6,11 +6,11 @@ notices' ``upto`` and it is not open. What arrives for a closed query is a dupli
 Offsets are committed only behind closed queries, so a restart finds every open one again.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from operators.dead_letter import dead_letter
-from operators.join import Accuracies, Combine, OpenQuery, answer, as_list, refusal
+from operators.join import Accuracies, Combine, Held, OpenQuery, answer, as_list, refusal
 from operators.latency_histogram import bucket
 from operators.offset_tracker import Progress
 from operators.outcomes import LATE, cause_of, outcome_of
@@ -69,7 +69,7 @@ class Egress:
         self._open: dict[tuple[int, int], OpenQuery] = {}
         self._upto: dict[int, int] = dict(upto or {})
         # Closed before they were noticed, with the offsets of the records that speak of them.
-        self._early: dict[tuple[int, int], list[int]] = {
+        self._early: dict[tuple[int, int], list[Held]] = {
             key: [] for key in answered if key[1] >= self._upto.get(key[0], 0)
         }
         self._progress = {slot: Progress() for slot in self._partitions}
@@ -116,15 +116,15 @@ class Egress:
             self._counts["duplicates"] += 1
             if noticed:
                 return self._commit_soon(event.slot, now)
-            self._early[key].append(event.offset)
+            self._early[key].append((event.slot, event.offset))
             return []
         effects: list[Effect] = []
         if query is None:
             query = OpenQuery(work.query_id, work.origin, work.created_s, work.deadline_s)
             effects = self._await(key, query)
-        query.held.append(event.offset)
+        query.held.append((event.slot, event.offset))
         if query.take(work):
-            return [*effects, *self._close(key, event.slot, now)]
+            return [*effects, *self._close(key, now)]
         return effects
 
     def _notice(self, event: Arrived, notice: Notice, now: float) -> list[Effect]:
@@ -139,24 +139,30 @@ class Egress:
         for noticed in news:
             effects += self._noticed(event, (partition, noticed.offset), noticed, now)
         self._upto[partition] = upto
+        effects += self._end_early(partition, upto, now)
         return [*effects, *self._commit_soon(event.slot, now)]
+
+    def _end_early(self, partition: int, upto: int, now: float) -> list[Effect]:
+        """Let go of answered queries whose notice was lost with a part of the input topic: a later
+        one has come, so theirs will not, and they would hold up every commit."""
+        lost = [key for key in self._early if key[0] == partition and key[1] < upto]
+        return [effect for key in lost for effect in self._finish(self._early.pop(key), now)]
 
     def _noticed(
         self, event: Arrived, key: tuple[int, int], noticed: Noticed, now: float
     ) -> list[Effect]:
         query = self._open.get(key)
         if query is not None:  # its work was faster than its notice
-            query.held.append(event.offset)
+            query.held.append((event.slot, event.offset))
             return []
         if key in self._early:
-            self._finish((*self._early.pop(key), event.offset), event.slot)
-            return []
+            return self._finish((*self._early.pop(key), (event.slot, event.offset)), now)
         origin = Origin(*key)
         if noticed.refused:
             self._progress[event.slot].finish(event.offset)
             return self._emit(refusal(noticed, origin, now))
         query = OpenQuery(noticed.query_id, origin, noticed.created_s, noticed.deadline_s)
-        query.held.append(event.offset)
+        query.held.append((event.slot, event.offset))
         return self._await(key, query)
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
@@ -176,20 +182,23 @@ class Egress:
         self._wakes_s = closes_s
         return [Wake(closes_s)]
 
-    def _close(self, key: tuple[int, int], slot: int, now: float) -> list[Effect]:
+    def _close(self, key: tuple[int, int], now: float) -> list[Effect]:
         query = self._open.pop(key)
-        if key[1] < self._upto.get(key[0], 0):
-            self._finish(query.held, slot)
-        else:
-            # Committed past them, a restart could not tell that the notice to come is of a query
-            # that has its answer: the records stay until it is there.
-            self._early[key] = query.held
         said = answer(query, self._pipeline, self._combine, self._accuracies, now)
-        return [*self._emit(said), *self._commit_soon(slot, now)]
+        if key[1] < self._upto.get(key[0], 0):
+            return [*self._emit(said), *self._finish(query.held, now)]
+        # Committed past them, a restart could not tell that the notice to come is of a query
+        # that has its answer: the records stay until it is there.
+        self._early[key] = query.held
+        return self._emit(said)
 
-    def _finish(self, offsets: Sequence[int], slot: int) -> None:
-        for offset in offsets:
+    def _finish(self, held: Sequence[Held], now: float) -> list[Effect]:
+        """Let go of records; they lie in several slots where their number was changed."""
+        effects: list[Effect] = []
+        for slot, offset in held:
             self._progress[slot].finish(offset)
+            effects += self._commit_soon(slot, now)
+        return effects
 
     def _close_overdue(self, now: float) -> list[Effect]:
         due = self._due
@@ -198,7 +207,7 @@ class Egress:
         while due and (due[0][0] <= now or due[0][1] not in self._open):
             _, key = heappop(due)
             if key in self._open:
-                effects += self._close(key, key[0] % self._pipeline.egress_partitions, now)
+                effects += self._close(key, now)
         if now >= self._wakes_s:
             self._wakes_s = due[0][0] if due else float("inf")
             effects += [Wake(self._wakes_s)] if due else []
@@ -251,6 +260,16 @@ def upto_of(note: str) -> dict[int, int]:
     """The reverse of ``note_of``; an empty note is an empty mapping."""
     pairs = (pair.split(":") for pair in note.split(",") if pair)
     return {int(partition): int(offset) for partition, offset in pairs}
+
+
+def upto_of_all(notes: Iterable[str]) -> dict[int, int]:
+    """The notes of several slots as one: an input partition may stand in two of them where the
+    number of slots was changed."""
+    upto: dict[int, int] = {}
+    for note in notes:
+        for partition, offset in upto_of(note).items():
+            upto[partition] = max(offset, upto.get(partition, 0))
+    return upto
 
 
 def made_s(record: object) -> list[float]:

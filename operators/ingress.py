@@ -5,7 +5,9 @@ and tells egress what it took in, many queries at a time, so that egress awaits 
 one whose work is lost on the way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from control.per_query.admission import Admission
 from operators.bursts import Runs
@@ -19,6 +21,7 @@ from operators.drop_reasons import (
     no_worker,
     read_late,
 )
+from operators.input_place import InputPlaces
 from operators.plan_follower import PlanFollower
 from operators.record_size import excess
 from operators.reporter import Reporter
@@ -55,7 +58,8 @@ TASK = "ingress"  # the name under which ingress ends a query
 
 class Ingress:
     """The node. ``partitions`` of the input topic are its own; ``share`` is its part of the
-    plan's capacity (1 / number of ingress processes)."""
+    plan's capacity (1 / number of ingress processes). ``upto`` are the places behind what an
+    earlier life committed, by partition (``operators/input_place.py``)."""
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Ingress:
         *,
         incarnation: float,
         share: float = 1.0,
+        upto: Mapping[int, int] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._partitions = tuple(partitions)
@@ -74,13 +79,13 @@ class Ingress:
         self._plans = PlanFollower(pipeline.name)
         self._runs = Runs(pipeline, alone=share == 1.0)
         self._admission = Admission(None, 1.0, 0.0)
-        self._upto: dict[int, int] = {}
+        self._places = InputPlaces(upto or {})
         self._pending: dict[int, list[Noticed]] = {}
         self._flushing = False
         self._flush_s = 0.0
         self._reporter = Reporter(name, "ingress", pipeline.name, incarnation)
         self._counts = self._reporter.counts
-        self._counts.update(arrived=0, admitted=0, refused=0, dropped=0)
+        self._counts.update(arrived=0, admitted=0, refused=0, dropped=0, regressed=0, missing=0)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
@@ -101,10 +106,9 @@ class Ingress:
     # ------------------------------------------------------------------ queries
 
     def _query(self, event: Arrived, query: Query, now: float) -> list[Effect]:
-        if not self._is_new(event):
-            return []
+        event = self._placed(event)
         name = query.id or f"{event.slot}-{event.offset}"
-        deadline = self._deadline(query, event.at_s)
+        deadline = self._deadline(query, event.at_s, now)
         if deadline is None:
             known = ", ".join(sorted(self._pipeline.slo_classes)) or "none"
             return self._refuse(
@@ -127,20 +131,27 @@ class Ingress:
             query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
         ), now)]  # fmt: skip
 
-    def _is_new(self, event: Arrived) -> bool:
-        if event.offset < self._upto.get(event.slot, 0):
-            return False
-        self._upto[event.slot] = event.offset + 1
-        self._counts["arrived"] += 1
-        return True
+    def _placed(self, event: Arrived) -> Arrived:
+        """Return the record with its place for its offset, which differ once the topic went
+        back."""
+        places, counts = self._places, self._counts
+        place = places.take(event.slot, event.offset)
+        counts["arrived"] += 1
+        counts["regressed"], counts["missing"] = places.regressed, places.missing
+        return event if place == event.offset else replace(event, offset=place)
 
-    def _deadline(self, query: Query, created_s: float) -> float | None:
+    def _deadline(self, query: Query, created_s: float, now: float) -> float | None:
+        """Return when a query is due, capped: every part of it is kept in memory until then."""
         if query.deadline_s is not None:
-            return query.deadline_s
-        if not query.slo_class:
-            return created_s + self._slo_s
-        slo_s = self._pipeline.slo_classes.get(query.slo_class)
-        return None if slo_s is None else created_s + slo_s
+            deadline_s = query.deadline_s
+        elif not query.slo_class:
+            deadline_s = created_s + self._slo_s
+        elif query.slo_class in self._pipeline.slo_classes:
+            deadline_s = created_s + self._pipeline.slo_classes[query.slo_class]
+        else:
+            return None
+        most_s = max(self._pipeline.longest_deadline_s, self._slo_s)
+        return min(deadline_s, min(created_s, now) + most_s)
 
     @property
     def _slo_s(self) -> float:
@@ -179,8 +190,7 @@ class Ingress:
         ]  # fmt: skip
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
-        if not self._is_new(event):
-            return []
+        event = self._placed(event)
         name = garbled.id or f"{event.slot}-{event.offset}"
         deadline = event.at_s + self._slo_s
         return [
@@ -222,15 +232,16 @@ class Ingress:
 
     def _flush(self) -> list[Effect]:
         self._flushing = False
+        upto = self._places.upto
         effects: list[Effect] = [
             Send(
                 OUTPUTS,
-                Notice(partition=partition, upto=self._upto[partition], queries=tuple(queries)),
+                Notice(partition=partition, upto=upto[partition], queries=tuple(queries)),
                 self._egress_slot(partition),
             )
             for partition, queries in self._pending.items()
         ]
-        done = tuple(Done(partition, self._upto[partition]) for partition in self._pending)
+        done = tuple(Done(p, *self._places.committed(p)) for p in self._pending)
         self._pending = {}
         return [*effects, Assign(QUERIES, done=done)] if done else []
 

@@ -29,6 +29,7 @@ from schemas.records import (
     Work,
 )
 
+Held = tuple[int, int]  # slot, offset
 Combine = Callable[[list[Value]], Value]
 # By "task/variant", and where whole paths were measured by "task/variant > task/variant"...
 Accuracies = Mapping[str, float]
@@ -50,7 +51,7 @@ class OpenQuery:
         self.credit = 0
         self.epoch = 0
         self.branches: dict[tuple[int, ...], Item] = {}
-        self.held: list[int] = []  # offsets of the records on the outputs topic that speak of it
+        self.held: list[Held] = []  # the records on the outputs topic that speak of it
 
     def take(self, work: Work) -> bool:
         """Count the work's branches, each once; True when the query is complete."""

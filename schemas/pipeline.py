@@ -87,6 +87,9 @@ class Policy:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+MOST_DEADLINE_S = 480.0  # work is kept for ten minutes (streams/topics.py), and has to be read
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """Tasks in topological order, the root first."""
@@ -104,6 +107,7 @@ class Pipeline:
     slo_classes: Mapping[str, float] = field(default_factory=dict)  # seconds
     admission: bool = True  # refuse at ingress beyond the plan's capacity
     grace_s: float = 1.0  # egress waits this long behind a deadline before it closes a query
+    deadline_most_s: float | None = None  # None: ten SLOs, see ``longest_deadline_s``
     egress_partitions: int = 4
     comm_s: float = 1.4e-3  # latency of one hop
     compute_share: float = 0.5  # of what is left of the SLO; the rest is for queues
@@ -115,6 +119,14 @@ class Pipeline:
     def root(self) -> Task:
         """The task every query enters by."""
         return self.tasks[0]
+
+    @property
+    def longest_deadline_s(self) -> float:
+        """How long after a query was made it may be due at most, in seconds."""
+        if self.deadline_most_s is not None:
+            return self.deadline_most_s
+        longest_s = max(self.slo_s, *self.slo_classes.values(), 0.0)
+        return max(longest_s, min(10 * self.slo_s, MOST_DEADLINE_S))
 
     def task(self, name: str) -> Task:
         """The task of that name; raises ``KeyError`` naming the known ones."""

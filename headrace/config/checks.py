@@ -12,6 +12,7 @@ from control.problem.problem import PlanError
 from headrace.config.policy_sections import DEFAULT_KIND, KIND
 from headrace.config.sections import FileSection, TaskSection
 from headrace.config.yaml_source import Source, nearest
+from schemas.pipeline import MOST_DEADLINE_S
 
 STATIC = "static"
 
@@ -26,6 +27,7 @@ def check(file: FileSection, source: Source) -> None:
         check_replicas(policy, section, file, source)
     check_types(file, source)
     check_sizes(file, source)
+    check_deadline(file, source)
     check_shares(file, source)
     check_memory(file, source)
     check_emulation(file, source)
@@ -251,6 +253,24 @@ def check_sizes(file: FileSection, source: Source) -> None:
                     f"{{}} is {variant.batch}, but queries have sizes: each is a batch of its "
                     "own; remove it",
                 )
+
+
+def check_deadline(file: FileSection, source: Source) -> None:
+    """The longest deadline leaves room for every SLO, and ends before work is deleted unread."""
+    most = file.deadline.most
+    longest = max(file.slo, *file.slo_classes.values(), 0.0)
+    if most is None:
+        return
+    if most < longest:
+        raise source.error(
+            ("deadline", "most"), f"{{}} is {most:g} s, but an SLO of the file is {longest:g} s; "
+            "raise it",
+        )  # fmt: skip
+    if most > MOST_DEADLINE_S:
+        raise source.error(
+            ("deadline", "most"),
+            f"{{}} is {most:g} s; work is kept for ten minutes, so {MOST_DEADLINE_S:g} s at most",
+        )
 
 
 def check_shares(file: FileSection, source: Source) -> None:

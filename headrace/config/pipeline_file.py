@@ -314,6 +314,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         slo_classes=dict(file.slo_classes),
         admission=file.admission,
         grace_s=file.grace,
+        deadline_most_s=file.deadline.most,
         egress_partitions=file.egress_partitions,
         comm_s=file.comm,
         compute_share=file.compute_share,

@@ -98,6 +98,12 @@ class QuerySizeSection(Section):
     header: str = "headrace-size"
 
 
+class DeadlineSection(Section):
+    """Bounds of deadlines."""
+
+    most: Duration | None = None
+
+
 class FileSection(Section):
     """The whole file."""
 
@@ -113,6 +119,7 @@ class FileSection(Section):
     slo_classes: dict[Name, Duration] = {}
     admission: bool = True
     grace: Duration = 1.0
+    deadline: DeadlineSection = DeadlineSection()
     egress_partitions: Count = 4
     comm: Latency = 1.4e-3
     compute_share: DeviceShare = 0.5
@@ -207,4 +214,5 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (1, "cluster"): ClusterSection,
     (3, "cluster"): TypeSection,
     (1, "size"): QuerySizeSection,
+    (1, "deadline"): DeadlineSection,
 }

@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import cast
 
 import numpy as np
+from confluent_kafka import TopicPartition
 
 from control.controller.controller import Controller
 from headrace.config.pipeline_file import PipelineFile, load_combine, load_profile, planning_profile
@@ -17,8 +18,9 @@ from headrace.roles.log_options import SILENT, Telling
 from headrace.roles.observability import observed
 from headrace.roles.process_clock import process_clock
 from headrace.roles.subprocess_operator import Isolated
-from operators.egress import Egress, upto_of
+from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress
+from operators.input_place import next_generation, note_of_base, place_of
 from operators.join import as_list
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
@@ -28,7 +30,13 @@ from profiles.profile import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
 from streams.codecs.wire import origins
-from streams.kafka.egress_recovery import answered_since, answers_from_s, committed_notes
+from streams.kafka.egress_recovery import (
+    answered_since,
+    answers_from_s,
+    commit_now,
+    committed_notes,
+    notes,
+)
 from streams.kafka.kafka_client import KafkaConfig, partitions_of
 from streams.kafka.preflight import prepare
 from streams.kafka.transport import KafkaTransport
@@ -63,8 +71,39 @@ def run_ingress(
     prepare(kafka, pipeline, "ingress")
     count = partitions_of(kafka, physical(pipeline.name, QUERIES))
     name = f"ingress-{share.index}"
-    node = Ingress(name, pipeline, share.mine(count), incarnation=_now(), share=1.0 / share.of)
-    _drive(pipeline, {name: node}, kafka, f"{pipeline.name}.ingress", telling)
+    group, mine = f"{pipeline.name}.ingress", share.mine(count)
+    node = Ingress(
+        name, pipeline, mine, incarnation=_now(), share=1.0 / share.of,
+        upto=input_places(kafka, pipeline, group, mine),
+    )  # fmt: skip
+    _drive(pipeline, {name: node}, kafka, group, telling)
+
+
+def input_places(
+    kafka: KafkaConfig, pipeline: Pipeline, group: str, mine: Sequence[int]
+) -> dict[int, int]:
+    """Where ingress goes on, by partition of the input topic (``operators/input_place.py``).
+
+    A partition without a commit is new, or if egress has closed queries of it, was made anew: then
+    its offsets are another generation's. Either is committed before the first of them is read, so
+    that a partition is new only once.
+    """
+    topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
+    found = notes(kafka, group, topic, mine)
+    places = {p: place_of(offset, note) for p, (offset, note) in found.items()}
+    slots = range(partitions_of(kafka, outputs))
+    closed = upto_of_all(
+        note for _, note in notes(kafka, f"{pipeline.name}.egress", outputs, slots).values()
+    )
+    first = {p: 0 for p in mine if p not in places}
+    anew = {p: next_generation(closed[p] - 1) for p in first if closed.get(p)}
+    start = [
+        TopicPartition(topic, p, 0, metadata=note_of_base(base))
+        for p, base in (first | anew).items()
+    ]
+    if start:
+        commit_now(kafka, group, start)
+    return places | anew
 
 
 def run_egress(
@@ -74,9 +113,10 @@ def run_egress(
     pipeline = file.pipeline
     prepare(kafka, pipeline, "egress")
     group = f"{pipeline.name}.egress"
-    mine = share.mine(pipeline.egress_partitions)
     outputs = physical(pipeline.name, OUTPUTS)
-    notes = committed_notes(kafka, group, outputs, mine)
+    # Those beyond what the file says now may still hold what was written before it was changed.
+    mine = share.mine(partitions_of(kafka, outputs))
+    places = committed_notes(kafka, group, outputs, mine)
     name = f"egress-{share.index}"
     node = Egress(
         name,
@@ -85,9 +125,9 @@ def run_egress(
         incarnation=_now(),
         combine=load_combine(pipeline) or as_list,
         accuracies=accuracies(load_profile(file)),
-        upto={p: offset for note in notes for p, offset in upto_of(note.note).items()},
+        upto=upto_of_all(each.note for each in places),
         answered=answered_since(
-            kafka, physical(pipeline.name, RESULTS), answers_from_s(notes), origins(pipeline)
+            kafka, physical(pipeline.name, RESULTS), answers_from_s(places), origins(pipeline)
         ),
     )
     _drive(pipeline, {name: node}, kafka, group, telling)

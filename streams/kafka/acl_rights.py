@@ -53,7 +53,10 @@ class _Uses:
 def _ingress(pipeline: Pipeline) -> _Uses:
     first = work_topic(pipeline.root.name)
     return _Uses(
-        writes=(first, OUTPUTS, REPORTS, DEAD_LETTERS), reads=(QUERIES, PLANS), commits=("ingress",)
+        writes=(first, OUTPUTS, REPORTS, DEAD_LETTERS),
+        reads=(QUERIES, PLANS),
+        commits=("ingress",),
+        watches=("egress",),
     )
 
 

@@ -9,11 +9,12 @@ a query may be answered before a restarted ingress notices it, and committed up 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from operators.egress import made_s
 from schemas.codec.single_object import CodecError, decode
 from streams.kafka.kafka_client import (
+    BrokerError,
     KafkaConfig,
     committed,
     consumer,
@@ -53,6 +54,34 @@ def committed_notes(
         return tuple(_committed(reader, place) for place in committed(reader, topic, slots, WAIT_S))
     finally:
         reader.close()
+
+
+def notes(
+    config: KafkaConfig, group: str, topic: str, slots: Iterable[int]
+) -> dict[int, tuple[int, str]]:
+    """What a group has committed in some slots of a topic, with the notes, where it has.
+
+    Raises ``BrokerError`` where the broker does not tell.
+    """
+    reader = consumer(config, group)
+    try:
+        found = committed(reader, topic, slots, WAIT_S)
+        return {p.partition: (p.offset, p.metadata or "") for p in found if p.offset >= 0}
+    finally:
+        reader.close()
+
+
+def commit_now(config: KafkaConfig, group: str, places: Iterable[TopicPartition]) -> None:
+    """Commit offsets with their notes before anything is read. Raises ``BrokerError``."""
+    client = consumer(config, group)
+    try:
+        client.commit(offsets=list(places), asynchronous=False)
+    except KafkaException as error:
+        raise BrokerError(
+            f"group {group!r} cannot commit: {error.args[0].str()}; check that the broker is well"
+        ) from error
+    finally:
+        client.close()
 
 
 def _committed(reader: Consumer, place: TopicPartition) -> Committed:

@@ -19,6 +19,7 @@ from operators.user_frames import sentence, trace, with_frames
 from schemas.effects import (
     COMMANDS,
     PLANS,
+    QUERIES,
     Arrived,
     Assign,
     Effect,
@@ -83,6 +84,10 @@ class OperatorStuck(HeadraceError):
     exit_code = UNSUCCESSFUL
 
 
+class LogWentBack(HeadraceError):
+    """A slot whose offsets went back while it was read; who begins anew reads what it holds now."""
+
+
 class Observer(Protocol):
     """Sees every event with its effects; changes nothing."""
 
@@ -142,6 +147,7 @@ class Live:
         self._routes: dict[str, tuple[str, Any]] = {}
         self._readers: dict[Place, tuple[str, ...]] = {}
         self._since: dict[Place, int] = {}  # the assignment under which a slot is read
+        self._next: dict[Place, int] = {}  # the offset behind the last record of a slot
         self._past: dict[Place, tuple[CatchUp, float]] = {}  # being read; since when nothing came
         self._stopping = False
         self._leave_by: float | None = None
@@ -260,6 +266,9 @@ class Live:
             # offset: taken for what follows there, it would hide the records between.
             if not readers or batch.assigned < self._since[place]:
                 continue
+            if fetched.offset < self._next.get(place, 0):
+                self._went_back(place, fetched.offset)
+            self._next[place] = fetched.offset + 1
             logical = self._logical[fetched.topic]
             if place in self._past:
                 self._read_past(place, fetched)
@@ -270,6 +279,14 @@ class Live:
             event = Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
             for node in readers:
                 self._handle(node, event)
+
+    def _went_back(self, place: Place, offset: int) -> None:
+        # Ingress knows queries by places that only grow. For others the records are news.
+        if self._logical[place[0]] != QUERIES:
+            raise LogWentBack(
+                f"slot {place[1]} of topic {place[0]} went back from offset {self._next[place]} to "
+                f"{offset}: it was made anew or has lost its end; start this role anew"
+            )
 
     def _read_past(self, place: Place, fetched: Fetched) -> None:
         past, _ = self._past[place]
@@ -377,6 +394,8 @@ class Live:
     def _read_anew(self, new: list[Place], gone: list[Place], logical: str) -> None:
         number = self._transport.assign(new, gone, commits=logical != PLANS)
         self._since.update(dict.fromkeys(new, number))
+        for place in new:
+            self._next.pop(place, None)
         if logical == PLANS:
             self._past.update({p: (CatchUp(self._pipeline.name), self._clock()) for p in new})
 

@@ -48,6 +48,7 @@ class Journal:
         self._debug = log.isEnabledFor(logging.DEBUG)
         self._epochs: dict[str, int] = {}
         self._leases: dict[str, Lease | None] = {}
+        self._regressions: dict[str, float] = {}
         self._windows: dict[tuple[str, str, str], _Window] = {}
         # Most events are worth no line, and cost a look-up here and no more.
         self._told = self._tellers(TOLD) | {Plan: self._plan, Command: self._command}
@@ -126,6 +127,7 @@ class Journal:
         self._write(node, line.event, line.text, **line.fields, **kind)
 
     def _counts(self, node: str, effect: Send, now: float) -> None:
+        self._regressed(node, effect.record)
         # Reports leave every 200 ms whatever else happens, so no count waits for another line.
         over = [key for key, window in self._windows.items() if now - window.began_s >= WINDOW_S]
         for key in over:
@@ -135,6 +137,16 @@ class Journal:
                 what = f"{event} ({kind})" if kind else event
                 text = f"{what}: {window.left_out} more within {WINDOW_S:g} s"
                 self._write(of, "more", text, count=window.left_out, of=event, kind=kind)
+
+    def _regressed(self, node: str, report: Any) -> None:
+        times = report.counts.get("regressed", 0)
+        if times > self._regressions.get(node, 0):
+            self._regressions[node] = times
+            text = (
+                "offsets of the input topic went back: it was made anew or has lost its end; "
+                "what it holds now is served"
+            )
+            self._write(node, "input.regressed", text, times=times)
 
     def _write(self, node: str, event: str, text: str, **fields: Any) -> None:
         tell(log, LEVELS[event], event, text, node=node, pipeline=self._pipeline, **fields)

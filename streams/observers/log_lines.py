@@ -45,6 +45,7 @@ LEVELS = {
     "command.given": INFO,
     "command.refused": WARNING,
     "dead-letter": WARNING,
+    "input.regressed": ERROR,
     "job.failed": WARNING,
     "lease.changed": INFO,
     "lease.kept": DEBUG,

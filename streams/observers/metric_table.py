@@ -52,6 +52,8 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _counter("queries_read_total", "Queries read from the input topic."),
         _counter("queries_admitted_total", "Queries let in."),
         _counter("queries_refused_total", "Queries refused; misses_total of egress tells why."),
+        _counter("input_regressed_total", "Times that a partition's offsets went back."),
+        _counter("input_missing_total", "Offsets passed over: lost, expired or without a record."),
     ),
     "worker": (
         _counter("items_received_total", "Items taken in.", "task", "variant"),

@@ -65,7 +65,8 @@ Sample = tuple[str, Labels, "float | Observed"]  # metric, label values, value
 _COUNTS = {
     "ingress": {
         "arrived": "queries_read_total", "admitted": "queries_admitted_total",
-        "refused": "queries_refused_total",
+        "refused": "queries_refused_total", "regressed": "input_regressed_total",
+        "missing": "input_missing_total",
     },
     "egress": {"duplicates": "duplicates_total"},
     "worker": {

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from schemas.effects import work_topic
-from schemas.pipeline import Pipeline, Policy, Task, Variant
+from schemas.pipeline import MOST_DEADLINE_S, Pipeline, Policy, Task, Variant
 from streams.kafka.acl_rights import READ, ROLES, WRITE, rights
 from streams.topics import (
     DAY_MS,
@@ -92,3 +92,9 @@ def test_every_topic_is_made_as_its_rule_says() -> None:
         "segment.ms": "600000",
         "max.message.bytes": str(MAX_RECORD_BYTES),
     }
+
+
+def test_no_deadline_outlives_the_work_that_it_is_of() -> None:
+    (work,) = [rule for rule in TABLE if rule.logical == EVERY_TASK]
+    assert work.kept_ms is not None
+    assert work.kept_ms > MOST_DEADLINE_S * 1000

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from operators.egress import Egress, note_of, upto_of
+from operators.egress import Egress, note_of, upto_of, upto_of_all
+from operators.input_place import GENERATION
 from operators.latency_histogram import bucket
 from schemas.effects import Arrived, Assign, Done, Effect, Event, Send, Wake, Woke
 from schemas.records import (
@@ -337,3 +338,32 @@ def test_an_incomplete_answer_is_dropped_and_says_why() -> None:
 
 def test_records_that_have_no_business_there_are_ignored() -> None:
     assert an_egress().handle(arrived(an_answer()), 0.2) == []
+
+
+def test_an_early_answer_whose_notice_was_lost_holds_up_no_commit_for_ever() -> None:
+    egress = an_egress()
+    assert commits(egress, arrived(whole(1), 0)) == []
+    effects = commits(egress, arrived(a_notice(2, upto=3), 1), arrived(whole(2), 2))
+    assert effects == done(3, "0:3")
+
+
+def test_a_query_whose_records_lie_in_two_slots_is_closed_and_both_are_committed() -> None:
+    egress = an_egress()
+    egress.handle(arrived(a_notice(0), 0, 1), 0.1)
+    effects = egress.handle(arrived(whole(0), 0, 0), 0.1)
+    assert [e.record.outcome for e in effects if isinstance(e, Send)] == [ANSWERED]  # type: ignore[union-attr]
+    assert quiet(egress.handle(Woke(), 0.2)) == [
+        Assign("outputs", done=(Done(1, 1, "0:1"), Done(0, 1, "")))
+    ]
+
+
+def test_notes_of_two_slots_on_one_partition_say_the_higher_place() -> None:
+    assert upto_of_all(["0:7,1:3", "", "0:5,2:1"]) == {0: 7, 1: 3, 2: 1}
+
+
+def test_queries_of_a_topic_that_was_made_anew_are_no_duplicates() -> None:
+    egress = an_egress(upto={0: 1000})
+    again = GENERATION
+    egress.handle(arrived(a_notice(again, upto=again + 1), 0), 0.1)
+    effects = egress.handle(arrived(whole(again), 1), 0.1)
+    assert [e.record.origin.offset for e in effects if isinstance(e, Send)] == [again]  # type: ignore[union-attr]

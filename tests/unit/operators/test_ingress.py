@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from operators.ingress import NOTICE_S, Ingress
+from operators.input_place import GENERATION, place_of
 from schemas.effects import (
     Arrived,
     Assign,
@@ -135,11 +136,59 @@ def test_roots_slots_get_their_shares() -> None:
     assert [s.slot for s in sends if isinstance(s, Send)] == [3, 4, 3, 4]
 
 
-def test_a_query_that_was_read_before_is_ignored() -> None:
+def test_offsets_that_go_back_are_other_queries_and_are_served() -> None:
     ingress = an_ingress()
     noticing(ingress, a_query(4))
-    assert ingress.handle(a_query(4), 0.1) == []
-    assert ingress.handle(Arrived(Garbled(b"", "empty"), "queries", 0, 3, 0.0), 0.1) == []
+    effects = ingress.handle(a_query(0), 0.1)
+    assert effects == [to_root(GENERATION, query_id="q0"), Wake(0.1 + NOTICE_S)]
+    assert quiet(ingress.handle(Woke(), 0.1 + NOTICE_S)) == [
+        Send("outputs", Notice(partition=0, upto=GENERATION + 1, queries=(
+            a_noticed(GENERATION, query_id="q0"),
+        )), 0),
+        Assign("queries", done=(Done(0, 1, "1"),)),
+    ]  # fmt: skip
+    (report,) = reports(ingress.handle(Woke(), 1.0))
+    assert (report.counts["regressed"], report.counts["missing"]) == (1, 0)
+
+
+def test_offsets_that_are_passed_over_are_counted() -> None:
+    ingress = an_ingress(upto={0: 10})
+    noticing(ingress, a_query(13), a_query(2, slot=1), a_query(14))
+    (report,) = reports(ingress.handle(Woke(), 1.0))
+    assert (report.counts["regressed"], report.counts["missing"]) == (0, 3)
+
+
+def test_a_restarted_ingress_goes_on_in_the_generation_that_it_committed() -> None:
+    ingress = an_ingress(upto={0: place_of(7, "2")})
+    ingress.handle(a_query(7), 0.0)
+    (notice, committed) = quiet(ingress.handle(Woke(), NOTICE_S))
+    assert committed == Assign("queries", done=(Done(0, 8, "2"),))
+    assert notice == Send("outputs", Notice(partition=0, upto=2 * GENERATION + 8, queries=(
+        a_noticed(2 * GENERATION + 7, query_id="q7"),
+    )), 0)  # fmt: skip
+
+
+def test_an_unreadable_record_keeps_its_own_offset_as_a_dead_letter() -> None:
+    ingress = an_ingress(upto={0: place_of(7, "1")})
+    garbled = Arrived(Garbled(b"", "empty"), "queries", 0, 7, 0.0)
+    letters = [e.record for e in ingress.handle(garbled, 0.0) if isinstance(e, Send)]
+    assert [each.offset for each in letters if isinstance(each, DeadLetter)] == [7]
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "at_s", "due_s"),
+    [
+        (7_258_118_000.0, 0.0, 10 * SLO_S),  # the year 2200
+        (10 * SLO_S, 0.0, 10 * SLO_S),
+        (7_258_118_000.0, 7_258_118_000.0, 10 * SLO_S),  # made in the year 2200, too
+        (0.2, 0.0, 0.2),
+    ],
+)
+def test_a_deadline_is_capped(asked_s: float, at_s: float, due_s: float) -> None:
+    ingress = an_ingress()
+    (send, _) = ingress.handle(a_query(at_s=at_s, deadline_s=asked_s), 0.0)
+    assert isinstance(send, Send)
+    assert send.record.deadline_s == pytest.approx(due_s)  # type: ignore[union-attr]
 
 
 def test_a_stale_plan_changes_nothing() -> None:
@@ -265,5 +314,7 @@ def test_it_reports_what_it_took_in() -> None:
     noticing(ingress, a_query(0), a_query(1), a_query(2, at_s=-1.0))
     assert reports(ingress.handle(Woke(), 0.2)) == [Report(
         node="i", role="ingress", pipeline="p", epoch=3, incarnation=0.0, sent_s=0.2,
-        state="ready", counts={"arrived": 3, "admitted": 1, "refused": 1, "dropped": 1},
+        state="ready", counts={
+            "arrived": 3, "admitted": 1, "refused": 1, "dropped": 1, "regressed": 0, "missing": 0,
+        },
     )]  # fmt: skip

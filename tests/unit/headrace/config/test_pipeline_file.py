@@ -182,6 +182,17 @@ def test_limits_are_a_time_a_memory_or_both(
         ("slo: 300ms", "slo: true", ":2: slo is True, which is no duration"),
         ("slo: 300ms\n", "", ":1: slo is missing; add a line such as: slo: 300ms"),
         ("{bulk: 2s}", "{bulk: 2}", ":6: slo_classes.bulk is 2 without a unit; write 2ms or 2s"),
+        (
+            "slo: 300ms",
+            "slo: 300ms\ndeadline: {most: 1s}",
+            ":3: deadline.most is 1 s, but an SLO of the file is 2 s; raise it",
+        ),
+        (
+            "slo: 300ms",
+            "slo: 300ms\ndeadline: {most: 600s}",
+            ":3: deadline.most is 600 s; work is kept for ten minutes, so 480 s at most",
+        ),
+        ("slo: 300ms", "slo: 300ms\ndeadline: {least: 1s}", ":3: deadline.least is no known key"),
         ("name: postcode", "name: Post_Code", ":1: name is 'Post_Code'; it may hold small letters"),
         (
             "        batch: 32",

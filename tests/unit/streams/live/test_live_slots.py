@@ -30,6 +30,7 @@ from streams.live.live_driver import (
     Batch,
     Inbox,
     Live,
+    LogWentBack,
     ModelHands,
     OperatorStuck,
 )
@@ -430,3 +431,13 @@ def test_a_variant_that_is_loading_is_not_loaded_a_second_time(posted: SimpleQue
     assert posted.get(timeout=10) == Loaded("read/a", 0.0)
     assert len(made) == 1
     hands.close()
+
+
+def test_a_slot_whose_offsets_go_back_ends_the_role_with_a_sentence() -> None:
+    worker = Scripted({1: (0,)})
+    world = World(worker=worker)
+    world.fetched(1, on_plans(1))
+    world.fetched(2, on_work(5), on_work(6))
+    with pytest.raises(LogWentBack, match=r"slot 0 of topic p\.work\.read went back from offset 7"):
+        world.fetched(2, on_work(2))
+    assert worker.seen == [5, 6]
