@@ -32,6 +32,7 @@ import yaml
 from msgspec.structs import replace
 
 from control.controller.membership import DEAD_AFTER_S
+from control.problem.plan_reasons import solved_for
 from headrace.arrivals.arrival_processes import Times, read_arrivals
 from headrace.cluster.supervisor import end_session, environment
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
@@ -41,6 +42,7 @@ from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.wiring import accuracies
 from headrace.terminal import progress
+from schemas.enumerations import PlanCause
 from schemas.records import Plan
 from streams.observers.run_metrics import RunMetrics, given_up
 
@@ -291,7 +293,7 @@ def recovery(made: Sequence[Plan], outage: Outage, dilate: float) -> Recovery:
     """What the plans did about the outage."""
     plans = _in_order(made)
     without = [p for p in plans if p.issued_s >= outage.killed_s and not _uses(p)]
-    solved = [p for p in without[1:] if f"lost {APART}" in p.reason]
+    solved = [p for p in without[1:] if PlanCause.WORKER_LOST in p.causes and solved_for(p)]
     back = [p for p in plans if p.issued_s >= outage.started_s > outage.killed_s and _uses(p)]
     after = solved[0].issued_s - without[0].issued_s if solved else None
     return Recovery(

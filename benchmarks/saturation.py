@@ -28,6 +28,7 @@ from benchmarks.chaos import a_rig, say
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends
 from control.controller.membership import DEAD_AFTER_S
+from schemas.enumerations import PlanCause
 
 BURN = "while True: pass"
 ACCOUNT_EVERY_S = 60.0
@@ -71,7 +72,7 @@ def measured(rig: Rig, minutes: float) -> Part:
 
 
 def _deaths(rig: Rig, since: int) -> list[str]:
-    return [plan.reason for plan in rig.plans[since:] if "lost " in plan.reason]
+    return [plan.reason for plan in rig.plans[since:] if PlanCause.WORKER_LOST in plan.causes]
 
 
 @contextmanager

@@ -41,6 +41,7 @@ class PlanCause(StrEnum):
     SLOWDOWN = "slowdown"
     FANOUT = "fanout"
     EARLIER_FAILURE = "earlier_failure"
+    PLAN_LOST = "plan_lost"
     WORKER_SERVES = "worker_serves"
     WORKER_DRAINED = "worker_drained"
     STAGED = "staged"

@@ -22,6 +22,19 @@ from control.controller.report_age import ReportAges
 from control.estimation.estimates import Outlook
 from control.policies import policy_named
 from control.policies.ramsis.table_jobs import Selecting
+from control.problem.plan_reasons import (
+    FIRST,
+    HANDOVER,
+    INTERVAL,
+    PlanReason,
+    about_worker,
+    after_failure,
+    by_command,
+    causes,
+    plan_lost,
+    sentence,
+    workers_lost,
+)
 from control.problem.problem import Problem
 from control.problem.references import chosen
 from control.problem.routes import ROUTINGS
@@ -29,7 +42,7 @@ from control.rollout.history import History
 from control.rollout.leases import without
 from control.rollout.next_plan import Ground
 from control.rollout.plan_builder import assemble, same
-from control.rollout.target import HANDED_ON, Course
+from control.rollout.target import Course
 from profiles.profile import ProfileTable
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -50,6 +63,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Garbled, Lease, Plan, Report, Settings
 
@@ -69,7 +83,7 @@ class _Flight:
     job: int
     problem: Problem
     settings: Settings
-    reasons: tuple[str, ...]
+    reasons: tuple[PlanReason, ...]
     pending: Pending | None
 
 
@@ -101,8 +115,8 @@ class Controller:
         self._course = Course()
         self._selecting = Selecting(pipeline, profile, memory)
         self._asked: Problem | None = None  # what the last solve was for
-        self._reasons: list[str] = []
-        self._ready: list[str] = []  # reasons that wait for more of their kind
+        self._reasons: list[PlanReason] = []
+        self._ready: list[PlanReason] = []  # reasons that wait for more of their kind
         self._trouble = ""  # why the last solve led to no plan
         self._rejected: tuple[Violation, ...] = ()  # since the last plan
         self._quiet: frozenset[str] = frozenset()
@@ -161,25 +175,27 @@ class Controller:
         self._members.listen(now)
         self._look_ahead(report, now)
         if report.role == "worker":
-            self._worker_news(report.node, self._members.hear(report, now), now)
+            self._worker_news(self._members.hear(report, now), now)
 
     def _look_ahead(self, report: Report, now: float) -> None:
         """Outbid plans that nodes follow and the plans topic does not have: it was lost."""
         if self._history.lost(report.epoch, now):
             self._contested = True
-            self._reasons.append(f"the plans topic has lost plan {report.epoch}")
+            self._reasons.append(plan_lost(report.epoch))
 
     def _counted(self, event: Counted, now: float) -> None:
         if now - event.at_s <= REPORT_AGE_S:
             self._outlook.count(event)
 
-    def _worker_news(self, name: str, news: str, now: float) -> None:
-        if news.startswith("serves"):
+    def _worker_news(self, news: PlanReason | None, now: float) -> None:
+        if news is None:
+            return
+        if news.cause == PlanCause.WORKER_SERVES:
             # Others of the same round of reports are likely to follow: one plan for all.
             self._merge_s = self._merge_s if self._ready else now + MERGE_S
-            self._ready.append(f"worker {name} {news}")
-        elif news:
-            self._reasons.append(f"worker {name} {news}")
+            self._ready.append(news)
+        else:
+            self._reasons.append(news)
 
     def _command(self, command: Command, event: Arrived, now: float) -> None:
         # What names nobody is for those who were up: it must not find who comes up later.
@@ -230,7 +246,8 @@ class Controller:
         self._settled = self._settled or self._is_settled(now)
         if self._settled:
             quiet = frozenset(self._members.quiet(now))
-            self._course.moved(f"worker {name} is drained" for name in sorted(quiet - self._quiet))
+            drained = sorted(quiet - self._quiet)
+            self._course.moved(about_worker(x, PlanCause.WORKER_DRAINED) for x in drained)
             self._quiet = quiet
             if now >= self._merge_s:
                 self._course.moved(self._ready)
@@ -258,14 +275,14 @@ class Controller:
         lost = self._members.bury(now)
         if not lost:
             return []
-        reason = f"lost {', '.join(lost)}"
+        reason = workers_lost(lost)
         self._reasons.append(reason)
         plan, held = self._plan, self._held()
         if plan is None or held.keys().isdisjoint(lost):
             return []
         ground = self._ground(plan.settings, now)
         leases = without(held, lost, self._history.slots)
-        base = replace(plan, reason=f"{reason}; {HANDED_ON}")
+        base = replace(plan, reason=sentence((reason, HANDOVER)), causes=causes((reason, HANDOVER)))
         profile = self._outlook.profile
         made = assemble(base, leases, self._pipeline, profile, ground.members, ground.expected)
         return self._publish(made, now)
@@ -296,7 +313,7 @@ class Controller:
         if self._flight is not None or deaf:
             return []
         if now >= self._replan_s:
-            self._reasons.append("planned anew" if self._plan else "first plan")
+            self._reasons.append(INTERVAL if self._plan else FIRST)
         elif self._asked is not None and now - self._asked_s >= UNLIKE_S:
             unlike = self._outlook.unlike(self._asked, self._settings, now)
             self._reasons += [unlike] if unlike else []
@@ -364,7 +381,7 @@ class Controller:
             return self._selecting.solved(event, now)
         target = self._course.choose(event.plan, flight.problem, flight.settings, now)
         ground = self._ground(flight.settings, now)
-        plan = self._course.first(target, ground, self._reason(flight), now)
+        plan = self._course.first(target, ground, self._reasons_of(flight), now)
         violations = (
             *check_allocation(event.plan, flight.problem),
             *check_resources(target.allocation, flight.problem),
@@ -385,11 +402,11 @@ class Controller:
             return self._selecting.failed(event, now)
         return self._give_up(event.error, now)
 
-    def _reason(self, flight: _Flight) -> str:
+    def _reasons_of(self, flight: _Flight) -> list[PlanReason]:
         command = flight.pending.command if flight.pending else None
-        parts = [f"command {command.action} ({command.id})"] if command else []
-        trouble = [f"earlier: {self._trouble}"] if self._trouble else []
-        return "; ".join(dict.fromkeys([*parts, *flight.reasons, *trouble]))
+        asked = [by_command(command.action, command.id)] if command else []
+        trouble = [after_failure(self._trouble)] if self._trouble else []
+        return [*asked, *flight.reasons, *trouble]
 
     def _publish(self, plan: Plan, now: float) -> list[Effect]:
         """Put a plan in force, unless it breaks a promise: then the old one stays."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from control.problem.plan_reasons import PlanReason, about_worker
 from control.rollout.placement import Member
-from schemas.enumerations import NodeState
+from schemas.enumerations import NodeState, PlanCause
 from schemas.records import Lease, Plan, Report
 
 REPORT_AGE_S = 2.0  # an older report says nothing about now
@@ -82,38 +83,40 @@ class Membership:
             worker = _Worker(known_s=until, unheard=True, serves=lease.task)
             self._workers.setdefault(lease.worker, worker)
 
-    def hear(self, report: Report, now: float) -> str:
-        """Take a worker's report in; what is news about it, for a plan's reason, or ""."""
+    def hear(self, report: Report, now: float) -> PlanReason | None:
+        """Take a worker's report in; return what is news about it, as a reason for a plan."""
         worker = self._workers.get(report.node)
         if worker is not None and report.incarnation < worker.incarnation:
-            return ""  # from the process that this one has replaced
-        news = "is new" if worker is None else ""
+            return None  # from the process that this one has replaced
+        news = PlanCause.WORKER_NEW if worker is None else None
         worker = self._workers.setdefault(report.node, _Worker())
         if not (news or worker.unheard) and report.incarnation > worker.incarnation:
-            news = "has restarted"
+            news = PlanCause.WORKER_RESTARTED
         worker.device, worker.incarnation = report.device, report.incarnation
         worker.known_s, worker.unheard = now, False
         worker.loading = worker.loading and report.state != NodeState.READY
         if report.state == NodeState.LEAVING and not worker.leaving:
-            news = news or "is leaving"
+            news = news or PlanCause.WORKER_LEAVING
         worker.leaving = report.state == NodeState.LEAVING
         worker.loaded = f"{report.task}/{report.variant}" if report.variant else ""
         self._note_quiet(worker, report, now)
         service = self._note_service(worker, report)
-        return news or service
+        return about_worker(report.node, news) if news else service
 
-    def _note_service(self, worker: _Worker, report: Report) -> str:
+    def _note_service(self, worker: _Worker, report: Report) -> PlanReason | None:
         # While it loads another variant of its task it goes on with the one it has.
         before = worker.serves
         if report.state == NodeState.LEAVING:
-            return ""  # it goes on until it is drained
+            return None  # it goes on until it is drained
         if report.state == NodeState.READY:
             worker.serves = report.task
         elif report.task != before or not report.variant:
             worker.serves = ""
         if worker.serves == before:
-            return ""
-        return f"serves {worker.serves}" if worker.serves else f"no longer serves {before}"
+            return None
+        if worker.serves:
+            return about_worker(report.node, PlanCause.WORKER_SERVES, worker.serves)
+        return about_worker(report.node, PlanCause.WORKER_UNLOADED, before)
 
     def _note_quiet(self, worker: _Worker, report: Report, now: float) -> None:
         drained = (

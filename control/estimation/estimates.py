@@ -11,11 +11,13 @@ from control.estimation.report_deltas import Readings
 from control.estimation.slowdown import Slowness, drifted
 from control.estimation.task_demand import TaskDemand
 from control.policies import spec_of
+from control.problem.plan_reasons import PlanReason
 from control.problem.problem import Problem
 from control.problem.references import chosen
 from control.rollout.plan_builder import Expected
 from profiles.profile import ProfileError, ProfileTable
 from schemas.effects import Counted
+from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
 
@@ -116,30 +118,34 @@ class Outlook:
         arriving = self.arriving_qps(now) if given is None else given
         return Expected(arriving, self.multiplicity)
 
-    def unlike(self, problem: Problem, settings: Settings, now: float) -> str:
-        """Why a plan that was made for a problem should not wait for its time; "": it can.
+    def unlike(self, problem: Problem, settings: Settings, now: float) -> PlanReason | None:
+        """Return the reason to replan before the interval elapses, if there is one.
 
         A demand that a command has set does not jump, and a fixed policy plans for none.
         """
         if not spec_of(problem.policy.kind).follows_demand:
-            return ""
+            return None
         if settings.demand_qps is None:
             expected = self.demand_qps(problem.policy, settings, now)
             planned = f"{problem.demand_qps:.4g} queries/s that were planned for"
             if jumped(self._demand, now, problem.demand_qps):
-                return f"demand jumped to {expected:.4g} from the {planned}"
+                text = f"demand jumped to {expected:.4g} from the {planned}"
+                return PlanReason(PlanCause.DEMAND_JUMPED, text)
             if fell(expected, problem.demand_qps):
-                return f"demand fell to {expected:.4g} from the {planned}"
+                text = f"demand fell to {expected:.4g} from the {planned}"
+                return PlanReason(PlanCause.DEMAND_FELL, text)
         if _goes_by_pace(problem.policy):
             slow = drifted(self._stretches, self._slowness.stretches())
             if slow is not None:
-                return f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
+                text = f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
+                return PlanReason(PlanCause.SLOWDOWN, text)
         strayed = self._factors.drifted(self._planned(problem.multiplicity))
         if not strayed:
-            return ""
+            return None
         variant, child = strayed[0]
         seen = self.multiplicity[variant, child]
-        return f"{variant} makes {seen:.3g} items for {child} each, other than planned for"
+        text = f"{variant} makes {seen:.3g} items for {child} each, other than planned for"
+        return PlanReason(PlanCause.FANOUT, text)
 
     def _planned(self, observed: Mapping[Edge, float]) -> dict[Edge, float]:
         """Every edge's factor as a plan took it: observed, else profiled."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from control.policies import policy_named
 from control.problem.forecast import items_per_query, mix
+from control.problem.plan_reasons import PlanReason, causes, sentence
 from control.problem.problem import Allocation, Replicas
 from control.problem.references import chosen
 from control.problem.routes import ROUTINGS
@@ -56,7 +57,9 @@ def scales(pipeline: Pipeline, settings: Settings) -> bool:
     return policy is not None and chosen(ROUTINGS, policy.routing) is not None
 
 
-def next_plan(target: Target, ground: Ground, reason: str, now: float) -> tuple[Plan, bool]:
+def next_plan(
+    target: Target, ground: Ground, reasons: Sequence[PlanReason], now: float
+) -> tuple[Plan, bool]:
     """The next plan, and whether there will be another one once workers have loaded."""
     plan = ground.in_force
     held = {lease.worker: lease for lease in plan.leases} if plan else {}
@@ -69,7 +72,8 @@ def next_plan(target: Target, ground: Ground, reason: str, now: float) -> tuple[
         pipeline=ground.pipeline.name,
         epoch=ground.history.epoch + 1,
         issued_s=now,
-        reason=reason,
+        reason=sentence(reasons),
+        causes=causes(reasons),
         settings=target.settings,
         feasible=target.allocation.feasible,
         binding=target.allocation.binding,

@@ -1,10 +1,10 @@
 """Where do the plans lead, and what is the next step there?"""
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from control.problem.candidates import device_kinds
+from control.problem.plan_reasons import ROUTES, STAGED, PlanReason
 from control.problem.problem import Allocation, Problem
 from control.rollout.hysteresis import worth_a_change
 from control.rollout.next_plan import Ground, Target, next_plan, scales
@@ -12,16 +12,6 @@ from control.rollout.plan_builder import same
 from schemas.records import Plan, Settings
 
 ROUTES_S = 2.0  # routes follow demand so often
-# Reasons of plans that no solve led to.
-STAGED, ROUTED = "more workers may change", "routes for what arrives now"
-HANDED_ON = "slots handed on"  # how the reason ends
-_MOVE = re.compile(r"worker \S+ (serves \S+|is drained)")
-
-
-def solved_for(plan: Plan) -> bool:
-    """Whether a solve led to a plan, by its reason; else it is a step on the way or routes."""
-    steps = all(_MOVE.fullmatch(reason) for reason in plan.reason.split("; "))
-    return not steps and not plan.reason.endswith((STAGED, ROUTED, HANDED_ON))
 
 
 class Course:
@@ -32,7 +22,7 @@ class Course:
     def __init__(self) -> None:
         self._target: Target | None = None
         self._staging = False  # the last step was not the last
-        self._moves: list[str] = []
+        self._moves: list[PlanReason] = []
         self._routes_s = 0.0
         self._since_s = float("-inf")  # the target has been this one
 
@@ -40,7 +30,7 @@ class Course:
         """Go on from the plan of an earlier life."""
         self._target = Target.of(plan)
 
-    def moved(self, reasons: Iterable[str]) -> None:
+    def moved(self, reasons: Iterable[PlanReason]) -> None:
         """Something happened that the next step may have waited for."""
         self._moves += reasons
 
@@ -57,9 +47,11 @@ class Course:
             return Target(found, settings, {d: kind for kind in kinds for d in kinds[kind]})
         return replace(kept, allocation=replace(found, replicas=kept.allocation.replicas))
 
-    def first(self, target: Target, ground: Ground, reason: str, now: float) -> Plan:
+    def first(
+        self, target: Target, ground: Ground, reasons: Sequence[PlanReason], now: float
+    ) -> Plan:
         """The first step to another target."""
-        plan, self._staging = next_plan(target, ground, reason, now)
+        plan, self._staging = next_plan(target, ground, reasons, now)
         return plan
 
     def take(self, target: Target, now: float) -> None:
@@ -85,7 +77,6 @@ class Course:
         self._routes_s = now + ROUTES_S
         if not (reasons or self._staging or flows):
             return None
-        otherwise = STAGED if self._staging else ROUTED
-        reason = "; ".join(dict.fromkeys(reasons)) or otherwise
-        plan, self._staging = next_plan(self._target, ground, reason, now)
+        reasons = reasons or [STAGED if self._staging else ROUTES]
+        plan, self._staging = next_plan(self._target, ground, reasons, now)
         return None if ground.in_force and same(plan, ground.in_force) else plan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from control.rollout.target import solved_for
+from control.problem.plan_reasons import solved_for
 from schemas.effects import PLANS, Counted, Effect, Event, Node, Send, Woke
 from schemas.pipeline import Pipeline
 from schemas.records import Plan

@@ -6,7 +6,7 @@ released sentences, so they never change. A row that has its enumeration is left
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from schemas.enumerations import PlanCause, ReasonCode
@@ -55,6 +55,7 @@ _CAUSES = (
     (re.compile(r".* other than planned for"), PlanCause.FANOUT),
     (re.compile(r"more workers may change"), PlanCause.STAGED),
     (re.compile(r"routes for what arrives now"), PlanCause.ROUTES),
+    (re.compile(r"the plans topic has lost plan \d+"), PlanCause.PLAN_LOST),
     (re.compile(r"earlier: .*"), PlanCause.EARLIER_FAILURE),
 )
 
@@ -105,13 +106,17 @@ def _ended(row: Row) -> str:
 
 def _fill_plan(row: Row) -> None:
     if not row["causes"] and row["reason"]:
-        row["causes"] = list(dict.fromkeys(_causes(row["reason"])))
+        row["causes"] = plan_causes(row["reason"])
 
 
-def _causes(reason: str) -> Iterator[PlanCause]:
-    for part in reason.split("; "):
-        found = (cause for pattern, cause in _CAUSES if pattern.fullmatch(part))
-        yield next(found, PlanCause.OTHER)
+def plan_causes(reason: str) -> list[PlanCause]:
+    """Infer the causes from a plan's released sentences, each once."""
+    return list(dict.fromkeys(map(_cause, reason.split("; "))))
+
+
+def _cause(sentence: str) -> PlanCause:
+    found = (cause for pattern, cause in _CAUSES if pattern.fullmatch(sentence))
+    return next(found, PlanCause.OTHER)
 
 
 def _fill_report(row: Row) -> None:

@@ -1,4 +1,4 @@
-"""Two roads to whether a solve led to a plan: its reason, and what the control app had heard."""
+"""Two roads to whether a solve led to a plan: its causes, and what the control app had heard."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,37 +6,41 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from control.rollout.target import STAGED, solved_for
+from control.problem.plan_reasons import STAGED, solved_for
 from headrace.arrivals.arrival_processes import Rates
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.faults import DEATH, Fault
 from headrace.simulation.simulation_run import Run, simulated
 from schemas.effects import Effect, Event, Send, Solved
+from schemas.enumerations import PlanCause
 from schemas.records import Plan
 
 
 class Roads:
-    """An observer that keeps the reason of every plan with whether a solve had come back."""
+    """An observer that keeps the causes of every plan with whether a solve had come back."""
 
     def __init__(self) -> None:
-        self.taken: list[tuple[str, bool, bool]] = []
+        self.taken: list[tuple[tuple[PlanCause, ...], bool, bool]] = []
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         for effect in effects:
             if type(effect) is Send and type(effect.record) is Plan:
                 plan = effect.record
-                self.taken.append((plan.reason, solved_for(plan), type(event) is Solved))
+                assert bool(plan.causes) == bool(plan.reason)
+                self.taken.append((plan.causes, solved_for(plan), type(event) is Solved))
 
 
 @pytest.mark.parametrize("policy", ["loki", "inferline", "static"])
-def test_a_reason_tells_whether_a_solve_led_to_the_plan(tmp_path: Path, policy: str) -> None:
+def test_causes_tell_whether_a_solve_led_to_the_plan(tmp_path: Path, policy: str) -> None:
     rates = (20.0,) * 6 + (120.0,) * 8 + (320.0,) * 8 + (30.0,) * 16
     lost = Fault(at_s=9.0, kind=DEATH, device="emulated-1", for_s=6.0)
     roads = Roads()
     file = read_pipeline_file(a_cluster(tmp_path, devices=6))
     run = Run(file=file, policy=policy, seed=3, arrivals=Rates(rates), faults=(lost,))
     simulated(run, lambda sent: None, (roads,))
-    assert [reason for reason, told, known in roads.taken if told and not known] == []
+    assert [causes for causes, told, known in roads.taken if told and not known] == []
     # A solve that changes nothing may be the moment of the next step.
-    assert {reason for reason, told, known in roads.taken if known and not told} <= {STAGED}
+    assert {causes for causes, told, known in roads.taken if known and not told} <= {
+        (STAGED.cause,)
+    }
     assert {told for _, told, _ in roads.taken} == {True, False}

@@ -7,11 +7,12 @@ import pytest
 from msgspec import structs
 
 from control.estimation.demand import counted
-from control.rollout.target import ROUTED, STAGED
+from control.problem.plan_reasons import STEPS
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.fidelity.fidelity_run import Asked, start_seen
 from headrace.simulation.warm_start import GivenPlan, Start, filed, start_of
 from schemas.effects import PLANS, Arrived, Effect, Event, Send, Woke
+from schemas.enumerations import PlanCause
 from schemas.records import Plan, Settings
 
 SETTINGS = Settings(policy="loki", slo_s=0.5)
@@ -26,17 +27,18 @@ def test_the_newest_plan_at_the_end_of_the_warm_up_is_the_start() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason",
-    [ROUTED, STAGED, "worker cpu-0 is drained", "worker cpu-1 serves read; worker a is drained"],
+    "causes",
+    [*((step,) for step in sorted(STEPS)), (PlanCause.WORKER_SERVES, PlanCause.WORKER_DRAINED)],
 )
-def test_a_step_on_the_way_was_not_solved_for(reason: str) -> None:
-    moved = structs.replace(PLAN, epoch=8, issued_s=105.5, reason=reason)
+def test_a_step_on_the_way_was_not_solved_for(causes: tuple[PlanCause, ...]) -> None:
+    moved = structs.replace(PLAN, epoch=8, issued_s=105.5, causes=causes)
     assert start_of([PLAN, moved], 100.0, 20.0, 5.0) == Start(moved, 18.0)
     assert start_of([moved], 100.0, 20.0, 5.0) == Start(moved, 15.5)
 
 
 def test_a_solve_may_also_have_other_reasons() -> None:
-    solved = structs.replace(PLAN, epoch=8, issued_s=105.5, reason="worker a is new; planned anew")
+    causes = (PlanCause.WORKER_NEW, PlanCause.INTERVAL)
+    solved = structs.replace(PLAN, epoch=8, issued_s=105.5, causes=causes)
     assert start_of([PLAN, solved], 100.0, 20.0, 5.0) == Start(solved, 15.5)
 
 

@@ -1,0 +1,84 @@
+"""What leads to a plan: a cause for programs, with the sentence that people read.
+
+A solve answers to causes such as a new worker or a jump of demand. ``STEPS`` are the others: the
+next step on the way to what an earlier solve has found, or routes that follow demand.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schemas.enumerations import PlanCause
+from schemas.records import Plan
+
+STEPS = frozenset(
+    (
+        PlanCause.WORKER_SERVES,
+        PlanCause.WORKER_DRAINED,
+        PlanCause.STAGED,
+        PlanCause.ROUTES,
+        PlanCause.HANDOVER,
+    )
+)
+
+
+class PlanReason(NamedTuple):
+    """A cause and its sentence."""
+
+    cause: PlanCause
+    text: str
+
+
+FIRST = PlanReason(PlanCause.FIRST, "first plan")
+INTERVAL = PlanReason(PlanCause.INTERVAL, "planned anew")
+STAGED = PlanReason(PlanCause.STAGED, "more workers may change")
+ROUTES = PlanReason(PlanCause.ROUTES, "routes for what arrives now")
+HANDOVER = PlanReason(PlanCause.HANDOVER, "slots handed on")
+
+_WORKER = {
+    PlanCause.WORKER_NEW: "is new",
+    PlanCause.WORKER_RESTARTED: "has restarted",
+    PlanCause.WORKER_LEAVING: "is leaving",
+    PlanCause.WORKER_DRAINED: "is drained",
+    PlanCause.WORKER_SERVES: "serves",
+    PlanCause.WORKER_UNLOADED: "no longer serves",
+}
+
+
+def about_worker(name: str, cause: PlanCause, task: str = "") -> PlanReason:
+    """What happened to one worker, at ``task`` where the cause is about one."""
+    return PlanReason(cause, " ".join(filter(None, ("worker", name, _WORKER[cause], task))))
+
+
+def workers_lost(workers: Iterable[str]) -> PlanReason:
+    """Workers have stopped reporting."""
+    return PlanReason(PlanCause.WORKER_LOST, f"lost {', '.join(workers)}")
+
+
+def plan_lost(epoch: int) -> PlanReason:
+    """The plans topic no longer holds the plan in force."""
+    return PlanReason(PlanCause.PLAN_LOST, f"the plans topic has lost plan {epoch}")
+
+
+def by_command(action: str, command_id: str) -> PlanReason:
+    """A command asked for it."""
+    return PlanReason(PlanCause.COMMAND, f"command {action} ({command_id})")
+
+
+def after_failure(trouble: str) -> PlanReason:
+    """The solve before this one led to no plan."""
+    return PlanReason(PlanCause.EARLIER_FAILURE, f"earlier: {trouble}")
+
+
+def sentence(reasons: Iterable[PlanReason]) -> str:
+    """Join the sentences, each once, in order."""
+    return "; ".join(dict.fromkeys(reason.text for reason in reasons))
+
+
+def causes(reasons: Iterable[PlanReason]) -> tuple[PlanCause, ...]:
+    """Return the causes, each once, in order."""
+    return tuple(dict.fromkeys(reason.cause for reason in reasons))
+
+
+def solved_for(plan: Plan) -> bool:
+    """Return whether a solve led to the plan; else it is a step on the way, or routes."""
+    return STEPS.isdisjoint(plan.causes)
