@@ -39,7 +39,7 @@ from control.problem.problem import Problem
 from control.problem.references import chosen
 from control.problem.routes import ROUTINGS
 from control.rollout.history import History
-from control.rollout.leases import without
+from control.rollout.leases import running, without
 from control.rollout.next_plan import Ground
 from control.rollout.plan_builder import assemble, same
 from control.rollout.target import Course
@@ -370,6 +370,8 @@ class Controller:
             memory=self._memory,
             multiplicity=self._outlook.multiplicity,
             arriving=self._outlook.arriving(now),
+            queued=self._outlook.queued(now),
+            running=running(self._plan.leases if self._plan else ()),
             path_accuracy=self._profile.path_accuracy if self._profile else {},
         )
 

@@ -101,6 +101,11 @@ class Outlook:
         """Return the items per second that arrive at each task."""
         return self._at_tasks.arriving(now)
 
+    def queued(self, now: float) -> dict[str, float]:
+        """Return the items that wait at each task, with the root's those on the input topic."""
+        found, root = self._at_tasks.queued(now), self._pipeline.root.name
+        return {**found, root: found.get(root, 0.0) + self._demand.waiting(now)}
+
     def demand_qps(self, policy: Policy, settings: Settings, now: float) -> float:
         """What to plan for: what a command has set, else the policy's estimate with headroom."""
         if settings.demand_qps is not None:

@@ -28,6 +28,7 @@ class _Reading:
     sent_s: float
     arrived: Mapping[str, float]  # by "task/variant"
     rates_qps: Mapping[str, float]
+    queued: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,10 @@ class TaskDemand:
         rates: Mapping[str, float] = {}
         if before is not None and before.incarnation == report.incarnation:
             rates = _rates(before, report.sent_s, arrived)
-        reading = _Reading(report.incarnation, report.sent_s, arrived, rates)
+        queued: dict[str, float] = {}
+        for slot in report.slots:
+            queued[slot.task] = queued.get(slot.task, 0.0) + slot.queued
+        reading = _Reading(report.incarnation, report.sent_s, arrived, rates, queued)
         return TaskDemand({**self._readings, report.node: reading})
 
     def arriving(self, now: float) -> dict[str, float]:
@@ -61,6 +65,15 @@ class TaskDemand:
             if now - reading.sent_s <= SILENT_AFTER_S:
                 for variant, rate in reading.rates_qps.items():
                     sums[variant] = sums.get(variant, 0.0) + rate
+        return sums
+
+    def queued(self, now: float) -> dict[str, float]:
+        """Items that workers hold and have not finished, by task."""
+        sums: dict[str, float] = {}
+        for reading in self._readings.values():
+            if now - reading.sent_s <= SILENT_AFTER_S:
+                for task, count in reading.queued.items():
+                    sums[task] = sums.get(task, 0.0) + count
         return sums
 
 

@@ -43,6 +43,10 @@ class Problem:
     # "task/variant" -> items per second that arrive there, for planners that split a task's traffic
     # as it was seen to be split
     arriving: Mapping[str, float] = field(default_factory=dict)
+    # task -> items that wait there, those on the input topic with the root's
+    queued: Mapping[str, float] = field(default_factory=dict)
+    # "task/variant" -> workers that take new work under the plan in force
+    running: Mapping[str, int] = field(default_factory=dict)
     meter: Meter = field(default=unmetered, compare=False)  # read before and after each solve
 
     def batch(self, variant: Variant) -> int:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from control.controller.command_queue import COMMAND_VALID_S
 from control.policies import known_kinds, spec_of
+from control.rollout.leases import running
 from headrace.cli.options import reached
 from headrace.client.topic_clients import Commander, plans
 from headrace.config.pipeline_file import PipelineFile
@@ -114,12 +115,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
 
 def variants(plan: Plan) -> dict[str, int]:
     """Workers that take new work, by "task/variant"."""
-    counts: dict[str, int] = {}
-    for lease in plan.leases:
-        if lease.open_slot >= 0:
-            key = f"{lease.task}/{lease.variant}"
-            counts[key] = counts.get(key, 0) + 1
-    return counts
+    return running(plan.leases)
 
 
 def variants_text(plan: Plan) -> str:

@@ -171,9 +171,9 @@ def _sentence(place: Place, details: ErrorDetails, source: Source) -> str:
 
 
 LIMITS = {
-    "greater_than_equal": "{ge} or more",
-    "less_than_equal": "{le} or less",
-    "less_than": "below {lt}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than_equal": "{le:g} or less",
+    "less_than": "below {lt:g}",
 }
 
 WANTED = {
