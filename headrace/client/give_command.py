@@ -1,6 +1,6 @@
 """Commands and policies from the terminal: give, wait for the word, tell."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -9,13 +9,14 @@ from msgspec import structs
 
 from control.controller.command_queue import COMMAND_VALID_S
 from control.policies import known_kinds, spec_of
+from control.problem.problem import PlanError
 from control.rollout.leases import running
 from headrace.cli.options import reached
 from headrace.client.topic_clients import Commander, plans
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import INFEASIBLE, UNSUCCESSFUL
 from headrace.terminal import print_json, print_rich, print_text, say
-from schemas.pipeline import Policy
+from schemas.pipeline import Pipeline, Policy
 from schemas.records import CommandResult, Plan
 from streams.kafka.kafka_client import KafkaConfig
 from streams.kafka.preflight import prepare
@@ -61,18 +62,31 @@ def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -
     """Print the policies: the file's, the built-in ones, those of installed packages."""
     history = plans(reached(bootstrap), file.pipeline.name)
     in_force = history[-1].settings.policy if history else None
-    named = {policy.name for policy in file.pipeline.policies}
-    others = [spec_of(kind).usual for kind in known_kinds() if kind not in named]
-    policies = (*file.pipeline.policies, *others)
+    policies = (*file.pipeline.policies, *_others(file.pipeline))
     if as_json:
         print_json([{**policy_row(p), "in_force": p.name == in_force} for p in policies])
         return
     rows = [
-        ("*" if p.name == in_force else "", p.name, p.kind, _counts(p.replicas)) for p in policies
-    ]
-    print_rich(table(("", "policy", "kind", "replicas"), rows))
+        ("*" if p.name == in_force else "", p.name, p.kind, _counts(p.replicas),
+         spec_of(p.kind).summary)
+        for p in policies
+    ]  # fmt: skip
+    print_rich(table(("", "policy", "kind", "replicas", "what it does"), rows))
     if in_force is None:
         say("no plan is on the broker yet; `headrace up FILE` makes the first")
+
+
+def _others(pipeline: Pipeline) -> Iterator[Policy]:
+    """Yield the policies that need no section in the file; name those that cannot be loaded."""
+    named = {policy.name for policy in pipeline.policies}
+    for kind in known_kinds():
+        try:
+            policy = spec_of(kind).usual
+        except PlanError as error:
+            say(f"headrace: {error}")
+            continue
+        if kind not in named:
+            yield policy
 
 
 def policy_row(policy: Policy) -> dict[str, Any]:
