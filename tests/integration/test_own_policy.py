@@ -19,8 +19,8 @@ from headrace.client.give_command import plan_row
 from headrace.cluster.supervisor import environment
 from headrace.config.pipeline_file import PipelineError, read_pipeline_file
 from headrace.config.validation import check_plannable
+from headrace.errors import Unfeasible
 from headrace.simulation.simulation_run import Run, simulated
-from headrace.terminal import Unfeasible
 from schemas.effects import Effect, Event, Send
 from schemas.records import Plan
 
