@@ -13,11 +13,15 @@ from typing import TypeAlias
 
 import numpy as np
 
+from headrace.arrivals.time_units import Column, cells, epoch_unit_s, header_of, iso_s
 from headrace.errors import ArrivalsError
 
 Times: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.float64]]"
 
 SUFFIXES = (".txt", ".csv", ".gz")
+MS = 1e-3  # the unit of times that name none
+LATEST_START_S = 3600.0
+LIKELY_QPS, FEW = 10_000, 10  # more than that per second, of at least so many, is not likely
 MOST_QPS = 100_000  # more within a second are times in another unit than ms
 
 
@@ -146,41 +150,105 @@ def read_arrivals(path: Path, rng: np.random.Generator) -> Times:
 
 
 def read_workload(path: Path) -> Recorded | Rates:
-    """What a file says: one time in ms a line, or ``second,qps`` for every second.
+    """What a file says: a time a line, or ``second,qps`` for every second.
 
-    Raises ``ArrivalsError`` naming the line.
+    Times are in the unit that a header names, else ISO or epoch times, else ms from the start
+    (``headrace/arrivals/time_units.py``). Raises ``ArrivalsError`` naming the line.
     """
     lines = _lines(path)
-    if "," in lines[0]:
+    column = header_of(lines[0])
+    if column is None and "," in lines[0]:
         return Rates(tuple(_rates(path, lines)))
+    first = 1 if column is None else 2  # the line of the first time
+    if len(lines) < first:
+        raise ArrivalsError(f"{path} has a header only; add a line for every arrival")
+    texts = cells(lines[first - 1 :], column or Column())
+    numbers, unit_s = _timed(path, first, texts, column.unit_s if column else None)
+    times = numbers * unit_s if unit_s != MS else numbers / 1e3
+    _check_density(path, first, times)
+    if column is None or column.unit_s is None:
+        _check_unit(path, times, numbers)
+    return Recorded(times)
+
+
+def _timed(path: Path, first: int, texts: list[str], unit_s: float | None) -> tuple[Times, float]:
+    """The times as numbers, from the first one on if they are times of the day, and their unit."""
+    if iso_s(texts[0]) is not None and not _is_number(texts[0]):
+        numbers, unit_s = _dated(path, first, texts), 1.0
+        epoch = True
+    else:
+        numbers = _ascending(path, first, texts)
+        epoch_s = epoch_unit_s(float(numbers[0]))
+        epoch = epoch_s is not None
+        unit_s = unit_s or epoch_s or MS
+    start = float(numbers[0])
+    if not epoch and start * unit_s > LATEST_START_S:
+        raise _wrong(
+            path, first,
+            f"the first query comes {start * unit_s / 3600:.1f} h after the start; subtract it "
+            "from every time, or name the unit in a first line such as: ms",
+        )  # fmt: skip
+    return (numbers - start if epoch else numbers), unit_s
+
+
+def _dated(path: Path, first: int, texts: list[str]) -> Times:
+    times = []
+    for at, text in enumerate(texts, first):
+        seconds = iso_s(text)
+        if seconds is None:
+            raise _wrong(path, at, f"{text!r} is no ISO time, as the first one is")
+        if times and seconds < times[-1]:
+            raise _wrong(path, at, "the time comes before the one above it; sort the file")
+        times.append(seconds)
+    return np.array(times)
+
+
+def _is_number(text: str) -> bool:
     try:
-        times = np.array([float(line) for line in lines])
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _ascending(path: Path, first: int, texts: list[str]) -> Times:
+    try:
+        times = np.array([float(text) for text in texts])
     except ValueError:
         times = np.array([math.nan])
-    gaps = np.diff(times)
-    if not np.isfinite(times).all() or times[0] < 0 or (gaps < 0).any():
-        _find_wrong(path, lines)
-    _check_density(path, times)
-    return Recorded(times / 1e3)
+    if not np.isfinite(times).all() or times[0] < 0 or (np.diff(times) < 0).any():
+        _find_wrong(path, first, texts)
+    return times
 
 
-def _find_wrong(path: Path, lines: list[str]) -> None:
+def _check_unit(path: Path, times_s: Times, numbers: Times) -> None:
+    """Refuse what is likely in seconds: fractions that would all come within no time."""
+    span_s = float(times_s[-1] - times_s[0])
+    fractions = bool((numbers != np.floor(numbers)).any())
+    if fractions and len(times_s) >= FEW and len(times_s) > LIKELY_QPS * span_s:
+        raise ArrivalsError(
+            f"{path}: {len(times_s)} queries within {span_s * 1e3:.3g} ms, if these are "
+            "milliseconds; write the unit in a first line: seconds, or ms"
+        )
+
+
+def _find_wrong(path: Path, first: int, texts: list[str]) -> None:
     """Raise for the first line that is no time, or none that can follow the one before."""
-    times = [_number(path, at, line, "a time in ms") for at, line in enumerate(lines, 1)]
-    for at, (before, after) in enumerate(pairwise(times), 2):
+    times = [_number(path, at, text, "a time in ms") for at, text in enumerate(texts, first)]
+    for at, (before, after) in enumerate(pairwise(times), first + 1):
         if after < before:
-            raise _wrong(path, at, f"{after:g} ms comes after {before:g} ms; sort the file")
+            raise _wrong(path, at, f"{after:g} comes after {before:g}; sort the file")
 
 
-def _check_density(path: Path, times_ms: Times) -> None:
-    crowd = times_ms[MOST_QPS:] - times_ms[: max(len(times_ms) - MOST_QPS, 0)] < 1e3
+def _check_density(path: Path, first: int, times_s: Times) -> None:
+    crowd = times_s[MOST_QPS:] - times_s[: max(len(times_s) - MOST_QPS, 0)] < 1.0
     if crowd.any():
         at = int(np.argmax(crowd))
-        count = int(np.searchsorted(times_ms, times_ms[at] + 1e3)) - at
+        count = int(np.searchsorted(times_s, times_s[at] + 1.0)) - at
         raise _wrong(
-            path, at + 1,
+            path, at + first,
             f"{count} queries arrive within the second from here, and {MOST_QPS} are the most; "
-            "write the times in milliseconds",
+            "write the times in milliseconds, or their unit in a first line such as: seconds",
         )  # fmt: skip
 
 
