@@ -3,9 +3,10 @@
 The baseline that changes nothing while it runs. Candidates are the most accurate allocations for
 demands between half the mean rate of the arrivals and beyond their highest second, so that each
 is the best there is for some load (``control/policies/loki/allocate.py``); devices that it leaves
-over are
-shared in proportion to load. Every one is simulated on the arrivals themselves, more of them about
-the best, and the policy ``static`` as the file has it; the best has the largest
+over are shared in proportion to load. Beside them stand every variant of each task alone and the
+file's own static policies, and then mixes of two variants of a task next to the best
+(``headrace/simulation/fixed_mixes.py``). Every one is simulated on the arrivals themselves; the
+best has the largest
 
     yield  =  SLO attainment x accuracy      of all queries: complete, in time and right
 
@@ -27,6 +28,7 @@ from control.problem.problem import Allocation, PlanError, Problem
 from headrace.arrivals.arrival_processes import Times
 from headrace.config.pipeline_file import PipelineFile
 from headrace.planning.dry_run import Asked, problem
+from headrace.simulation.fixed_mixes import mixes, singles
 from headrace.simulation.simulation_run import Run
 from schemas.pipeline import Policy
 
@@ -35,13 +37,14 @@ FIRST = 6  # candidates
 NEXT = 4  # between the neighbours of the best of them
 BEYOND = 1.15  # times the highest second
 WITHIN = 0.5  # times the mean
+ROUNDS = 2  # of mixes next to the best
 
 Rows = Callable[[Sequence[Run]], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A fixed choice that was made for a demand (None: the file's own), and what it came to."""
+    """A fixed choice, made for a demand (None: a mix or the file's own), and what it came to."""
 
     demand_qps: float | None
     policy: Policy
@@ -75,10 +78,32 @@ def search(run: Run, rows: Rows) -> Search:
     about = demands[max(0, at - 1)], demands[min(FIRST - 1, at + 1)]
     between = np.linspace(*about, NEXT + 2)[1:-1].tolist()
     tried = _try(run, between, tried, rows)
+    asked = _asked(run.file, float(rates.mean()))
+    tried += _more(run, singles(asked, f"{NAME} of one variant per task"), tried, rows)
     own = policy_named(run.file.pipeline, "static") or POLICIES["static"].usual
-    tried.append(Tried(None, own, rows([replace(run, policy=own.name)])[0]))
+    fixed_ones = [p for p in run.file.pipeline.policies if p.kind == "static" and p.name != NAME]
+    for policy in {each.name: each for each in (own, *fixed_ones)}.values():
+        tried.append(Tried(None, policy, rows([replace(run, policy=policy.name)])[0]))
+    for _ in range(ROUNDS):
+        best = max(tried, key=lambda each: each.yielded)
+        better = _more(run, mixes(asked, best.policy, f"{NAME} by a mix"), tried, rows)
+        tried += better
+        if all(each.yielded <= best.yielded for each in better):
+            break
     best = max(tried, key=lambda each: each.yielded)
     return Search(replace(best.policy, name=NAME), tuple(tried))
+
+
+def _more(run: Run, policies: Sequence[Policy], known: Sequence[Tried], rows: Rows) -> list[Tried]:
+    """The policies that differ from what was tried, with what they come to."""
+    seen = [(each.policy.replicas, each.policy.batch) for each in known]
+    fresh: list[Policy] = []
+    for policy in policies:
+        if (policy.replicas, policy.batch) not in seen:
+            seen.append((policy.replicas, policy.batch))
+            fresh.append(policy)
+    found = rows([_with(run, policy) for policy in fresh]) if fresh else ()
+    return [Tried(None, policy, row) for policy, row in zip(fresh, found, strict=True)]
 
 
 def yielded(row: Mapping[str, Any]) -> float:

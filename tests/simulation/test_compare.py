@@ -89,10 +89,18 @@ def test_the_best_fixed_choice_is_the_best_of_those_that_were_tried(tmp_path: Pa
     yields = [each.yielded for each in found.tried]
     best = found.tried[yields.index(max(yields))]
     assert found.best == replace(best.policy, name="static-best")
-    assert yields[-1] == yielded(rows([asked])[0]) <= max(yields)
-    *demands, own = [each.demand_qps for each in found.tried]
-    assert (own, demands) == (None, sorted(q for q in demands if q is not None))
-    assert len({str(each.policy.replicas) for each in found.tried}) > 2
+    demands = [each.demand_qps for each in found.tried if each.demand_qps is not None]
+    assert demands == sorted(demands)
+    # No fixed choice of the file, and no variant alone, may be better than the best.
+    named = {each.policy.name: each.yielded for each in found.tried}
+    assert named["static"] == yielded(rows([asked])[0]) <= max(yields)
+    assert named["fast"] == yielded(rows([replace(asked, policy="fast")])[0]) <= max(yields)
+    alone = [each.policy.replicas for each in found.tried if len(each.policy.replicas) == 2]
+    assert {tuple(sorted(each)) for each in alone} >= {
+        ("detect/large", "read/large"), ("detect/small", "read/small"),
+        ("detect/large", "read/small"), ("detect/small", "read/large"),
+    }  # fmt: skip
+    assert any(len(each.policy.replicas) > 2 for each in found.tried)
 
 
 def test_a_fixed_choice_is_named_in_what_is_printed(
