@@ -192,7 +192,7 @@ def _timed(path: Path, first: int, texts: list[str], unit_s: float | None) -> tu
 
 
 def _dated(path: Path, first: int, texts: list[str]) -> Times:
-    times = []
+    times: list[float] = []
     for at, text in enumerate(texts, first):
         seconds = iso_s(text)
         if seconds is None:
