@@ -1,0 +1,219 @@
+"""Latency of every query plan, composed of its stages' seconds and its transfers.
+
+    latency(c, p) = max over leaves of  sum_s seconds[c, s] * slowness[s, p]
+                                      + sum_hops bytes * seconds_per_byte[hop, p] + delay[hop, p]
+
+Profiling one configuration gives the seconds of its stages on the reference device; every plan
+that shares the options up to a stage then has a known time there on every tier. Stages not yet
+seen are predicted by a Gaussian process on the logarithm of seconds, around the mean of past
+searches where there are any.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from control.policies.compass.gaussian_process import GaussianProcess, Kernel
+from control.policies.compass.space import Space, leaves
+from control.policies.compass.trimming import Occupied, stretch
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+UNSEEN = 1.0  # deviation of log seconds without history
+ALIKE = 0.12  # at least, with history
+OWN, UPSTREAM = 0.8, 0.15  # theta of a stage's own knobs and of those before it
+KNOWN = 1e-4  # variance of the error of a profiled stage's log seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """Tiers and links as one session sees them, per placement ``p`` of the space.
+
+    ``slowness[s, p]`` times the reference seconds of stage s; ``per_byte[h, p]`` and ``delay[h,
+    p]`` seconds of hop h, the one into stage h, and after the stages one back per leaf;
+    ``price[s, p]`` $ an hour of the GPU under a stage (0: free); ``memory[c, s]`` bytes of
+    the model, over ``capacity[s, p]`` of the GPU; ``fits[c, p]`` whether all models fit.
+    """
+
+    space: Space
+    slowness: Floats
+    per_byte: Floats
+    delay: Floats
+    price: Floats
+    memory: Floats
+    capacity: Floats
+    fits: Bools
+    own_tiers: frozenset[str] = frozenset()  # each session has its own, free
+
+    def latency(self, seconds: Floats, sent: Floats) -> Floats:
+        """Seconds of every plan: configurations x placements.
+
+        ``seconds[c, s]`` on the reference device; ``sent[c, h]`` bytes of every hop.
+        """
+        longest: Floats = np.full((len(seconds), self.slowness.shape[1]), -np.inf)
+        for number, path in enumerate(self.paths):
+            hops = [*path, len(self.space.stages) + number]
+            path_s = seconds[:, path] @ self.slowness[path] + sent[:, hops] @ self.per_byte[hops]
+            longest = np.maximum(longest, path_s + self.delay[hops].sum(axis=0))
+        return longest
+
+    def variance(self, seconds: Floats, deviation: Floats) -> Floats:
+        """The variance of the longest path's seconds at log deviations of its stages."""
+        widest: Floats = np.zeros((len(seconds), self.slowness.shape[1]))
+        for path in self.paths:
+            spread = (seconds[:, path] * deviation[:, path]) ** 2
+            widest = np.maximum(widest, spread @ self.slowness[path] ** 2)
+        return widest
+
+    def occupied(self, configuration: int, stage: int, placement: int, seconds: float) -> Occupied:
+        """What a stage takes of its tier's GPU at this placement."""
+        described = self.space.stages[stage]
+        tier = self.space.tiers[int(self.space.placements[placement, stage])]
+        return Occupied(
+            seconds=seconds * float(self.slowness[stage, placement]),
+            tier=tier,
+            batched=described.batched,
+            memory=float(self.memory[configuration, stage] / self.capacity[stage, placement]),
+            free=described.cpu or tier in self.own_tiers,
+        )
+
+    def transfers(self, sent: Floats, placement: int) -> tuple[float, ...]:
+        """Seconds of all hops of every path to a leaf."""
+        found = []
+        for number, path in enumerate(self.paths):
+            hops = [*path, len(self.space.stages) + number]
+            seconds = sent[hops] @ self.per_byte[hops, placement]
+            found.append(float(seconds + self.delay[hops, placement].sum()))
+        return tuple(found)
+
+    def stretched(
+        self, stages: Sequence[Occupied], shares: Sequence[int], rest: Sequence[float]
+    ) -> float:
+        """The longest path's seconds at these shares."""
+        seconds = [
+            stage.seconds * float(stretch(np.array([share]), stage.batched)[0])
+            for stage, share in zip(stages, shares, strict=True)
+        ]
+        return max(
+            rest_s + sum(seconds[stage] for stage in path)
+            for path, rest_s in zip(self.paths, rest, strict=True)
+        )
+
+    @property
+    def paths(self) -> list[list[int]]:
+        """The stages from the root to each leaf."""
+        at = {stage.name: index for index, stage in enumerate(self.space.stages)}
+        found = []
+        for leaf in leaves(self.space.stages):
+            path, name = [], self.space.stages[leaf].name
+            while name:
+                path.append(at[name])
+                name = self.space.stages[at[name]].parent
+            found.append(path[::-1])
+        return found
+
+
+def meets(latency: Floats, variance: Floats, slo_s: float) -> Floats:
+    """The probability that a latency of this mean and variance is at most the SLO."""
+    probability: Floats = ndtr((slo_s - latency) / np.sqrt(variance + 1e-12))
+    return probability
+
+
+class StageTimes:
+    """Predicted seconds of every stage of every configuration, and their log deviation."""
+
+    def __init__(self, space: Space, history: Sequence[Floats] = ()) -> None:
+        """``history`` has the seconds of past searches by configuration and stage, or nan."""
+        self._models = [
+            _StageTime(space, stage, [past[:, stage] for past in history])
+            for stage in range(len(space.stages))
+        ]
+        self._prefixes = space.prefixes
+
+    def tell(self, configuration: int, seconds: Sequence[float]) -> None:
+        """Add the seconds of the stages of a profiled configuration."""
+        for stage, model in enumerate(self._models):
+            model.tell(int(self._prefixes[configuration, stage]), seconds[stage])
+
+    def seconds(self) -> Floats:
+        """Medians, configurations x stages."""
+        return np.exp(self._gathered([model.mean for model in self._models]))
+
+    def deviation(self) -> Floats:
+        """Deviations of log seconds, configurations x stages."""
+        return self._gathered([model.sd for model in self._models])
+
+    def _gathered(self, columns: Sequence[Floats]) -> Floats:
+        return np.stack(
+            [column[self._prefixes[:, stage]] for stage, column in enumerate(columns)], axis=1
+        )
+
+
+class _StageTime:
+    """One stage's log seconds over the options up to it."""
+
+    def __init__(self, space: Space, stage: int, history: Sequence[Floats]) -> None:
+        prefixes = space.prefixes[:, stage]
+        count = int(prefixes.max()) + 1
+        first = np.zeros(count, dtype=np.int64)
+        first[prefixes[::-1]] = np.arange(len(prefixes))[::-1]
+        knobs = list(space.upstream[stage])
+        own = set(space.own[stage])
+        codes = space.configurations[first][:, knobs] if knobs else np.zeros((count, 1), np.int64)
+        groups = [0 if knob in own else 1 for knob in knobs] or [0]
+        logs = [_by_prefix(np.log(np.maximum(past, 1e-9)), prefixes, count) for past in history]
+        self._prior, spread = _pooled(logs, count)
+        self._told: set[int] = set()
+        self._process = GaussianProcess(
+            codes, groups, Kernel((OWN, UPSTREAM), spread**2), prior_mean=0.0, fit=False
+        )
+
+    def tell(self, prefix: int, seconds: float) -> None:
+        value = float(np.log(max(seconds, 1e-9)))
+        if prefix in self._told:
+            return  # the same options up to here take the same time
+        if self._prior is None:
+            self._prior = np.full(len(self._process.mean), value)
+        self._told.add(prefix)
+        self._process.tell(prefix, value - float(self._prior[prefix]), KNOWN)
+
+    @property
+    def mean(self) -> Floats:
+        prior: Floats = np.zeros(1) if self._prior is None else self._prior
+        mean: Floats = self._process.mean + prior
+        return mean
+
+    @property
+    def sd(self) -> Floats:
+        return self._process.sd
+
+
+def _by_prefix(values: Floats, prefixes: NDArray[np.int64], count: int) -> Floats:
+    """The mean of known values of each prefix, nan where none is known."""
+    known = ~np.isnan(values)
+    total = np.bincount(prefixes[known], values[known], minlength=count)
+    number = np.bincount(prefixes[known], minlength=count)
+    mean: Floats = np.where(number > 0, total / np.maximum(number, 1), np.nan)
+    return mean
+
+
+def _pooled(logs: Sequence[Floats], count: int) -> tuple[Floats | None, float]:
+    """The history's mean by prefix, gaps filled by its overall mean, and its spread."""
+    if not logs:
+        return None, UNSEEN
+    stacked = np.stack(logs)
+    known = ~np.isnan(stacked)
+    if not known.any():
+        return None, UNSEEN
+    number = known.sum(axis=0)
+    total = np.where(known, stacked, 0.0).sum(axis=0)
+    mean = np.where(number > 0, total / np.maximum(number, 1), np.nan)
+    overall = float(stacked[known].mean())
+    spread = np.where(known, stacked - np.where(number > 0, mean, 0.0), 0.0)
+    several = int(np.maximum(number - 1, 0).sum())
+    within = float(np.sqrt((spread**2).sum() / several)) if several else UNSEEN
+    return np.where(np.isnan(mean), overall, mean), float(np.clip(within, ALIKE, UNSEEN))

@@ -1,0 +1,81 @@
+"""Outputs of upstream stages, kept for configurations that share their options, within bytes.
+
+A key names sample set, sample, stage and the options of all stages up to it. Evicted is the entry
+that saves least time for its bytes, less what it gained by being used last (GreedyDual-Size).
+Searches on the same samples share entries; others cannot hit them.
+"""
+
+import heapq
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+Rank = tuple[float, int]  # worth, use: the least is evicted first
+
+
+@dataclass(slots=True)
+class _Entry:
+    value: Any
+    seconds: float
+    size: int
+    rank: Rank
+
+
+class PrefixCache:
+    """A cache of at most ``most_bytes``; ``seconds_saved``, ``hits`` and ``peak_bytes`` count."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._entries: dict[Hashable, _Entry] = {}
+        self._order: list[tuple[Rank, Hashable]] = []  # with ranks that are no longer in force
+        self._floor = 0.0
+        self._uses = 0
+        self.bytes = 0
+        self.peak_bytes = 0
+        self.hits = 0
+        self.seconds_saved = 0.0
+
+    def get(self, key: Hashable) -> tuple[Any, float] | None:
+        """The output and the seconds that making it took; None where it is not kept."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.rank = self._rank(entry.seconds, entry.size)
+        heapq.heappush(self._order, (entry.rank, key))
+        self.hits += 1
+        self.seconds_saved += entry.seconds
+        return entry.value, entry.seconds
+
+    def put(self, key: Hashable, value: Any, seconds: float, size: int) -> None:
+        """Keep an output of ``size`` bytes if it is worth more than what it displaces."""
+        if key in self._entries or size > self._most:
+            return
+        rank = self._rank(seconds, size)
+        while self.bytes + size > self._most:
+            worst, victim = self._order[0]
+            if self._outdated(worst, victim):
+                heapq.heappop(self._order)  # used since, or evicted
+                continue
+            if worst > rank:
+                return
+            self._evict(victim)
+        self._entries[key] = _Entry(value, seconds, size, rank)
+        heapq.heappush(self._order, (rank, key))
+        self.bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.bytes)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _rank(self, seconds: float, size: int) -> Rank:
+        self._uses += 1
+        return self._floor + seconds / max(size, 1), self._uses
+
+    def _outdated(self, rank: Rank, key: Hashable) -> bool:
+        entry = self._entries.get(key)
+        return entry is None or entry.rank != rank
+
+    def _evict(self, key: Hashable) -> None:
+        entry = self._entries.pop(key)
+        self._floor = max(self._floor, entry.rank[0])
+        self.bytes -= entry.size

@@ -1,0 +1,285 @@
+"""CAMO: the cost-aware multi-objective search for a session's query plan, as ask and tell.
+
+``ask`` proposes the configuration and placement with the largest utility
+
+    U = Pr[accuracy >= floor] * Pr[latency <= SLO] / (expected seconds of profiling)
+
+(Compass, Section 4.1; the paper divides by the plan's latency). ``tell`` takes what profiling came
+to. Accuracy depends on the configuration only, so one profile settles all its placements: their
+latencies are composed of its stages' seconds (``composition.py``). Once a compliant plan is known,
+proposals are ranked by the expected saving per second of profiling instead:
+
+    U = Pr[accuracy >= floor] * max(0, best cost - estimated trimmed cost) / seconds
+
+A committee of past searches predicts accuracy until the search's own Gaussian process does so as
+well. Nothing is random: equal tells lead to equal asks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from control.policies.compass.committee import Committee
+from control.policies.compass.composition import Deployment, StageTimes, meets
+from control.policies.compass.gaussian_process import GaussianProcess, Kernel
+from control.policies.compass.pricing import Priced, cheapest_estimate, priced
+from control.policies.compass.sequential_test import Rule, Tested, Verdict
+from control.problem.problem import PlanError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RULE = Rule()
+PRIOR_ACCURACY, PRIOR_SPREAD = 0.7, 0.15
+SAMPLE_SPREAD = 0.3  # of scores, until some are known
+LOOK_UP = 0.02  # of a stage's seconds, where its output is cached
+FORCED_AFTER = 10  # proposals of a committee that came to nothing
+LIKELY = 0.05  # configurations less likely to comply are not priced
+PRICED = 40  # at most so many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """A session's objectives: accuracy at least, seconds at most, $ an hour at most (inf: any)."""
+
+    accuracy: float
+    latency_s: float
+    usd_per_h: float = float("inf")
+
+    def __post_init__(self) -> None:
+        """Raise ``PlanError`` for objectives that nothing can meet."""
+        if not 0 <= self.accuracy <= 1:
+            raise PlanError(f"the SLO asks for accuracy {self.accuracy:g}; it must be 0 to 1")
+        if self.latency_s <= 0 or self.usd_per_h < 0:
+            raise PlanError("the SLO's latency must be above 0 and its cost 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What an earlier search observed, by configuration of this space.
+
+    ``accuracy[i]`` and ``error[i]`` (its variance) of ``configuration[i]``; ``seconds[i, s]`` of
+    its stages.
+    """
+
+    configuration: Ints
+    accuracy: Floats
+    error: Floats
+    seconds: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What to profile next. ``origin`` is "committee" or "own"; ``samples`` the expected number."""
+
+    configuration: int
+    placement: int
+    utility: float
+    origin: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """What profiling a configuration came to: its test, and its stages' reference seconds."""
+
+    configuration: int
+    tested: Tested
+    seconds: tuple[float, ...]
+    sent: tuple[float, ...] | None = None  # bytes per hop, where they are not known ahead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """``committee`` by name: "better" or "top-k" (Circinus v1)."""
+
+    committee: str = "better"
+    rule: Rule = RULE
+    history: int = 12
+
+
+class Search:
+    """The search for one session. ``plans`` holds the Pareto-optimal compliant plans so far."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        slo: Slo,
+        options: Options,
+        sent: Floats,
+        history: Sequence[Past] = (),
+    ) -> None:
+        """``sent[c, h]`` are the bytes of every hop by configuration; past searches' order is
+        oldest first, and the newest ``options.history`` count."""
+        self.deployment, self.slo, self.options = deployment, slo, options
+        self._space = deployment.space
+        self._sent = sent.copy()
+        count = self._space.configuration_count
+        history = [past for past in history if len(past.configuration)][-options.history :]
+        self._times = StageTimes(self._space, [_filled(past, count) for past in history])
+        members = [_posterior(self._space.configurations, past) for past in history]
+        self._committee = Committee(
+            [mean for mean, _ in members], [sd for _, sd in members], options.committee
+        )
+        self._own = _accuracy_process(self._space.configurations, history)
+        self._profiled = np.zeros(count, dtype=bool)
+        self._cached = np.zeros((count, len(self._space.stages)), dtype=bool)
+        self._fruitless = 0
+        self._spread = SAMPLE_SPREAD
+        self.plans: tuple[Priced, ...] = ()
+        self.nearest: tuple[float, int] | None = None  # least shortfall, and its configuration
+
+    @property
+    def best(self) -> Priced | None:
+        """The cheapest compliant plan so far, the more accurate at equal cost."""
+        if not self.plans:
+            return None
+        return min(self.plans, key=lambda plan: (plan.usd_per_h, -plan.accuracy))
+
+    def ask(self) -> Proposal | None:
+        """The next configuration to profile; None when no other may comply or save money."""
+        if self._profiled.all():
+            return None
+        likely, origin = self._likely()
+        seconds = self._times.seconds()
+        latency = self.deployment.latency(seconds, self._sent)
+        variance = self.deployment.variance(seconds, self._times.deviation())
+        quick = meets(latency, variance, self.slo.latency_s) * self.deployment.fits
+        samples = self._expected_samples()
+        effort = np.maximum(samples * self._uncached(seconds), 1e-9)
+        utility = self._utility(likely, quick, seconds) / effort[:, None]
+        utility[self._profiled] = -1.0
+        at = int(np.argmax(utility))
+        if utility.flat[at] <= 0.0:
+            if self.plans:
+                return None
+            at = self._fallback(likely, quick)
+        configuration, placement = divmod(at, utility.shape[1])
+        return Proposal(
+            configuration=configuration,
+            placement=placement,
+            utility=float(max(utility.flat[at], 0.0)),
+            origin=origin,
+            samples=int(samples[configuration]),
+        )
+
+    def tell(self, found: Profiled) -> tuple[Priced, ...]:
+        """Take a profile; the compliant plans that it adds, trimmed."""
+        c, estimate = found.configuration, found.tested.estimate
+        own = float(self._own.mean[c])
+        self._committee.tell(c, estimate.mean, own)
+        self._own.tell(c, estimate.mean, max(estimate.variance, 1e-6))
+        self._times.tell(c, found.seconds)
+        if found.sent is not None:
+            self._sent[c] = found.sent
+        self._profiled[c] = True
+        self._cached |= self._space.prefixes == self._space.prefixes[c]
+        spread = np.sqrt(max(estimate.variance * found.tested.samples, 1e-4))
+        self._spread = 0.5 * (self._spread + float(np.clip(spread, 0.05, 0.5)))
+        added = self._compliant(found)
+        self._fruitless = 0 if added else self._fruitless + 1
+        self.plans = _pareto([*self.plans, *added])
+        return added
+
+    def _likely(self) -> tuple[Floats, str]:
+        """The probability that each configuration is accurate enough, and who says so."""
+        floor = self.slo.accuracy
+
+        def above(mean: Floats, deviation: Floats) -> Floats:
+            probability: Floats = ndtr((mean - floor) / deviation)
+            return probability
+
+        if self._committee.mature or self._fruitless >= FORCED_AFTER:
+            return above(self._own.mean, self._own.sd), "own"
+        return self._committee.vote(above), "committee"
+
+    def _utility(self, likely: Floats, quick: Floats, seconds: Floats) -> Floats:
+        best = self.best
+        if best is None:
+            return likely[:, None] * quick
+        utility = np.zeros_like(quick)
+        open_ones = np.flatnonzero((likely > LIKELY) & ~self._profiled)
+        order = open_ones[np.argsort(-likely[open_ones], kind="stable")][:PRICED]
+        for c in order.tolist():
+            cost, placement = cheapest_estimate(
+                self.deployment, seconds[c], self._sent[c], self.slo.latency_s, c
+            )
+            saving = max(0.0, best.usd_per_h - cost)
+            utility[c, placement] = likely[c] * saving
+        return utility
+
+    def _fallback(self, likely: Floats, quick: Floats) -> int:
+        joint = likely[:, None] * quick + 1e-12 * (likely[:, None] + quick)
+        joint[self._profiled] = -1.0
+        return int(np.argmax(joint))
+
+    def _expected_samples(self) -> Floats:
+        """Samples until the test is sure, were each mean what is predicted of it."""
+        rule = self.options.rule
+        mature = self._committee.mature or self._fruitless >= FORCED_AFTER
+        mean = self._own.mean if mature else self._committee.mean()
+        gap = np.maximum(np.abs(mean - self.slo.accuracy), 1e-3)
+        needed: Floats = np.clip((2.33 * self._spread / gap) ** 2, rule.least, rule.most)
+        return needed
+
+    def _uncached(self, seconds: Floats) -> Floats:
+        """Predicted seconds of a sample, without the stages whose outputs are in the cache."""
+        total: Floats = (np.where(self._cached, LOOK_UP, 1.0) * seconds).sum(axis=1)
+        return total
+
+    def _compliant(self, found: Profiled) -> tuple[Priced, ...]:
+        c = found.configuration
+        seconds = np.array(found.seconds)
+        fast = priced(self.deployment, c, seconds, self._sent[c], self.slo.latency_s)
+        short = max(0.0, self.slo.accuracy - found.tested.estimate.mean)
+        latency = self.deployment.latency(seconds[None], self._sent[c][None])[0]
+        late = max(0.0, float(latency.min()) / self.slo.latency_s - 1)
+        if self.nearest is None or short + late < self.nearest[0]:
+            self.nearest = (short + late, c)
+        if found.tested.verdict is not Verdict.ACCEPTED:
+            return ()
+        accuracy = found.tested.estimate.mean
+        low = accuracy - 2.33 * float(np.sqrt(found.tested.estimate.variance))
+        return tuple(
+            plan.with_accuracy(accuracy, low)
+            for plan in fast
+            if plan.usd_per_h <= self.slo.usd_per_h
+        )
+
+
+def _pareto(plans: Sequence[Priced]) -> tuple[Priced, ...]:
+    """Plans that no other undercuts in every tier's demand with at least their accuracy."""
+    kept: list[Priced] = []
+    for plan in sorted(plans, key=lambda each: (each.usd_per_h, each.latency_s, -each.accuracy)):
+        if not any(other.covers(plan) for other in kept):
+            kept.append(plan)
+    return tuple(kept)
+
+
+def _filled(past: Past, count: int) -> Floats:
+    seconds = np.full((count, past.seconds.shape[1]), np.nan)
+    seconds[past.configuration] = past.seconds
+    return seconds
+
+
+def _posterior(codes: Ints, past: Past) -> tuple[Floats, Floats]:
+    """What a past search would predict of every configuration."""
+    process = _accuracy_process(codes, ())
+    for c, accuracy, error in zip(past.configuration, past.accuracy, past.error, strict=True):
+        process.tell(int(c), float(accuracy), max(float(error), 1e-6))
+    process.refit()
+    return process.mean, process.sd
+
+
+def _accuracy_process(codes: Ints, history: Sequence[Past]) -> GaussianProcess:
+    prior = float(np.mean([past.accuracy.mean() for past in history])) if history else None
+    return GaussianProcess(
+        codes,
+        [0] * codes.shape[1],
+        Kernel((0.3,), PRIOR_SPREAD**2),
+        prior_mean=PRIOR_ACCURACY if prior is None else prior,
+        fit=True,
+    )

@@ -1,0 +1,196 @@
+"""Adaptive profiling: stop sampling a configuration once its verdict is certain enough.
+
+After ``least`` samples, every ``look`` more, Student's t gives the confidence that the mean is on
+the side of the floor where it seems to be (Compass, Section 4.2); the test stops at
+``confidence``. At ``most`` samples it accepts only if acceptance has the confidence ``cap``, as
+repeated looks and a search, which selects the lucky, make a mean at the floor a bad bet. Rules by
+name: ``one-sided`` (default), ``two-sided`` (Circinus v1), ``stratified`` (its variance by strata).
+
+A *control variate* uses that samples come in one fixed order: a finished configuration's scores
+``y`` on the same samples have a better known mean, and
+
+    mean(x) - b (mean(y) - mean of y over all its samples),   b = cov(x, y) / var(y)
+
+has the variance ``var(x) ((1 - r^2) / n + r^2 / N)``, r being their correlation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from control.problem.problem import PlanError
+
+Floats = NDArray[np.float64]
+
+
+class Verdict(StrEnum):
+    """What is known of a mean beside its floor."""
+
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When to stop: see the module."""
+
+    least: int = 50
+    most: int = 350
+    look: int = 10
+    confidence: float = 0.99
+    cap: float = 0.9
+    test: str = "one-sided"
+
+    def __post_init__(self) -> None:
+        """Raise ``PlanError`` for a rule that cannot be."""
+        if not 2 <= self.least <= self.most or self.look < 1:
+            raise PlanError(
+                f"samples: least {self.least} and most {self.most}; give 2 <= least <= most"
+            )
+        if not (0.5 < self.confidence < 1 and 0.5 <= self.cap < 1):
+            raise PlanError(f"confidence {self.confidence:g} must be above 0.5 and below 1")
+        if self.test not in TESTS:
+            raise PlanError(f"no test {self.test!r}; there are {', '.join(TESTS)}")
+
+    def looks(self, samples: int) -> range:
+        """The counts at which the test looks, of so many samples."""
+        return range(self.least, min(samples, self.most) + 1, self.look)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean, the variance of its error, and the degrees of freedom of that."""
+
+    mean: float
+    variance: float
+    freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """How a test ended: after ``samples``, with the confidence that the mean is at the floor or
+    above, where 0.99 for rejection reads 0.01."""
+
+    verdict: Verdict
+    samples: int
+    confidence: float
+    estimate: Estimate
+
+
+def plain(scores: Floats) -> Estimate:
+    """The mean of scores from 0 to 1. Equal scores are taken to hide one that is not."""
+    n = len(scores)
+    spread = float(scores.var(ddof=1)) if n > 1 else 0.25
+    return Estimate(float(scores.mean()), max(spread, (1 - 1 / n) / n) / n, max(n - 1.0, 1.0))
+
+
+def stratified(scores: Floats, strata: Sequence[int]) -> Estimate:
+    """The mean with the variance within strata only (Circinus v1, Theorem 1).
+
+    Weights are the strata's shares of the samples; Satterthwaite's degrees of freedom.
+    """
+    labels = np.asarray(strata[: len(scores)])
+    total, parts, mean = 0.0, 0.0, 0.0
+    for label in np.unique(labels):
+        inside = scores[labels == label]
+        share = len(inside) / len(scores)
+        within = plain(inside)
+        mean += share * within.mean
+        part = share**2 * within.variance
+        total += part
+        parts += part**2 / within.freedom
+    return Estimate(mean, total, max(total**2 / parts, 1.0) if parts else len(scores) - 1.0)
+
+
+def controlled(scores: Floats, reference: Floats) -> Estimate:
+    """The mean adjusted by a configuration with more samples on the same order.
+
+    ``reference`` has at least as many scores; its first ones pair with ``scores``.
+    """
+    n, more = len(scores), len(reference)
+    paired = reference[:n]
+    spread = float(paired.var(ddof=1)) if n > 2 else 0.0
+    alone = plain(scores)
+    if spread <= 0 or more <= n:
+        return alone
+    slope = float(np.cov(scores, paired)[0, 1]) / spread
+    mean = float(scores.mean()) - slope * (float(paired.mean()) - float(reference.mean()))
+    rest = scores - slope * paired
+    unexplained = float(rest.var(ddof=1)) * (n - 1) / max(n - 2, 1)
+    explained = slope**2 * float(reference.var(ddof=1))
+    variance = unexplained / n + explained / more
+    floor = (1 - 1 / n) / n / n
+    if variance >= alone.variance:
+        return alone
+    return Estimate(mean, max(variance, floor), max(n - 2.0, 1.0))
+
+
+def at_least(estimate: Estimate, floor: float) -> float:
+    """The one-sided confidence that the mean is at the floor or above."""
+    return float(stdtr(estimate.freedom, (estimate.mean - floor) / sqrt(estimate.variance)))
+
+
+def _one_sided(confidence: float) -> float:
+    return max(confidence, 1 - confidence)
+
+
+def _two_sided(confidence: float) -> float:
+    return abs(2 * confidence - 1)
+
+
+TESTS: Mapping[str, Callable[[float], float]] = {
+    "one-sided": _one_sided,
+    "two-sided": _two_sided,
+    "stratified": _one_sided,
+}
+
+
+def look(estimate: Estimate, samples: int, floor: float, rule: Rule) -> Tested:
+    """The state of a test after so many samples."""
+    confidence = at_least(estimate, floor)
+    if samples >= rule.least and TESTS[rule.test](confidence) >= rule.confidence:
+        verdict = Verdict.ACCEPTED if confidence > 0.5 else Verdict.REJECTED
+    elif samples >= rule.most:
+        verdict = Verdict.ACCEPTED if confidence >= rule.cap else Verdict.REJECTED
+    else:
+        verdict = Verdict.OPEN
+    return Tested(verdict, samples, confidence, estimate)
+
+
+def run_test(
+    scores: Floats,
+    floor: float,
+    rule: Rule,
+    reference: Floats | None = None,
+    strata: Sequence[int] = (),
+) -> Tested:
+    """Run a test over scores in their order; raises ``PlanError`` without a score.
+
+    Where fewer than ``rule.most`` scores exist, the last of them is the cap.
+    """
+    if not len(scores):
+        raise PlanError("no sample has a truth, so no accuracy can be measured; give labels")
+    last = min(len(scores), rule.most)
+    capped = Rule(
+        least=max(2, min(rule.least, last)), most=max(2, last), look=rule.look,
+        confidence=rule.confidence, cap=rule.cap, test=rule.test,
+    )  # fmt: skip
+    for samples in [*capped.looks(last), last]:
+        found = look(_estimate(scores[:samples], capped, reference, strata), samples, floor, capped)
+        if found.verdict is not Verdict.OPEN:
+            return found
+    return found
+
+
+def _estimate(
+    scores: Floats, rule: Rule, reference: Floats | None, strata: Sequence[int]
+) -> Estimate:
+    if rule.test == "stratified":
+        return stratified(scores, strata)
+    return plain(scores) if reference is None else controlled(scores, reference)

@@ -1,0 +1,61 @@
+"""The prefix cache stays within its bytes and keeps what saves most."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policies.compass.prefix_cache import PrefixCache
+
+PUTS = st.lists(
+    st.tuples(st.integers(0, 20), st.floats(0.001, 1.0), st.integers(1, 40), st.booleans()),
+    max_size=60,
+)
+
+
+@given(PUTS)
+def test_never_more_bytes_than_allowed_and_values_as_they_were_put(
+    puts: list[tuple[int, float, int, bool]],
+) -> None:
+    cache, sizes = PrefixCache(100), {}
+    for key, seconds, size, read in puts:
+        if read:
+            found = cache.get(key)
+            assert found is None or found[0] == ("value", key)
+            continue
+        sizes.setdefault(key, size)
+        cache.put(key, ("value", key), seconds, sizes[key])
+        assert cache.bytes <= 100
+        assert cache.peak_bytes >= cache.bytes
+    kept = [key for key in sizes if cache.get(key) is not None]
+    assert sum(sizes[key] for key in kept) == cache.bytes
+    assert len(kept) == len(cache)
+
+
+def test_what_saves_little_for_its_bytes_goes_first() -> None:
+    cache = PrefixCache(10)
+    cache.put("cheap", 1, seconds=0.1, size=5)
+    cache.put("dear", 2, seconds=9.0, size=5)
+    cache.put("middle", 3, seconds=1.0, size=5)
+    assert cache.get("cheap") is None
+    assert cache.get("dear") == (2, 9.0)
+    assert cache.get("middle") == (3, 1.0)
+
+
+def test_what_is_worth_less_than_all_that_is_kept_is_not_kept() -> None:
+    cache = PrefixCache(10)
+    cache.put("dear", 1, seconds=9.0, size=10)
+    cache.put("cheap", 2, seconds=0.1, size=10)
+    assert (cache.get("dear"), cache.get("cheap")) == ((1, 9.0), None)
+
+
+def test_what_exceeds_the_cache_alone_is_not_kept() -> None:
+    cache = PrefixCache(10)
+    cache.put("huge", 1, seconds=9.0, size=11)
+    assert len(cache) == 0
+
+
+def test_hits_count_the_seconds_that_they_save() -> None:
+    cache = PrefixCache(10)
+    cache.put("a", 1, seconds=2.0, size=1)
+    cache.get("a")
+    cache.get("a")
+    assert (cache.hits, cache.seconds_saved) == (2, 4.0)

@@ -1,0 +1,208 @@
+"""The search finds compliant plans, the cheapest in the end; equal input, equal search."""
+
+import numpy as np
+import pytest
+
+from control.policies.compass.composition import Deployment
+from control.policies.compass.search import Options, Past, Profiled, Search, Slo
+from control.policies.compass.sequential_test import Rule, Verdict, run_test
+from control.policies.compass.space import Knob, Space, Stage
+from control.problem.problem import PlanError
+
+TIERS = ("edge", "near", "cloud")
+SPEED = np.array([0.1, 0.45, 1.0])
+PRICE = np.array([0.0, 2.0, 5.0])
+RULE = Rule(most=200)
+
+
+def a_space(pinned: bool = False, options: int = 4) -> Space:
+    names = tuple(str(each) for each in range(options))
+    return Space(
+        stages=(
+            Stage("scan", "", ("edge",) if pinned else TIERS, cpu=True),
+            Stage("find", "scan", TIERS),
+            Stage("read", "find", TIERS),
+        ),
+        knobs=(
+            Knob("scan", "scale", names),
+            Knob("find", "net", names),
+            Knob("read", "net", names),
+        ),
+        tiers=TIERS,
+    )
+
+
+class World:
+    """True accuracies and seconds of a space, drawn by a seed."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self.space = space
+        rng = np.random.default_rng(seed)
+        rows = space.configurations
+        gain = [np.sort(rng.uniform(0, 0.2, len(knob.options))) for knob in space.knobs]
+        loss = sum(gain[k].max() - gain[k][rows[:, k]] for k in range(rows.shape[1]))
+        self.accuracy = np.clip(0.97 - loss, 0.05, 0.98)
+        base = np.array([0.001, 0.01, 0.02])
+        self.seconds = base * (1 + 2.0**rows)
+        self.sent = np.tile([2e5, 1e5, 2e4, 1e3], (len(rows), 1))
+        self.deployment = self._deployment()
+        self._rng_seed = seed
+
+    def _deployment(self) -> Deployment:
+        space, placements = self.space, self.space.placements
+        cpu = np.array([stage.cpu for stage in space.stages])
+        ends = np.zeros((len(placements), 1), dtype=int)
+        froms, tos = (np.hstack(each) for each in ((ends, placements), (placements, ends)))
+        rate = np.where(froms == 0, 50e6, 500e6) / 8
+        return Deployment(
+            space=space,
+            slowness=np.where(cpu, 1.0, 1 / SPEED[placements]).T,
+            per_byte=np.where(froms != tos, 1 / rate, 0).T,
+            delay=np.where(froms != tos, 0.01, 0).T,
+            price=np.where(cpu, 0.0, PRICE[placements]).T,
+            memory=np.zeros((space.configuration_count, len(space.stages))),
+            capacity=np.ones((len(space.stages), len(placements))),
+            fits=np.ones((space.configuration_count, len(placements)), dtype=bool),
+            own_tiers=frozenset({"edge"}),
+        )
+
+    def profiled(self, configuration: int, slo: Slo) -> Profiled:
+        rng = np.random.default_rng([self._rng_seed, configuration])
+        scores = (rng.random(RULE.most) < self.accuracy[configuration]).astype(float)
+        return Profiled(
+            configuration=configuration,
+            tested=run_test(scores, slo.accuracy, RULE),
+            seconds=tuple(self.seconds[configuration]),
+        )
+
+
+def searched(world: World, slo: Slo, history: list[Past], steps: int = 1000) -> Search:
+    search = Search(world.deployment, slo, Options(rule=RULE), world.sent, history)
+    for _ in range(steps):
+        asked = search.ask()
+        if asked is None:
+            break
+        search.tell(world.profiled(asked.configuration, slo))
+    return search
+
+
+SLO = Slo(accuracy=0.85, latency_s=0.25)
+
+
+def first(world: World, slo: Slo, history: list[Past]) -> int:
+    """Steps to the first compliant plan."""
+    search = Search(world.deployment, slo, Options(rule=RULE), world.sent, history)
+    for step in range(1, 200):
+        asked = search.ask()
+        assert asked is not None
+        if search.tell(world.profiled(asked.configuration, slo)):
+            return step
+    return 200
+
+
+def past(world: World, configurations: list[int]) -> Past:
+    chosen = np.array(configurations)
+    return Past(chosen, world.accuracy[chosen], np.full(len(chosen), 1e-4), world.seconds[chosen])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_finished_search_has_the_cheapest_accepted_plan(seed: int) -> None:
+    world = World(a_space(), seed)
+    search = searched(world, SLO, [])
+    every = Search(world.deployment, SLO, Options(rule=RULE), world.sent)
+    for configuration in range(world.space.configuration_count):
+        every.tell(world.profiled(configuration, SLO))
+    assert search.best is not None
+    assert every.best is not None
+    assert search.best.usd_per_h <= every.best.usd_per_h * 1.1 + 1e-9
+
+
+def test_found_plans_meet_the_slo_by_the_true_latencies() -> None:
+    world = World(a_space(), 1)
+    for plan in searched(world, SLO, []).plans:
+        stages = range(3)
+        seconds = world.seconds[plan.configuration].copy()
+        for stage in stages:
+            if plan.shares[stage]:
+                seconds[stage] *= 4 / plan.shares[stage]
+        true = world.deployment.latency(seconds[None], world.sent[:1])[0, plan.placement]
+        assert true == pytest.approx(plan.latency_s)
+        assert plan.latency_s <= SLO.latency_s
+
+
+def test_history_of_a_like_session_saves_steps() -> None:
+    without, with_history = [], []
+    for seed in range(12):
+        world = World(a_space(), seed)
+        history = [past(world, list(range(0, 64, 3)))]
+        without.append(first(world, SLO, []))
+        with_history.append(first(world, SLO, history))
+    assert sum(with_history) < sum(without)
+
+
+def test_members_that_mislead_are_outvoted() -> None:
+    world = World(a_space(), 2)
+    wrong = Past(
+        np.arange(64), 1 - world.accuracy, np.full(64, 1e-4), world.seconds[:, ::-1].copy()
+    )
+    assert first(world, SLO, [wrong, wrong, past(world, list(range(0, 64, 3)))]) < 20
+
+
+def test_the_same_input_makes_the_same_search() -> None:
+    one, other = (searched(World(a_space(), 3), SLO, [], steps=15) for _ in range(2))
+    assert one.plans == other.plans
+
+
+def test_a_pinned_stage_is_on_its_tier_in_every_plan() -> None:
+    world = World(a_space(pinned=True), 4)
+    plans = searched(world, SLO, []).plans
+    assert plans
+    assert {world.space.placed(plan.placement)["scan"] for plan in plans} == {"edge"}
+
+
+def test_an_slo_that_nothing_meets_ends_with_the_nearest() -> None:
+    world = World(a_space(options=2), 5)
+    search = searched(world, Slo(accuracy=1.0, latency_s=1e-6), [])
+    assert search.plans == ()
+    assert search.ask() is None
+    assert search.nearest is not None
+
+
+def test_a_cost_slo_bounds_every_plan() -> None:
+    world = World(a_space(), 1)
+    search = searched(world, Slo(accuracy=0.8, latency_s=0.2, usd_per_h=1.0), [])
+    assert all(plan.usd_per_h <= 1.0 for plan in search.plans)
+
+
+def test_accepted_plans_were_accepted_by_the_test() -> None:
+    world = World(a_space(), 6)
+    for plan in searched(world, SLO, []).plans:
+        found = world.profiled(plan.configuration, SLO)
+        assert found.tested.verdict is Verdict.ACCEPTED
+
+
+def test_counts_and_names() -> None:
+    space = a_space()
+    assert (space.configuration_count, space.placement_count, space.plans) == (64, 27, 1728)
+    assert a_space(pinned=True).placement_count == 9
+    assert all(space.index_of(space.named(c)) == c for c in range(64))
+    assert space.index_of({"scan.size": "9"}) is None
+    assert a_space(options=3).digest != space.digest
+
+
+def test_an_enormous_space_is_refused_with_its_largest_knob() -> None:
+    names = tuple(map(str, range(400)))
+    knobs = (Knob("a", "x", names), Knob("a", "y", names[:300]))
+    with pytest.raises(PlanError, match=r"1,080,000 query plans.*shorten a\.x"):
+        Space((Stage("a", "", TIERS + tuple("456789")),), knobs, TIERS + tuple("456789"))
+
+
+def test_a_stage_without_tiers_is_refused() -> None:
+    with pytest.raises(PlanError, match="no tier may run 'a'"):
+        Space((Stage("a", "", ()),), (), TIERS)
+
+
+@pytest.mark.parametrize("wrong", [{"accuracy": 1.2}, {"latency_s": 0.0}, {"usd_per_h": -1.0}])
+def test_contradictory_slos_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(PlanError, match="SLO"):
+        Slo(**{"accuracy": 0.9, "latency_s": 0.1, **wrong})

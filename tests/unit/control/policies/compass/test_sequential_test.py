@@ -1,0 +1,106 @@
+"""The adaptive test: its error rates, its saving, and what a control variate brings."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policies.compass.sequential_test import (
+    Rule,
+    Verdict,
+    at_least,
+    controlled,
+    plain,
+    run_test,
+    stratified,
+)
+from control.problem.problem import PlanError
+
+
+def verdicts(mean: float, rule: Rule, runs: int = 400) -> tuple[float, float]:
+    """The share accepted at a floor of 0.8, and the mean number of samples."""
+    rng = np.random.default_rng(int(mean * 1000))
+    found = [run_test((rng.random(rule.most) < mean).astype(float), 0.8, rule) for _ in range(runs)]
+    accepted = np.mean([each.verdict is Verdict.ACCEPTED for each in found])
+    return float(accepted), float(np.mean([each.samples for each in found]))
+
+
+def test_clear_cases_are_decided_right_with_few_samples() -> None:
+    for mean, right in ((0.95, 1.0), (0.5, 0.0)):
+        accepted, samples = verdicts(mean, Rule())
+        assert accepted == pytest.approx(right, abs=0.01)
+        assert samples < 90
+
+
+def test_false_accepts_just_below_the_floor_stay_rare() -> None:
+    # Repeated looks break the nominal 1 %; measured over 400 runs each.
+    rates = [verdicts(mean, Rule())[0] for mean in (0.74, 0.77)]
+    assert rates[0] <= 0.03
+    assert rates[1] <= 0.08
+
+
+def test_the_two_sided_rule_needs_more_samples() -> None:
+    one, two = (verdicts(0.9, Rule(test=name))[1] for name in ("one-sided", "two-sided"))
+    assert two > one
+
+
+def test_a_control_variate_saves_half_of_the_samples_at_no_more_errors() -> None:
+    rule, floor = Rule(), 0.5
+    rng = np.random.default_rng(0)
+    counts: dict[str, list[int]] = {"plain": [], "controlled": []}
+    false: dict[str, int] = {"plain": 0, "controlled": 0}
+    for run in range(300):
+        mean = 0.47 if run % 2 else 0.53
+        shared = rng.normal(0, 0.2, 2000)  # a cheap configuration ran on more of the samples
+        reference = np.clip(0.5 + shared, 0, 1)
+        scores = np.clip(mean + shared[:350] + rng.normal(0, 0.08, 350), 0, 1)
+        truth = Verdict.REJECTED if run % 2 else Verdict.ACCEPTED
+        for name, beside in (("plain", None), ("controlled", reference)):
+            found = run_test(scores, floor, rule, beside)
+            counts[name].append(found.samples)
+            false[name] += found.verdict is not truth
+    assert np.mean(counts["controlled"]) <= 0.5 * np.mean(counts["plain"])
+    assert false["controlled"] <= false["plain"] + 3
+
+
+@given(st.integers(0, 1000))
+def test_a_control_variate_is_unbiased_and_never_wider_than_the_mean_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    reference = rng.random(200)
+    scores = 0.5 * reference[:80] + 0.5 * rng.random(80)
+    found = controlled(scores, reference)
+    assert found.variance <= plain(scores).variance
+    assert abs(found.mean - 0.5) < 6 * np.sqrt(found.variance)
+
+
+def test_strata_that_explain_the_score_leave_the_variance_within() -> None:
+    # Circinus v1, Theorem 1: the variance between strata is gone, whatever it was.
+    rng = np.random.default_rng(1)
+    strata = [0, 1] * 100
+    scores = np.array([0.2, 0.8] * 100) + rng.normal(0, 0.05, 200)
+    assert stratified(scores, strata).variance < plain(scores).variance / 5
+    assert stratified(scores, strata).mean == pytest.approx(plain(scores).mean)
+
+
+def test_equal_scores_are_not_taken_for_certainty() -> None:
+    assert at_least(plain(np.ones(50)), 0.99) < 0.99
+    assert run_test(np.ones(350), 0.5, Rule()).verdict is Verdict.ACCEPTED
+    assert run_test(np.zeros(350), 0.5, Rule()).verdict is Verdict.REJECTED
+
+
+def test_five_samples_are_a_cap_of_five() -> None:
+    found = run_test(np.array([1.0, 1.0, 0.0, 1.0, 1.0]), 0.9, Rule())
+    assert (found.samples, found.verdict) == (5, Verdict.REJECTED)
+
+
+def test_samples_without_truth_are_refused() -> None:
+    with pytest.raises(PlanError, match="give labels"):
+        run_test(np.array([]), 0.9, Rule())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"least": 1}, {"least": 400}, {"confidence": 1.0}, {"test": "three-sided"}]
+)
+def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(PlanError):
+        Rule(**wrong)  # type: ignore[arg-type]
