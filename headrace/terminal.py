@@ -43,8 +43,14 @@ def rich_console() -> "Console":
 
 
 def print_rich(*parts: Any) -> None:
-    """Tables and the like on stdout, once."""
-    rich_console().print(*parts)
+    """Tables and the like on stdout, once; where it is no terminal, without padding blanks."""
+    console = rich_console()
+    if console.is_terminal:
+        console.print(*parts)
+        return
+    with console.capture() as printed:
+        console.print(*parts)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor
 from headrace.cli.explain import explain
 from headrace.cli.fidelity import fidelity
+from headrace.cli.grouped import Grouped
 from headrace.cli.init import init
 from headrace.cli.plan import plan
 from headrace.cli.profile import profile
@@ -41,6 +42,7 @@ COMMANDS = (
 
 
 @click.group(
+    cls=Grouped,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="headrace")

@@ -82,6 +82,23 @@ def _holding(result: Any) -> Query:
     return Query(payload=result)
 
 
+Tree = dict[str, "Tree"]
+
+
 def _variants(answer: Answer) -> str:
-    used = dict.fromkeys(f"{hop.task}/{hop.variant}" for path in answer.paths for hop in path)
-    return f"plan {answer.epoch}" + (f", {' -> '.join(used)}" if used else "")
+    tree: Tree = {}
+    for path in answer.paths:
+        below = tree
+        for hop in path:
+            below = below.setdefault(f"{hop.task}/{hop.variant}", {})
+    return f"plan {answer.epoch}" + (f", {_tree_text(tree)}" if tree else "")
+
+
+def _tree_text(tree: Tree) -> str:
+    """``split/a -> (sentiment/b, topic/c)``: what ran behind what, branches side by side."""
+    parts = [f"{name} -> {_below(below)}" if below else name for name, below in tree.items()]
+    return ", ".join(parts)
+
+
+def _below(tree: Tree) -> str:
+    return _tree_text(tree) if len(tree) == 1 else f"({_tree_text(tree)})"

@@ -155,4 +155,4 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _clock(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s).astimezone().strftime("%H:%M:%S")
+    return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -15,11 +15,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def view(snapshot: Snapshot) -> Any:
-    """Head, variants, and what is wrong, for rich."""
+# Left out one after the other where a terminal is too narrow: no number is ever cut.
+DISPENSABLE = ("slots", "batch", "lag", "in/s", "failed/s", "dropped/s", "queued")
+WIDE = 120
+
+
+def view(snapshot: Snapshot, width: int = WIDE) -> Any:
+    """Head, variants, and what is wrong, for rich, in so many columns of text."""
     parts = [Text(line) for line in head(snapshot)]
     parts += [Text(line, style="bold red") for line in troubles(snapshot)]
-    return Group(*parts, _variants(snapshot))
+    return Group(*parts, _variants(snapshot, width))
 
 
 def head(snapshot: Snapshot) -> list[str]:
@@ -66,19 +71,32 @@ def troubles(snapshot: Snapshot) -> list[str]:
     return found
 
 
-def _variants(snapshot: Snapshot) -> Table:
+def _variants(snapshot: Snapshot, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     # Where nobody asked the broker, a column of dashes would say nothing.
     asked = any(row.lag is not None for row in snapshot.variants)
     names = [name for name in COLUMNS if asked or name != "lag"]
+    tasks: set[str] = set()
+    rows = []
+    for row in snapshot.variants:
+        rows.append(_cells(row, first=row.task not in tasks))
+        tasks.add(row.task)
+    names = _fitting(names, rows, width)
     for name in names:
         table.add_column(name, justify="left" if name in names[:2] else "right", no_wrap=True)
-    tasks: set[str] = set()
-    for row in snapshot.variants:
-        cells = _cells(row, first=row.task not in tasks)
+    for cells in rows:
         table.add_row(*(cells[name] for name in names))
-        tasks.add(row.task)
     return table
+
+
+def _fitting(names: list[str], rows: list[dict[str, Text]], width: int) -> list[str]:
+    """The columns that fit; the dispensable ones go first."""
+    needs = {name: max([len(name), *(len(cells[name]) for cells in rows)]) + 2 for name in names}
+    for name in DISPENSABLE:
+        if sum(needs.values()) - 2 <= width:
+            break
+        needs.pop(name, None)
+    return [name for name in names if name in needs]
 
 
 def _cells(row: VariantRow, *, first: bool) -> dict[str, Text]:

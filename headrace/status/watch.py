@@ -74,7 +74,7 @@ class Watch(_Feed):
         """For a person."""
         from headrace.status.status_text import view
 
-        return view(self.snapshot())
+        return view(self.snapshot(), rich_console().width)
 
 
 class WatchAll(_Feed):

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import click
 import pytest
+from msgspec import structs
 
 from headrace.cli import main as cli
 from headrace.cli import options as cli_options
 from headrace.cli.main import run
 from headrace.client.ask import answer_json, answer_text
 from headrace.client.formats import read_answer
+from headrace.client.give_command import table
 from headrace.cluster.supervisor import environment
 from headrace.errors import Unfeasible, Unsuccessful
 from headrace.results.tally import latency_ms
-from headrace.terminal import counting_line, progress_line
+from headrace.terminal import counting_line, print_rich, progress_line
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import CodecError, encode
 from schemas.records import Answer, Command, End, Hop, Origin
@@ -39,7 +41,7 @@ def test_a_right_file_is_described_as_json(capsys: pytest.CaptureFixture[str]) -
 
 BAD_INPUT = [
     (["validate", "gone.yaml"], "gone.yaml is not there; name an existing pipeline file"),
-    (["vaildate", "x"], "No such command 'vaildate'"),
+    (["vaildate", "x"], "No such command 'vaildate'; did you mean 'validate'?"),
     (["load", str(WORDS), "--rate", "5"], "give --rate and --seconds, or --arrivals"),
     (["load", str(WORDS), "--rate", "0", "--seconds", "1"], "0.0 is not in the range x>0"),
     (["load", str(WORDS), "--rate", "5", "--arrivals", "a"], "leave the others out"),
@@ -200,3 +202,31 @@ def test_steps_of_unknown_length_have_no_time_left() -> None:
     assert counting_line("p comes up", 1, 4, 12.3, "loading: cpu-0") == (
         "p comes up: 1 of 4, 12 s, loading: cpu-0"
     )
+
+
+def test_a_tree_of_tasks_is_told_as_a_tree() -> None:
+    def hop(task: str) -> Hop:
+        return Hop(
+            task=task, variant="v", worker="w", epoch=3, received_s=1.0, started_s=1.0,
+            finished_s=1.1, batch=1,
+        )  # fmt: skip
+
+    paths = tuple((hop("split"), hop(leaf)) for leaf in ("sentiment", "topic", "sentiment"))
+    told = answer_text(structs.replace(ANSWER, paths=paths))
+    assert told.endswith("plan 3, split/v -> (sentiment/v, topic/v))")
+
+
+def test_help_lists_every_command_in_a_section(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert [line for line in text.splitlines() if line in ("Steer:", "Use:")] == ["Use:", "Steer:"]
+    assert "More:" not in text
+
+
+def test_tables_have_no_padding_blanks_where_output_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_rich(table(("a", "b"), [("x", "y"), ("long cell", "z")]))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines == [line.rstrip() for line in lines]

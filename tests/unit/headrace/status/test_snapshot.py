@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from headrace.status.snapshot import Board, DeviceRow, NodeRow, VariantRow, board_of
 from headrace.status.status_text import head, troubles, view
@@ -177,3 +178,17 @@ def test_the_table_reads_well_without_a_terminal() -> None:
         "shout  careful        1      1    7       3  20.0    18.0        0.0       0.0    4.0"
         "  50 %",
     ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_on_a_narrow_terminal_columns_go_and_no_number_is_cut(width: int) -> None:
+    board = board_of(PIPELINE)
+    board.see([PLAN, worker(10.0, counts(0, 0, 0, 0.0)), worker(12.0, counts(4e4, 36, 9, 1.0))])
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(view(board.snapshot(12.1, {"shout": 7}), width))
+    heads, row = [line.split() for line in captured.get().splitlines()[-2:]]
+    assert heads[:2] == ["task", "variant"]
+    assert {"workers", "done/s", "busy"} <= set(heads)
+    assert len(row) == len(heads) + 1  # "50 %" has a blank
+    assert "…" not in captured.get()
