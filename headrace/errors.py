@@ -8,6 +8,8 @@ HeadraceError                   [2]  schemas/errors.py: the message is for who m
 ├── ModelError                  [2]  operators: an operator that cannot be made
 ├── KafkaConfigError            [2]  streams: a client configuration that cannot be used
 ├── BrokerError                 [4]  streams: no broker, or one that refuses
+├── LogWentBack                 [1]  streams: a topic that was made anew or has lost its end
+├── RecordTooLarge              [2]  streams: a record of ours that has no smaller form
 ├── OperatorStuck               [1]  streams: an operator that neither returns nor ends
 ├── PipelineError               [2]  the pipeline file
 ├── ArrivalsError               [2]  a file of arrivals

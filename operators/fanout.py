@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from control.per_query.credit import split
-from operators.record_size import excess
+from operators.record_size import brief, excess
 from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
 from schemas.enumerations import ReasonCode
@@ -40,8 +40,7 @@ def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[
 def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
     """The item as egress learns that it failed."""
     # An error's words may hold what UTF-8 cannot say; they must not keep the story from leaving.
-    said = reason.encode("utf-8", "replace").decode()
-    end = End(FAILED, task, said, ReasonCode.OPERATOR)
+    end = End(FAILED, task, brief(reason), ReasonCode.OPERATOR)
     return Item(branch=item.branch, credit=item.credit, path=path, end=end)
 
 

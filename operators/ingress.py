@@ -23,7 +23,7 @@ from operators.drop_reasons import (
 )
 from operators.input_place import InputPlaces
 from operators.plan_follower import PlanFollower
-from operators.record_size import excess
+from operators.record_size import brief, excess
 from operators.reporter import Reporter
 from schemas.effects import (
     OUTPUTS,
@@ -174,7 +174,7 @@ class Ingress:
         self._counts["refused"] += 1
         noticed = Noticed(
             query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
-            refused=reason.text, reason_code=reason.code,
+            refused=brief(reason.text), reason_code=reason.code,
         )  # fmt: skip
         return self._notice(event, noticed, now)
 

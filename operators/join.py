@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from operators.drop_reasons import EGRESS_TASK, dropped, unfinished
-from operators.record_size import excess
+from operators.record_size import brief, excess
 from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
 from schemas.enumerations import ReasonCode
@@ -82,7 +82,7 @@ def answer(
         result = combine([i.value for i in leaves])
         sendable(result)
     except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
-        said = _not_sent(error, pipeline)
+        said = brief(_not_sent(error, pipeline))
         return _ended(query, End(FAILED, EGRESS_TASK, said, ReasonCode.COMBINE), items, now)
     return Answer(
         id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",

@@ -6,6 +6,8 @@ from schemas.records import Value
 
 # Below the broker's 8 MiB by what the rest of a record may need: ids, paths, headers.
 MOST_BYTES = 7 * 1024 * 1024
+MOST_REASON_BYTES = 2000
+MOST_HEADER_BYTES = 64 * 1024  # of a dead letter's headers together
 _SCALARS = frozenset((type(None), bool, int, float))
 
 
@@ -38,3 +40,14 @@ def excess(value: Value) -> str:
         f"a value of {found / 2**20:.1f} MiB fits no record (at most {MOST_BYTES / 2**20:.0f}); "
         "send it compressed, or a reference to it"
     )
+
+
+def brief(reason: str) -> str:
+    """Return a reason cut to ``MOST_REASON_BYTES`` of UTF-8: errors may quote all of an input."""
+    if len(reason) <= MOST_REASON_BYTES and reason.isascii():
+        return reason
+    said = reason.encode("utf-8", "replace")
+    if len(said) <= MOST_REASON_BYTES:
+        return said.decode()
+    mark = f"... ({len(said)} bytes in all)"
+    return said[: MOST_REASON_BYTES - len(mark)].decode("utf-8", "ignore") + mark

@@ -13,10 +13,7 @@ from schemas.effects import QUERIES, RESULTS
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
 from schemas.records import FAILED, Answer, Garbled, Query, Record
-from streams.topics import MAX_RECORD_BYTES, physical
-
-# Below what the broker takes by what it counts besides the value: key and framing.
-MOST_ANSWER_BYTES = MAX_RECORD_BYTES - 4096
+from streams.topics import physical
 
 
 class Fetched(NamedTuple):
@@ -43,8 +40,8 @@ def decoder(pipeline: Pipeline, topic: str) -> Decode:
 
 
 def encoder(pipeline: Pipeline, topic: str) -> Encode:
-    """How records of a logical topic are written. An answer that fits no record is cut."""
-    return _fitting(ANSWERS[pipeline.results](pipeline)) if topic == RESULTS else encode
+    """How records of a logical topic are written."""
+    return ANSWERS[pipeline.results](pipeline) if topic == RESULTS else encode
 
 
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
@@ -110,27 +107,6 @@ def _json_answer(record: Record) -> bytes:
             reason_code=ReasonCode.COMBINE,
         )  # fmt: skip
         return answer_to_json(failed)
-
-
-def _fitting(write: Encode) -> Encode:
-    def written(record: Record) -> bytes:
-        value = write(record)
-        return value if len(value) <= MOST_ANSWER_BYTES else write(_cut(record, len(value)))
-
-    return written
-
-
-def _cut(record: Record, size: int) -> Record:
-    """An answer without what can be large: refused by the broker, it would end egress."""
-    assert isinstance(record, Answer)
-    reason = (
-        f"the answer has {size / 2**20:.1f} MiB, a record holds {MAX_RECORD_BYTES / 2**20:.0f}; "
-        "return less, or a reference to it"
-    )
-    return replace(
-        record, outcome=FAILED, task="egress", reason=reason, late=False, incomplete=False,
-        result=None, paths=(), ends=(), reason_code=ReasonCode.COMBINE,
-    )  # fmt: skip
 
 
 def _confluent(pipeline: Pipeline, topic: str) -> ConfluentCodec:

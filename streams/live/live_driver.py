@@ -37,6 +37,7 @@ from schemas.effects import (
 from schemas.errors import UNSUCCESSFUL, HeadraceError
 from schemas.pipeline import Pipeline
 from schemas.records import Command
+from streams.codecs.size_gate import MOST_ENCODED_BYTES, Encode, fitting
 from streams.codecs.wire import Fetched, decoder, encoder
 from streams.topics import physical
 
@@ -86,6 +87,8 @@ class OperatorStuck(HeadraceError):
 
 class LogWentBack(HeadraceError):
     """A slot whose offsets went back while it was read; who begins anew reads what it holds now."""
+
+    exit_code = UNSUCCESSFUL
 
 
 class Observer(Protocol):
@@ -348,7 +351,16 @@ class Live:
             name = physical(self._pipeline.name, effect.topic)
             route = self._routes[effect.topic] = (name, encoder(self._pipeline, effect.topic))
         topic, encode = route
-        self._transport.send(topic, encode(effect.record), effect.slot, effect.key)
+        value = encode(effect.record)
+        if len(value) <= MOST_ENCODED_BYTES:
+            self._transport.send(topic, value, effect.slot, effect.key)
+        else:
+            self._send_smaller(effect, encode)
+
+    def _send_smaller(self, effect: Send, encode: Encode) -> None:
+        for send, value in fitting(effect, encode, self._pipeline.egress_partitions):
+            topic = physical(self._pipeline.name, send.topic)
+            self._transport.send(topic, value, send.slot, send.key)
 
     def _later(self, at_s: float, node: str, event: Event) -> None:
         # The count breaks ties in the order of asking and keeps events from being compared.

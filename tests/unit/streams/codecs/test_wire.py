@@ -8,10 +8,11 @@ from msgspec import structs
 
 from headrace.client.formats import read_answer
 from schemas.codec.single_object import encode
-from schemas.effects import QUERIES, RESULTS
+from schemas.effects import QUERIES, RESULTS, Send
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Answer, Garbled, Origin, Query
+from streams.codecs.size_gate import fitting
 from streams.codecs.wire import Fetched, decoder, encoder
 from streams.topics import MAX_RECORD_BYTES
 
@@ -61,7 +62,8 @@ def test_answers_are_written_as_json_where_the_file_says_so() -> None:
 def test_an_answer_that_fits_no_record_says_so_instead(form: str) -> None:
     # As base64 and digits JSON needs more than Avro does, so egress cannot tell by the value.
     large = structs.replace(ANSWER, result=bytes(MAX_RECORD_BYTES), late=True)
-    written = encoder(replace(PIPELINE, results=form), RESULTS)(large)
+    write = encoder(replace(PIPELINE, results=form), RESULTS)
+    ((_, written),) = fitting(Send(RESULTS, large), write, 4)
     answer = read_answer(written)
     assert len(written) < 1000
     assert answer == structs.replace(
@@ -72,7 +74,7 @@ def test_an_answer_that_fits_no_record_says_so_instead(form: str) -> None:
         reason=answer.reason,
         reason_code=ReasonCode.COMBINE,
     )
-    assert "MiB, a record holds 8" in answer.reason
+    assert "MiB fits no record (at most 8)" in answer.reason
 
 
 def test_confluent_framing_goes_through_a_registry() -> None:

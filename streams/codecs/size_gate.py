@@ -1,0 +1,124 @@
+"""No record of any topic exceeds what the broker takes: the one place where encoded bytes count.
+
+A record that is refused for its size would end its role, which would read the same input again.
+Nodes weigh values roughly, so that most never come here. What does is split (items of a query,
+queries of a notice), then cut: a value that fits no record fails its item, with a sentence.
+"""
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from operators.record_size import brief
+from schemas.effects import OUTPUTS, Send
+from schemas.enumerations import ReasonCode
+from schemas.errors import HeadraceError
+from schemas.records import FAILED, Answer, DeadLetter, End, Item, Notice, Record, Work
+from streams.topics import MAX_RECORD_BYTES
+
+Encode = Callable[[Record], bytes]
+Encoded = tuple[Send, bytes]
+
+# Below what the broker takes by what it counts besides the value: key and framing.
+MOST_ENCODED_BYTES = MAX_RECORD_BYTES - 4096
+
+
+class RecordTooLarge(HeadraceError):
+    """A record that cannot be split or cut; none of ours can become one."""
+
+
+def fitting(
+    send: Send, encode: Encode, egress_partitions: int, most: int = MOST_ENCODED_BYTES
+) -> Iterator[Encoded]:
+    """Yield a record with its bytes, or in its place smaller ones that each hold ``most`` bytes.
+
+    Raises ``RecordTooLarge`` for a kind of record that has no smaller form.
+    """
+    value = encode(send.record)
+    if len(value) <= most:
+        yield send, value
+        return
+    smaller = _smaller(send, len(value), egress_partitions, most)
+    if not smaller:
+        raise RecordTooLarge(
+            f"a {type(send.record).__name__} for {send.topic} has {len(value)} bytes, at most "
+            f"{most} fit a record; shorten the names in the pipeline file"
+        )
+    for each in smaller:
+        yield from fitting(each, encode, egress_partitions, most)
+
+
+def _smaller(send: Send, size: int, egress_partitions: int, most: int) -> list[Send]:
+    """Return what takes the place of a record; empty where it has no smaller form."""
+    record = send.record
+    if isinstance(record, Work):
+        return _smaller_work(send, record, size, egress_partitions, most)
+    if isinstance(record, Notice):
+        return [replace(send, record=each) for each in _smaller_notice(record)]
+    if isinstance(record, Answer):
+        return [replace(send, record=each) for each in _smaller_answer(record, size, most)]
+    if isinstance(record, DeadLetter) and (record.value or record.headers):
+        cut = replace(record, value=record.value[: len(record.value) // 2], headers=())
+        return [replace(send, record=cut)]
+    return []
+
+
+def _smaller_work(
+    send: Send, work: Work, size: int, egress_partitions: int, most: int
+) -> list[Send]:
+    if len(work.items) > 1:
+        half = len(work.items) // 2
+        parts = (work.items[:half], work.items[half:])
+        return [replace(send, record=replace(work, items=part)) for part in parts]
+    (item,) = work.items
+    cut = _failed(work, item, size, most) if item.value is not None else _without_path(item)
+    if cut is None:
+        return []
+    slot = work.origin.partition % egress_partitions
+    return [Send(OUTPUTS, replace(work, task="", items=(cut,), follow=0), slot)]
+
+
+def _failed(work: Work, item: Item, size: int, most: int) -> Item:
+    """Return an item that fails because its value fits no record."""
+    at = item.path[-1].task if item.path else work.task
+    code = ReasonCode.OPERATOR if item.path else ReasonCode.BAD_INPUT
+    return replace(item, value=None, end=End(FAILED, at, _too_large("a value", size, most), code))
+
+
+def _without_path(item: Item) -> Item | None:
+    if not item.path and (item.end is None or item.end.reason == brief(item.end.reason)):
+        return None
+    end = None if item.end is None else replace(item.end, reason=brief(item.end.reason))
+    return replace(item, path=(), end=end)
+
+
+def _smaller_notice(notice: Notice) -> list[Notice]:
+    queries = notice.queries
+    if len(queries) > 1:
+        half = len(queries) // 2
+        first = replace(notice, upto=queries[half].offset, queries=queries[:half])
+        return [first, replace(notice, queries=queries[half:])]
+    short = tuple(replace(query, refused=brief(query.refused)) for query in queries)
+    return [] if short == queries else [replace(notice, queries=short)]
+
+
+def _smaller_answer(answer: Answer, size: int, most: int) -> list[Answer]:
+    if answer.paths or answer.ends:
+        return [replace(answer, paths=(), ends=())]
+    if answer.result is not None:
+        reason = _too_large("the answer", size, most)
+        return [
+            replace(
+                answer, outcome=FAILED, task="egress", reason=reason, late=False,
+                incomplete=False, result=None, reason_code=ReasonCode.COMBINE,
+            )
+        ]  # fmt: skip
+    short = brief(answer.reason)
+    return [] if short == answer.reason else [replace(answer, reason=short)]
+
+
+def _too_large(what: str, size: int, most: int) -> str:
+    return (
+        f"{what} of {size / 2**20:.1f} MiB fits no record (at most {most / 2**20:.0f}); return "
+        "less, or a reference to it"
+    )
