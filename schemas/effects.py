@@ -83,7 +83,7 @@ class Failed(Struct, frozen=True, gc=False):
     ``error`` is one sentence; ``trace`` has the frames of the user's code for the log.
     """
 
-    job: int | str  # a load's variant
+    job: int | str  # a load's variant, a count's topic
     error: str
     trace: str = ""
 
@@ -159,6 +159,11 @@ class Forget(Struct, frozen=True, gc=False):
     key: str
 
 
+class Count(Struct, frozen=True, gc=False):
+    """Read how many queries have come to the input topic; comes back as ``Counted``, or as
+    ``Failed`` with the topic for its job."""
+
+
 class Reject(Struct, frozen=True, gc=False):
     """A plan was made and is not put in force: the names of the constraints that it violates, and
     the reason for people. Observers log and count it; there is nothing to perform."""
@@ -167,7 +172,10 @@ class Reject(Struct, frozen=True, gc=False):
     reason: str
 
 
-Effect = Send | Infer | Load | Solve | Assign | Wake | Forget | Reject
+# What operators ask for, and what the controller and its host do; drivers perform all of one set.
+OperatorEffect = Send | Infer | Load | Assign | Wake
+ControlEffect = Send | Forget | Solve | Count | Assign | Wake | Reject
+Effect = OperatorEffect | ControlEffect
 
 
 class Node(Protocol):
@@ -178,7 +186,7 @@ class Node(Protocol):
 
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES", "REPORTS",
-    "RESULTS", "Arrived", "Assign", "Counted", "Done", "Effect", "Event", "Failed", "Forget",
-    "Infer", "Inferred", "Load", "Loaded", "Node", "Origin", "Reject", "Send", "Solve", "Solved",
-    "Wake", "Woke", "work_topic",
+    "RESULTS", "Arrived", "Assign", "ControlEffect", "Count", "Counted", "Done", "Effect", "Event",
+    "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded", "Node", "OperatorEffect", "Origin",
+    "Reject", "Send", "Solve", "Solved", "Wake", "Woke", "work_topic",
 ]  # fmt: skip

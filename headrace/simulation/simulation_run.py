@@ -18,7 +18,6 @@ import numpy as np
 from control.checks.plan_check import check_structure
 from control.checks.violations import sentences
 from control.controller.controller import Controller
-from control.estimation.demand import counted
 from control.policies.solvers import TABLE, solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Arrivals, Times
@@ -43,8 +42,6 @@ from operators.models.emulated import Emulated, Stretched
 from operators.worker import Worker
 from profiles.profile import EMULATED, ProfileTable
 from schemas.effects import (
-    COMMAND_RESULTS,
-    PLANS,
     QUERIES,
     Arrived,
     Effect,
@@ -56,6 +53,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Query
+from streams.control_app.host import RESTORED, ControlHost
 from streams.observers.run_metrics import RunMetrics
 from streams.simulated.delays import (
     ANY_SIZE,
@@ -73,9 +71,6 @@ from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then, ready or not
 SETTLE_S = 1.0  # between readiness and the first arrival
-# Between two looks of the control app at the input topic: live it waits for 0.25 s and then for
-# the next tick (streams/control_app/app.py).
-INPUT_S = 0.3
 SLICE_S = 0.25  # arrivals are put in so much at a time
 PATIENCE_S = 1.0  # for answers behind the last query's deadline and grace
 
@@ -238,7 +233,8 @@ class _World:
             violations = check_structure(run.start.plan, self.pipeline)
             if violations:
                 raise PipelineError(f"the plan to start with is none: {sentences(violations)}")
-            self._given = nodes[CONTROL] = GivenPlan(filed(run.start.plan, self.pipeline))
+            self._given = GivenPlan(filed(run.start.plan, self.pipeline))
+            nodes[CONTROL] = ControlHost(self._given)
         self.system = Simulated(
             self.pipeline,
             nodes,
@@ -247,7 +243,7 @@ class _World:
             solve=self.solver,
             # Who watches comes first: at the end of a second nothing of the next is counted.
             observers=(*watchers, self.account, self._records, *observers),
-            keep=(PLANS, COMMAND_RESULTS),
+            keep=RESTORED,
         )
 
     def play(self, advance: Advance) -> Times:
@@ -274,7 +270,6 @@ class _World:
 
     def _start(self) -> None:
         """Until every worker has loaded what the plan gives it."""
-        self._look_at_the_input()
         while self._readiness.missing() and self.system.now < START_WITHIN_S:
             self.system.run(self.system.now + 0.1)
         self.system.forget(self._records)
@@ -282,13 +277,6 @@ class _World:
         if self.run.start is not None:
             begins_s += (self.run.start.phase_s - begins_s) % 1
         self.system.run(begins_s)
-
-    def _look_at_the_input(self) -> None:
-        """Tell the controller how far the input topic is, as the control app does."""
-        system = self.system
-        done = {slot: offset for slot, (offset, _) in system.committed(QUERIES).items()}
-        system.tell(CONTROL, counted(system.now, system.ends(QUERIES), done))
-        system.at(system.now + INPUT_S, self._look_at_the_input)
 
     def _feed(self, times: Times, advance: Advance) -> None:
         system, first_s = self.system, self.first_s
@@ -327,7 +315,7 @@ class _World:
         role, _, index = name.partition("-")
         if name == CONTROL:
             memory = dict(cluster.memory)
-            return Controller(pipeline, self.profile, len(self.devices), memory)
+            return ControlHost(Controller(pipeline, self.profile, len(self.devices), memory))
         if role == "ingress":
             slots = {t.name: t.partitions for t in topics(pipeline)}
             mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])
@@ -418,9 +406,7 @@ class _World:
         node, now = self._node(CONTROL, self.system.now), self.system.now
         if self._given is not None:
             self._given.hand_over(node)
-        # As the control app does (streams/control_app/control_records.py): what is there, before
-        # it begins.
-        for topic in (PLANS, COMMAND_RESULTS):
+        for topic in RESTORED:
             for slot, log in self.system.written(topic).items():
                 for offset, (record, at_s) in enumerate(log):
                     node.handle(Arrived(record, topic, slot, offset, at_s), now)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from control.controller.controller import TICK_S
 from control.problem.plan_reasons import solved_for
-from schemas.effects import PLANS, Counted, Effect, Event, Node, Send, Woke
+from schemas.effects import PLANS, Counted, Effect, Event, Node, Send, Wake, Woke
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 
@@ -56,10 +57,11 @@ def filed(plan: Plan, pipeline: Pipeline) -> Plan:
 
 
 class GivenPlan:
-    """The node. It asks for no wake-ups, so the plan goes out once."""
+    """The node. Its plan goes out once; ticks let its host have the input topic counted."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._said = False
         self._heard: list[tuple[Event, float]] = []
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -67,7 +69,9 @@ class GivenPlan:
             self._heard.append((event, now))
         if type(event) is not Woke:
             return []
-        return [Send(PLANS, replace(self._plan, issued_s=now), 0)]
+        said, self._said = self._said, True
+        plan = [] if said else [Send(PLANS, replace(self._plan, issued_s=now), 0)]
+        return [*plan, Wake(now + TICK_S)]
 
     def hand_over(self, successor: Node) -> None:
         """Let the one that is to plan know what came so far, as if it had been there."""

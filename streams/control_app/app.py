@@ -13,9 +13,10 @@ import logging
 import signal
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import faust
 from aiokafka.errors import KafkaConnectionError, KafkaError
@@ -26,13 +27,19 @@ from schemas.codec.single_object import encode
 from schemas.effects import (
     COMMANDS,
     PLANS,
+    QUERIES,
     REPORTS,
     Arrived,
+    Assign,
+    Count,
     Effect,
     Event,
+    Failed,
     Forget,
+    Reject,
     Send,
     Solve,
+    Wake,
     Woke,
 )
 from schemas.pipeline import Pipeline
@@ -40,6 +47,7 @@ from schemas.records import Plan
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history
 from streams.control_app.hearing import DEAF_S, Hearing
+from streams.control_app.host import ControlHost
 from streams.control_app.solver_pool import Planners
 from streams.kafka.connectivity import Hushed, Presence
 from streams.kafka.faust_security import to_faust
@@ -55,8 +63,6 @@ log = logging.getLogger("headrace.control")
 
 SESSION_TIMEOUT_S = 6.0  # an app that dies is replaced after it; brokers allow no less by default
 HEARTBEAT_S = 1.5
-INPUT_S = 0.25  # between two looks at the input topic: a jump of demand should not wait for one
-BLIND_S = 30.0  # and after one that failed: ingress tells, too, how many queries come
 STALL_S = 3.0  # after it another app may have been in charge in the meantime
 PUBLISH_S = 5.0  # what the broker has not taken by then is not sent any more
 AGAIN_S = 1.0  # between two tries to start while the broker is away
@@ -75,6 +81,22 @@ READ = (REPORTS, COMMANDS, PLANS)
 Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[Any]]
 
 
+class Inputs(Protocol):
+    """Where the topics stand; the methods block and raise ``BrokerError``."""
+
+    def ends(self) -> dict[int, int]: ...
+    def done(self) -> dict[int, int]: ...
+    def reports(self) -> int: ...
+
+
+class Solvers(Protocol):
+    """What runs planners, away from the loop."""
+
+    def start(self, effect: Solve) -> Future[Any]: ...
+    def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event: ...
+    def close(self) -> None: ...
+
+
 class Steward:
     """Tells the controller what happens and performs what it asks for, one event at a time."""
 
@@ -86,6 +108,10 @@ class Steward:
         observers: Sequence[Observer] = (),
         dilation: Dilation = REAL,
         clock: Clock = time.time,
+        *,
+        planners: Solvers | None = None,
+        inputs: Inputs | None = None,
+        past: Callable[[], list[Arrived]] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._clock = clock
@@ -95,16 +121,14 @@ class Steward:
         self._observers = observers
         self._presence = Presence(kafka)
         self._kafka = kafka
-        self._controller: Controller | None = None  # None: another app is in charge
-        self._planners = Planners()
+        self._host: ControlHost | None = None  # None: another app is in charge
+        self._planners = planners or Planners()
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
-        self._ticking = False
         self._awake_s = time.monotonic()
         self._stalled = False
-        self._solving: set[asyncio.Task[None]] = set()
-        self._input = InputTopic(kafka, pipeline)
-        self._looking: asyncio.Task[None] | None = None
-        self._look_s = 0.0  # at the input topic again
+        self._jobs: set[asyncio.Task[None]] = set()  # solves and counts under way
+        self._input = inputs or InputTopic(kafka, pipeline)
+        self._history = past or partial(history, kafka, pipeline)
         self._hearing = Hearing()
         self._reports_from = 0  # what was reported before says nothing about now
 
@@ -127,14 +151,11 @@ class Steward:
             self._inbox.put_nowait(partial(self._tell, event))
 
     def tick(self) -> None:
-        """Time has passed. Ticks do not pile up while the controller is busy."""
+        """Time has passed: the process runs, and the broker may be away."""
         self._look_at_the_clock()
         self._presence.look(self._clock())
-        if self._looking is None and time.monotonic() >= self._look_s:
-            self._looking = asyncio.create_task(self._look_at_the_input())
-        if not self._ticking:
-            self._ticking = True
-            self._inbox.put_nowait(self._tock)
+        if self._stalled and self._inbox.empty():
+            self._inbox.put_nowait(self._nothing)  # which lets it catch up
 
     def assigned(self, topics: Iterable[str]) -> None:
         """These topics are this app's to read: all of them, or another app is in charge."""
@@ -155,7 +176,7 @@ class Steward:
                     await self._catch_up()
                 await told()
         finally:
-            for task in (*self._solving, *((self._looking,) if self._looking else ())):
+            for task in self._jobs:
                 task.cancel()
 
     def hushed(self) -> logging.Filter:
@@ -173,45 +194,39 @@ class Steward:
         self._stalled = self._stalled or now - self._awake_s > STALL_S * self._dilation.factor
         self._awake_s = now
 
-    async def _look_at_the_input(self) -> None:
-        """Tell the controller how many queries have come, whether or not ingress keeps up."""
+    async def _count(self, host: ControlHost) -> None:
+        """Read how many queries have come, and whether reports are heard here."""
         loop = asyncio.get_running_loop()
-        wait_s = INPUT_S
         try:
-            if self._controller is not None:
-                ends = await loop.run_in_executor(None, self._input.ends)
-                now = self._now()
-                done = await loop.run_in_executor(None, self._input.done)
-                self._inbox.put_nowait(partial(self._tell, counted(now, ends, done)))
-                self._listen(await loop.run_in_executor(None, self._input.reports), now)
+            ends = await loop.run_in_executor(None, self._input.ends)
+            now = self._now()
+            done = await loop.run_in_executor(None, self._input.done)
+            self._post(host, counted(now, ends, done))
+            reported = await loop.run_in_executor(None, self._input.reports)
         except BrokerError as error:
-            wait_s = BLIND_S
             self._say("control.blind", f"{error}; demand is what ingress tells until then")
-        finally:
-            self._look_s = time.monotonic() + wait_s * self._dilation.factor
-            self._looking = None
+            self._post(host, Failed(QUERIES, str(error)), watched=False)
+        else:
+            self._listen(reported, now)
 
     def _listen(self, end: int, now: float) -> None:
         self._reports_from = min(self._reports_from, end)  # the topic may have been made anew
         if self._hearing.deaf(end, now):
-            self._inbox.put_nowait(self._give_up)
-
-    async def _give_up(self) -> None:
-        raise BrokerError(
-            f"reports were written for {DEAF_S:g} s and none of them was heard here; "
-            "start the control app anew"
-        )
+            raise BrokerError(
+                f"reports were written for {DEAF_S:g} s and none of them was heard here; "
+                "start the control app anew"
+            )
 
     async def _catch_up(self) -> None:
         """Read back what another app did while this one stood still, before it adds to that."""
         self._stalled = False
-        if self._controller is not None:
+        if self._host is not None:
             self._say("control.stalled", "reads back what another control app may have done")
             await self._begin()
 
     async def _begin(self) -> None:
         past, self._reports_from = await self._past()
-        self._controller = self._fresh()
+        self._host = ControlHost(self._fresh())
         # Of the past only the plan in force is news to whoever watches this process.
         plans = [event for event in past if self._is_plan(event)]
         for event in past:
@@ -226,7 +241,7 @@ class Steward:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                past = await loop.run_in_executor(None, history, self._kafka, self._pipeline)
+                past = await loop.run_in_executor(None, self._history)
                 return past, await loop.run_in_executor(None, self._input.reports)
             except BrokerError:
                 if await asyncio.to_thread(_reachable, self._kafka):
@@ -234,24 +249,23 @@ class Steward:
                 await asyncio.sleep(AGAIN_S)
 
     async def _end(self) -> None:
-        if self._controller is not None:
+        if self._host is not None:
             text = f"another control app is in charge of pipeline {self._pipeline.name}"
             self._say("control.ended", text)
-        self._controller = None
+        self._host = None
 
-    async def _tock(self) -> None:
-        self._ticking = False
-        await self._tell(Woke())
+    async def _nothing(self) -> None:
+        """An entry of the inbox that asks for nothing."""
 
     def _is_plan(self, event: Event) -> bool:
         record = event.record if isinstance(event, Arrived) else None
         return isinstance(record, Plan) and record.pipeline == self._pipeline.name
 
     async def _tell(self, event: Event, *, watched: bool = True) -> None:
-        if self._controller is None:
+        if self._host is None:
             return
         now = self._now()
-        effects = self._controller.handle(event, now)
+        effects = self._host.handle(event, now)
         for observer in self._observers if watched else ():
             observer.saw(NODE, event, effects, now)
         try:
@@ -274,31 +288,83 @@ class Steward:
     def _say(self, event: str, text: str, **fields: Any) -> None:
         tell(log, LEVELS[event], event, text, pipeline=self._pipeline.name, **fields)
 
-    async def _perform(self, effect: Effect) -> None:
-        # Assign and Wake need nothing: Faust reads the topics, and ticks come anyway.
-        if isinstance(effect, Send):
-            await self._send(effect)
-        elif isinstance(effect, Forget):
-            topic = physical(self._pipeline.name, effect.topic)
-            await self._write(topic, None, 0, effect.key.encode())
-        elif isinstance(effect, Solve):
-            task = asyncio.create_task(self._solve(effect, self._controller))
-            self._solving.add(task)
-            task.add_done_callback(self._solving.discard)
+    def _post(self, host: ControlHost, event: Event, *, watched: bool = True) -> None:
+        """Queue an event for a host, unless it was dropped in the meantime: one that follows it
+        counts its jobs apart."""
+        if host is self._host:
+            self._inbox.put_nowait(partial(self._tell, event, watched=watched))
 
-    async def _send(self, effect: Send) -> None:
+    async def _perform(self, effect: Effect) -> None:
+        performed = _PERFORMED.get(type(effect))
+        if performed is None or self._host is None:
+            raise TypeError(f"the controller asked for {effect!r}, which its driver cannot perform")
+        await performed(self, effect, self._host)
+
+    async def _assign(self, effect: Assign, host: ControlHost) -> None:
+        """Faust reads the control topics for as long as this app is in charge."""
+        if effect.topic not in READ:
+            raise TypeError(f"the controller is to read {effect.topic!r}; it reads {READ}")
+
+    async def _wake(self, effect: Wake, host: ControlHost) -> None:
+        self._wake_later(effect.at_s, host)
+
+    def _wake_later(self, at_s: float, host: ControlHost) -> None:
+        """Once the clock shows it: the loop's own timers go by another one."""
+        left_s = (at_s - self._now()) * self._dilation.factor
+        if left_s > 0:
+            asyncio.get_running_loop().call_later(left_s, self._wake_later, at_s, host)
+        else:
+            self._post(host, Woke())
+
+    async def _begin_solve(self, effect: Solve, host: ControlHost) -> None:
+        self._begin_job(self._solve(effect, host))
+
+    async def _begin_count(self, effect: Count, host: ControlHost) -> None:
+        self._begin_job(self._count(host))
+
+    def _begin_job(self, job: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(self._job_ended)
+
+    def _job_ended(self, task: asyncio.Task[None]) -> None:
+        self._jobs.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._inbox.put_nowait(partial(self._raise, error))
+
+    async def _raise(self, error: BaseException) -> None:
+        """End ``run`` with what nobody expected of a job."""
+        raise error
+
+    async def _reject(self, effect: Reject, host: ControlHost) -> None:
+        """For observers."""
+
+    async def _forget(self, effect: Forget, host: ControlHost) -> None:
+        topic = physical(self._pipeline.name, effect.topic)
+        await self._write(topic, None, 0, effect.key.encode())
+
+    async def _send(self, effect: Send, host: ControlHost) -> None:
         topic = physical(self._pipeline.name, effect.topic)
         slot = effect.slot if effect.slot >= 0 else None
         await self._write(topic, encode(effect.record), slot, effect.key.encode() or None)
 
-    async def _solve(self, effect: Solve, controller: Controller | None) -> None:
+    async def _solve(self, effect: Solve, host: ControlHost) -> None:
         future = asyncio.wrap_future(self._planners.start(effect))
         await asyncio.wait([future])
         error = future.exception()
-        event = self._planners.outcome(effect, error, None if error else future.result())
-        # A controller that was dropped in the meantime counted its jobs apart.
-        if controller is self._controller:
-            self._inbox.put_nowait(partial(self._tell, event))
+        found = None if error else future.result()
+        self._post(host, self._planners.outcome(effect, error, found))
+
+
+_PERFORMED: dict[type, Callable[[Steward, Any, ControlHost], Awaitable[None]]] = {
+    Assign: Steward._assign,
+    Count: Steward._begin_count,
+    Forget: Steward._forget,
+    Reject: Steward._reject,
+    Send: Steward._send,
+    Solve: Steward._begin_solve,
+    Wake: Steward._wake,
+}
 
 
 def make_app(pipeline: Pipeline, kafka: KafkaConfig, steward: Steward, folder: str) -> faust.App:

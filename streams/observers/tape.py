@@ -20,6 +20,7 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import (
     Arrived,
     Assign,
+    Count,
     Counted,
     Done,
     Effect,
@@ -58,8 +59,8 @@ STORY = 5  # how many of the node's last events a mismatch tells
 _SPELLED: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, Assign, Counted, Done, Failed, Forget, Garbled, Infer, Inferred, Load, Loaded,
-        Reject, Send, Solve, Solved, Wake, Woke,
+        Arrived, Assign, Count, Counted, Done, Failed, Forget, Garbled, Infer, Inferred, Load,
+        Loaded, Reject, Send, Solve, Solved, Wake, Woke,
     )
 }  # fmt: skip
 _RECORDS = (

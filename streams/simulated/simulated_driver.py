@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import Any, Protocol
 from zlib import crc32
 
+from control.estimation.demand import counted
 from operators.plan_follower import CatchUp
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -26,6 +27,7 @@ from schemas.effects import (
     RESULTS,
     Arrived,
     Assign,
+    Count,
     Done,
     Effect,
     Event,
@@ -200,12 +202,6 @@ class Simulated:
             action(one, other)
         self.now = max(self.now, until_s)
 
-    def tell(self, name: str, event: Event) -> None:
-        """Let a node know something that comes over no topic; nobody hears where it is dead."""
-        running = self._nodes.get(name)
-        if running is not None:
-            self._handle(running, event)
-
     def ends(self, topic: str) -> dict[int, int]:
         """The offset behind the last record of each slot of a topic."""
         logs = sorted(self._logs.items())
@@ -283,6 +279,10 @@ class Simulated:
 
     def _forget(self, running: _Running, effect: Forget) -> None:
         pass  # topics are not compacted here
+
+    def _count_queries(self, running: _Running, effect: Count) -> None:
+        done = {slot: offset for slot, (offset, _) in self.committed(QUERIES).items()}
+        self._later(self.now, running, counted(self.now, self.ends(QUERIES), done))
 
     def _reject(self, running: _Running, effect: Reject) -> None:
         pass  # for observers
@@ -435,6 +435,7 @@ _WOKE = Woke()
 _PERFORMED: dict[type, Callable[[Simulated, _Running, Any], None]] = {
     Infer: Simulated._infer,
     Assign: Simulated._assign,
+    Count: Simulated._count_queries,
     Forget: Simulated._forget,
     Load: Simulated._load,
     Reject: Simulated._reject,

@@ -11,7 +11,7 @@ from control.problem.plan_reasons import STEPS
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.fidelity.fidelity_run import Asked, start_seen
 from headrace.simulation.warm_start import GivenPlan, Start, filed, start_of
-from schemas.effects import PLANS, Arrived, Effect, Event, Send, Woke
+from schemas.effects import PLANS, Arrived, Effect, Event, Send, Wake, Woke
 from schemas.enumerations import PlanCause
 from schemas.records import Plan, Settings
 
@@ -72,7 +72,9 @@ def test_planning_begins_when_there_were_arrivals_for_an_interval(
 
 def test_it_says_its_plan_once() -> None:
     given = GivenPlan(PLAN)
-    assert given.handle(Woke(), 0.5) == [Send(PLANS, structs.replace(PLAN, issued_s=0.5), 0)]
+    said = Send(PLANS, structs.replace(PLAN, issued_s=0.5), 0)
+    assert given.handle(Woke(), 0.5) == [said, Wake(0.6)]
+    assert given.handle(Woke(), 0.6) == [Wake(0.7)]
     assert given.handle(Arrived(PLAN, PLANS, 0, 0, 0.5), 0.6) == []
 
 
