@@ -101,7 +101,7 @@ def receivers() -> dict[str, list[Receiver]]:
         rate, accuracy, _ = known[lease.task][lease.variant]
         found.setdefault(lease.task, []).append(
             Receiver(
-                variant=f"{lease.task}/{lease.variant}", slot=lease.open_slot, accuracy=accuracy,
+                variant=lease.key, slot=lease.open_slot, accuracy=accuracy,
                 capacity_qps=rate, latency_s=8 / rate,
             )
         )  # fmt: skip
@@ -119,10 +119,7 @@ def timed_ms(act: Callable[[], object]) -> float:
 def figures() -> dict[str, float]:
     """Medians over the repeats, with their spread, and ratios to shares by throughput."""
     tree, table, held, pools = pipeline(), profile(), leases(), receivers()
-    members = [
-        Member(name=x.worker, device="cpu", loaded=f"{x.task}/{x.variant}", serves=x.task)
-        for x in held
-    ]
+    members = [Member(name=x.worker, device="cpu", loaded=x.key, serves=x.task) for x in held]
     rates = throughputs(held, dict.fromkeys((x.worker for x in held), "cpu"), table)
     settings = Settings(policy="loki", slo_s=0.5)
     base = Plan(pipeline=tree.name, epoch=1, issued_s=0.0, reason="", settings=settings)

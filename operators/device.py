@@ -8,6 +8,7 @@ come one after the other once that one is there. Variants are named "task/varian
 from collections.abc import Sequence
 
 from schemas.effects import Effect, Load
+from schemas.variant_id import variant_id
 
 
 class Device:
@@ -29,8 +30,8 @@ class Device:
 
     def want(self, variant: str, beside: Sequence[str] = ()) -> list[Effect]:
         """The plan wants this variant ("": none, then what is there stays), and those beside."""
-        task = variant.partition("/")[0]
-        if variant and self.serving.partition("/")[0] != task:
+        task = variant_id(variant).task
+        if variant and variant_id(self.serving).task != task:
             self.serving, self.held = "", frozenset()  # of no use for another task
         if tuple(beside) != self._beside:
             self._beside, self._refused = tuple(beside), frozenset()

@@ -165,7 +165,7 @@ def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
     for leaf in leaves:
         if leaf.end is None or leaf.end.outcome != ANSWERED:
             continue
-        path = tuple([f"{hop.task}/{hop.variant}" for hop in leaf.path])
+        path = tuple([hop.key for hop in leaf.path])
         if path not in known:
             known[path] = along(path, accuracies)
         accuracy = known[path]

@@ -51,6 +51,7 @@ from schemas.records import (
     SlotState,
     Work,
 )
+from schemas.variant_id import variant_id
 
 # A batch that still runs this long before egress closes all its queries fails them with its cause.
 HANGING_MARGIN_S = 0.3
@@ -261,7 +262,7 @@ class Worker:
         return self._hold_s > now
 
     def _drop(self, late: list[_Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
-        task = variant.partition("/")[0]
+        task = variant_id(variant).task
         self._reporter.count(f"dropped/{variant}", len(late))
         gone: list[Onward] = []
         for ticket in late:
@@ -280,7 +281,7 @@ class Worker:
         if len(event.outputs) != len(batch):
             found = f"{variant} returned {len(event.outputs)} outputs for {len(batch)} inputs"
             return self._fail(found, now)
-        task = self._tasks[variant.partition("/")[0]]
+        task = self._tasks[variant_id(variant).task]
         onward: list[Onward] = []
         work: Work | None = None
         path: tuple[Hop, ...] = ()
@@ -296,7 +297,7 @@ class Worker:
         return [*self._forward(onward, now), *self._finish(batch), *self._next(now)]
 
     def _hop(self, ticket: _Ticket, event: Inferred) -> Hop:
-        task, _, variant = self._running_variant.partition("/")
+        task, variant = variant_id(self._running_variant)
         return Hop(
             task=task, variant=variant, worker=self._name, epoch=self._plans.epoch,
             received_s=ticket.received_s, started_s=event.started_s,
@@ -337,7 +338,7 @@ class Worker:
 
     def _fail_running(self, reason: str, now: float) -> list[Effect]:
         batch, variant = self._running, self._running_variant
-        task = variant.partition("/")[0]
+        task = variant_id(variant).task
         self._reporter.count(f"failed/{variant}", len(batch))
         gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in batch]
         return [*self._forward(gone, now), *self._finish(batch)]
@@ -417,7 +418,7 @@ class Worker:
     def _follow(self, now: float) -> list[Effect]:
         """Take the tables of the policy in force for the task, where there are any."""
         plan, before = self._plans.plan, self._following
-        policy, task = plan.settings.policy if plan else "", self._wanted.partition("/")[0]
+        policy, task = plan.settings.policy if plan else "", variant_id(self._wanted).task
         self._following = following = self._selections.of(policy, task)
         if (following is None) != (before is None):
             self._gathering = Gathering(now)
@@ -428,7 +429,7 @@ class Worker:
     def _change(self, lease: Lease | None) -> list[Effect]:
         before, topic = self._lease, self._topic
         self._lease = lease
-        self._wanted = f"{lease.task}/{lease.variant}" if lease else ""
+        self._wanted = lease.key if lease else ""
         self._topic = work_topic(lease.task) if lease else ""
         effects: list[Effect] = []
         if before is not None and topic != self._topic:
@@ -479,7 +480,7 @@ class Worker:
             state = NodeState.LOADING if self._device.loading else self._reporter.state
         self._reporter.follow(self._plans.epoch, state)
         self._reporter.task = lease.task if lease else ""
-        self._reporter.variant = self._device.serving.partition("/")[2]
+        self._reporter.variant = variant_id(self._device.serving).variant
 
     # ------------------------------------------------------------------ time
 

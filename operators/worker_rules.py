@@ -51,7 +51,7 @@ class Steering:
         self._begin_s = chosen(BATCHERS, policy.batching)
         self._epoch = plan.epoch
         self._partitions = pipeline.egress_partitions
-        self._variant = f"{lease.task}/{lease.variant}" if lease else ""
+        self._variant = lease.key if lease else ""
         self._spreads = spreads(plan.routes, self._variant)
         self._stage = Stage(0.0, 0.0, last=True)
         self._hops_s = self._behind_s = 0.0
@@ -162,5 +162,5 @@ def _planned_s(plan: Plan, lease: Lease) -> float:
 
 def _ended(item: Item, child: str, late_s: float, left_s: float) -> Item:
     hop = item.path[-1]
-    end = dropped(hop.task, no_way_on(f"{hop.task}/{hop.variant}", child, late_s, left_s))
+    end = dropped(hop.task, no_way_on(hop.key, child, late_s, left_s))
     return Item(branch=item.branch, credit=item.credit, path=item.path, end=end)

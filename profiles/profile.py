@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from schemas.errors import HeadraceError
+from schemas.variant_id import variant_id, variant_key
 
 T = TypeVar("T")
 
@@ -89,6 +90,11 @@ class Entry:
     children: Mapping[str, FanOut]
     latency: tuple[Latency, ...]  # by growing batch
 
+    @property
+    def key(self) -> str:
+        """The variant's text form, "task/variant"."""
+        return variant_key(self.task, self.variant)
+
     def __post_init__(self) -> None:
         """Raise ``ProfileError``, naming the entry, for what cannot have been measured."""
         if not 0 <= self.accuracy <= 1:
@@ -104,7 +110,7 @@ class Entry:
     @property
     def name(self) -> str:
         """How messages call it: "task/variant on device"."""
-        return f"{self.task}/{self.variant} on {self.device}"
+        return f"{variant_key(self.task, self.variant)} on {self.device}"
 
     @property
     def largest(self) -> int:
@@ -250,7 +256,7 @@ class ProfileTable:
                 return candidate
         devices = ", ".join(candidate.device for candidate in measured)
         raise ProfileError(
-            f"no profile of {task}/{variant} on {device}, only on {devices}; "
+            f"no profile of {variant_key(task, variant)} on {device}, only on {devices}; "
             f"run `headrace profile` with --device {device}"
         )
 
@@ -269,8 +275,9 @@ class ProfileTable:
         if 0 < batch < len(curve):
             return curve[batch]
         raise ProfileError(
-            f"{task}/{variant} on {device} was measured for batches of 1 to {len(curve) - 1}, not "
-            f"{batch}; lower the batch or run `headrace profile` with --batches up to {batch}"
+            f"{variant_key(task, variant)} on {device} was measured for batches of 1 to "
+            f"{len(curve) - 1}, not {batch}; lower the batch or run `headrace profile` with "
+            f"--batches up to {batch}"
         )
 
     def throughput(self, task: str, variant: str, device: str, batch: int) -> float:
@@ -283,7 +290,7 @@ class ProfileTable:
 
     def product(self, path: Iterable[str]) -> float:
         """The accuracies of a path's variants ("task/variant") multiplied."""
-        return math.prod(self.accuracy(*key.split("/", 1)) for key in path)
+        return math.prod(self.accuracy(*variant_id(key)) for key in path)
 
     def along(self, path: tuple[str, ...]) -> float:
         """The accuracy of a path from the root to a leaf: as measured, else the product."""
@@ -295,7 +302,7 @@ class ProfileTable:
         children = self._of(task, variant)[0].children
         if child not in children:
             raise ProfileError(
-                f"the profile of {task}/{variant} has no fan-out to {child!r}, only to "
+                f"the profile of {variant_key(task, variant)} has no fan-out to {child!r}, only to "
                 f"{', '.join(children) or 'nobody'}; run `headrace profile` again"
             )
         return children[child].mean
@@ -303,9 +310,9 @@ class ProfileTable:
     def _of(self, task: str, variant: str) -> list[Entry]:
         found = [e for e in self.entries if e.task == task and e.variant == variant]
         if not found:
-            known = ", ".join(dict.fromkeys(f"{e.task}/{e.variant}" for e in self.entries))
+            known = ", ".join(dict.fromkeys(e.key for e in self.entries))
             raise ProfileError(
-                f"no profile of {task}/{variant}, only of {known or 'nothing'}; "
+                f"no profile of {variant_key(task, variant)}, only of {known or 'nothing'}; "
                 "run `headrace profile`"
             )
         return found

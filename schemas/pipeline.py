@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.variant_id import variant_key
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
@@ -24,7 +26,7 @@ class Variant:
     @property
     def key(self) -> str:
         """The variant's name in plans, profiles and reports: "task/variant"."""
-        return f"{self.task}/{self.name}"
+        return variant_key(self.task, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from schemas.enumerations import NodeState, PlanCause, ReasonCode
+from schemas.variant_id import variant_key
 
 # What operators exchange. Lists and mappings hold JSON values only; arrays travel as tensors.
 Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
@@ -68,6 +69,11 @@ class Hop(Struct, frozen=True, gc=False, kw_only=True):
     batch: int  # items in the batch it ran in
     released: str = ""  # why that batch began: full, idle, due; empty: not told
     rerouted: str = ""  # why the item then went elsewhere than its turn was; empty: it did not
+
+    @property
+    def key(self) -> str:
+        """The variant's text form, "task/variant"."""
+        return variant_key(self.task, self.variant)
 
 
 class End(Struct, frozen=True, gc=False):
@@ -226,6 +232,11 @@ class Lease(Struct, frozen=True, gc=False, kw_only=True):
     batch: int
     slots: tuple[int, ...]
     open_slot: int = -1
+
+    @property
+    def key(self) -> str:
+        """The variant's text form, "task/variant"."""
+        return variant_key(self.task, self.variant)
 
 
 class Route(Struct, frozen=True, gc=False):

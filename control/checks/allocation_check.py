@@ -29,6 +29,7 @@ from control.checks.violations import Constraint, Violation
 from control.problem.problem import HARDWARE, Allocation, PathShare, Problem, Replicas
 from profiles.profile import Entry, ProfileError
 from schemas.pipeline import Task
+from schemas.variant_id import variant_id
 
 TOLERANCE = 1e-5  # relative: what solvers call equal, and sums of floats
 UNUSED = TOLERANCE / 10  # a share below it is none
@@ -92,7 +93,7 @@ class _Judge:
 
     def entry(self, host: Host) -> Entry:
         """The profile of the variant on the kind of device; raises ``ProfileError``."""
-        task, _, variant = host[0].partition("/")
+        task, variant = variant_id(host[0])
         names = [d for d in self.problem.devices if self.hosts[host].may_run_on(d)]
         if self.problem.profile is None or not names:
             raise ProfileError(f"there is no device for {host[0]}, or no profile")
@@ -155,7 +156,7 @@ def _ways(task: Task, problem: Problem) -> Iterator[tuple[str, tuple[str, ...]]]
 
 
 def _task(host: Host) -> str:
-    return host[0].partition("/")[0]
+    return variant_id(host[0]).task
 
 
 def _resources(judge: _Judge) -> Iterator[Violation]:
@@ -338,7 +339,7 @@ def _made(judge: _Judge, task: Task, child: str) -> float:
 
 def _factor(problem: Problem, key: str, child: str) -> float:
     observed = problem.multiplicity.get((key, child))
-    task, _, variant = key.partition("/")
+    task, variant = variant_id(key)
     if observed is not None or problem.profile is None:
         return observed or 0.0
     return problem.profile.children_mean(task, variant, child)

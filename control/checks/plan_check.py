@@ -28,6 +28,7 @@ from control.checks.violations import Constraint, Violation
 from profiles.profile import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
 from schemas.records import Lease, Plan
+from schemas.variant_id import variant_id
 
 T = TypeVar("T")
 UNUSED = 1e-6  # a share below it is none
@@ -184,7 +185,7 @@ class _Judge:
     def factor(self, key: str, child: str) -> float:
         """Items for a child that one item of a variant makes; raises ``ProfileError``."""
         seen = self.conditions.multiplicity.get((key, child))
-        task, _, variant = key.partition("/")
+        task, variant = variant_id(key)
         return self.profiled().children_mean(task, variant, child) if seen is None else seen
 
 
@@ -208,7 +209,7 @@ def _memory(judge: _Judge) -> Iterator[Violation]:
 
 def _bytes(judge: _Judge, key: str, device: str) -> int:
     """What a variant takes; 0 where it was not profiled."""
-    task, _, variant = key.partition("/")
+    task, variant = variant_id(key)
     try:
         return judge.profiled().entry(task, variant, device).memory_bytes
     except ProfileError:
@@ -221,7 +222,7 @@ def _latency(judge: _Judge) -> Iterator[Violation]:
         return
     spans = {task.name: judge.spans(task.name) for task in pipeline.tasks}
     for path in _used_paths(judge):
-        *way, leaf = (key.partition("/")[0] for key in path)
+        *way, leaf = (variant_id(key).task for key in path)
         left_s = judge.plan.settings.slo_s - (len(path) + 1) * pipeline.comm_s
         budget_s = pipeline.compute_share * left_s
         took_s = sum(spans[task][key][0] for task, key in zip((*way, leaf), path, strict=True))
@@ -267,4 +268,4 @@ def _admitted(judge: _Judge) -> Iterator[Violation]:
 
 
 def _key(lease: Lease) -> str:
-    return f"{lease.task}/{lease.variant}"
+    return lease.key

@@ -7,6 +7,7 @@ from control.problem.plan_reasons import PlanReason, about_worker
 from control.rollout.placement import Member
 from schemas.enumerations import NodeState, PlanCause
 from schemas.records import Lease, Plan, Report
+from schemas.variant_id import variant_key
 
 REPORT_AGE_S = 2.0  # an older report says nothing about now
 DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitter
@@ -98,7 +99,7 @@ class Membership:
         if report.state == NodeState.LEAVING and not worker.leaving:
             news = news or PlanCause.WORKER_LEAVING
         worker.leaving = report.state == NodeState.LEAVING
-        worker.loaded = f"{report.task}/{report.variant}" if report.variant else ""
+        worker.loaded = variant_key(report.task, report.variant) if report.variant else ""
         self._note_quiet(worker, report, now)
         service = self._note_service(worker, report)
         return about_worker(report.node, news) if news else service

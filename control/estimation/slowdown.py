@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from control.estimation.report_deltas import News
 from profiles.profile import ProfileError, ProfileTable
+from schemas.variant_id import variant_id
 
 MEMORY = 200.0  # batches
 FEWEST = 20.0  # batches, before anything is said
@@ -74,7 +75,7 @@ class Slowness:
     def _planned_s(self, variant: str, device: str, size: float) -> float:
         if self.profile is None:
             return 0.0
-        task, _, name = variant.partition("/")
+        task, name = variant_id(variant)
         try:
             return self.profile.latency_s(task, name, device, max(1, round(size)), "mean")
         except ProfileError:

@@ -26,6 +26,7 @@ from control.per_query.dropping import GAP, IN_TIME
 from control.per_query.routing import Spread
 from schemas.pipeline import Pipeline
 from schemas.records import Route
+from schemas.variant_id import variant_id
 
 NOWHERE = -1
 
@@ -120,7 +121,7 @@ def junctions(
     """The ways on of a variant ("task/variant"), by child task, for one of so many workers."""
     listed = tuple(routes)
     found: dict[str, Junction] = {}
-    for child in pipeline.task(sender.partition("/")[0]).children:
+    for child in pipeline.task(variant_id(sender).task).children:
         own = [r for r in listed if r.task == child and r.source == sender]
         own = own or [r for r in listed if r.task == child and not r.source]
         rest_s, hops = least_behind(listed, pipeline, child)

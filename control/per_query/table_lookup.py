@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 
 from schemas.records import Selection
+from schemas.variant_id import variant_key
 
 ROUNDING_S = 1e-9  # times are sums of floats
 NEAR = 0.05  # relative; loads that differ by less are hardly told apart in half a second
@@ -27,7 +28,7 @@ class Following:
     def __init__(self, selection: Selection) -> None:
         """``selection`` is one in which ``faults`` found nothing."""
         self.selection = selection
-        self.variants = tuple(f"{selection.task}/{name}" for name in selection.variants)
+        self.variants = tuple(variant_key(selection.task, name) for name in selection.variants)
         self._loads = [table.qps for table in selection.tables]
         self._runs = [table.run for table in selection.tables]
         self._ready: list[list[Row] | None] = [None] * len(self._loads)

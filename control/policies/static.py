@@ -17,6 +17,7 @@ from control.problem.forecast import items_per_query
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 from profiles.profile import ProfileError, ProfileTable
 from schemas.pipeline import Task, Variant
+from schemas.variant_id import variant_id
 
 Counts = dict[str, int]  # "task/variant" -> workers
 
@@ -74,7 +75,7 @@ def _named(problem: Problem) -> Counts:
 
 def _by_load(problem: Problem, named: Counts) -> Counts:
     """Workers for the tasks of which nothing is said, at least one each."""
-    served = {key.partition("/")[0] for key in named}
+    served = {variant_id(key).task for key in named}
     silent = [task for task in problem.pipeline.tasks if task.name not in served]
     if not silent:
         return {}
@@ -108,8 +109,8 @@ def _loads(problem: Problem, named: Counts, best: Mapping[str, Variant]) -> dict
         return dict.fromkeys(best, 1.0)
     shares: dict[str, dict[str, float]] = {task: {v.name: 1.0} for task, v in best.items()}
     for key, count in named.items():
-        task, _, variant = key.partition("/")
-        total = sum(n for other, n in named.items() if other.partition("/")[0] == task)
+        task, variant = variant_id(key)
+        total = sum(n for other, n in named.items() if variant_id(other).task == task)
         shares.setdefault(task, {})[variant] = count / total
     try:
         items = items_per_query(problem.pipeline, profile, shares)

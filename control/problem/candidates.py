@@ -21,6 +21,7 @@ import numpy as np
 from control.problem.problem import PlanError, Problem
 from profiles.profile import Entry, ProfileError
 from schemas.pipeline import Task, Variant
+from schemas.variant_id import variant_id, variant_key
 
 # Latencies come as sums of floats; a nanosecond is no difference.
 FITS_S = 1e-9
@@ -51,7 +52,7 @@ class Unit:
     @property
     def key(self) -> str:
         """The variant's name in plans and reports: "task/variant"."""
-        return f"{self.task}/{self.variant}"
+        return variant_key(self.task, self.variant)
 
     @property
     def key_on_device(self) -> tuple[str, str, str]:
@@ -227,7 +228,7 @@ def _units(problem: Problem, task: Task, kinds: Mapping[str, tuple[str, ...]]) -
 def lacks_memory(problem: Problem, key: str, device: str) -> tuple[int, int] | None:
     """The bytes that a variant takes and those that a worker of a device may use, where they are
     fewer; None where the variant fits or was not profiled there."""
-    task, _, variant = key.partition("/")
+    task, variant = variant_id(key)
     try:
         entry = problem.profile.entry(task, variant, device) if problem.profile else None
     except ProfileError:

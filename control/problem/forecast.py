@@ -19,6 +19,7 @@ from math import inf
 from profiles.profile import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Route
+from schemas.variant_id import variant_id, variant_key
 
 Mix = Mapping[str, Mapping[str, float]]  # task -> variant -> share of the task's traffic
 NOTHING_OBSERVED: Mapping[tuple[str, str], float] = {}
@@ -91,7 +92,7 @@ def items_per_query(
     for task in pipeline.tasks:
         for child in task.children:
             mean = sum(
-                share * factor(profile, observed, f"{task.name}/{variant}", child)
+                share * factor(profile, observed, variant_key(task.name, variant), child)
                 for variant, share in mix.get(task.name, {}).items()
             )
             items[child] = items[task.name] * mean
@@ -105,7 +106,7 @@ def factor(
     seen = observed.get((key, child))
     if seen is not None:
         return seen
-    task, _, variant = key.partition("/")
+    task, variant = variant_id(key)
     return profile.children_mean(task, variant, child)
 
 
@@ -132,7 +133,7 @@ def expected_accuracy(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> fl
     """Accuracy of an answer, 0..1; None where a task has no open slot or a variant no profile."""
 
     def sent(task: str, _sender: str) -> Mapping[str, float]:
-        return {f"{task}/{variant}": share for variant, share in mix.get(task, {}).items()}
+        return {variant_key(task, variant): share for variant, share in mix.get(task, {}).items()}
 
     try:
         return _accuracy(pipeline, profile, sent)
@@ -188,7 +189,7 @@ def _sent(
     own = own or [r for r in routes if r.task == task and not r.source]
     shares: dict[str, float] = {}
     for route in own:
-        key = f"{task}/{variants[task, route.slot]}"
+        key = variant_key(task, variants[task, route.slot])
         shares[key] = shares.get(key, 0.0) + route.share
     return shares
 

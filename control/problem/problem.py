@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from profiles.profile import ProfileTable
 from schemas.errors import HeadraceError
 from schemas.pipeline import Pipeline, Policy, Variant
+from schemas.variant_id import variant_key
 
 # What an allocation promises (``Allocation.mode``); "" promises no demand.
 HARDWARE, ACCURACY, BEST_EFFORT = "hardware", "accuracy", "best-effort"
@@ -72,7 +73,7 @@ class Replicas:
     @property
     def key(self) -> str:
         """The variant's name in plans and reports: "task/variant"."""
-        return f"{self.task}/{self.variant}"
+        return variant_key(self.task, self.variant)
 
     def may_run_on(self, device: str) -> bool:
         """Whether a device is of the kind."""

@@ -115,6 +115,6 @@ class History:
         return tuple(
             lease
             for lease in plan.leases
-            if f"{lease.task}/{lease.variant}" in self._variants
+            if lease.key in self._variants
             and all(0 <= slot < self.slots[lease.task].count for slot in lease.slots)
         )

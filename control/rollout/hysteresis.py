@@ -22,6 +22,7 @@ from control.problem.problem import Allocation, Problem, Replicas
 from control.problem.routes import BALANCED, Receiver, most_accurate_first
 from profiles.profile import ProfileError, ProfileTable
 from schemas.records import Lease
+from schemas.variant_id import variant_id
 
 SERVED = 1e-3
 ACCURACY = 0.005
@@ -95,7 +96,7 @@ def _worth(replicas: tuple[Replicas, ...], problem: Problem, profile: ProfileTab
         BALANCED,
     )
     leases = [
-        Lease(worker="", task=task, variant=each.variant.partition("/")[2], batch=1,
+        Lease(worker="", task=task, variant=variant_id(each.variant).variant, batch=1,
               slots=(each.slot,), open_slot=each.slot)
         for task, found in receivers.items() for each in found
     ]  # fmt: skip

@@ -60,7 +60,7 @@ class _Draft:
 
 def running(leases: Iterable[Lease]) -> dict[str, int]:
     """Return the workers that take new work, by "task/variant"."""
-    return dict(Counter(f"{x.task}/{x.variant}" for x in leases if x.open_slot >= 0))
+    return dict(Counter(x.key for x in leases if x.open_slot >= 0))
 
 
 def arrange(

@@ -67,7 +67,7 @@ def _rank(member: Member, lease: Lease | None, wanted: Replicas) -> int:
     if lease is None:
         return 2 if member.loaded == wanted.key else 5
     draining = lease.open_slot < 0
-    if f"{lease.task}/{lease.variant}" == wanted.key:
+    if lease.key == wanted.key:
         return 1 if draining else 0
     if lease.task == wanted.task:
         return 4 if draining else 3

@@ -139,7 +139,7 @@ class _Ways:
             lease.task, lease.variant, self.devices[lease.worker], lease.batch, self.policy.latency
         )
         return Receiver(
-            variant=f"{lease.task}/{lease.variant}",
+            variant=lease.key,
             slot=lease.open_slot,
             accuracy=self.profile.accuracy(lease.task, lease.variant),
             capacity_qps=self.rates[lease.worker],

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from control.problem.problem import Replicas
 from control.rollout.placement import Member, Posts
 from schemas.records import Lease
+from schemas.variant_id import variant_id
 
 # Items per second of a worker that runs a task's variant in batches of that size.
 RateOf = Callable[[str, str, str, int], float]  # worker, task, variant, batch
@@ -55,7 +56,7 @@ def staged(
     # Whom nobody may use leaves whatever that costs: a person, or the worker itself, wants it so.
     bound = {name for name in serving if crew[name].usable}
     changes = _changes(held, posts, serving, bound, rate)
-    loading = [n for n in serving if crew[n].loaded != f"{held[n].task}/{held[n].variant}"]
+    loading = [n for n in serving if crew[n].loaded != held[n].key]
     kept = _waiting(changes, held, serving, needed, loading)
     if len(kept) == len(changes) and changes and not _under_way(crew, held, posts, kept):
         best = max(kept, key=lambda each: (_left(each, held, serving, needed), each.worker))
@@ -67,7 +68,7 @@ def staged(
 def _rate_now(member: Member, lease: Lease, rate: RateOf) -> float:
     """What a worker can be counted on for while it may be about to change its variant."""
     leased = rate(member.name, lease.task, lease.variant, lease.batch)
-    task, _, loaded = member.loaded.partition("/")
+    task, loaded = variant_id(member.loaded)
     if task != lease.task or loaded == lease.variant:
         return leased
     return min(leased, rate(member.name, task, loaded, lease.batch))
@@ -151,9 +152,7 @@ def _under_way(
         lease, post = held.get(name), posts.get(name)
         if name in waits:
             continue
-        if lease is not None and (
-            lease.open_slot < 0 or member.loaded != f"{lease.task}/{lease.variant}"
-        ):
+        if lease is not None and (lease.open_slot < 0 or member.loaded != lease.key):
             return True
         if post is not None and (lease is None or _post(lease).key != post.key):
             return True

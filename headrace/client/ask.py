@@ -90,7 +90,7 @@ def _variants(answer: Answer) -> str:
     for path in answer.paths:
         below = tree
         for hop in path:
-            below = below.setdefault(f"{hop.task}/{hop.variant}", {})
+            below = below.setdefault(hop.key, {})
     return f"plan {answer.epoch}" + (f", {_tree_text(tree)}" if tree else "")
 
 

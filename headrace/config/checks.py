@@ -13,6 +13,7 @@ from headrace.config.policy_sections import DEFAULT_KIND, KIND
 from headrace.config.sections import FileSection, TaskSection
 from headrace.config.yaml_source import Source, nearest
 from schemas.pipeline import MOST_DEADLINE_S
+from schemas.variant_id import variant_key
 
 STATIC = "static"
 
@@ -112,7 +113,7 @@ def check_policies(file: FileSection, source: Source) -> None:
             ("policy",),
             f"{{}} is {file.policy!r}, which is no policy; {nearest(file.policy, known)}",
         )
-    variants = [f"{task}/{name}" for task, t in file.tasks.items() for name in t.variants]
+    variants = [variant_key(task, name) for task, t in file.tasks.items() for name in t.variants]
     for policy, section in file.policies.items():
         check_kind(policy, section, source)
         for key in ("replicas", "batch"):
@@ -148,7 +149,7 @@ def replicas(section: Mapping[str, Any], task: str, tasks: Mapping[str, TaskSect
     variants = tasks[task].variants
     own = {name: variant.replicas for name, variant in variants.items()}
     asked = section.get("replicas", {})
-    named = {name: asked.get(f"{task}/{name}") for name in variants}
+    named = {name: asked.get(variant_key(task, name)) for name in variants}
     said = [count for count in (named if asked else own).values() if count is not None]
     return sum(said) if said else 1
 

@@ -58,7 +58,7 @@ def examined(file: PipelineFile) -> Examined:
             load_operator(variant)
     return Examined(
         file=file,
-        profiled=tuple(dict.fromkeys(f"{e.task}/{e.variant}" for e in table.entries)),
+        profiled=tuple(dict.fromkeys(e.key for e in table.entries)),
         infeasible=_infeasible(file, table.at_share(file.cluster.share)),
     )
 

@@ -222,7 +222,7 @@ def expected(answers: Iterable[Answer], profile: ProfileTable | None) -> Expecte
     counts: dict[tuple[str, ...], int] = {}
     for answer in answers:
         for path in answer.paths:
-            key = tuple(f"{hop.task}/{hop.variant}" for hop in path)
+            key = tuple(hop.key for hop in path)
             counts[key] = counts.get(key, 0) + 1
     try:
         known = [(profile.along(key), profile.product(key), n) for key, n in counts.items()]

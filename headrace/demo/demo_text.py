@@ -12,6 +12,7 @@ from headrace.demo.demo_report import DemoReport, Part
 from headrace.results.tally import Tally
 from operators.outcomes import OUTCOMES
 from profiles.path_accuracy import gap_text
+from schemas.variant_id import variant_key
 
 BAR = 30  # characters for the longest step
 
@@ -91,7 +92,9 @@ def variants(parts: Sequence[Part]) -> Table:
     }
     for task, name in seen:
         shares = (part.shares.get(task, {}).get(name) for part in parts)
-        table.add_row(f"{task}/{name}", *("" if each is None else share(each) for each in shares))
+        table.add_row(
+            variant_key(task, name), *("" if each is None else share(each) for each in shares)
+        )
     return table
 
 

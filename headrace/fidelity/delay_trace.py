@@ -17,6 +17,7 @@ from headrace.roles.wiring import latency_of
 from operators.outcomes import LATE, outcome_of
 from profiles.profile import EMULATED, ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
+from schemas.variant_id import variant_id
 from streams.simulated.delays import ANY_SIZE, STAMP_S, Seen, World, mean
 
 FEWEST = 100  # of a kind that tell how long such things take
@@ -38,7 +39,7 @@ class Batch:
     @property
     def task(self) -> str:
         """The task of its variant."""
-        return self.variant.partition("/")[0]
+        return variant_id(self.variant).task
 
 
 def seen(
@@ -152,7 +153,7 @@ def batches(answers: Iterable[Answer]) -> list[Batch]:
                 hops[hop.worker, hop.started_s] = hop
     return [
         Batch(
-            worker=hop.worker, variant=f"{hop.task}/{hop.variant}", size=hop.batch,
+            worker=hop.worker, variant=hop.key, size=hop.batch,
             received_s=hop.received_s, started_s=hop.started_s, finished_s=hop.finished_s,
             released=hop.released,
         )

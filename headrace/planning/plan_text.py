@@ -9,6 +9,7 @@ from control.problem.candidates import budgets_s
 from control.problem.problem import Allocation, PathShare, Problem, Replicas
 from headrace.planning.dry_run import Planned, by_product
 from profiles.path_accuracy import gap_text, path_gap
+from schemas.variant_id import variant_id
 
 SHOWN = 12  # paths
 
@@ -93,7 +94,7 @@ def _paths(plan: Allocation, problem: Problem) -> list[str]:
     ordered = sorted(plan.shares, key=lambda each: -each.share)
     for each in ordered[:SHOWN]:
         took = sum(batch_s[host] for host in _hosts(each))
-        budget = budgets[each.path[-1].partition("/")[0]]
+        budget = budgets[variant_id(each.path[-1]).task]
         rows.append(
             (
                 " > ".join(each.path),

@@ -40,6 +40,7 @@ from operators.join import as_list
 from profiles.measure import items_for
 from profiles.profile import PathAccuracy, ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Variant
+from schemas.variant_id import variant_id
 
 NOTE = (
     "accuracy: parts right over parts, of the answers to the workload's queries run along the "
@@ -171,7 +172,7 @@ def _measure(job: PathJob, mouth: Mouth) -> None:
 
 
 def _of_leaf(score: Judge, path: tuple[str, ...]) -> Callable[[list[Any], Any], tuple[int, int]]:
-    leaf = path[-1].partition("/")[0]
+    leaf = variant_id(path[-1]).task
     return lambda outputs, truth: score(leaf, outputs, truth)
 
 

@@ -71,7 +71,7 @@ def table_text(table: ProfileTable) -> str:
     for entry in table.entries:
         first, last = entry.latency[0], entry.latency[-1]
         lines.append(
-            f"{entry.task}/{entry.variant} on {entry.device}: accuracy {entry.accuracy:.3f}, "
+            f"{entry.key} on {entry.device}: accuracy {entry.accuracy:.3f}, "
             f"{first.p50_s * 1e3:.3g} ms for {first.batch}, {last.p50_s * 1e3:.3g} ms for "
             f"{last.batch}, load {entry.load_s:.2f} s"
         )

@@ -16,6 +16,7 @@ from headrace.results.tally import latency_ms
 from operators.drop_reasons import brief
 from schemas.codec.json_form import to_json
 from schemas.records import Answer, Hop
+from schemas.variant_id import variant_key
 
 SHOWN = 4  # batches of one task and variant that are shown one by one
 
@@ -198,9 +199,9 @@ def _notes(stages: Iterable[Stage]) -> Iterator[str]:
         for step in stage.steps:
             if step.took_ms < -CLOCK_TICK_MS:
                 yield (
-                    f"{stage.task}/{stage.variant} on {', '.join(stage.workers)}: {step.name} took "
-                    f"{step.took_ms:.1f} ms, so two machines' clocks differ; `headrace doctor` "
-                    "measures by how much"
+                    f"{variant_key(stage.task, stage.variant)} on {', '.join(stage.workers)}: "
+                    f"{step.name} took {step.took_ms:.1f} ms, so two machines' clocks differ; "
+                    "`headrace doctor` measures by how much"
                 )
 
 
@@ -210,7 +211,7 @@ def _rerouted(answer: Answer) -> Iterator[str]:
     for path in answer.paths:
         for hop in path:
             if hop.rerouted:
-                found.setdefault(f"{hop.task}/{hop.variant}", []).append(hop.rerouted)
+                found.setdefault(hop.key, []).append(hop.rerouted)
     for variant, reasons in found.items():
         items = "1 item" if len(reasons) == 1 else f"{len(reasons)} items"
         yield f"{items} of {variant} went another way: {reasons[0]}"

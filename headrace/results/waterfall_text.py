@@ -11,6 +11,7 @@ from headrace.results.waterfall import KAFKA, QUEUE, RUN, Explained, Fate, Stage
 from operators.outcomes import outcome_of
 from schemas.codec.json_form import to_json
 from schemas.records import ANSWERED, Answer, Query
+from schemas.variant_id import variant_key
 
 # Told apart without colours too.
 MARKS = {KAFKA: ("·", "dim"), QUEUE: ("░", "yellow"), RUN: ("█", "green")}
@@ -132,7 +133,9 @@ def _stage_line(stage: Stage) -> str:
         facts.append(f"first done {stage.first_done_ms:.1f}")
     told = "; ".join(filter(None, facts))
     sizes += f" ({told})" if told else ""
-    line = f"{stage.task}/{stage.variant} on {where}, plan {_span(stage.epochs)}, {sizes}"
+    line = (
+        f"{variant_key(stage.task, stage.variant)} on {where}, plan {_span(stage.epochs)}, {sizes}"
+    )
     return f"{line}, for {stage.branches} branches" if stage.branches > 1 else line
 
 

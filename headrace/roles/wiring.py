@@ -29,6 +29,7 @@ from operators.worker_rules import LatencyOf
 from profiles.profile import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
+from schemas.variant_id import variant_id
 from streams.codecs.wire import origins
 from streams.kafka.egress_recovery import (
     answered_since,
@@ -204,7 +205,7 @@ def emulated_hands(
         return Emulated(profile, variant, children, rng, one_of=one_of)
 
     def load_s(key: str) -> float:
-        task, _, variant = key.partition("/")
+        task, variant = variant_id(key)
         return profile.entry(task, variant, "emulated").load_s
 
     return EmulatedHands(make, load_s, live.post_at(node), dilation().clock(process_clock))
@@ -236,7 +237,7 @@ def latency_of(profile: ProfileTable, device: str, quantile: str = "p50") -> Lat
     """A batch's profiled latency on this device; 0 for a variant that was never measured."""
     largest: dict[str, int] = {}
     for entry in profile.entries:
-        key = f"{entry.task}/{entry.variant}"
+        key = entry.key
         with contextlib.suppress(ProfileError):
             largest[key] = profile.entry(entry.task, entry.variant, device).largest
 
@@ -245,7 +246,7 @@ def latency_of(profile: ProfileTable, device: str, quantile: str = "p50") -> Lat
         most = largest.get(key)
         if most is None:
             return 0.0
-        task, _, variant = key.partition("/")
+        task, variant = variant_id(key)
         return profile.latency_s(task, variant, device, min(batch, most), quantile)
 
     return latency
@@ -253,7 +254,7 @@ def latency_of(profile: ProfileTable, device: str, quantile: str = "p50") -> Lat
 
 def accuracies(profile: ProfileTable) -> dict[str, float]:
     """Profiled accuracy by "task/variant", and by path where whole paths were measured."""
-    variants = {f"{e.task}/{e.variant}": e.accuracy for e in profile.entries}
+    variants = {e.key: e.accuracy for e in profile.entries}
     return variants | {" > ".join(each.path): each.accuracy for each in profile.paths}
 
 

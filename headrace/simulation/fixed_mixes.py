@@ -13,6 +13,7 @@ from control.policies.static import divide
 from control.problem.candidates import Choices, Config, Unit, choices
 from control.problem.problem import Problem
 from schemas.pipeline import Policy
+from schemas.variant_id import variant_id
 
 MOST_SINGLES = 32  # combinations of one variant per task; above it only those of equal rank
 MOST_MIXES = 16  # neighbours of the best choice that are tried in a round
@@ -50,8 +51,8 @@ def _moves(replicas: dict[str, int], keys: tuple[str, ...]) -> Iterator[dict[str
     for half in (True, False):
         for donor, count in replicas.items():
             moved = count // 2 if half else 1
-            task = donor.partition("/")[0]
-            others = [k for k in keys if k != donor and k.partition("/")[0] == task]
+            task = variant_id(donor).task
+            others = [k for k in keys if k != donor and variant_id(k).task == task]
             if moved < 1 or (not half and count == 2):
                 continue  # the same as half of it
             for taker in others:

@@ -13,6 +13,7 @@ from headrace.errors import Unsuccessful
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Report, Selection
+from schemas.variant_id import variant_key
 
 SETTLED = frozenset((NodeState.READY, NodeState.IDLE, NodeState.DRAINING))
 
@@ -98,8 +99,8 @@ class Readiness:
             for lease in plan.leases:
                 report = self._reports.get(lease.worker)
                 for variant in tables.variants if report and lease.task == task else ():
-                    if f"load_s/{task}/{variant}" not in report.counts:  # type: ignore[union-attr]
-                        return f"loading: {lease.worker} ({task}/{variant})"
+                    if f"load_s/{variant_key(task, variant)}" not in report.counts:  # type: ignore[union-attr]
+                        return f"loading: {lease.worker} ({variant_key(task, variant)})"
         return ""
 
     @property
@@ -115,4 +116,4 @@ class Readiness:
     def _doing(self, name: str) -> str:
         leases = self._plan.leases if self._plan else ()
         lease = next((each for each in leases if each.worker == name), None)
-        return f"{name} ({lease.task}/{lease.variant})" if lease else name
+        return f"{name} ({lease.key})" if lease else name

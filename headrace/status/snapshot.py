@@ -13,6 +13,7 @@ from operators.latency_histogram import quantile_s
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import DROPPED, FAILED, REFUSED, Lease, Plan, Report
+from schemas.variant_id import variant_key
 
 WINDOW_S = 3.0
 SILENT_AFTER_S = 1.0
@@ -183,7 +184,7 @@ class Board:
         planned = ((lease.task, lease.variant) for lease in leases)
         for task, variant in dict.fromkeys((*self.variants, *planned)):
             mine = [x for x in leases if (x.task, x.variant) == (task, variant)]
-            rate = _of_variant(rates, f"{task}/{variant}")
+            rate = _of_variant(rates, variant_key(task, variant))
             if mine or any(rate.values()):
                 waiting = None if lag is None else lag.get(task, 0)
                 yield _row((task, variant), mine, alive, rate, waiting)
@@ -270,7 +271,7 @@ def _devices(crew: Iterable[Series]) -> Iterable[DeviceRow]:
             device=device,
             workers=len(here),
             ready=sum(report.state == NodeState.READY for report in last),
-            serves=tuple(sorted({f"{r.task}/{r.variant}" for r in last if r.variant})),
+            serves=tuple(sorted({variant_key(r.task, r.variant) for r in last if r.variant})),
             busy=_busy(here),
         )
 
@@ -281,7 +282,7 @@ def _node(report: Report, now: float) -> NodeRow:
         role=report.role,
         state=report.state,
         device=report.device,
-        serves=f"{report.task}/{report.variant}" if report.variant else "",
+        serves=variant_key(report.task, report.variant) if report.variant else "",
         epoch=report.epoch,
         age_s=round(now - report.sent_s, 3),
         error=report.error,

@@ -48,7 +48,7 @@ def head(snapshot: Snapshot) -> list[str]:
 def _reasons(snapshot: Snapshot) -> list[str]:
     """Why queries get no answer, in a line; none where all do."""
     told = [
-        f"{rate:.1f} {' '.join(name.split('/')).replace('_', ' ')}"
+        f"{rate:.1f} {name.replace('/', ' ').replace('_', ' ')}"
         for name, rate in snapshot.reasons.items()
     ]
     return [f"without an answer/s: {', '.join(told)}"] if told else []

@@ -34,6 +34,7 @@ from schemas.records import (
     Selection,
     Work,
 )
+from schemas.variant_id import variant_id
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
@@ -153,7 +154,7 @@ def _lease_words(lease: Lease | None) -> str:
         return "nothing to do any more"
     slots = ", ".join(map(str, lease.slots)) or "none"
     drains = "" if lease.open_slot >= 0 else ", to be drained"
-    return f"{lease.task}/{lease.variant}, batches of {lease.batch}, slots {slots}{drains}"
+    return f"{lease.key}, batches of {lease.batch}, slots {slots}{drains}"
 
 
 def load_began(effect: Load) -> Line:
@@ -179,7 +180,7 @@ def _trace(event: Failed) -> dict[str, Any]:
 
 
 def _variant(key: str) -> dict[str, Any]:
-    task, _, variant = key.partition("/")
+    task, variant = variant_id(key)
     return {"task": task, "variant": variant}
 
 

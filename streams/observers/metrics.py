@@ -30,6 +30,7 @@ from schemas.records import (
     Report,
     Work,
 )
+from schemas.variant_id import variant_id
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 OTHER = "other"  # in place of a task that the pipeline file does not have
@@ -143,7 +144,7 @@ class Metrics:
             self._observe("queue_seconds", key, hop.started_s - hop.received_s)
 
     def _loaded(self, node: str, event: Any, effects: Sequence[Effect], now: float) -> None:
-        task, _, variant = event.variant.partition("/")
+        task, variant = variant_id(event.variant)
         self._observe("load_seconds", (task, variant), event.seconds, ())
 
     # ------------------------------------------------------------------ egress

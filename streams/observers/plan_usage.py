@@ -15,7 +15,7 @@ class PlanUsage:
 
     def plan(self, plan: Plan, at_s: float) -> None:
         """Take a plan that came into force; plans come in order."""
-        serving = Counter([f"{lease.task}/{lease.variant}" for lease in plan.leases])
+        serving = Counter([lease.key for lease in plan.leases])
         self._plans.append((at_s, serving))
 
     def forget(self) -> None:

@@ -48,6 +48,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Record
+from schemas.variant_id import variant_id
 from streams.simulated.delays import Delays
 from streams.simulated.topic_log import Log, Place, Reader
 from streams.topics import logical, topics
@@ -271,7 +272,7 @@ class Simulated:
         outputs = tuple(model.predict(effect.values))
         begins_s = self.now
         if self._delays.starts:
-            start = self._delays.starts.get(effect.variant.partition("/")[0])
+            start = self._delays.starts.get(variant_id(effect.variant).task)
             begins_s += start() if start else 0.0
         ends_s = begins_s + seconds
         known_s = ends_s + self._delays.lag()

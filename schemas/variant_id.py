@@ -1,0 +1,29 @@
+"""A variant of a task: a value with two fields, and its text form "task/variant".
+
+The text form stands in records, pipeline files, profiles and on screens, and is the key of maps. It
+is split and joined here alone.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+KEPT = 4096  # texts that are split once; a pipeline has a few dozen
+
+
+class VariantId(NamedTuple):
+    """A task's name and the name of one of its variants."""
+
+    task: str
+    variant: str
+
+
+@lru_cache(KEPT)
+def variant_id(key: str) -> VariantId:
+    """Split "task/variant"; a text without a slash is a task without a variant."""
+    task, _, variant = key.partition("/")
+    return VariantId(task, variant)
+
+
+def variant_key(task: str, variant: str) -> str:
+    """Join to "task/variant"."""
+    return f"{task}/{variant}"

@@ -1,0 +1,154 @@
+"""Decisions compare enumerations: no code of the product reads the sentences that people read.
+
+Sentences may change with any release. What records of earlier releases say in sentences alone is
+inferred once, in ``schemas/codec/older_releases.py``.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("schemas", "profiles", "control", "operators", "streams", "headrace")
+SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+# Fields and variables that hold sentences.
+PROSE = frozenset(("reason", "refused", "binding", "message", "sentence", "rerouted"))
+# Calls that look into a text.
+READS = frozenset(
+    (
+        "startswith", "endswith", "find", "index", "count", "split", "rsplit", "partition",
+        "rpartition", "removeprefix", "removesuffix", "match", "fullmatch", "search", "sub",
+        "findall", "finditer",
+    )
+)  # fmt: skip
+INFERRED = ("schemas/codec/older_releases.py",)
+# Texts other than task/variant with a slash in them: count names, keys of records, shares.
+SLASHES = (
+    "schemas/variant_id.py",
+    "streams/observers/metrics.py",
+    "streams/control_app/control_records.py",
+    "headrace/cli/roles.py",
+)
+
+
+def place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def last_name(node: ast.expr) -> str:
+    """``reason`` of ``plan.reason``, of ``reason`` and of ``plan.reason.lower()``."""
+    if isinstance(node, ast.Call):
+        node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_prose(node: ast.expr) -> bool:
+    return last_name(node) in PROSE
+
+
+def is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value != ""
+
+
+def reads_prose(node: ast.AST) -> bool:
+    """Whether a call or a comparison looks into a sentence, or compares it with one."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        looked_at = [node.func.value, *node.args]
+        # A message of Kafka's has a method partition, without arguments.
+        reads = node.func.attr in READS and bool(node.args)
+        return reads and any(map(is_prose, looked_at))
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        inside = any(isinstance(op, ast.In | ast.NotIn) for op in node.ops)
+        if inside and is_prose(sides[-1]) and not isinstance(sides[-1], ast.Call):
+            return is_text(sides[0])
+        equal = any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops)
+        return equal and any(map(is_prose, sides)) and any(map(is_text, sides))
+    return False
+
+
+def splits_a_slash(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("split", "rsplit", "partition", "rpartition")
+        and any(isinstance(arg, ast.Constant) and arg.value == "/" for arg in node.args)
+    )
+
+
+def joins_task_and_variant(node: ast.AST) -> bool:
+    """An f-string with ``{...task}/{...}`` in it."""
+    if not isinstance(node, ast.JoinedStr):
+        return False
+    return any(
+        isinstance(left, ast.FormattedValue)
+        and last_name(left.value) == "task"
+        and isinstance(slash, ast.Constant)
+        and slash.value == "/"
+        and isinstance(right, ast.FormattedValue)
+        for left, slash, right in zip(node.values, node.values[1:], node.values[2:], strict=False)
+    )
+
+
+def found(source: str, *rules: object) -> Iterator[int]:
+    """The lines of a source at which one of the rules holds."""
+    for node in ast.walk(ast.parse(source)):
+        if any(rule(node) for rule in rules):  # type: ignore[operator]
+            yield node.lineno  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=place)
+def test_no_decision_reads_a_sentence(path: Path) -> None:
+    if place(path) not in INFERRED:
+        assert list(found(path.read_text(), reads_prose)) == [], "compare an enumeration instead"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=place)
+def test_task_and_variant_are_split_and_joined_in_one_place(path: Path) -> None:
+    if place(path) not in SLASHES:
+        lines = list(found(path.read_text(), splits_a_slash, joins_task_and_variant))
+        assert lines == [], "use variant_id and variant_key of schemas/variant_id.py"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "plan.reason.startswith('lost')",
+        "'lost ' in plan.reason",
+        "re.match(PATTERN, answer.reason)",
+        "PATTERN.fullmatch(reason)",
+        "plan.reason.lower().endswith('x')",
+        "result.message == 'done'",
+        "reason.split('; ')",
+    ],
+)
+def test_a_decision_by_a_sentence_is_found(bad: str) -> None:
+    assert list(found(bad, reads_prose)) == [1]
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "plan.reason == ''",
+        "end.reason == answer.reason",
+        "words(plan.reason)",
+        "reason in reasons",
+        "code == ReasonCode.PAUSED",
+        "'x' in plan.causes",
+        "message.partition()",
+    ],
+)
+def test_what_reads_no_sentence_is_let_pass(good: str) -> None:
+    assert list(found(good, reads_prose)) == []
+
+
+def test_a_split_or_a_join_of_task_and_variant_is_found() -> None:
+    both = (splits_a_slash, joins_task_and_variant)
+    assert list(found("key.partition('/')", *both)) == [1]
+    assert list(found("f'{hop.task}/{hop.variant}'", *both)) == [1]
+    assert list(found("f'{name}/{count}'", *both)) == []
