@@ -63,6 +63,15 @@ POLICIES: Mapping[str, PolicySpec] = {
             options=(*MILP, *TABLES),
             task_selection=True,
             hardware_mode=True,
+            deviations=(
+                "A task's latency budget has its part of the time for queues and hops; the paper's "
+                "is the batch alone (`budget: bare`).",
+                "Routing tables are made for each sending variant; Algorithm 1 makes one for each "
+                "worker.",
+                "Of equal backup workers the first is taken; the paper takes one at random.",
+                "Ingress refuses what goes beyond the plan's capacity (`admission: false` takes "
+                "everything); the paper has no admission.",
+            ),
         ),
         # The paper drops nothing; a query that is late whatever runs now only makes others late.
         PolicySpec(
@@ -84,6 +93,17 @@ POLICIES: Mapping[str, PolicySpec] = {
             common={"rate": "p95"},
             options=TABLES,
             needs_profile=False,
+            deviations=(
+                "A worker's load is its own arrivals of the last half second times the workers; "
+                "the paper's load monitor counts all arrivals.",
+                "The slack is that of the query at the head of the queue; the paper's state has "
+                "the earliest deadline, which differs where queries have SLO classes.",
+                "What hops take is subtracted from the SLO; the paper has no hops.",
+                "A queue longer than a batch may be is served in several batches; the paper drops "
+                "the excess, its code makes one batch of it.",
+                "Ingress refuses what goes beyond the plan's capacity (`admission: false` takes "
+                "everything); the paper has no admission.",
+            ),
         ),
         PolicySpec(
             name="ramsis-variable",

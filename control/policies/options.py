@@ -211,7 +211,33 @@ LONGEST_RUN = Option(
     default=1,
     meaning="most queries that ingress sends to one worker in a row",
 )
-TABLES: tuple[Option, ...] = (LOADS, PRICE, LONGEST_RUN)
+VIOLATION = Option(
+    name="violation",
+    type=OptionType.FRACTION,
+    meaning="share of late queries up to which tables are made for accuracy, in place of a price",
+)
+DISPERSION = Option(
+    name="dispersion",
+    type=OptionType.POSITIVE,
+    default=1.0,
+    meaning="variance of arrival counts over their mean: 1 for Poisson, above 1 for Gamma arrivals",
+)
+DISCRETISATION = Option(
+    name="discretisation",
+    type=OptionType.CHOICE,
+    choices=("fixed-length", "model-based"),
+    default="fixed-length",
+    meaning="levels of slack: at equal distances, or the latencies of the models",
+)
+STEPS = Option(
+    name="steps",
+    type=OptionType.WHOLE,
+    default=100,
+    meaning="levels of slack at equal distances",
+)
+TABLES: tuple[Option, ...] = (
+    LOADS, PRICE, LONGEST_RUN, VIOLATION, DISPERSION, DISCRETISATION, STEPS,
+)  # fmt: skip
 
 
 def with_options(policy: Policy, **values: Any) -> Policy:

@@ -31,7 +31,9 @@ class PolicySpec:
     ``options`` options beside the common ones
     ``preset``  the kind's own defaults of those, by the option's name
 
-    ``usual`` is the policy of this kind and name with nothing said in the pipeline file.
+    ``deviations`` are the differences from the paper that the kind is named after, a sentence each
+    (docs/explanation lists them); ``usual`` is the policy of this kind and name with nothing said
+    in the pipeline file.
     """
 
     name: str
@@ -51,6 +53,7 @@ class PolicySpec:
     task_selection: bool = False  # workers of a task with `selection` follow tables
     branches_as_seen: bool = False  # untied branches are planned by the shares that they get
     hardware_mode: bool = False  # uses the fewest devices while the best variants suffice
+    deviations: tuple[str, ...] = ()
     solve_s: float = 0.2  # a solve in virtual time
     usual: Policy = field(init=False)
 

@@ -48,7 +48,8 @@ class Problem:
     queued: Mapping[str, float] = field(default_factory=dict)
     # "task/variant" -> workers that take new work under the plan in force
     running: Mapping[str, int] = field(default_factory=dict)
-    meter: Meter = field(default=unmetered, compare=False)  # read before and after each solve
+    # read before and after each solve
+    meter: Meter = field(default=unmetered, compare=False, repr=False)
 
     def batch(self, variant: Variant) -> int:
         """The largest batch of a variant under the policy."""

@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from control.policies import policy_named, spec_of
-from control.policies.options import PRICE
+from control.policies.options import DISPERSION, VIOLATION
 from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_leases import runs
 from control.policies.ramsis.tables import (
-    OPTIONS,
     Ask,
     SelectionPlan,
     described,
     models_of,
-    priced,
+    options_for,
     solved,
     solved_within,
 )
@@ -57,7 +56,8 @@ def tables(file: PipelineFile, asked: Asked, violation: float | None = None) -> 
     policy = asked.policy or file.pipeline.policy
     named = policy_named(file.pipeline, policy)
     assert named is not None, "`selects` has found it"
-    options = priced(OPTIONS[named.kind], PRICE.of(named))
+    options = options_for(named.kind, named)
+    violation = VIOLATION.of(named) if violation is None else violation
     ask = _ask(file, asked, named)
     for demand in asked.demands_qps:
         each, (cpu, wall) = replace(ask, qps=demand), spent()
@@ -144,5 +144,6 @@ def _ask(file: PipelineFile, asked: Asked, named: Policy) -> Ask:
         slo_s=pipeline.slo_s if asked.slo_s is None else asked.slo_s,
         workers=asked.devices or count,
         qps=0.0,
+        dispersion=DISPERSION.of(named),
         runs=runs(pipeline, named),
     )

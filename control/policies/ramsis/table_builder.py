@@ -9,29 +9,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from control.policies.ramsis.tables import (
-    OPTIONS,
     Ask,
+    Options,
     SelectionPlan,
     Table,
-    priced,
     solved,
+    solved_within,
 )
 from schemas.records import SelectionTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProblem:
-    """What one table is wanted for. ``start`` only says where a search may begin."""
+    """What one table is wanted for.
+
+    ``violation`` is the share of late queries to keep to (None: the price in ``options`` says what
+    one costs). ``start`` only says where a search may begin.
+    """
 
     kind: str  # of the policy whose maker it is for
     ask: Ask
-    price: float = 0.0  # of a late query, in units of accuracy
+    options: Options
+    violation: float | None = None
     start: SelectionPlan | None = field(default=None, compare=False)
 
 
 def make(problem: TableProblem) -> SelectionPlan:
-    """Return the table of a kind in ``OPTIONS``; raises ``SelectionError`` for what cannot be."""
-    return solved(priced(OPTIONS[problem.kind], problem.price), problem.ask, problem.start)
+    """Return the table; raises ``SelectionError`` for what cannot be."""
+    if problem.violation is not None:
+        return solved_within(problem.options, problem.ask, problem.violation)
+    return solved(problem.options, problem.ask, problem.start)
 
 
 def names(tables: Iterable[Table]) -> tuple[str, ...]:

@@ -15,19 +15,20 @@ from math import inf, isclose
 from msgspec import structs
 
 from control.policies import policy_named, selections
-from control.policies.options import LOADS, PRICE
+from control.policies.options import DISPERSION, LOADS, VIOLATION
 from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_builder import TableProblem, compact, names
-from control.policies.ramsis.table_leases import DEFAULT, alike, check_memory, runs, whole_budget_s
+from control.policies.ramsis.table_leases import alike, check_memory, runs, whole_budget_s
 from control.policies.ramsis.tables import (
     APART,
-    OPTIONS,
     Ask,
+    Options,
     SelectionPlan,
     close_to,
     for_load,
     joined,
     next_load,
+    options_for,
     setting_for,
 )
 from control.policies.solvers import TABLE
@@ -49,7 +50,8 @@ class _Need:
     policy: str
     task: str
     kind: str
-    price: float
+    options: Options
+    violation: float | None
     ask: Ask
     loads: tuple[float, ...]
     apart: float
@@ -101,7 +103,8 @@ class _Grid:
         return TableProblem(
             kind=self.need.kind,
             ask=replace(self.need.ask, qps=qps),
-            price=self.need.price,
+            options=self.need.options,
+            violation=self.need.violation,
             start=close_to(self.plans or self.before, qps),
         )
 
@@ -236,19 +239,22 @@ class Selecting:
             slo_s=self._budget_s(plan, policy, task.name, devices),
             workers=len(leases),
             qps=0.0,
+            dispersion=DISPERSION.of(policy),
             runs=runs(self._pipeline, policy),
         )
         alone, told_qps = len(self._pipeline.tasks) == 1, plan.settings.demand_qps
         given = LOADS.of(policy) if alone else ()
         if alone and told_qps is not None:
             given = (told_qps,)
-        setting = setting_for(OPTIONS.get(kind, OPTIONS[DEFAULT]), ask)
+        options = options_for(kind, policy)
+        setting = setting_for(options, ask)
         check_memory(self._profile, task.name, there, self._memory, setting)
         return _Need(
             policy=policy.name,
             task=task.name,
             kind=kind,
-            price=PRICE.of(policy),
+            options=options,
+            violation=VIOLATION.of(policy),
             ask=ask,
             loads=tuple(sorted(given, reverse=True)) or (setting.capacity_qps(),),
             apart=inf if given else APART,

@@ -8,17 +8,16 @@ until there are tables, and tells what ingress may admit.
 
 from collections.abc import Iterable, Mapping
 
-from control.policies.options import LONGEST_RUN
+from control.policies.options import DISPERSION, LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.pareto_models import Model, SelectionError
-from control.policies.ramsis.tables import OPTIONS, Ask, models_of, setting_for
+from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 from profiles.profile import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
 
 HOPS = 3  # from producer to ingress to worker to egress
-DEFAULT = "ramsis"
 ONE_BY_ONE = (1,)
 
 
@@ -47,8 +46,9 @@ def allocate(problem: Problem) -> Allocation:
         slo_s=whole_budget_s(pipeline, problem.slo_s),
         workers=min(len(problem.devices), task.slots),
         qps=0.0,
+        dispersion=DISPERSION.of(policy),
     )
-    setting = setting_for(OPTIONS.get(policy.kind, OPTIONS[DEFAULT]), ask)
+    setting = setting_for(options_for(policy.kind, policy), ask)
     check_memory(profile, task.name, problem.devices, problem.memory, setting)
     # By round robin a queue waits for a batch about as long as its own.
     part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SAVING

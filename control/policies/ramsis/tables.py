@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from control.policies.options import DISCRETISATION, DISPERSION, PRICE, STEPS
 from control.policies.ramsis.arrival_counts import Arrivals
 from control.policies.ramsis.burst_lengths import (
     Stream,
@@ -41,9 +42,8 @@ from control.policies.ramsis.pareto_models import (
 from control.policies.ramsis.transitions import Floats
 from control.policies.ramsis.variable_batching import part_of_queue
 from profiles.profile import ProfileTable
-from schemas.pipeline import Task
+from schemas.pipeline import Policy, Task
 
-STEPS = 100  # of slack: the paper's D
 PRICES = (0.25, 4096.0)  # of a late query, tried in the search for a violation budget
 HALVINGS = 12
 APART = 0.01  # in expected accuracy: neighbours in a grid are closer
@@ -104,7 +104,7 @@ class Options:
     front: Callable[[Sequence[Model]], tuple[Model, ...]] = worthwhile
     batching: str = "whole-queue"
     discretisation: str = "fixed-length"
-    steps: int = STEPS
+    steps: int = 100  # of slack: the paper's D
     solver: str = "value-iteration"
 
 
@@ -119,6 +119,25 @@ OPTIONS: Mapping[str, Options] = {
         objective=Objective(per="query"), batching="variable", solver="policy-iteration"
     ),
 }
+
+
+DEFAULT = "ramsis"  # whose options the tables of other kinds have
+
+
+def options_for(kind: str, policy: Policy) -> Options:
+    """Return how the tables of a kind are made under a policy; raises ``SelectionError``."""
+    usual = OPTIONS.get(kind, OPTIONS[DEFAULT])
+    dispersion = DISPERSION.of(policy)
+    if usual.batching == "variable" and dispersion != 1:
+        raise SelectionError(
+            f"policy {policy.name!r}: variable batching is for Poisson arrivals, and dispersion is "
+            f"{dispersion:g}; use ramsis, or a dispersion of 1"
+        )
+    return replace(
+        priced(usual, PRICE.of(policy)),
+        discretisation=DISCRETISATION.of(policy),
+        steps=STEPS.of(policy),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

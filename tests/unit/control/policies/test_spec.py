@@ -153,3 +153,14 @@ def test_a_package_that_gives_no_policy_is_refused_when_it_is_named(
     installed(entry, f"{entry}_policy", name, value)
     with pytest.raises(PlanError, match=re.escape(words)):
         spec_of(entry)
+
+
+PAGES = Path(__file__).parents[4] / "docs" / "explanation"
+
+
+@pytest.mark.parametrize(("kind", "page"), [("loki-paper", "planning"), ("ramsis-paper", "ramsis")])
+def test_the_deviations_from_a_paper_are_on_its_page(kind: str, page: str) -> None:
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    part = text.split(f"## Where `{kind}` differs from the paper\n")[1].split("\n## ")[0]
+    told = [line.removeprefix("* ") for line in part.splitlines() if line.startswith("* ")]
+    assert tuple(told) == POLICIES[kind].deviations

@@ -1,13 +1,16 @@
 """Tables on their way to workers: compact, and the same decisions when they have arrived."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control.per_query.table_lookup import Following, faults
-from control.policies import choosing_kinds
+from control.policies import POLICIES, choosing_kinds
+from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_builder import TableProblem, compact, make, names
-from control.policies.ramsis.tables import OPTIONS, Ask, Table
+from control.policies.ramsis.tables import OPTIONS, Ask, Table, options_for, priced
 from schemas.codec.single_object import decode, encode
 from schemas.records import Selection
 from tests.selection_world import BEST, FAST, GOOD, SLO_S
@@ -21,7 +24,7 @@ def test_every_built_in_kind_that_chooses_has_options_for_its_tables() -> None:
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_what_arrives_decides_as_the_table_did(kind: str) -> None:
-    plan = make(TableProblem(kind=kind, ask=ASK))
+    plan = make(TableProblem(kind=kind, ask=ASK, options=OPTIONS[kind]))
     table = plan.table
     variants = names([table])
     made = Selection(
@@ -41,7 +44,10 @@ def test_what_arrives_decides_as_the_table_did(kind: str) -> None:
 
 
 def test_a_dearer_late_query_is_rarer() -> None:
-    cheap, dear = (make(TableProblem(kind="ramsis", ask=ASK, price=price)) for price in (0.0, 9.0))
+    cheap, dear = (
+        make(TableProblem(kind="ramsis", ask=ASK, options=priced(OPTIONS["ramsis"], price)))
+        for price in (0.0, 9.0)
+    )
     assert dear.expected_violation <= cheap.expected_violation
     assert dear.expected_accuracy <= cheap.expected_accuracy
 
@@ -68,7 +74,7 @@ def test_any_table_is_followed_as_it_was_meant(rows: list[list[tuple[int, int]]]
         model=tuple(tuple(model for model, _ in row) for row in rows),
         batch=tuple(tuple(row) for row in batches),
     )
-    plan = make(TableProblem(kind="ramsis", ask=ASK))
+    plan = make(TableProblem(kind="ramsis", ask=ASK, options=OPTIONS["ramsis"]))
     object.__setattr__(plan, "table", table)
     made = Selection(
         pipeline="p", task="t", policy="q", issued_s=0.0, slo_s=0.2, workers=1,
@@ -80,3 +86,40 @@ def test_any_table_is_followed_as_it_was_meant(rows: list[list[tuple[int, int]]]
         for slack_s in (-0.1, 0.05, 0.1, 0.3):
             choice = table.choose(queue, slack_s)
             assert following.choose(queue, slack_s, 0.0) == (f"t/{choice.model}", choice.batch)
+
+
+def test_the_pipeline_files_options_reach_the_tables() -> None:
+    spec = POLICIES["ramsis"]
+    given = {"discretisation": "model-based", "price": 2.0, "steps": 7}
+    options = options_for("ramsis", spec.policy("ours", given))
+    assert (options.discretisation, options.steps, options.objective.price) == (
+        "model-based", 7, 2.0,
+    )  # fmt: skip
+    assert options_for("ramsis", spec.usual) == OPTIONS["ramsis"]
+    assert options_for("a kind of another package", spec.usual) == OPTIONS["ramsis"]
+
+
+def test_a_table_keeps_to_the_share_of_late_queries_that_is_asked_for() -> None:
+    busy = replace(ASK, qps=70.0)
+    free = make(TableProblem(kind="ramsis", ask=busy, options=OPTIONS["ramsis"]))
+    most = free.expected_violation / 2
+    kept = make(TableProblem(kind="ramsis", ask=busy, options=OPTIONS["ramsis"], violation=most))
+    assert 0 < kept.expected_violation <= most
+    assert kept.expected_accuracy <= free.expected_accuracy
+
+
+def test_burstier_arrivals_are_answered_with_faster_models() -> None:
+    busy = replace(ASK, qps=40.0)
+    plans = [
+        make(
+            TableProblem(kind="ramsis", ask=replace(busy, dispersion=d), options=OPTIONS["ramsis"])
+        )
+        for d in (1.0, 4.0)
+    ]
+    assert plans[1].expected_accuracy < plans[0].expected_accuracy
+
+
+def test_variable_batching_is_for_poisson_arrivals() -> None:
+    gamma = POLICIES["ramsis-variable"].policy("ours", {"dispersion": 2.0})
+    with pytest.raises(SelectionError, match="dispersion is 2; use ramsis, or a dispersion of 1"):
+        options_for("ramsis-variable", gamma)
