@@ -21,8 +21,8 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.papers.loki import write
+from benchmarks.plan_table import PlanTable
 from control.policies.loki.allocate import allocate
-from control.policies.loki.plan_table import PlanTable
 from control.policies.options import with_options
 from control.problem import mip
 from control.problem.problem import Problem

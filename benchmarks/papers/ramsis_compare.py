@@ -12,6 +12,14 @@ from itertools import chain
 
 import numpy as np
 
+from benchmarks.papers.ramsis_baselines import (
+    TOLERATED,
+    Fixed,
+    held,
+    jellyfish,
+    model_switching,
+    tuned_static,
+)
 from benchmarks.papers.ramsis_central import best
 from benchmarks.papers.ramsis_central import tables as central_tables
 from benchmarks.papers.ramsis_queues import (
@@ -29,14 +37,6 @@ from benchmarks.papers.ramsis_queues import (
 )
 from control.policies import POLICIES
 from control.policies.options import LONGEST_RUN
-from control.policies.ramsis.baselines import (
-    TOLERATED,
-    Fixed,
-    held,
-    jellyfish,
-    model_switching,
-    tuned_static,
-)
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import fixed_levels
 from control.policies.ramsis.pareto_models import Model

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.papers.ramsis_baselines import Fixed
 from benchmarks.papers.ramsis_compare import (
     ONE_BY_ONE,
     PAPER,
@@ -23,7 +24,6 @@ from benchmarks.papers.ramsis_compare import (
 )
 from control.policies import POLICIES
 from control.policies.options import with_options
-from control.policies.ramsis.baselines import Fixed
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.roles.gc_tuning import collect_seldom

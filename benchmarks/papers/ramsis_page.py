@@ -293,7 +293,7 @@ SETTING_TEXT = """## In the paper's setting
 
 `ramsis-paper` serves round robin, whole queues at once. Jellyfish+ and ModelSwitching choose a
 model and a largest batch for the load and have one central queue
-(`control/policies/ramsis/baselines.py`). The tuned static choice is the fair baseline: the most
+(`benchmarks/papers/ramsis_baselines.py`). The tuned static choice is the fair baseline: the most
 accurate model that some largest batch keeps below 1 % in a trial of 60 s, with the best batch;
 where there is none, what Jellyfish+ runs. Nothing is dropped. At constant load the tables are
 those of the load; on the trace those of the next load up in steps of 200, by the arrivals of the

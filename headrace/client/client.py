@@ -15,12 +15,12 @@ import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 
 from confluent_kafka import KafkaException, Message
 
 from headrace.client.formats import WRITERS, Read, reader_of
 from headrace.client.topic_clients import Asker, Tail
-from headrace.closing import Closing
 from headrace.errors import ClientClosed, NoAnswer
 from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS
@@ -129,7 +129,7 @@ def _usable(message: Message) -> bool:
     return error is None
 
 
-class Client(Closing):
+class Client(AbstractContextManager["Client"]):
     """Asks a running pipeline. For several threads and event loops at once.
 
     ``pipeline`` is the name in the pipeline file, ``input`` the form that the file names: raw
@@ -238,6 +238,9 @@ class Client(Closing):
             payload, deadline=deadline, slo_class=slo_class, id=id, timeout=timeout
         )
         return await asyncio.wrap_future(future)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End what is open with ``ClientClosed`` and let the topics go; again does nothing."""

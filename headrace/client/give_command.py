@@ -1,6 +1,7 @@
 """Commands and policies from the terminal: give, wait for the word, tell."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -29,7 +30,7 @@ def give(
 ) -> CommandResult:
     """The result of a command; raises ``Unsuccessful`` if none comes."""
     prepare(kafka, file.pipeline, "operator")
-    with Commander(kafka, file.pipeline.name) as commander:
+    with closing(Commander(kafka, file.pipeline.name)) as commander:
         return commander.result(commander.give(action, arguments), RESULT_WITHIN_S)
 
 

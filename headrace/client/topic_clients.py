@@ -1,6 +1,6 @@
 """How programs talk to a running pipeline: ask queries, follow topics, give commands.
 
-    with Asker(kafka, pipeline) as asker, Tail(kafka, results) as tail:
+    with Asker(kafka, pipeline) as asker, closing(Tail(kafka, results)) as tail:
         asker.ask(b"...", "my-id")
         answers = answers_in(tail.take(1.0), reader_of(pipeline))
 
@@ -11,13 +11,13 @@ when it is made, so that no answer is missed.
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
 from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
 from headrace.client.formats import answers_in, reader_of, writer_of
-from headrace.closing import Closing
 from headrace.errors import Unsuccessful
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
@@ -40,7 +40,7 @@ WAIT_S = 10.0  # for the broker's word on offsets and topics
 ACKNOWLEDGED_WITHIN_S = 30.0  # a person waits less than a role for a broker that is away
 
 
-class Tail(Closing):
+class Tail:
     """Follows a topic from its end, or from ``since_s`` (epoch seconds; 0: its beginning) on.
 
     Raises ``BrokerError`` where the broker or the topic is not there.
@@ -80,7 +80,7 @@ class Tail(Closing):
         self._consumer.close()
 
 
-class PlanTail(Closing):
+class PlanTail:
     """Follows the plans topic of every pipeline: first what it is to keep, then what comes.
 
     Plans that were deleted do not count, whether or not compaction has come that far. Raises
@@ -102,7 +102,7 @@ class PlanTail(Closing):
         self._tail.close()
 
 
-class Asker(Closing):
+class Asker(AbstractContextManager["Asker"]):
     """Writes queries to a pipeline's input topic, in the form that its file names.
 
     ``acknowledged`` maps the ids that the broker took to their CreateTime (epoch seconds),
@@ -160,7 +160,7 @@ class Asker(Closing):
     ) -> None:
         if error is not None:
             self._producer.purge()  # an interrupted command does not wait for the broker
-        super().__exit__(kind, error, trace)
+        self.close()
 
     def close(self) -> None:
         """Wait until the broker has spoken on every query, and let it go."""
@@ -168,7 +168,7 @@ class Asker(Closing):
         self._producer.close()
 
 
-class Commander(Closing):
+class Commander:
     """Writes commands and follows their results."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: str) -> None:
@@ -217,7 +217,10 @@ class Commander(Closing):
 def ask_once(kafka: KafkaConfig, pipeline: Pipeline, query: Query, wait_s: float) -> Answer | None:
     """Send one query and wait for its answer; None if none came within ``wait_s``."""
     read = reader_of(pipeline)
-    with Tail(kafka, physical(pipeline.name, RESULTS)) as tail, Asker(kafka, pipeline) as asker:
+    with (
+        closing(Tail(kafka, physical(pipeline.name, RESULTS))) as tail,
+        Asker(kafka, pipeline) as asker,
+    ):
         asker.ask(query)
         until = time.monotonic() + wait_s
         while time.monotonic() < until:

@@ -137,7 +137,7 @@ class Run:
         since_s = self._state.supervisor.started_s - 0.1
         readiness = Readiness(self._file.pipeline, self.nodes, since_s)
         with (
-            _Watch(self._kafka, self._file.pipeline.name, since_s) as watch,
+            contextlib.closing(_Watch(self._kafka, self._file.pipeline.name, since_s)) as watch,
             counting(f"{self.name} comes up", len(self.nodes)) as advance,
         ):
             began = settled = time.monotonic()
@@ -191,7 +191,6 @@ class _Watch:
     """Plans, reports and the control app's word while a pipeline comes up."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: str, since_s: float) -> None:
-        self._stack = contextlib.ExitStack()
         self._plans = PlanTail(kafka)
         self._reports = Tail(kafka, physical(pipeline, REPORTS), since_s=since_s)
         self._commander = Commander(kafka, pipeline)
@@ -210,10 +209,8 @@ class _Watch:
             self._asked.add(self._commander.give("replan", {}))
         return any(result.id in self._asked for result in self._commander.results(0))
 
-    def __enter__(self) -> "_Watch":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Let the topics go."""
         for each in (self._plans, self._reports, self._commander):
             each.close()
 

@@ -4,6 +4,7 @@ import contextlib
 import platform
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
@@ -52,7 +53,10 @@ def material(stage: Stage, script: Script) -> Material:
 def loaded(stage: Stage, script: Script, of: Material, title: str = "") -> DemoReport:
     """Run a script and report. ``title`` stands before every line of progress."""
     kafka, pipeline = stage.kafka, stage.pipeline
-    with Commander(kafka, pipeline.name) as commander, PlanLog(kafka, pipeline) as log:
+    with (
+        closing(Commander(kafka, pipeline.name)) as commander,
+        closing(PlanLog(kafka, pipeline)) as log,
+    ):
         _begin_with(script.policy, stage, commander, log)
         _warm_up(stage, of)
         with _loop(stage, "demo") as loop:

@@ -1,13 +1,12 @@
 """The plans of a pipeline as they are written."""
 
 from headrace.client.topic_clients import PlanTail, decoded
-from headrace.closing import Closing
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.kafka.kafka_client import KafkaConfig
 
 
-class PlanLog(Closing):
+class PlanLog:
     """A pipeline's plans as they come, those from before included, in the order of epochs."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, Protocol
 
 from headrace.client.open_loop import OpenLoop
@@ -34,7 +35,7 @@ def screen(kafka: KafkaConfig, pipeline: Pipeline, line: Callable[[], str]) -> I
 
     console = Console(stderr=True, highlight=False)
     with (
-        Watch(kafka, pipeline) as watch,
+        closing(Watch(kafka, pipeline)) as watch,
         Live(console=console, auto_refresh=False, transient=True) as live,
     ):
         yield _Table(line, watch, live)

@@ -9,6 +9,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -120,7 +121,7 @@ def _broker(home: Path) -> Iterator[Running]:
 
 
 def _apply(stage: Stage, policy: str) -> None:
-    with Commander(stage.kafka, stage.file.pipeline.name) as commander:
+    with closing(Commander(stage.kafka, stage.file.pipeline.name)) as commander:
         command = commander.give("apply-policy", {"policy": policy})
         result = commander.result(command, POLICY_WITHIN_S)
     if not result.ok:
@@ -131,7 +132,7 @@ def play(stage: Stage, times_s: Times, each: Each, seed: int = 0) -> None:
     """Send queries at ``times_s`` (inner seconds from the start) and gather what comes of them."""
     pipeline = stage.file.pipeline
     inputs = _inputs(stage.file, len(times_s), seed)
-    with Tail(stage.kafka, physical(pipeline.name, RESULTS)) as tail:
+    with closing(Tail(stage.kafka, physical(pipeline.name, RESULTS))) as tail:
         asker = Asker(stage.kafka, pipeline)
         try:
             _send(stage, times_s, inputs, asker, tail, each)

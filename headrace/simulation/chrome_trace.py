@@ -15,7 +15,6 @@ from typing import IO, Any
 from operators.outcomes import outcome_of
 from schemas.effects import Effect, Event, Infer, Inferred, Loaded, Send
 from schemas.records import Answer, Plan, Report
-from streams.observers.tape import Tape
 
 _PROCESS = 1  # one pipeline, one process of the picture; nodes are its threads
 
@@ -98,10 +97,3 @@ class ChromeTrace:
     def _write(self, event: dict[str, Any], before: str = ",\n") -> None:
         assert self._file is not None
         self._file.write(before + json.dumps({**event, "pid": _PROCESS}))
-
-
-def trace_of(tape: Tape, path: Path) -> None:
-    """The picture of a taped run."""
-    with ChromeTrace(path) as trace:
-        for entry in tape.entries:
-            trace.saw(entry.node, entry.event, entry.effects, entry.now)

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import Any
 
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import PlanTail, Tail, decoded
-from headrace.closing import Closing
 from headrace.config.pipeline_file import PipelineFile
 from headrace.status.overview import Boards
 from headrace.status.snapshot import WINDOW_S, Snapshot, board_of
@@ -23,7 +23,7 @@ WAIT_S = 10.0
 ALL = ""  # the control topics serve every pipeline
 
 
-class _Feed(Closing):
+class _Feed:
     """Takes plans and reports from the broker. Begins with every plan and with the reports of the
     last seconds, so that the first look has rates."""
 
@@ -101,7 +101,7 @@ class WatchAll(_Feed):
 def show_status(file: PipelineFile, kafka: KafkaConfig, *, once: bool, as_json: bool) -> None:
     """Print what one pipeline does, once or each second until Ctrl-C."""
     prepare(kafka, file.pipeline, "operator")
-    with Watch(kafka, file.pipeline) as watch:
+    with closing(Watch(kafka, file.pipeline)) as watch:
         _show(watch, once=once, as_json=as_json)
 
 
@@ -111,7 +111,7 @@ def show_all(kafka: KafkaConfig, *, once: bool, as_json: bool) -> None:
         nothing = "no pipeline was ever up on this broker; `headrace up FILE` starts one"
         print_json([]) if as_json else print_text(nothing)
         return
-    with WatchAll(kafka) as watch:
+    with closing(WatchAll(kafka)) as watch:
         _show(watch, once=once, as_json=as_json)
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.papers.ramsis_baselines import Fixed, held
 from benchmarks.papers.ramsis_compare import Cluster
 from benchmarks.papers.ramsis_nodes import fixed
 from benchmarks.papers.ramsis_queues import Seen, always, capped, decided, in_runs, round_robin
 from control.policies import POLICIES
 from control.policies.options import with_options
-from control.policies.ramsis.baselines import Fixed, held
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.pareto_models import Model
 from control.policies.ramsis.table_leases import most_throughput

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def assert_forgotten(kafka: KafkaConfig, pipeline: Pipeline) -> None:
     """Readers know nothing of it any more, although the broker has not compacted yet."""
     plans = [e.record for e in history(kafka, pipeline) if isinstance(e.record, Plan)]
     assert pipeline.name not in [plan.pipeline for plan in plans]
-    with Watch(kafka, pipeline) as watch:
+    with closing(Watch(kafka, pipeline)) as watch:
         watch.feed(0.5)
         assert watch.snapshot(with_lag=False).epoch is None
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -195,7 +196,7 @@ def test_every_role_serves_with_its_own_user_and_the_printed_rights(guarded: Gua
     began = time.monotonic()
     with (
         running(guarded) as processes,
-        Tail(guarded.kafka("consumer"), physical(NAME, RESULTS)) as tail,
+        closing(Tail(guarded.kafka("consumer"), physical(NAME, RESULTS))) as tail,
         Asker(guarded.kafka("producer"), pipeline) as asker,
     ):
         answers: dict[str, Any] = {}
@@ -211,7 +212,7 @@ def test_every_role_serves_with_its_own_user_and_the_printed_rights(guarded: Gua
         found = next(a for a in answers.values() if a.outcome == "answered")
         assert (found.result, found.incomplete) == (right(7), False)
         assert asker.refused == {}
-        with Commander(guarded.kafka("operator"), NAME) as commander:
+        with closing(Commander(guarded.kafka("operator"), NAME)) as commander:
             assert commander.result(commander.give("replan", {}), 20.0).ok
         assert plans(guarded.kafka("operator"), NAME) != []
     print(f"first answer {time.monotonic() - began:.1f} s after the start of the roles")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.papers.ramsis_baselines import Fixed
 from benchmarks.papers.ramsis_central import best, central_table, tables
 from benchmarks.papers.ramsis_compare import (
     CENTRAL,
@@ -17,7 +18,6 @@ from benchmarks.papers.ramsis_compare import (
     tuned,
 )
 from benchmarks.papers.ramsis_page import page
-from control.policies.ramsis.baselines import Fixed
 from control.policies.ramsis.pareto_models import Model
 from control.policies.ramsis.tables import Ask, Choice, Table
 

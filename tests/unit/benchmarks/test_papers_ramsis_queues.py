@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.papers.ramsis_baselines import Fixed, held
 from benchmarks.papers.ramsis_queues import (
     Seen,
     always,
@@ -16,7 +17,6 @@ from benchmarks.papers.ramsis_queues import (
     round_robin,
     seconds_of,
 )
-from control.policies.ramsis.baselines import Fixed, held
 from control.policies.ramsis.pareto_models import Model
 from control.policies.ramsis.tables import Table
 

@@ -1,12 +1,12 @@
-"""control/policies/loki/plan_table.py: plans solved ahead, until what they rest on moves."""
+"""benchmarks/plan_table.py: plans solved ahead, until what they rest on moves."""
 
 from dataclasses import replace
 
 import pytest
 
+from benchmarks.plan_table import PlanTable
 from control.checks.allocation_check import check_allocation
 from control.policies.loki.allocate import allocate
-from control.policies.loki.plan_table import PlanTable
 from tests.allocation_world import a_problem, an_entry
 
 PROBLEM = a_problem(

@@ -1,8 +1,8 @@
-"""control/policies/ramsis/baselines.py: one model and batch for a load, and the table of it."""
+"""benchmarks/papers/ramsis_baselines.py: one model and batch for a load, and the table of it."""
 
 import pytest
 
-from control.policies.ramsis.baselines import (
+from benchmarks.papers.ramsis_baselines import (
     Fixed,
     held,
     jellyfish,
