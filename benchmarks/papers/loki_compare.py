@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.arrivals.arrival_processes import Recorded, Times, read_workload
+from headrace.atomic_file import write_page
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies
-from headrace.html.atomic_file import write_page
 from headrace.html.comparison_page import comparison_page
 from headrace.simulation.comparison import Comparison, as_json, compared
 from headrace.simulation.comparison_text import comparison_text

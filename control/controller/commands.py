@@ -1,6 +1,5 @@
 """What a command asks for: the settings it leads to, or a sentence that says why not."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from control.controller.command_queue import COMMAND_VALID_S
 from control.policies import known_kinds, policy_named
 from control.problem.problem import PlanError
+from schemas.durations import duration
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Settings
 
@@ -65,25 +65,19 @@ def unexpired(command: Command, now: float) -> None:
         )
 
 
-def duration_s(text: str) -> float:
-    """Seconds of "250ms", "2s" or "500us"; raises ``CommandError``, also for a bare number."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|ms|us)", text.strip())
-    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if not 0 < seconds < float("inf"):
-        raise CommandError(f"{text!r} is no duration; write a number above 0 and ms, s or us")
-    return seconds
-
-
-_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-
-
 def _apply_policy(situation: Situation, name: str) -> Change:
     _known_policy(situation.pipeline, name)
     return replace(situation.settings, policy=name), f"policy {name!r} is in force"
 
 
 def _set_slo(situation: Situation, text: str) -> Change:
-    return replace(situation.settings, slo_s=duration_s(text)), f"the SLO is {text.strip()}"
+    try:
+        slo_s = duration(text.strip())
+    except ValueError as error:
+        raise CommandError(str(error).replace("{}", "the SLO", 1)) from error
+    if not 0 < slo_s < float("inf"):
+        raise CommandError(f"the SLO is {text.strip()}; it must be above 0")
+    return replace(situation.settings, slo_s=slo_s), f"the SLO is {text.strip()}"
 
 
 def _set_demand(situation: Situation, text: str) -> Change:

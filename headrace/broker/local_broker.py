@@ -7,7 +7,6 @@ themselves.
 
 import base64
 import json
-import os
 import secrets
 import socket
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from headrace.atomic_file import write_whole
 from headrace.broker.broker_home import (
     Home,
     Identity,
@@ -124,7 +124,10 @@ def _started(place: Home, java: Path | None, progress: Progress | None) -> Runni
     pid = spawn(place, serve_command(runtime, jars, place))
     try:
         # Before it answers: a starter that is killed here must not leave a broker nobody knows.
-        _replace(place.state, {"pid": pid, "port": identity.port, "bootstrap": identity.bootstrap})
+        write_whole(
+            place.state,
+            json.dumps({"pid": pid, "port": identity.port, "bootstrap": identity.bootstrap}) + "\n",
+        )
         return _answering(place, _running(place, identity, pid, started_here=True))
     except BaseException:
         end(pid)
@@ -161,7 +164,7 @@ def _identity(place: Home) -> Identity:
     # A leading "-" would read as an option of the format tool.
     cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
     identity = Identity(cluster=cluster, port=port, controller_port=controller_port)
-    _replace(place.identity, asdict(identity))
+    write_whole(place.identity, json.dumps(asdict(identity)) + "\n")
     return identity
 
 
@@ -208,13 +211,6 @@ def _answering(place: Home, running: Running) -> Running:
         f"the local broker (process {running.pid}) did not answer on {running.bootstrap} within "
         f"{START_PATIENCE:.0f} s; see {place.log}"
     )
-
-
-def _replace(file: Path, content: dict[str, object]) -> None:
-    """Write whole or not at all: a reader never sees half a file."""
-    draft = file.with_suffix(".new")
-    draft.write_text(json.dumps(content) + "\n")
-    os.replace(draft, file)
 
 
 @contextmanager

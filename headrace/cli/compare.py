@@ -33,7 +33,7 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     """
     # Tables of model selection are small matrix products, as in ``headrace plan``.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from headrace.html.atomic_file import writable, write_page
+    from headrace.atomic_file import writable, write_page
     from headrace.html.comparison_page import comparison_page
     from headrace.simulation.comparison import as_json as document
     from headrace.simulation.comparison import compare as compared

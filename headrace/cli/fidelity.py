@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import json_option, pipeline_argument, read_file
-from headrace.cli.send import DurationType
+from headrace.cli.options import DurationType, json_option, pipeline_argument, read_file
 from headrace.terminal import print_json, print_text, say
 
 

@@ -23,6 +23,24 @@ WRITE_RELEASE = "HEADRACE_WRITE_RELEASE"  # environment: a number under schemas/
 ANSWERS_WITHIN_S = 4.0  # a person waits for a broker no longer
 
 
+class DurationType(click.ParamType):
+    """Seconds, written as in pipeline files: 300ms, 2s."""
+
+    name = "DURATION"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from schemas.durations import duration
+
+        if isinstance(value, float):
+            return value
+        try:
+            return duration(value)
+        except ValueError as error:
+            self.fail(str(error).replace("{}", "the duration", 1), param)
+
+
 def pipeline_argument(function: F) -> F:
     """``FILE``."""
     return click.argument("file", type=click.Path(path_type=Path))(function)

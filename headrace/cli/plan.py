@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import json_option, pipeline_argument, read_file
+from headrace.cli.options import DurationType, json_option, pipeline_argument, read_file
 from headrace.errors import INFEASIBLE
 from headrace.terminal import print_json, print_text
 
@@ -27,18 +27,6 @@ class _Demands(click.ParamType):
         if not all(0 <= each < float("inf") for each in found):
             self.fail(f"{value!r} has a rate below 0 or without end", param, ctx)
         return found
-
-
-class _Duration(click.ParamType):
-    name = "DURATION"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        from headrace.config.field_types import duration
-
-        try:
-            return duration(value)
-        except ValueError as error:
-            self.fail(str(error).replace("{} is ", "").replace("{}", "it"), param, ctx)
 
 
 @click.command()
@@ -66,8 +54,8 @@ class _Duration(click.ParamType):
     help="Mixes to show.",
 )
 @click.option("--devices", type=click.IntRange(min=1), metavar="N", help="Instead of the file's.")
-@click.option("--slo", type=_Duration(), help="Instead of the file's, as in 250ms.")
-@click.option("--comm", type=_Duration(), help="Latency of one hop, instead of the file's.")
+@click.option("--slo", type=DurationType(), help="Instead of the file's, as in 250ms.")
+@click.option("--comm", type=DurationType(), help="Latency of one hop, instead of the file's.")
 @click.option("--policy", metavar="NAME", help="Instead of the file's: loki, ramsis, ...")
 @click.option("--solver", type=click.Choice(["highs", "cbc"]), help="Instead of the policy's.")
 @click.option("--table", is_flag=True, help="ramsis: every decision, by queue and slack.")

@@ -5,8 +5,13 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
-from headrace.cli.send import DurationType
+from headrace.cli.options import (
+    DurationType,
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    read_file,
+)
 from headrace.terminal import print_json, print_text, say
 
 
@@ -31,8 +36,8 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
       headrace report pipeline.yaml --last 60s
       headrace report pipeline.yaml --html page.html
     """
+    from headrace.atomic_file import writable, write_page
     from headrace.cli.options import reached
-    from headrace.html.atomic_file import writable, write_page
     from headrace.report.live_report import live_report
     from headrace.report.report_text import report_page, report_text
 

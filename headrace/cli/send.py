@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from headrace.cli.options import (
+    DurationType,
     bootstrap_option,
     json_option,
     pipeline_argument,
@@ -13,25 +14,6 @@ from headrace.cli.options import (
 )
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text
-
-
-class DurationType(click.ParamType):
-    """Seconds, written as in pipeline files: 300ms, 2s."""
-
-    name = "DURATION"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        from headrace.config.field_types import duration
-
-        if isinstance(value, float):
-            return value
-        try:
-            return duration(value)
-        except ValueError as error:
-            self.fail(str(error).replace("{}", "the duration", 1), param)
-
 
 deadline_option = click.option(
     "--deadline", type=DurationType(), help="From now, as in 250ms. Without it the SLO counts."

@@ -7,8 +7,14 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import F, bootstrap_option, json_option, pipeline_argument, read_file
-from headrace.cli.send import DurationType
+from headrace.cli.options import (
+    DurationType,
+    F,
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    read_file,
+)
 from headrace.terminal import print_json, print_text
 
 # Options that may be followed by several values, and what such a value looks like.

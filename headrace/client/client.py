@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaException
 
 from headrace.client.formats import WRITERS, Read, reader_of
-from headrace.client.topic_clients import Asker, Tail
+from headrace.client.topic_clients import Asker, Tail, usable
 from headrace.errors import ClientClosed, NoAnswer
 from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS
@@ -119,14 +119,7 @@ class _Results(Tail):
         if first is None:
             return []
         found = (first, *self._consumer.consume(MOST_AT_ONCE, 0))
-        return [(m.key() or b"", m.value() or b"") for m in found if _usable(m)]
-
-
-def _usable(message: Message) -> bool:
-    error = message.error()
-    if error is not None and error.fatal():
-        raise BrokerError(f"the results cannot be read: {error.str()}")
-    return error is None
+        return [(m.key() or b"", m.value() or b"") for m in found if usable(m)]
 
 
 class Client(AbstractContextManager["Client"]):

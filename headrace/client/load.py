@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from headrace.arrivals.arrival_processes import Times, poisson, read_arrivals
+from headrace.cells import ms, percent
 from headrace.cli.options import reached
 from headrace.client.open_loop import Inputs, OpenLoop, run_to_end
 from headrace.client.topic_clients import new_id
@@ -107,12 +108,12 @@ def load_text(row: Mapping[str, Any]) -> str:
     """The account for a person."""
     lines = [
         f"{row['queries']} queries in {row['seconds']:.1f} s: " + outcomes_text(row),
-        f"SLO attainment {share(row['slo_attainment'])}; latency p50 {ms(row['p50_ms'])}, "
+        f"SLO attainment {percent(row['slo_attainment'])}; latency p50 {ms(row['p50_ms'])}, "
         f"p95 {ms(row['p95_ms'])}, p99 {ms(row['p99_ms'])}",
     ]
     if "accuracy" in row:
         lines.append(
-            f"accuracy {share(row['accuracy'])} of parts, {share(row['accuracy_whole'])} whole"
+            f"accuracy {percent(row['accuracy'])} of parts, {percent(row['accuracy_whole'])} whole"
         )
     lines += [f"  {count} x {reason}" for reason, count in list(row["reasons"].items())[:10]]
     return "\n".join(lines)
@@ -122,13 +123,3 @@ def outcomes_text(row: Mapping[str, Any]) -> str:
     """Counts of the outcomes in words."""
     names = ("answered", "late", "dropped", "failed", "refused", "lost")
     return ", ".join(f"{row[name]} {name}" for name in names)
-
-
-def share(value: float | None) -> str:
-    """A fraction as a percentage."""
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def ms(value: float | None) -> str:
-    """Milliseconds."""
-    return "-" if value is None else f"{value:.1f} ms"

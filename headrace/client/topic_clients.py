@@ -73,7 +73,7 @@ class Tail:
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []
-        return [_value(m) for m in (first, *self._consumer.consume(499, 0)) if _usable(m)]
+        return [_value(m) for m in (first, *self._consumer.consume(499, 0)) if usable(m)]
 
     def close(self) -> None:
         """Let the topic go."""
@@ -261,7 +261,8 @@ def _value(message: Message) -> bytes:
     return message.value() or b""
 
 
-def _usable(message: Message) -> bool:
+def usable(message: Message) -> bool:
+    """Return whether a message holds a record; raises ``BrokerError`` where no more will come."""
     error = message.error()
     if error is not None and error.fatal():
         raise BrokerError(f"cannot read from the broker: {error.str()}")

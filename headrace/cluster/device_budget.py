@@ -5,7 +5,6 @@ share of the device however many workers it has there, since profiles are measur
 busy. An emulated device only waits and is nobody else's.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 
 from headrace.cluster.run_state import RunState
@@ -25,11 +24,6 @@ def overbooked(mine: RunState, others: Iterable[RunState], cores: int) -> list[s
         and len(users := [run for run in runs if device in run.devices]) > 1
         and sum(_wanted(run, device) for run in users) > _there(device, cores) + _ROUNDING
     ]
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _wanted(run: RunState, device: str) -> float:

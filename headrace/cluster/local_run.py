@@ -11,7 +11,7 @@ from types import FrameType
 
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import Commander, PlanTail, Tail, decoded
-from headrace.cluster.device_budget import cores, overbooked
+from headrace.cluster.device_budget import overbooked
 from headrace.cluster.run_state import (
     Process,
     RunState,
@@ -23,6 +23,7 @@ from headrace.cluster.run_state import (
 from headrace.cluster.supervisor import Supervisor, end_session, roles
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import Interrupted, Unsuccessful
+from headrace.machine import cores
 from headrace.status.readiness import Readiness
 from headrace.terminal import Advance, counting, say
 from schemas.effects import REPORTS

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import psutil
 
+from headrace.atomic_file import write_whole
+
 FILE_NAME = "running.json"
 # psutil derives the time from the boot time, which moves when the clock is set.
 SAME_START_S = 2.0
@@ -95,9 +97,7 @@ def neighbours(directory: Path) -> list[RunState]:
 
 def write_state(directory: Path, state: RunState) -> None:
     """Write whole or not at all."""
-    draft = directory / f"{FILE_NAME}.new"
-    draft.write_text(json.dumps(asdict(state)) + "\n", encoding="utf-8")
-    draft.replace(directory / FILE_NAME)
+    write_whole(directory / FILE_NAME, json.dumps(asdict(state)) + "\n")
 
 
 def clear_state(directory: Path) -> None:

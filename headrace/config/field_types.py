@@ -5,27 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+from schemas.durations import duration
+
 SIZES = {"MB": 1e6, "GB": 1e9, "MiB": 2.0**20, "GiB": 2.0**30}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([^\d\s.]*)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 _DEVICE = re.compile(r"cpu|emulated|cuda:\d+")
 _SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-
-
-def duration(value: Any) -> float:
-    """Seconds of a text such as "300ms"; raises ``ValueError`` naming the units."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise ValueError(f"{{}} is {value} without a unit; write {value}ms or {value}s")
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f"{{}} is {value!r}, which is no duration; write one such as 300ms")
-    number, unit = match.groups()
-    if unit == "":
-        raise ValueError(f"{{}} is {value!r} without a unit; write {number}ms or {number}s")
-    if unit not in UNITS:
-        raise ValueError(f"{{}} is {value!r}, but {unit!r} is no unit here; use us, ms or s")
-    return float(number) * UNITS[unit]
 
 
 def size(value: Any) -> int:

@@ -7,11 +7,9 @@ of policy by command; the report; and everything it started gone.
 from dataclasses import replace
 
 from headrace.demo.demo_report import DemoReport
-from headrace.demo.environment import Stage, Wish, on_stage, shipped_pipeline
-from headrace.demo.load_script import loaded, machine, material
+from headrace.demo.environment import Stage, Wish, on_stage
+from headrace.demo.load_script import loaded, material
 from headrace.demo.script import scripted
-
-__all__ = ["machine", "shipped_pipeline", "show"]
 
 
 def show(wish: Wish) -> DemoReport:

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from headrace.client.load import ms, share
+from headrace.cells import ms, percent
 from headrace.demo.demo_report import DemoReport, Part
 from headrace.results.tally import Tally
 from operators.outcomes import OUTCOMES
@@ -34,7 +34,7 @@ def title(report: DemoReport) -> str:
     answered, queries = report.total.counts["answered"], report.total.queries
     return (
         f"{answered} of {queries} queries answered in time "
-        f"({share(answered / queries if queries else None)}), "
+        f"({percent(answered / queries if queries else None)}), "
         f"{answered / report.conditions.seconds:.1f} per second; {report.total.counts['lost']} lost"
     )
 
@@ -48,7 +48,7 @@ def _outcomes(report: DemoReport) -> Table:
         table.add_row(what, *(str(part.tally.counts[what]) for part in columns))
     for name, cell in MEASURES.items():
         table.add_row(name, *(cell(part.tally) for part in columns))
-    table.add_row("right and in time", *(share(part.score) for part in columns))
+    table.add_row("right and in time", *(percent(part.score) for part in columns))
     return table
 
 
@@ -71,7 +71,7 @@ def _devices(part: Part) -> str:
 
 def attainment(part: Tally) -> str:
     """SLO attainment as text."""
-    return share(part.slo_attainment)
+    return percent(part.slo_attainment)
 
 
 MEASURES: Mapping[str, Callable[[Tally], str]] = {
@@ -79,8 +79,8 @@ MEASURES: Mapping[str, Callable[[Tally], str]] = {
     "latency p50": lambda part: ms(part.metrics.latency_ms(0.5)),
     "latency p95": lambda part: ms(part.metrics.latency_ms(0.95)),
     "latency p99": lambda part: ms(part.metrics.latency_ms(0.99)),
-    "parts right": lambda part: share(part.accuracy.parts if part.accuracy else None),
-    "whole right": lambda part: share(part.accuracy.whole if part.accuracy else None),
+    "parts right": lambda part: percent(part.accuracy.parts if part.accuracy else None),
+    "whole right": lambda part: percent(part.accuracy.whole if part.accuracy else None),
 }
 
 
@@ -93,7 +93,7 @@ def variants(parts: Sequence[Part]) -> Table:
     for task, name in seen:
         shares = (part.shares.get(task, {}).get(name) for part in parts)
         table.add_row(
-            variant_key(task, name), *("" if each is None else share(each) for each in shares)
+            variant_key(task, name), *("" if each is None else percent(each) for each in shares)
         )
     return table
 
@@ -119,8 +119,9 @@ def accuracy(report: DemoReport) -> list[str]:
     if told is None or told.parts is None or expected is None:
         return []
     return [
-        f"accuracy of what was answered: {share(told.parts)} measured, {share(expected.by_paths)} "
-        f"expected by measured paths, {share(expected.by_products)} by products of variants",
+        f"accuracy of what was answered: {percent(told.parts)} measured, "
+        f"{percent(expected.by_paths)} expected by measured paths, "
+        f"{percent(expected.by_products)} by products of variants",
         gap_text(expected.gap),
     ]
 

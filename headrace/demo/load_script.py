@@ -1,7 +1,6 @@
 """One load through a pipeline that is up: warm-up, the script with its command, the report."""
 
 import contextlib
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +14,6 @@ from headrace.arrivals.arrival_processes import Times
 from headrace.client.load import made
 from headrace.client.open_loop import OpenLoop, run_to_end
 from headrace.client.topic_clients import Commander, new_id
-from headrace.cluster.device_budget import cores
 from headrace.config.pipeline_file import load_profile, load_workload
 from headrace.demo.demo_report import Change, Conditions, DemoReport, Seen, Span, report
 from headrace.demo.environment import Stage
@@ -23,7 +21,7 @@ from headrace.demo.plan_log import PlanLog, devices
 from headrace.demo.screen import Screen, outcomes_text, screen
 from headrace.demo.script import Script
 from headrace.errors import Unsuccessful
-from headrace.profiling.device_profiling import cpu_model
+from headrace.machine import machine
 from headrace.terminal import progress
 from schemas.records import CommandResult
 
@@ -204,8 +202,3 @@ class _Drive:
             epoch=result.epoch,
             message=result.message,
         )
-
-
-def machine() -> str:
-    """The machine in a few words."""
-    return f"{cpu_model()}, {cores()} cores, Python {platform.python_version()}"

@@ -7,14 +7,14 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from headrace.client.load import share
+from headrace.cells import percent
 from headrace.demo.demo_report import Part
 from headrace.demo.demo_text import accuracy, attainment, load_text, variants
 from headrace.demo.policy_comparison import Comparison
 
 ROWS: Mapping[str, Callable[[Part], str]] = {
-    "right and in time": lambda part: share(part.score),
-    "parts right": lambda part: share(part.tally.accuracy.parts if part.tally.accuracy else None),
+    "right and in time": lambda part: percent(part.score),
+    "parts right": lambda part: percent(part.tally.accuracy.parts if part.tally.accuracy else None),
     "SLO attainment": lambda part: attainment(part.tally),
     "devices": lambda part: "-" if part.devices is None else f"{part.devices:.1f}",
 }
@@ -32,7 +32,7 @@ def shown(found: Comparison) -> Any:
 
 def title(found: Comparison) -> str:
     """Who did best."""
-    said = ", ".join(f"{policy} {share(report.whole.score)}" for policy, report in found.runs)
+    said = ", ".join(f"{policy} {percent(report.whole.score)}" for policy, report in found.runs)
     return f"parts right and in time: {said}; best: {found.best or 'nobody knows'}"
 
 

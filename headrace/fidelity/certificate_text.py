@@ -1,5 +1,6 @@
 """A certificate for a person."""
 
+from headrace.cells import columns
 from headrace.fidelity.certificate import ABSOLUTE, RELATIVE, Certificate, Metric
 
 VERDICTS = {"aim": "within the aim", "must": "within bounds", "missed": "MISSED", "": ""}
@@ -9,17 +10,8 @@ _HEAD = ("metric", "live", "simulated", "range", "error", "bound", "aim", "")
 def text(certificate: Certificate) -> str:
     """Metrics as a table, and under which conditions they hold."""
     lines = [_HEAD, *(_row(metric) for metric in certificate.metrics)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = ["  ".join(_cells(line, widths)).rstrip() for line in lines]
-    return "\n".join([*table, "", *_conditions(certificate)])
-
-
-def _cells(line: tuple[str, ...], widths: list[int]) -> list[str]:
-    last = len(line) - 1
-    return [
-        cell.ljust(width) if at in (0, last) else cell.rjust(width)
-        for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-    ]
+    table = columns(lines, left=(0, len(_HEAD) - 1))
+    return "\n".join([table, "", *_conditions(certificate)])
 
 
 def _row(metric: Metric) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,15 +13,15 @@ from msgspec import structs
 
 from control.policies import policy_named, selections
 from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
+from headrace.atomic_file import write_whole
 from headrace.broker.jar_lock import ROOTS
-from headrace.cluster.device_budget import cores
 from headrace.config.pipeline_file import PipelineFile, load_profile
 from headrace.errors import CertificateError, PipelineError
 from headrace.fidelity.certificate import Certificate, Conditions, certified
 from headrace.fidelity.delay_trace import seen
 from headrace.fidelity.delay_trace import told as told_of
 from headrace.fidelity.live_run import Stage, answers, number_of, play, staged
-from headrace.profiling.device_profiling import cpu_model
+from headrace.machine import machine
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.wiring import accuracies
@@ -205,11 +204,6 @@ def conditions(wish: Asked, times: Times, stage: Stage, world: World) -> Conditi
     )
 
 
-def machine() -> str:
-    """The machine in a few words."""
-    return f"{cpu_model()}, {cores()} cores, Python {platform.python_version()}"
-
-
 def sha256(path: Path) -> str:
     """Of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -222,9 +216,7 @@ def place(file: Path) -> Path:
 
 def store(certificate: Certificate, path: Path) -> None:
     """Write it whole or not at all."""
-    draft = path.with_name(path.name + ".new")
-    draft.write_text(json.dumps(certificate.as_json(), indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_whole(path, json.dumps(certificate.as_json(), indent=1) + "\n")
 
 
 def stored(file: Path) -> Certificate | None:

@@ -1,12 +1,12 @@
 """A plan that a person can read: devices, load, paths, what binds, what a change would bring."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from control.checks.allocation_check import items_per_s, rate
 from control.policies.loki.allocate import allocate
 from control.problem.candidates import budgets_s
 from control.problem.problem import Allocation, PathShare, Problem, Replicas
+from headrace.cells import columns, percent
 from headrace.planning.dry_run import Planned, by_product
 from profiles.path_accuracy import gap_text, path_gap
 from schemas.variant_id import variant_id
@@ -37,10 +37,10 @@ def _head(plan: Allocation, problem: Problem) -> list[str]:
     lines = [
         f"{problem.pipeline.name} at {problem.demand_qps:g} queries/s, SLO "
         f"{problem.slo_s * 1e3:g} ms, policy {problem.policy.name}: {plan.mode}",
-        f"  {plan.devices_used} of {there} devices, accuracy {_percent(plan.accuracy)}",
+        f"  {plan.devices_used} of {there} devices, accuracy {percent(plan.accuracy, 3)}",
     ]
     if plan.served_share < 1:
-        lines.append(f"  serves {_percent(plan.served_share)} of the queries")
+        lines.append(f"  serves {percent(plan.served_share, 3)} of the queries")
     return lines
 
 
@@ -51,7 +51,7 @@ def _measured(planned: Planned) -> list[str]:
     if product is None or gap is None:
         return []
     return [
-        f"  by paths measured end to end; by products it would be {_percent(product)}",
+        f"  by paths measured end to end; by products it would be {percent(product, 3)}",
         f"  ({gap_text(gap)})",
     ]
 
@@ -73,7 +73,7 @@ def _devices(plan: Allocation, problem: Problem) -> list[str]:
                 f"{_batch_s(problem, each) * 1e3:.1f}",
             )
         )
-    return _table(rows)
+    return columns(rows, indent="  ").split("\n")
 
 
 def _batch_s(problem: Problem, each: Replicas) -> float:
@@ -98,13 +98,13 @@ def _paths(plan: Allocation, problem: Problem) -> list[str]:
         rows.append(
             (
                 " > ".join(each.path),
-                _percent(each.share),
+                percent(each.share, 3),
                 f"{took * 1e3:.1f} ms",
                 f"{budget * 1e3:.1f} ms",
             )
         )
     more = len(ordered) - SHOWN
-    return [*_table(rows), *([f"  and {more} more"] if more > 0 else [])]
+    return [columns(rows, indent="  "), *([f"  and {more} more"] if more > 0 else [])]
 
 
 def _hosts(share: PathShare) -> list[tuple[str, str]]:
@@ -145,7 +145,7 @@ def _difference(now: Allocation, then: Allocation) -> str:
     if then.mode == "best-effort":
         if now.served_share == then.served_share:
             return "still cannot be met" if now.mode == then.mode else "cannot be met"
-        served = f"serves {_percent(then.served_share)} of the queries"
+        served = f"serves {percent(then.served_share, 3)} of the queries"
         return f"cannot be met; {served}"
     found = [] if now.mode == then.mode else [f"{then.mode} instead of {now.mode}"]
     if now.devices_used != then.devices_used:
@@ -163,19 +163,3 @@ def _solver(plan: Allocation) -> str:
     found = plan.solved.gap
     gap = "not proven best" if found is None else f"at most {found:.1g} from the best"
     return f"solved by {plan.solved.solver} in {plan.solved.cpu_s * 1e3:.0f} ms of CPU, {gap}"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.3f} %"
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Columns aligned, the first to the left."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return [
-        "  " + "  ".join(
-            cell.ljust(width) if at == 0 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]  # fmt: skip

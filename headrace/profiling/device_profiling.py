@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from headrace.cluster.device_budget import cores
 from headrace.config.pipeline_file import Cluster, PipelineFile, load_workload
 from headrace.errors import PipelineError
+from headrace.machine import cores, cpu_model
 from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.variant_process import Job, measured
 from profiles.measure import Repeats, default_batches, time_left_s
@@ -209,15 +209,6 @@ def machine_facts() -> dict[str, Any]:
 def load_average() -> float | None:
     """Processes that wanted a core, on average over the last minute; ``None`` if not known."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-
-
-def cpu_model() -> str:
-    """The processor's name, as the system tells it."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def versions() -> dict[str, str]:

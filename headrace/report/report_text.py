@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
+from headrace.cells import columns, decimal, percent
 from headrace.fidelity.certificate_text import text as certificate_text
 from headrace.html.comparison_page import setting
 from headrace.html.page import number, page, section, table, text
@@ -14,9 +15,8 @@ LIVE = "live"
 
 def report_text(made: LiveReport) -> str:
     """The report for a person at a terminal."""
-    width = max(len(name) for name, _ in _figures(made))
-    lines = [f"{name.ljust(width)}  {told}" for name, told in _figures(made)]
-    return "\n".join([*_lead(made), "", *lines, *_certificate_lines(made)])
+    table = columns(_figures(made), left=(0, 1))
+    return "\n".join([*_lead(made), "", table, *_certificate_lines(made)])
 
 
 def report_page(made: LiveReport) -> str:
@@ -46,20 +46,16 @@ def _lead(made: LiveReport) -> Iterator[str]:
 def _figures(made: LiveReport) -> list[tuple[str, str]]:
     found, queries = made.figures, made.figures.queries
     rows = [
-        ("violation", _percent(found.violation)),
-        ("of branches", _percent(found.branch_violation)),
-        ("accuracy", _percent(found.accuracy)),
-        ("devices", "-" if found.devices_mean is None else f"{found.devices_mean:.1f}"),
-        *((f"p{n} ms", "-" if ms is None else f"{ms:.1f}")
+        ("violation", percent(found.violation, 2)),
+        ("of branches", percent(found.branch_violation, 2)),
+        ("accuracy", percent(found.accuracy, 2)),
+        ("devices", decimal(found.devices_mean)),
+        *((f"p{n} ms", decimal(ms))
           for n, ms in ((50, found.p50_ms), (95, found.p95_ms), (99, found.p99_ms))),
-        *((name, f"{count:,} ({count / queries:.2%})") for name, count in made.counts.items()
-          if name != "lost"),
+        *((name, f"{count:,} ({percent(count / queries, 2)})")
+          for name, count in made.counts.items() if name != "lost"),
     ]  # fmt: skip
     return rows
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
 
 
 def _certificate(made: LiveReport) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from headrace.arrivals.arrival_processes import Arrivals, Bursts, Recorded, Renewal, read_workload
+from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
 from headrace.roles.gc_tuning import collect_seldom
@@ -185,18 +186,3 @@ def table_text(found: Sequence[Row]) -> str:
     text = columns(lines)
     warm_up = {row["warm_up_s"] for row in found if "warm_up_s" in row}
     return text + "".join(f"\nthe first {s:g} s are not counted" for s in warm_up)
-
-
-def columns(lines: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as text: the first column flush left, the others right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(_aligned(line, widths) for line in lines)
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(_cells(cells, widths)).rstrip()
-
-
-def _cells(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        yield cell.ljust(width) if at == 0 else cell.rjust(width)

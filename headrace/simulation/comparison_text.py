@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from headrace.cells import columns
 from headrace.results.statistics import Mean
-from headrace.simulation.batch_runs import columns
 from headrace.simulation.comparison import Comparison
 
 # Key, heading, factor, decimals, unit.

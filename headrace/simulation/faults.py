@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from headrace.arrivals.arrival_processes import Times
-from headrace.config.field_types import duration
 from headrace.config.yaml_source import Place, Source, nearest, read_source
 from headrace.errors import PipelineError
+from schemas.durations import duration
 
 DEATH, SLOW, CONTROL_DOWN, BROKER_PAUSE, BURST = (
     "death", "slow", "control-down", "broker-pause", "burst",

@@ -7,8 +7,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cells import decimal, percent
 from headrace.status.snapshot import DeviceRow, Snapshot
-from headrace.status.status_text import alarm, number, share, troubles
+from headrace.status.status_text import alarm, troubles
 
 SHOWN_DOWN = 5  # a broker for tests has the plans of many that were up once
 
@@ -44,14 +45,14 @@ def _pipelines(snapshots: Sequence[Snapshot]) -> Table:
             Text(each.pipeline),
             Text("-" if each.epoch is None else str(each.epoch)),
             Text(each.policy or "-"),
-            Text(number(each.demand_qps)),
-            Text(number(each.capacity_qps)),
+            Text(decimal(each.demand_qps)),
+            Text(decimal(each.capacity_qps)),
             Text(f"{each.answered_qps:.1f}"),
             *(alarm(rate) for rate in (each.late_qps, each.dropped_qps, each.failed_qps)),
             alarm(each.refused_qps),
-            Text(f"{number(each.p95_ms)} of {number(each.slo_ms, 0)}"),
+            Text(f"{decimal(each.p95_ms)} of {decimal(each.slo_ms, 0)}"),
             Text(str(each.workers)),
-            Text(share(each.busy)),
+            Text(percent(each.busy, 0)),
         )
     return table
 
@@ -76,7 +77,7 @@ def _cells(row: DeviceRow, pipeline: str, *, first: bool) -> list[Text]:
         Text(", ".join(row.serves) or "-"),
         Text(str(row.workers)),
         Text(str(row.ready)),
-        Text(share(row.busy)),
+        Text(percent(row.busy, 0)),
     ]
 
 

@@ -6,6 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cells import decimal, percent
 from headrace.status.snapshot import Snapshot, VariantRow
 from schemas.enumerations import NodeState
 
@@ -33,14 +34,14 @@ def head(snapshot: Snapshot) -> list[str]:
         return [f"{snapshot.pipeline}: no plan yet"]
     return [
         f"{snapshot.pipeline}  plan {snapshot.epoch}  policy {snapshot.policy}  "
-        f"SLO {snapshot.slo_ms:g} ms  planned for {number(snapshot.demand_qps)}/s  "
-        f"capacity {number(snapshot.capacity_qps)}/s  "
-        f"expected accuracy {number(snapshot.expected_accuracy, 3)}",
+        f"SLO {snapshot.slo_ms:g} ms  planned for {decimal(snapshot.demand_qps)}/s  "
+        f"capacity {decimal(snapshot.capacity_qps)}/s  "
+        f"expected accuracy {decimal(snapshot.expected_accuracy, 3)}",
         f"queries/s: {snapshot.arrived_qps:.1f} in, {snapshot.answered_qps:.1f} answered, "
         f"{snapshot.late_qps:.1f} late, {snapshot.dropped_qps:.1f} dropped, "
         f"{snapshot.failed_qps:.1f} failed, {snapshot.refused_qps:.1f} refused; "
-        f"latency p50 {number(snapshot.p50_ms)}, p95 {number(snapshot.p95_ms)}, "
-        f"p99 {number(snapshot.p99_ms)} ms",
+        f"latency p50 {decimal(snapshot.p50_ms)}, p95 {decimal(snapshot.p95_ms)}, "
+        f"p99 {decimal(snapshot.p99_ms)} ms",
         *_reasons(snapshot),
     ]
 
@@ -112,21 +113,11 @@ def _cells(row: VariantRow, *, first: bool) -> dict[str, Text]:
         "done/s": Text(f"{row.finished_qps:.1f}"),
         "dropped/s": alarm(row.dropped_qps),
         "failed/s": alarm(row.failed_qps),
-        "batch": Text(number(row.batch)),
-        "busy": Text(share(row.busy)),
+        "batch": Text(decimal(row.batch)),
+        "busy": Text(percent(row.busy, 0)),
     }
 
 
 def alarm(rate_qps: float) -> Text:
     """A rate that should be 0."""
     return Text(f"{rate_qps:.1f}", style="red" if rate_qps > 0 else "")
-
-
-def number(value: float | None, digits: int = 1) -> str:
-    """With so many digits; a dash for None."""
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def share(value: float | None) -> str:
-    """A part of 1 as percent; a dash for None."""
-    return "-" if value is None else f"{100 * value:.0f} %"

@@ -15,7 +15,6 @@ from control.per_query.batching import BATCHERS
 from control.per_query.dropping import BUDGETS, RULES
 from control.policies import POLICIES, policy_named
 from control.problem.routes import ROUTINGS
-from headrace.config.field_types import duration
 from headrace.config.pipeline_file import (
     Cluster,
     load_combine,
@@ -28,6 +27,7 @@ from headrace.config.pipeline_file import (
 )
 from headrace.config.policy_sections import section_of
 from headrace.errors import PipelineError
+from schemas.durations import duration
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 
 GOOD = """\

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.html.atomic_file import writable, write_page
+from headrace.atomic_file import writable, write_page
 from headrace.html.axes import Axis, spanning, told
 from headrace.html.charts import Labels, Line, Rule, Spot, line_chart, spot_chart
 from headrace.html.page import COLOURS, css, legend, number, page, section, table, text

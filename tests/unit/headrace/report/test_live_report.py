@@ -88,7 +88,7 @@ def test_the_report_is_told_and_drawn(file: PipelineFile) -> None:
     made = reported(file, ANSWERS, PLANS)
     told = report_text(made)
     assert "10 queries of lines" in told
-    assert "violation    20.00%" in told
+    assert "violation    20.00 %" in told
     assert "policy: static since" in told
     page = report_page(made)
     assert page.count("<svg") == 5

@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all."""
+"""Files that are written whole or not at all."""
 
 import os
 from contextlib import suppress
@@ -17,16 +17,24 @@ def writable(path: Path) -> None:
         raise click.UsageError(f"--html {path}: {path.parent} cannot be written to; name another")
 
 
-def write_page(path: Path, text: str) -> None:
-    """Write a page under a name of its own, and give it its name once all of it is there.
+def write_whole(path: Path, text: str) -> None:
+    """Write a file under another name, then rename it: no reader sees half of it.
 
-    Raises ``click.UsageError`` where that fails; then nothing is left.
+    Raises ``OSError`` where that fails; then nothing is left.
     """
     part = path.with_name(f"{path.name}.part")
     try:
         part.write_text(text, encoding="utf-8")
         os.replace(part, path)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             part.unlink()
+        raise
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page whole; raises ``click.UsageError`` where that fails."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
         raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error

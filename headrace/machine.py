@@ -1,0 +1,25 @@
+"""This machine: its processor, its cores, and both in a few words."""
+
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+
+
+def cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_model() -> str:
+    """Return the processor's name, as the system has it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """Return the machine in a few words."""
+    return f"{cpu_model()}, {cores()} cores, Python {platform.python_version()}"
