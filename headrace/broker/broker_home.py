@@ -100,6 +100,7 @@ class Home:
     """The files of one local broker."""
 
     path: Path
+    is_default: bool = False  # the per-user one, which nobody named
 
     @property
     def data(self) -> Path:
@@ -142,7 +143,7 @@ def home_at(path: Path | None, env: Mapping[str, str] = os.environ) -> Home:
     if env.get("HEADRACE_HOME"):
         return Home(Path(env["HEADRACE_HOME"]).absolute())
     data = env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Home(Path(data).absolute() / "headrace" / "broker")
+    return Home(Path(data).absolute() / "headrace" / "broker", is_default=True)
 
 
 def server_properties(home: Home, identity: Identity) -> str:

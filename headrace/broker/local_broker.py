@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
@@ -42,6 +42,7 @@ START_PATIENCE = 60.0  # seconds; 2.6 on an idle machine, 20 with every core bus
 # Below the range from which Linux and macOS take the source ports of outgoing connections, so that
 # a port that is kept stays free while the broker is down.
 _PORTS = range(20_000, 32_000)
+USUAL_PORT = 9092  # what clients and tutorials name; taken by the per-user home where it is free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def stop(home: Path | None = None) -> bool:
 def _started(place: Home, java: Path | None, progress: Progress | None) -> Running:
     runtime = find_java() if java is None else check_java(java)
     jars = classpath(progress)
-    identity = _identity(place)
+    identity = _reachable_identity(place)
     for port in (identity.port, identity.controller_port):
         _require_free(place, port)
     place.server_properties.write_text(server_properties(place, identity))
@@ -161,11 +162,23 @@ def _identity(place: Home) -> Identity:
     if place.identity.exists():
         return Identity(**json.loads(place.identity.read_text()))
     port, controller_port = _free_ports()
+    if place.is_default and _is_free(USUAL_PORT):
+        port = USUAL_PORT
     # A leading "-" would read as an option of the format tool.
     cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
     identity = Identity(cluster=cluster, port=port, controller_port=controller_port)
     write_whole(place.identity, json.dumps(asdict(identity)) + "\n")
     return identity
+
+
+def _reachable_identity(place: Home) -> Identity:
+    """The identity; with another port where the usual one is another program's by now."""
+    identity = _identity(place)
+    if identity.port != USUAL_PORT or _is_free(USUAL_PORT):
+        return identity
+    moved = replace(identity, port=_free_ports()[0])
+    _replace(place.identity, asdict(moved))
+    return moved
 
 
 def _free_ports() -> tuple[int, int]:

@@ -54,17 +54,22 @@ def stop(as_json: bool) -> None:
 
 
 @broker.command()
+@click.option("--address", is_flag=True, help="Print host:port alone, for scripts.")
 @json_option
-def status(as_json: bool) -> int:
+def status(as_json: bool, address: bool) -> int:
     """Tell whether the local broker runs (exit code 4 if not).
 
     \b
     Example:
       headrace broker status
+      export HEADRACE_BOOTSTRAP=$(headrace broker status --address)
     """
     from headrace.broker.local_broker import status as broker_status
 
     running = broker_status()
+    if address and running:
+        print_text(running.bootstrap)
+        return 0
     text = _line(running) if running else "no local broker runs; `headrace broker start` starts it"
     print_json(_row(running)) if as_json else print_text(text)
     return 0 if running else NO_BROKER

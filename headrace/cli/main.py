@@ -22,6 +22,7 @@ from headrace.cli.explain import explain
 from headrace.cli.fidelity import fidelity
 from headrace.cli.grouped import Grouped
 from headrace.cli.init import init
+from headrace.cli.logs import logs
 from headrace.cli.plan import plan
 from headrace.cli.profile import profile
 from headrace.cli.report import report
@@ -36,7 +37,7 @@ from headrace.terminal import say
 
 COMMANDS = (
     acls, broker, command, compare, completion, control, dead_letters, demo, doctor, down, drain,
-    egress, explain, fidelity, ingress, init, load, pause, plan, policy, profile, replan,
+    egress, explain, fidelity, ingress, init, load, logs, pause, plan, policy, profile, replan,
     report, restore, resume, schedule, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 

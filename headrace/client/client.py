@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager
 
 from confluent_kafka import KafkaException
 
+from headrace.client.defaults import brokers, only_pipeline
 from headrace.client.formats import WRITERS, Read, reader_of
 from headrace.client.topic_clients import Asker, Tail, usable
 from headrace.errors import ClientClosed, NoAnswer
@@ -26,7 +27,7 @@ from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query, Value
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, reach
+from streams.kafka.kafka_client import BrokerError, reach
 from streams.topics import physical
 
 __all__ = ["Client", "ClientClosed", "NoAnswer"]
@@ -125,7 +126,9 @@ class _Results(Tail):
 class Client(AbstractContextManager["Client"]):
     """Asks a running pipeline. For several threads and event loops at once.
 
-    ``pipeline`` is the name in the pipeline file, ``input`` the form that the file names: raw
+    Left out, ``bootstrap`` is HEADRACE_BOOTSTRAP or the local broker, and ``pipeline`` the only
+    one on it. ``pipeline`` is the name in the pipeline file,
+    ``input`` the form that the file names: raw
     (payloads are bytes), avro or confluent (any ``schemas.records.Value``). ``properties`` are
     librdkafka's, for security. Answers may be JSON or Avro, and with ``schema_registry``, a URL,
     Avro in Confluent's framing.
@@ -135,17 +138,20 @@ class Client(AbstractContextManager["Client"]):
 
     def __init__(
         self,
-        bootstrap: str,
-        pipeline: str,
+        bootstrap: str | None = None,
+        pipeline: str | None = None,
         *,
         input: str = "raw",
         properties: Mapping[str, str] | None = None,
         schema_registry: str = "",
     ) -> None:
-        kafka = KafkaConfig(bootstrap, dict(properties or {}))
-        asked = _asked(pipeline, input, schema_registry)
+        asked = _asked(pipeline or "", input, schema_registry)
+        kafka = brokers(bootstrap, properties or {})
         self._raw = input == "raw"
         reach(kafka, OPENS_WITHIN_S)  # whether anybody is there, told soon
+        if not pipeline:
+            pipeline = only_pipeline(kafka)
+            asked = _asked(pipeline, input, schema_registry)
         self._results = _Results(kafka, physical(pipeline, RESULTS))
         try:
             self._asker = Asker(kafka, asked)

@@ -18,6 +18,7 @@ from itertools import repeat
 from pathlib import Path
 
 import headrace
+from headrace.cluster.log_files import keep_last, rotate
 from headrace.cluster.run_state import Process
 from headrace.config.pipeline_file import Cluster
 from headrace.errors import BAD_INPUT, Unsuccessful
@@ -29,6 +30,7 @@ LONGEST_PAUSE_S = 30.0
 SUPERVISOR = "HEADRACE_SUPERVISOR"  # environment: the process that a role must not outlive
 RESTARTED = "HEADRACE_RESTARTED"  # environment: how the process ended whose place this one takes
 WATCH_S = 0.5
+ROTATE_EVERY_S = 10.0
 
 # One thread per model: the plan counts workers, so a library must not take the others' cores.
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -122,12 +124,13 @@ class Supervisor:
     clock: Callable[[], float] = time.monotonic
     started: list[Process] = field(default_factory=list)
     _children: dict[str, _Child] = field(default_factory=dict)
+    _rotate_s: float = 0.0  # when to look at the size of the logs again
 
     def start(self, wanted: Iterable[Role]) -> None:
-        """Start these roles, each with an empty log."""
+        """Start these roles, each with an empty log; the last run's is kept beside it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for role in wanted:
-            self.log(role.name).unlink(missing_ok=True)
+            keep_last(self.log(role.name))
             self._children[role.name] = child = _Child(role)
             self._spawn(child)
 
@@ -144,6 +147,10 @@ class Supervisor:
     def tend(self) -> None:
         """Start again what has ended; raises ``Unsuccessful`` for a role that can never run."""
         now = self.clock()
+        if now >= self._rotate_s:
+            self._rotate_s = now + ROTATE_EVERY_S
+            for name in self._children:
+                rotate(self.log(name))
         for child in self._children.values():
             process = child.process
             if process is None:

@@ -21,15 +21,14 @@ from streams.observers.metrics import Observed, Sample
 Source = Callable[[], Iterable[Sample]]
 
 
-def serve(sources: Iterable[Source], port: int, host: str) -> int:
+def serve(sources: Iterable[Source], port: int, host: str, pipeline: str) -> int:
     """Answer on ``port`` (0: any that is free) of ``host``, an address of this machine, until the
-    process ends; the port.
+    process ends; the port. Every sample has the label ``pipeline``.
 
     Raises ``PortTaken`` where another program has it, or the machine no such address.
     """
     registry = CollectorRegistry()
-    registry.register(_Folded(tuple(sources)))
-    ProcessCollector(registry=registry)
+    registry.register(_Folded(tuple(sources), pipeline))
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
@@ -43,8 +42,10 @@ def serve(sources: Iterable[Source], port: int, host: str) -> int:
 class _Folded(Collector):
     """Asks the sources at every scrape."""
 
-    def __init__(self, sources: tuple[Source, ...]) -> None:
+    def __init__(self, sources: tuple[Source, ...], pipeline: str) -> None:
         self._sources = sources
+        self._pipeline = pipeline
+        self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Family]:
         found: defaultdict[str, list[Sample]] = defaultdict(list)
@@ -52,10 +53,20 @@ class _Folded(Collector):
             for sample in source():
                 found[sample[0]].append(sample)
         for name, samples in sorted(found.items()):
-            yield _family(BY_NAME[name], samples)
+            yield _labelled(_family(BY_NAME[name], samples), self._pipeline)
+        for family in self._process.collect():
+            yield _labelled(family, self._pipeline)
 
     def describe(self) -> list[Family]:
         return []
+
+
+def _labelled(family: Family, pipeline: str) -> Family:
+    """The family with the pipeline's name on each sample: several report to one Prometheus."""
+    family.samples = [
+        each._replace(labels={"pipeline": pipeline, **each.labels}) for each in family.samples
+    ]
+    return family
 
 
 def _family(metric: Metric, samples: Iterable[Sample]) -> Family:

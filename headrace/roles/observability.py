@@ -72,7 +72,7 @@ def _served(
     sources: list[Callable[[], Iterator[Sample]]] = [fold.samples for fold in folds]
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
-    return serve(sources, port, host)
+    return serve(sources, port, host, pipeline.name)
 
 
 def _broker(pipeline: Pipeline, reading: Reading) -> Iterator[Sample]:

@@ -25,8 +25,10 @@ def test_a_home_is_the_one_given_then_the_configured_one_then_the_users(tmp_path
     env = {"HEADRACE_HOME": "/srv/two", "XDG_DATA_HOME": "/srv/data"}
     assert home_at(tmp_path, env) == Home(tmp_path)
     assert home_at(None, env) == Home(Path("/srv/two"))
-    assert home_at(None, {"XDG_DATA_HOME": "/srv/data"}) == Home(Path("/srv/data/headrace/broker"))
-    assert home_at(None, {}) == Home(Path.home() / ".local/share/headrace/broker")
+    assert home_at(None, {"XDG_DATA_HOME": "/srv/data"}) == Home(
+        Path("/srv/data/headrace/broker"), is_default=True
+    )
+    assert home_at(None, {}).path == Path.home() / ".local/share/headrace/broker"
 
 
 def test_every_listener_is_on_loopback() -> None:

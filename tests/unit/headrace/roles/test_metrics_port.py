@@ -17,13 +17,15 @@ from tests.builders import a_pipeline, a_refusal, an_answer
 
 
 def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
-    """Sample values by name and labels, those of the process left out."""
+    """Sample values by name and labels, without the pipeline and those of the process."""
     with urlopen(f"http://{host}:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
+    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    assert {sample.labels.pop("pipeline") for sample in samples} == {"p"}
+    assert any(sample.name.startswith("process_cpu") for sample in samples)
     return {
         f"{sample.name}{sample.labels or ''}": sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
+        for sample in samples
         if sample.name.startswith("headrace_")
     }
 
@@ -36,7 +38,7 @@ def test_what_was_folded_is_read_over_http() -> None:
     metrics = Metrics(a_pipeline(slo_s=0.3))
     answers = [an_answer(0, expected_accuracy=0.75), a_refusal(1, "over capacity", 0.01)]
     metrics.saw("egress-0", Woke(), [Send(RESULTS, answer) for answer in answers], 1.0)
-    found = scraped(serve([metrics.samples, lag], 0, LOOPBACK))
+    found = scraped(serve([metrics.samples, lag], 0, LOOPBACK, "p"))
     buckets = [
         value for name, value in found.items() if name.startswith("headrace_query_seconds_b")
     ]
@@ -59,11 +61,11 @@ def test_a_port_that_is_taken_is_said_with_the_mend() -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"127\.0\.0\.1:{port} .*--metrics-port"):
-            serve([], port, LOOPBACK)
+            serve([], port, LOOPBACK, "p")
 
 
 def test_it_answers_on_the_address_that_is_named_only() -> None:
-    port = serve([lag], 0, "127.0.0.2")
+    port = serve([lag], 0, "127.0.0.2", "p")
     assert scraped(port, "127.0.0.2") == {"headrace_lag_records{'topic': 'queries'}": 3}
     with pytest.raises(URLError):
         scraped(port)
@@ -71,4 +73,4 @@ def test_it_answers_on_the_address_that_is_named_only() -> None:
 
 def test_an_address_of_another_machine_is_said_with_the_mend() -> None:
     with pytest.raises(PortTaken, match=r"192\.0\.2\.1:0 .*--metrics-host"):
-        serve([], 0, "192.0.2.1")
+        serve([], 0, "192.0.2.1", "p")

@@ -1,0 +1,51 @@
+"""What a client takes that names nothing: the brokers of this machine and its one pipeline."""
+
+import os
+from collections.abc import Mapping
+
+from headrace.broker.connect import kafka_config
+from headrace.broker.local_broker import status
+from headrace.errors import Unsuccessful
+from schemas.effects import QUERIES
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, partitions
+
+BOOTSTRAP = "HEADRACE_BOOTSTRAP"
+
+
+def brokers(
+    bootstrap: str | None, properties: Mapping[str, str], env: Mapping[str, str] = os.environ
+) -> KafkaConfig:
+    """The brokers named; else those of HEADRACE_BOOTSTRAP, of the file in HEADRACE_KAFKA_CONFIG, or
+    the local broker that runs.
+
+    Raises ``BrokerError`` where none is named and no local broker runs.
+    """
+    config = kafka_config(bootstrap or env.get(BOOTSTRAP), env)
+    if config.bootstrap:
+        return KafkaConfig(config.bootstrap, {**config.properties, **properties})
+    running = status()
+    if running is None:
+        raise BrokerError(
+            f"no brokers are named and no local broker runs; name them, set {BOOTSTRAP}, or "
+            "`headrace up FILE`"
+        )
+    return KafkaConfig(running.bootstrap, dict(properties))
+
+
+def only_pipeline(kafka: KafkaConfig) -> str:
+    """The name of the one pipeline that has an input topic on the broker.
+
+    Raises ``Unsuccessful`` where there is none, or several.
+    """
+    return chosen(partitions(kafka))
+
+
+def chosen(topics: Mapping[str, int]) -> str:
+    """The same of the topics there are."""
+    suffix = f".{QUERIES}"
+    names = sorted(name.removesuffix(suffix) for name in topics if name.endswith(suffix))
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise Unsuccessful("no pipeline has topics on the broker; `headrace up FILE` makes them")
+    raise Unsuccessful(f"several pipelines are on the broker; name one of {', '.join(names)}")
