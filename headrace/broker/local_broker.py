@@ -177,7 +177,7 @@ def _reachable_identity(place: Home) -> Identity:
     if identity.port != USUAL_PORT or _is_free(USUAL_PORT):
         return identity
     moved = replace(identity, port=_free_ports()[0])
-    _replace(place.identity, asdict(moved))
+    write_whole(place.identity, json.dumps(asdict(moved)) + "\n")
     return moved
 
 
