@@ -1,50 +1,116 @@
-"""Which variants are on a worker's device, and which is on its way?
+"""Which variants a worker's device holds, and which one is on its way.
 
 Make before break: the old variant serves until the new one is loaded, and the swap happens
-between two batches. A worker that follows tables holds others ``beside`` the one that serves; they
-come one after the other once that one is there. Variants are named "task/variant".
+between two batches. ``TRANSITIONS`` is the whole of it. A worker that follows tables holds other
+variants ``beside`` the one that serves; they are loaded one after the other, while it serves.
+Variants are named "task/variant".
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
+from operators.state_machine import StateMachine
 from schemas.effects import Effect, Load
 from schemas.variant_id import variant_id
 
 
+class DeviceState(StrEnum):
+    """Whether a variant serves, and whether another one is on its way or waits for the swap."""
+
+    EMPTY = "empty"
+    LOADING = "loading"  # nothing serves, one is on its way
+    LOADED = "loaded"  # nothing serves, one waits for the swap
+    SERVING = "serving"
+    REPLACING = "replacing"  # one serves, another is on its way
+    STANDBY = "standby"  # one serves, another waits for the swap
+
+
+class DeviceChange(StrEnum):
+    """What happens to a device."""
+
+    LOAD = "load"  # the plan wants a variant that is not there
+    KEEP = "keep"  # the plan wants the one that serves
+    CLEAR = "clear"  # the plan wants another task: what serves is of no use
+    LOADED = "have loaded"
+    FAILED = "fail to load"
+    SWAP = "swap in"
+
+
+_S, _C = DeviceState, DeviceChange
+TRANSITIONS: Mapping[tuple[DeviceState, DeviceChange], DeviceState] = {
+    (_S.EMPTY, _C.LOAD): _S.LOADING,
+    (_S.LOADING, _C.LOAD): _S.LOADING,
+    (_S.LOADING, _C.LOADED): _S.LOADED,
+    (_S.LOADING, _C.FAILED): _S.EMPTY,
+    (_S.LOADED, _C.LOAD): _S.LOADING,
+    (_S.LOADED, _C.SWAP): _S.SERVING,
+    (_S.SERVING, _C.LOAD): _S.REPLACING,
+    (_S.SERVING, _C.KEEP): _S.SERVING,
+    (_S.SERVING, _C.CLEAR): _S.EMPTY,
+    (_S.REPLACING, _C.LOAD): _S.REPLACING,
+    (_S.REPLACING, _C.KEEP): _S.SERVING,
+    (_S.REPLACING, _C.CLEAR): _S.LOADING,
+    (_S.REPLACING, _C.LOADED): _S.STANDBY,
+    (_S.REPLACING, _C.FAILED): _S.SERVING,
+    (_S.STANDBY, _C.LOAD): _S.REPLACING,
+    (_S.STANDBY, _C.KEEP): _S.SERVING,
+    (_S.STANDBY, _C.CLEAR): _S.LOADED,
+    (_S.STANDBY, _C.SWAP): _S.SERVING,
+}
+
+
 class Device:
-    """``serving`` infers, ``loading`` is on its way, ``standby`` waits for the batch to end.
+    """``serving`` infers, ``loading`` is on its way; "" where there is none.
 
     ``held`` are all that can infer now.
     """
 
-    __slots__ = ("_beside", "_fetching", "_refused", "_standby", "held", "loading", "serving")
+    __slots__ = (
+        "_beside", "_fetching", "_refused", "_standby", "_states", "held", "loading", "serving",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.serving = ""
         self.loading = ""
         self.held: frozenset[str] = frozenset()
+        self._states = StateMachine("the device", TRANSITIONS, DeviceState.EMPTY)
         self._standby = ""
         self._beside: tuple[str, ...] = ()
         self._fetching = ""  # what is to be held beside
         self._refused: frozenset[str] = frozenset()  # could not be loaded since it was wanted
 
+    @property
+    def state(self) -> DeviceState:
+        """The device's state."""
+        return self._states.state
+
     def want(self, variant: str, beside: Sequence[str] = ()) -> list[Effect]:
-        """The plan wants this variant ("": none, then what is there stays), and those beside."""
-        task = variant_id(variant).task
-        if variant and variant_id(self.serving).task != task:
-            self.serving, self.held = "", frozenset()  # of no use for another task
+        """Load what the plan wants ("": none, then what is there stays), and those beside."""
+        if variant and variant_id(self.serving).task != variant_id(variant).task:
+            self._clear()
         if tuple(beside) != self._beside:
             self._beside, self._refused = tuple(beside), frozenset()
         if not variant or variant == self.loading:
             return []
         if beside and variant in self.held:
             self.serving = variant
+        if variant == self._standby:
+            return self.more()
         # What was to come until now is overtaken: it must not serve after all.
-        alone = beside or len(self.held) <= 1
-        there = variant == self._standby or (variant == self.serving and alone)
-        self._standby = variant if variant == self._standby else ""
-        self.loading = "" if there else variant
-        return self.more() if there else [Load(variant)]
+        self._standby = ""
+        if variant == self.serving and (beside or len(self.held) <= 1):
+            self._states.go(DeviceChange.KEEP, variant)
+            self.loading = ""
+            return self.more()
+        self._states.go(DeviceChange.LOAD, variant)
+        self.loading = variant
+        return [Load(variant)]
+
+    def _clear(self) -> None:
+        """Let go of what is of no use for the task to come."""
+        if self.serving:
+            self._states.go(DeviceChange.CLEAR, self.serving)
+        self.serving, self.held = "", frozenset()
 
     def more(self) -> list[Effect]:
         """The next variant that is wanted beside, where it can be its turn."""
@@ -57,6 +123,7 @@ class Device:
     def loaded(self, variant: str) -> None:
         """A load ended; one that a later plan has overtaken is of no interest."""
         if variant == self.loading:
+            self._states.go(DeviceChange.LOADED, variant)
             self._standby, self.loading = variant, ""
         if variant == self._fetching:
             self._fetching = ""
@@ -70,6 +137,7 @@ class Device:
             self._fetching = ""
             self._refused |= {variant}
         if variant == self.loading:
+            self._states.go(DeviceChange.FAILED, variant)
             self.loading = ""
         return wanted
 
@@ -77,6 +145,7 @@ class Device:
         """Between two batches: what is on standby serves from now on; False if nothing is."""
         if not self._standby:
             return False
+        self._states.go(DeviceChange.SWAP, self._standby)
         self.serving, self._standby = self._standby, ""
         self.held = frozenset((self.serving,))
         return True

@@ -325,7 +325,8 @@ class Worker:
         if event.job == self._job and self._running:
             return self._fail(event.error, now)
         if isinstance(event.job, str) and self._device.gave_up(event.job):
-            self._reporter.state, self._reporter.error = NodeState.FAILED, event.error
+            if not self._leaving:  # which it says until its process ends
+                self._reporter.state, self._reporter.error = NodeState.FAILED, event.error
             return self._device.more()
         return []
 

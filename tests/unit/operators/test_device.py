@@ -1,7 +1,9 @@
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from operators.device import Device
-from schemas.effects import Load
+from operators.device import TRANSITIONS, Device, DeviceChange, DeviceState
+from schemas.effects import Effect, Load
 
 
 @pytest.fixture
@@ -96,3 +98,53 @@ def test_a_failed_load_that_nobody_waits_for_is_of_no_interest(serving: Device) 
     serving.want("read/c")
     assert not serving.gave_up("read/b")
     assert serving.loading == "read/c"
+
+
+VARIANTS = ("read/a", "read/b", "read/c", "locate/a")
+
+
+class AnyDevice(RuleBasedStateMachine):
+    """Whatever plans and loads do to a device, its state says what it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.device = Device()
+        self.asked: list[str] = []  # loads under way
+
+    def note(self, effects: list[Effect]) -> None:
+        self.asked += [effect.variant for effect in effects if isinstance(effect, Load)]
+
+    @rule(variant=st.sampled_from(("", *VARIANTS)), beside=st.sets(st.sampled_from(VARIANTS[:3])))
+    def want(self, variant: str, beside: set[str]) -> None:
+        self.note(self.device.want(variant, sorted(beside) if variant[:5] == "read/" else ()))
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data(), fails=st.booleans())
+    def end(self, data: st.DataObject, fails: bool) -> None:
+        variant = self.asked.pop(data.draw(st.integers(0, len(self.asked) - 1)))
+        if fails:
+            self.device.gave_up(variant)
+        else:
+            self.device.loaded(variant)
+        self.note(self.device.more())
+
+    @rule()
+    def swap(self) -> None:
+        self.device.swap()
+        self.note(self.device.more())
+
+    @invariant()
+    def its_state_says_what_it_holds(self) -> None:
+        state = self.device.state
+        assert bool(self.device.serving) == (state in ("serving", "replacing", "standby"))
+        assert bool(self.device.loading) == (state in ("loading", "replacing"))
+        assert not self.device.serving or self.device.serving in self.device.held
+
+
+TestAnyDevice = AnyDevice.TestCase
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    assert {state for state, _ in TRANSITIONS} == set(DeviceState)
+    assert {DeviceState.EMPTY, *TRANSITIONS.values()} == set(DeviceState)
+    assert {change for _, change in TRANSITIONS} == set(DeviceChange)

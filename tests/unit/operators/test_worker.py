@@ -146,6 +146,16 @@ def test_a_load_that_fails_is_reported_and_tried_again_with_the_next_plan() -> N
     assert Load("read/v") in worker.handle(arrived(a_plan([a_lease()], epoch=2)), 0.4)
 
 
+def test_a_worker_that_leaves_says_so_whatever_becomes_of_its_loads() -> None:
+    worker = serving()
+    worker.handle(arrived(a_plan([a_lease(variant="w")], epoch=2)), 0.1)
+    drain = Command(id="", pipeline="p", action="drain", arguments={"target": "w"})
+    worker.handle(Arrived(drain, "commands", 0, -1, 0.2), 0.2)
+    worker.handle(Failed("read/w", "no such file"), 0.3)
+    (report,) = reports(worker.handle(Woke(), 1.0))
+    assert report.state == NodeState.LEAVING
+
+
 def test_a_failed_load_does_not_take_the_variant_that_serves() -> None:
     worker = serving()
     worker.handle(arrived(a_plan([a_lease(variant="w")], epoch=2)), 0.1)

@@ -1,0 +1,51 @@
+"""A state with a table: what it takes, what it refuses and with which story."""
+
+from enum import StrEnum
+
+import pytest
+
+from operators.state_machine import REMEMBERED, ImpossibleTransition, StateMachine
+
+
+class Door(StrEnum):
+    OPEN = "open"
+    SHUT = "shut"
+
+
+class Push(StrEnum):
+    CLOSE = "close"
+    UNLOCK = "unlock"
+
+
+TABLE = {(Door.OPEN, Push.CLOSE): Door.SHUT, (Door.SHUT, Push.UNLOCK): Door.OPEN}
+
+
+def test_it_takes_the_transitions_of_its_table() -> None:
+    door = StateMachine("the door", TABLE, Door.OPEN)
+    door.go(Push.CLOSE)
+    assert door.state is Door.SHUT
+    door.go(Push.UNLOCK, "with a key")
+    assert door.state is Door.OPEN
+
+
+def test_an_impossible_transition_raises_with_what_led_there() -> None:
+    door = StateMachine("the door", TABLE, Door.OPEN)
+    door.go(Push.CLOSE, "hard")
+    with pytest.raises(ImpossibleTransition) as raised:
+        door.go(Push.CLOSE, "again")
+    assert str(raised.value) == (
+        "the door is shut and cannot close again; before: close hard -> shut"
+    )
+    assert door.state is Door.SHUT
+
+
+def test_a_story_begins_with_nothing_and_stays_short() -> None:
+    door = StateMachine("the door", TABLE, Door.OPEN)
+    with pytest.raises(ImpossibleTransition, match="before: nothing"):
+        door.go(Push.UNLOCK)
+    for _ in range(REMEMBERED):
+        door.go(Push.CLOSE)
+        door.go(Push.UNLOCK)
+    with pytest.raises(ImpossibleTransition) as raised:
+        door.go(Push.UNLOCK)
+    assert str(raised.value).count("->") == REMEMBERED
