@@ -7,7 +7,7 @@ offset on; what it still has of that slot is forgotten or, when running, counted
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from control.per_query.batching import IDLE, batch_size, released
 from control.per_query.local_slowdown import Pace
@@ -60,7 +60,7 @@ HANGING_MARGIN_S = 0.3
 class _Ticket:
     """An item in the worker's hands, with the record it came in."""
 
-    __slots__ = ("item", "offset", "progress", "received_s", "slot", "work")
+    __slots__ = ("alone", "item", "offset", "progress", "received_s", "slot", "work")
 
     def __init__(
         self, item: Item, work: Work, slot: int, offset: int, progress: Progress, received_s: float
@@ -71,6 +71,16 @@ class _Ticket:
         self.offset = offset
         self.progress = progress
         self.received_s = received_s
+        self.alone = False  # in a batch of its own: what it ran in before failed, or crashed
+
+    @property
+    def key(self) -> str:
+        """A name for the item that no other has, also on a topic that was made anew."""
+        work, branch = self.work, ".".join(map(str, self.item.branch))
+        return f"{work.origin.partition}-{work.origin.offset}@{work.created_s}/{branch}"
+
+
+MOST_CRASHES = 2  # of a worker's process, with one item
 
 
 def _unmeasured(variant: str, batch: int) -> float:
@@ -89,12 +99,14 @@ class Worker:
         incarnation: float,
         latency: LatencyOf = _unmeasured,
         planned: LatencyOf = _unmeasured,
+        strikes: Mapping[str, int] | None = None,
     ) -> None:
         self._name = name
         self._pipeline = pipeline
         self._tasks = {task.name: task for task in pipeline.tasks}
         self._largest = {v.key: v.batch for task in pipeline.tasks for v in task.variants}
-        self._latency = latency  # the median
+        # The median; strikes by item, None where no crash journal is kept.
+        self._latency, self._strikes = latency, strikes
         self._pace = Pace(planned)
         self._plans = PlanFollower(pipeline.name)
         self._lease: Lease | None = None
@@ -152,11 +164,27 @@ class Worker:
         if progress is None or not progress.begin(event.offset, len(work.items)):
             return []  # a slot that it lost, or a record that it has seen
         slot, offset = event.slot, event.offset
-        self._queue.extend([_Ticket(i, work, slot, offset, progress, now) for i in work.items])
+        tickets = [_Ticket(i, work, slot, offset, progress, now) for i in work.items]
+        self._queue.extend(tickets)
         self._reporter.count(f"arrived/{self._wanted}", len(work.items))
         if self._following is not None:
             self._gathering.came(len(work.items), work.follow, now)
-        return [*self._soon(now), *self._backpressure(now)]
+        poison = self._poison(tickets, now) if self._strikes else []
+        return [*poison, *self._soon(now), *self._backpressure(now)]
+
+    def _poison(self, tickets: list[_Ticket], now: float) -> list[Effect]:
+        """Fail items that ran when this worker's process died again and again; those that did so
+        once run alone, so that no other is blamed for them."""
+        assert self._strikes is not None
+        out: list[_Ticket] = []
+        for ticket in tickets:
+            strikes = self._strikes.get(ticket.key, 0)
+            ticket.alone = strikes > 0
+            if strikes >= MOST_CRASHES:
+                out.append(ticket)
+                self._queue.remove(ticket)
+        reason = f"{self._wanted} crashed the process of {self._name} {MOST_CRASHES} times with it"
+        return self._end_failed(out, self._wanted, reason, now) if out else []
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         progress = self._progress.get(event.slot) if event.topic == self._topic else None
@@ -224,7 +252,7 @@ class Worker:
         batch: list[_Ticket] = []
         late: list[_Ticket] = []
         overrun_s, ends_s = self._steering.overrun_s, now + latency
-        while queue and len(batch) < size:
+        while queue and len(batch) < size and not (batch and (queue[0].alone or batch[0].alone)):
             ticket = queue.popleft()
             missed = overrun_s(ticket.work, ticket.item, ends_s) > 0
             (late if missed else batch).append(ticket)
@@ -233,7 +261,9 @@ class Worker:
             self._running, self._running_variant, self._began_s = batch, variant, now
             self._released = released(len(batch), lease.batch, self._steering.batching)
             self._job += 1
-            effects.append(Infer(self._job, variant, tuple([t.item.value for t in batch])))
+            items = () if self._strikes is None else tuple([t.key for t in batch])
+            values = tuple([t.item.value for t in batch])
+            effects.append(Infer(self._job, variant, values, items=items))
         return [*effects, *self._backpressure(now)]
 
     def _selected(self, tables: Following, lease: Lease, ready: int, now: float) -> tuple[str, int]:
@@ -333,12 +363,30 @@ class Worker:
     def _fail(self, reason: str, now: float) -> list[Effect]:
         if self._hanging:
             return self._recovered(now)
-        effects = self._fail_running(reason, now)
+        effects = [] if self._try_again() else self._fail_running(reason, now)
         self._running = []
         return [*effects, *self._next(now)]
 
+    def _try_again(self) -> bool:
+        """Put the items of a failed batch back, each to run alone: one bad input must not fail
+        those that happened to come with it."""
+        batch = self._running
+        if len(batch) < 2:
+            return False
+        for ticket in reversed(batch):
+            # Not what belongs to a slot that was lost meanwhile.
+            if self._progress.get(ticket.slot) is ticket.progress:
+                ticket.alone = True
+                self._queue.appendleft(ticket)
+        self._reporter.count(f"retried/{self._running_variant}", len(batch))
+        return True
+
     def _fail_running(self, reason: str, now: float) -> list[Effect]:
-        batch, variant = self._running, self._running_variant
+        return self._end_failed(self._running, self._running_variant, reason, now)
+
+    def _end_failed(
+        self, batch: list[_Ticket], variant: str, reason: str, now: float
+    ) -> list[Effect]:
         task = variant_id(variant).task
         self._reporter.count(f"failed/{variant}", len(batch))
         gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in batch]

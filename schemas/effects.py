@@ -101,11 +101,15 @@ class Send(Struct, frozen=True, gc=False):
 
 
 class Infer(Struct, frozen=True, gc=False):
-    """Run a loaded variant over a batch; comes back as ``Inferred`` or ``Failed``."""
+    """Run a loaded variant over a batch; comes back as ``Inferred`` or ``Failed``.
+
+    ``items`` name what runs, for the worker's crash journal.
+    """
 
     job: int
     variant: str
     values: tuple[Value, ...]
+    items: tuple[str, ...] = ()
 
 
 class Load(Struct, frozen=True, gc=False):

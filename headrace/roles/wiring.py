@@ -11,6 +11,7 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from control.controller.controller import Controller
+from headrace.cluster.run_state import run_directory
 from headrace.config.pipeline_file import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.roles.dilation_env import dilation
 from headrace.roles.gc_tuning import collect_seldom
@@ -41,6 +42,7 @@ from streams.kafka.egress_recovery import (
 from streams.kafka.kafka_client import KafkaConfig, partitions_of
 from streams.kafka.preflight import prepare
 from streams.kafka.transport import KafkaTransport
+from streams.live.crash_journal import CrashJournal
 from streams.live.emulated_executor import EmulatedHands
 from streams.live.live_driver import Live, ModelHands, Observer, Operator
 from streams.topics import physical
@@ -150,6 +152,7 @@ def run_worker(
     if device != EMULATED:
         preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
+    journals = {} if device == EMULATED else {each: _journal(pipeline, each) for each in names}
     nodes: dict[str, Node] = {
         each: Worker(
             each,
@@ -158,13 +161,14 @@ def run_worker(
             incarnation=_now(),
             latency=latency_of(profile, device),
             planned=latency_of(profile, device, "p95"),
+            strikes=journals[each].strikes if journals else None,
         )
         for each in names
     }
     transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
     with observed(name, pipeline, telling, transport) as observers:
         live = _live(pipeline, nodes, transport, observers)
-        _give_hands(live, file, profile, names, device, seed)
+        _give_hands(live, file, profile, names, device, seed, journals)
         _until_told(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
 
@@ -175,6 +179,7 @@ def _give_hands(
     names: Sequence[str],
     device: str,
     seed: int,
+    journals: Mapping[str, CrashJournal],
 ) -> None:
     for number, each in enumerate(names):
         if device == EMULATED:
@@ -182,7 +187,13 @@ def _give_hands(
             live.give_hands(each, emulated_hands(live, each, file.pipeline, profile, rng))
         else:
             make = model_maker(file)
-            live.give_hands(each, ModelHands(make, device, live.post(each), process_clock))
+            hands = ModelHands(make, device, live.post(each), process_clock, journals[each])
+            live.give_hands(each, hands)
+
+
+def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
+    """What of the worker's items ran when an earlier process of its name died."""
+    return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")
 
 
 def controller_maker(file: PipelineFile) -> Callable[[], Controller]:

@@ -39,6 +39,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Command
 from streams.codecs.size_gate import MOST_ENCODED_BYTES, Encode, fitting
 from streams.codecs.wire import Fetched, decoder, encoder
+from streams.live.crash_journal import CrashJournal
 from streams.topics import physical
 
 Place = tuple[str, int]
@@ -424,8 +425,14 @@ class ModelHands:
     so that the old variant serves meanwhile."""
 
     def __init__(
-        self, make: Callable[[str], Operator], device: str, post: Post, clock: Clock = time.time
+        self,
+        make: Callable[[str], Operator],
+        device: str,
+        post: Post,
+        clock: Clock = time.time,
+        journal: CrashJournal | None = None,
     ) -> None:
+        self._journal = journal
         self._make = make
         self._device = device
         self._post = post
@@ -481,6 +488,8 @@ class ModelHands:
 
     def close(self) -> None:
         self._jobs.put(None)
+        if self._journal is not None and not self._stuck:
+            self._journal.ended()  # it ends because it is told to
 
     def _load(self, effect: Load) -> None:
         began, variant = self._clock(), effect.variant
@@ -521,6 +530,8 @@ class ModelHands:
             operator = self._operators[job.variant]
             if job.variant in self._leaving:
                 self._let_go(self._leaving.pop(job.variant))
+            if self._journal is not None:
+                self._journal.began(job.items)
             outputs = operator.predict(list(job.values))
             return Inferred(job.job, tuple(outputs), began, self._clock())
         # SystemExit and KeyboardInterrupt too: a library that calls sys.exit must not end the
@@ -530,6 +541,8 @@ class ModelHands:
             return _failed(job.job, text or f"{job.variant} raised {sentence(error)}", error)
         finally:
             self._running = None
+            if self._journal is not None:
+                self._journal.ended()
 
 
 def _failed(job: int | str, text: str, error: BaseException) -> Failed:

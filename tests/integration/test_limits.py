@@ -6,10 +6,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.rig import Rig, ends
+from benchmarks.rig import Rig, Stuck, ends, in_time
 from headrace.roles.subprocess_operator import Isolated
 from schemas.pipeline import Variant
-from schemas.records import ANSWERED, FAILED
+from schemas.records import ANSWERED, FAILED, REFUSED
 from streams.live.live_driver import OperatorFailed
 
 OPERATOR = "tests.integration.operators_for_tests:Brittle"
@@ -102,5 +102,41 @@ def test_a_worker_goes_on_behind_an_operator_that_hangs_hoards_or_dies(
         print(f"beside them: {ends(others)}")
         assert {a.outcome for a in others} == {ANSWERED}
         assert rig.answered_twice() == []
+    finally:
+        rig.close()
+
+
+@pytest.mark.kafka
+def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
+    broker: str, tmp_path: Path
+) -> None:
+    brittle = {"operator": OPERATOR, "batch": 4, "replicas": 1}
+    description = {
+        "slo": "20s", "input": "raw", "egress_partitions": 1,
+        "tasks": {"echo": {"slots": 1, "variants": {"brittle": brittle}}},
+        "cluster": {"devices": {"cpu": 1}},
+    }  # fmt: skip
+    rig = Rig(broker, tmp_path, description)
+    rig.variables["HEADRACE_HOME"] = str(tmp_path)
+    try:
+        rig.up()
+        rig.offer(20)
+        rig.pass_time(0.5)
+        killer = rig.ask(b"die")
+        for _ in range(2):
+            with pytest.raises(Stuck, match="cpu-0 ended by itself with 7"):
+                rig.until(lambda: False, "the worker to die")
+            rig.start("cpu-0")
+        rig.settle()
+        answer = rig.answer_to(killer)
+        assert (answer.outcome, answer.task) == (FAILED, "echo")
+        assert answer.reason == "echo/brittle crashed the process of cpu-0 2 times with it"
+        others = [a for a in rig.answers if a.id != killer]
+        print(f"beside it: {ends(others)}")
+        # While no worker is there the plan lets nobody in.
+        assert {a.outcome for a in others} <= {ANSWERED, REFUSED}
+        assert in_time(others[-1])
+        assert rig.answered_twice() == []
+        assert "cpu-0" in rig.running
     finally:
         rig.close()

@@ -52,6 +52,7 @@ from tests.builders import (
     loaded,
     quiet,
     reports,
+    sent,
     told,
 )
 
@@ -316,13 +317,47 @@ def test_an_output_that_cannot_be_sent_fails_that_item_only() -> None:
     assert [second, commit] == [to_egress(1, answered("b", batch=2)), done(0, 2)]
 
 
-def test_a_wrong_number_of_outputs_fails_the_batch() -> None:
+def test_a_wrong_number_of_outputs_has_each_item_run_alone_and_fails_those_that_are_wrong() -> None:
     worker = serving()
     batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1))
-    reason = "read/v returned 1 outputs for 2 inputs"
-    assert told(worker, (inferred(1, "a"), 0.2)) == [
-        to_egress(0, ended(FAILED, reason)), to_egress(1, ended(FAILED, reason)), done(0, 2),
-    ]  # fmt: skip
+    assert told(worker, (inferred(1, "a"), 0.2)) == [Infer(2, "read/v", (b"x",))]
+    reason = "read/v returned 0 outputs for 1 inputs"
+    first, committed, infer = told(worker, (inferred(2), 0.2))
+    assert (first, committed) == (to_egress(0, ended(FAILED, reason)), done(0, 1))
+    assert infer == Infer(3, "read/v", (b"x",))
+    assert [type(effect) for effect in told(worker, (inferred(3, "b"), 0.2))] == [Send, Assign]
+
+
+def test_one_bad_input_does_not_fail_its_neighbours_and_what_comes_later_waits() -> None:
+    worker = serving()
+    batch_of(worker, *(arrived(a_work(n), n) for n in range(3)))
+    worker.handle(arrived(a_work(3), 3), 0.1)
+    outcomes = {}
+    effects = told(worker, (Failed(1, "ValueError: bad"), 0.2))
+    while jobs := [effect for effect in effects if isinstance(effect, Infer)]:
+        (job,) = jobs
+        bad = job.job == 3  # the second of the three that were tried together
+        event = Failed(job.job, "ValueError: bad") if bad else inferred(job.job, "good")
+        effects = told(worker, (event, 0.2))
+        for work in sent(effects, "outputs"):
+            outcomes[work.origin.offset] = work.items[0].end.outcome
+    assert outcomes == {0: ANSWERED, 1: FAILED, 2: ANSWERED, 3: ANSWERED}
+
+
+def test_an_item_that_ran_when_the_process_died_runs_alone_and_fails_after_two() -> None:
+    once = serving(strikes={"0-1@0.0/": 1})
+    (first,) = batch_of(once, *(arrived(a_work(n), n) for n in range(3)))
+    assert first == Infer(1, "read/v", (b"x",), items=("0-0@0.0/",))
+    (second,) = inferring(told(once, (inferred(1, "a"), 0.2)))
+    assert second.items == ("0-1@0.0/",)
+    twice = serving(strikes={"0-1@0.0/": 2})
+    effects = [e for n in range(3) for e in twice.handle(arrived(a_work(n), n), 0.1)]
+    (work,) = sent(effects, "outputs")
+    (item,) = work.items
+    assert (work.origin.offset, item.end.outcome) == (1, FAILED)
+    assert item.end.reason == "read/v crashed the process of w 2 times with it"
+    (batch,) = inferring(told(twice, (Woke(), 0.1)))
+    assert batch.items == ("0-0@0.0/", "0-2@0.0/")
 
 
 def test_an_operator_that_raises_fails_its_batch_and_the_next_one_runs() -> None:

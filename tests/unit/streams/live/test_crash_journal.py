@@ -1,0 +1,41 @@
+"""What ran when a worker's process died is known to the next one."""
+
+from pathlib import Path
+
+from streams.live.crash_journal import MOST_KEPT, CrashJournal
+
+
+def test_what_ran_when_the_process_died_has_a_strike(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "w.json"
+    first = CrashJournal(path)
+    assert first.strikes == {}
+    first.began(["a", "b"])
+    second = CrashJournal(path)
+    assert second.strikes == {"a": 1, "b": 1}
+    second.began(["a"])
+    assert CrashJournal(path).strikes == {"a": 2, "b": 1}
+    assert CrashJournal(path).strikes == {"a": 2, "b": 1}
+
+
+def test_what_has_ended_has_none(tmp_path: Path) -> None:
+    journal = CrashJournal(tmp_path / "w.json")
+    journal.began(["a" * 50] * 20)
+    journal.ended()
+    journal.began(["b"])
+    journal.ended()
+    assert CrashJournal(tmp_path / "w.json").strikes == {}
+
+
+def test_a_file_that_was_cut_short_is_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    for text in ("", "{", "[]", '{"running": ["a"', '{"strikes": {}}'):
+        path.write_text(text)
+        assert CrashJournal(path).strikes == {}
+
+
+def test_strikes_of_long_ago_are_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    CrashJournal(path).began([f"{n}" for n in range(MOST_KEPT + 5)])
+    journal = CrashJournal(path)
+    assert len(journal.strikes) == MOST_KEPT
+    assert "0" not in journal.strikes
