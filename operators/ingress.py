@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from control.per_query.admission import Admission
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
+from operators.dispatcher import Dispatcher
 from operators.drop_reasons import (
     OVER_CAPACITY,
     PAUSED,
@@ -19,6 +20,7 @@ from operators.drop_reasons import (
     bad_input,
     dropped,
     no_worker,
+    past_saving,
     read_late,
 )
 from operators.input_place import InputPlaces
@@ -26,6 +28,7 @@ from operators.plan_follower import PlanFollower
 from operators.record_size import brief, excess
 from operators.reporter import Reporter
 from schemas.effects import (
+    COMPLETIONS,
     OUTPUTS,
     QUERIES,
     Arrived,
@@ -41,6 +44,7 @@ from schemas.effects import (
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
+    Completion,
     Garbled,
     Item,
     Notice,
@@ -58,8 +62,13 @@ TASK = "ingress"  # the name under which ingress ends a query
 
 class Ingress:
     """The node. ``partitions`` of the input topic are its own; ``share`` is its part of the
-    plan's capacity (1 / number of ingress processes). ``upto`` are the places behind what an
-    earlier life committed, by partition (``operators/input_place.py``)."""
+    plan's capacity (1 / number of ingress processes), ``number`` the one among them that it is.
+    ``upto`` are the places behind what an earlier life committed, by partition
+    (``operators/input_place.py``).
+
+    With a ``dispatcher``, and a plan that has queries dispatched, they wait there until a device is
+    free.
+    """
 
     def __init__(
         self,
@@ -70,6 +79,8 @@ class Ingress:
         incarnation: float,
         share: float = 1.0,
         upto: Mapping[int, int] | None = None,
+        dispatcher: Dispatcher | None = None,
+        number: int = 0,
     ) -> None:
         self._pipeline = pipeline
         self._partitions = tuple(partitions)
@@ -80,6 +91,9 @@ class Ingress:
         self._runs = Runs(pipeline, alone=share == 1.0)
         self._admission = Admission(None, 1.0, 0.0)
         self._places = InputPlaces(upto or {})
+        self._dispatcher = dispatcher
+        self._number = number
+        self._decide_s = float("inf")  # when it has asked to be woken for the dispatcher
         self._pending: dict[int, list[Noticed]] = {}
         self._flushing = False
         self._flush_s = 0.0
@@ -92,6 +106,8 @@ class Ingress:
             record = event.record
             if type(record) is Query:
                 return self._query(event, record, now)
+            if type(record) is Completion:
+                return self._completed(record, now)
             if type(record) is Garbled and event.topic == QUERIES:
                 return self._garbled(event, record, now)
             if type(record) is Plan:
@@ -120,16 +136,30 @@ class Ingress:
             )  # fmt: skip
         if now > deadline:
             return self._too_late(event, name, deadline, now)
-        too_large = excess(query.payload)
-        refusal = bad_input(too_large) if too_large else self._refusal(now)
+        unfit = self._oversize(query) or excess(query.payload)
+        refusal = bad_input(unfit) if unfit else self._refusal(now)
         if refusal is not None:
             return self._refuse(event, name, deadline, refusal, now)
         self._counts["admitted"] += 1
+        work = self._work(event, name, deadline, Item(value=query.payload), size=query.size)
+        noticed = Noticed(
+            query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline
+        )
+        return [*self._onward(work, now), *self._notice(event, noticed, now)]
+
+    def _onward(self, work: Work, now: float) -> list[Effect]:
+        """To a worker in its turn, or to wait for a device."""
+        if self._dispatcher is not None and self._dispatcher.active:
+            self._dispatcher.add(work)
+            return self._soon(now)
         slot, follow = self._runs.pick(now)
-        work = self._work(event, name, deadline, Item(value=query.payload), follow=follow)
-        return [Send(self._topic, work, slot), *self._notice(event, Noticed(
-            query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
-        ), now)]  # fmt: skip
+        return [Send(self._topic, replace(work, follow=follow) if follow else work, slot)]
+
+    def _oversize(self, query: Query) -> str:
+        limit = self._pipeline.size
+        if limit is None or 1 <= query.size <= limit.most:
+            return ""
+        return f"size {query.size} is not from 1 to {limit.most}; split the query"
 
     def _placed(self, event: Arrived) -> Arrived:
         """Return the record with its place for its offset, which differ once the topic went
@@ -162,7 +192,7 @@ class Ingress:
         plan = self._plans.plan
         if plan is not None and plan.settings.paused:
             return PAUSED
-        if not self._runs:
+        if not self._served:
             return no_worker(self._root)
         if not self._admission.admit(now):
             return OVER_CAPACITY
@@ -205,7 +235,7 @@ class Ingress:
         deadline: float,
         item: Item,
         task: str | None = None,
-        follow: int = 0,
+        size: int = 1,
     ) -> Work:
         return Work(
             query_id=name,
@@ -215,13 +245,16 @@ class Ingress:
             deadline_s=deadline,
             epoch=self._plans.epoch,
             items=(item,),
-            follow=follow,
+            size=size,
         )
 
     # ------------------------------------------------------------------ notices
 
     def _notice(self, event: Arrived, noticed: Noticed, now: float) -> list[Effect]:
         self._pending.setdefault(event.slot, []).append(noticed)
+        return self._flush_soon(now)
+
+    def _flush_soon(self, now: float) -> list[Effect]:
         if self._flushing:
             return []
         # One notice for many queries, and out of the way of the work that it tells of: egress
@@ -240,10 +273,16 @@ class Ingress:
                 self._egress_slot(partition),
             )
             for partition, queries in self._pending.items()
+            if queries
         ]
-        done = tuple(Done(p, *self._places.committed(p)) for p in self._pending)
+        done = tuple(Done(p, *self._committed(p)) for p in self._pending)
         self._pending = {}
         return [*effects, Assign(QUERIES, done=done)] if done else []
+
+    def _committed(self, partition: int) -> tuple[int, str]:
+        """What to commit: queries that wait for a device come again after a restart."""
+        held = None if self._dispatcher is None else self._dispatcher.oldest(partition)
+        return self._places.committed(partition, held)
 
     def _egress_slot(self, partition: int) -> int:
         return partition % self._pipeline.egress_partitions
@@ -259,10 +298,63 @@ class Ingress:
         self._admission.change(rate, burst, now)
         self._reporter.follow(plan.epoch, NodeState.READY)
         # Reading starts with the first plan: before it nobody could take a query.
-        return [Assign(QUERIES, self._partitions)]
+        return [*self._redispatch(plan, now), Assign(QUERIES, self._partitions)]
+
+    def _redispatch(self, plan: Plan, now: float) -> list[Effect]:
+        """Have the dispatcher follow a plan; what it leaves goes to workers in their turn."""
+        if self._dispatcher is None:
+            return []
+        left = self._dispatcher.change(plan, now)
+        sent = [effect for work in left for effect in self._onward(work, now)] if self._runs else []
+        if not self._dispatcher.active:
+            return sent
+        return [Assign(COMPLETIONS, (self._number,)), *sent, *self._soon(now)]
+
+    # ------------------------------------------------------------------ dispatch
+
+    @property
+    def _served(self) -> bool:
+        """Whether there is a worker to send to."""
+        dispatcher = self._dispatcher
+        return bool(dispatcher if dispatcher is not None and dispatcher.active else self._runs)
+
+    def _completed(self, completion: Completion, now: float) -> list[Effect]:
+        if self._dispatcher is None:
+            return []
+        self._dispatcher.completed(completion, now)
+        return self._soon(now) if self._dispatcher.waiting else []
+
+    def _soon(self, now: float) -> list[Effect]:
+        """Decide after what has already arrived: once per drain, not per record."""
+        if self._decide_s <= now:
+            return []
+        self._decide_s = now
+        return [Wake(now)]
+
+    def _dispatch(self, dispatcher: Dispatcher, now: float) -> list[Effect]:
+        self._decide_s = float("inf")
+        picks, dropped = dispatcher.decide(now)
+        effects: list[Effect] = [Send(self._topic, work, slot) for work, slot in picks]
+        effects += [self._given_up(work, short_s) for work, short_s in dropped]
+        # Their offsets can be committed now, with the notices.
+        for work, _ in (*picks, *dropped):
+            self._pending.setdefault(work.origin.partition, [])
+        next_s = dispatcher.next_s(now)
+        if next_s < float("inf"):
+            self._decide_s = next_s
+            effects.append(Wake(next_s))
+        return [*effects, *(self._flush_soon(now) if picks or dropped else [])]
+
+    def _given_up(self, work: Work, short_s: float) -> Effect:
+        self._counts["dropped"] += 1
+        end = dropped(TASK, past_saving("every device", short_s))
+        gone = replace(work, task="", items=(Item(end=end),))
+        return Send(OUTPUTS, gone, self._egress_slot(work.origin.partition))
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
+        if self._dispatcher is not None and now >= self._decide_s:
+            effects += self._dispatch(self._dispatcher, now)
         if self._flushing and now >= self._flush_s:
             effects += self._flush()
         return [*effects, *self._reporter.due(now)]

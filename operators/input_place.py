@@ -44,10 +44,15 @@ class InputPlaces:
         self.upto[partition] = place + 1
         return place
 
-    def committed(self, partition: int) -> tuple[int, str]:
-        """Return the offset to commit and the note to store with it."""
+    def committed(self, partition: int, held: int | None = None) -> tuple[int, str]:
+        """Return the offset to commit and the note to store with it.
+
+        ``held`` is the first place that must be read again after a restart (None: none must).
+        """
         base = self._base.get(partition, 0)
-        return self.upto[partition] - base, note_of_base(base)
+        upto = self.upto[partition]
+        done = upto if held is None else min(held, upto)
+        return max(done - base, 0), note_of_base(base)
 
 
 def note_of_base(base: int) -> str:

@@ -7,7 +7,7 @@ offset on; what it still has of that slot is forgotten or, when running, counted
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from control.per_query.batching import IDLE, batch_size, released
 from control.per_query.local_slowdown import Pace
@@ -24,6 +24,7 @@ from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from operators.worker_rules import UNSTEERED, LatencyOf, Steering
 from schemas.effects import (
+    COMPLETIONS,
     Arrived,
     Assign,
     Done,
@@ -33,6 +34,7 @@ from schemas.effects import (
     Infer,
     Inferred,
     Loaded,
+    Send,
     Wake,
     Woke,
     work_topic,
@@ -41,7 +43,10 @@ from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
+    DROPPED,
+    FAILED,
     Command,
+    Completion,
     Garbled,
     Hop,
     Item,
@@ -122,7 +127,7 @@ class Worker:
         self._began_s = 0.0  # when what runs began
         # Why what runs was released, and why it was failed before it ended.
         self._released = self._hanging = ""
-        self._job = 0
+        self._job = self._running_cost = 0  # what its latency was looked up by
         self._progress: dict[int, Progress] = {}
         # Due: it has asked to be woken for the next batch.
         self._paused = self._leaving = self._due = False
@@ -227,7 +232,7 @@ class Worker:
         """Drop what no batch can save any more. Left unread instead, it would come a few batches at
         a time and late, and so would all behind it, for ever."""
         queue, variant = self._queue, self._device.serving or self._wanted
-        ends_s = now + self._latency(variant, 1)
+        ends_s = now + self._latency(variant, self._cost(1))
         late: list[_Ticket] = []
         while queue and self._steering.overrun_s(queue[0].work, queue[0].item, ends_s) > 0:
             late.append(queue.popleft())
@@ -248,7 +253,7 @@ class Worker:
             return [Wake(self._hold_s)]
         else:
             size = batch_size(len(queue), lease.batch)
-        latency = self._latency(variant, size)
+        latency = self._latency(variant, cost := self._cost(size))
         batch: list[_Ticket] = []
         late: list[_Ticket] = []
         overrun_s, ends_s = self._steering.overrun_s, now + latency
@@ -260,11 +265,22 @@ class Worker:
         if batch:
             self._running, self._running_variant, self._began_s = batch, variant, now
             self._released = released(len(batch), lease.batch, self._steering.batching)
-            self._job += 1
+            self._job, self._running_cost = self._job + 1, cost
             items = () if self._strikes is None else tuple([t.key for t in batch])
             values = tuple([t.item.value for t in batch])
-            effects.append(Infer(self._job, variant, values, items=items))
+            effects.append(
+                Infer(self._job, variant, values, items=items, size=cost if self._sized else 0)
+            )
         return [*effects, *self._backpressure(now)]
+
+    @property
+    def _sized(self) -> bool:
+        """Whether queries have sizes, so that each is a batch of its own."""
+        return self._pipeline.size is not None
+
+    def _cost(self, items: int) -> int:
+        """What the latency of the next batch is looked up by."""
+        return self._queue[0].work.size if self._sized and self._queue else items
 
     def _selected(self, tables: Following, lease: Lease, ready: int, now: float) -> tuple[str, int]:
         """What the tables say for so many of the queue; a variant that is not here yet is stood in
@@ -300,7 +316,8 @@ class Worker:
             end = dropped(task, self._steering.why(variant, ticket.work, item, ends_s))
             ended = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
             gone.append((ticket.work, "", ended))
-        return [*self._forward(gone, now), *self._finish(late)]
+        done = self._completions(late, DROPPED, now, 0.0)
+        return [*done, *self._forward(gone, now), *self._finish(late)]
 
     def _inferred(self, event: Inferred, now: float) -> list[Effect]:
         if event.job != self._job or not self._running:
@@ -321,10 +338,29 @@ class Worker:
                 work, path = ticket.work, (*ticket.item.path, self._hop(ticket, event))
             onward += [(work, to, i) for to, i in outcome(task, ticket.item, path, output)]
         took_s = event.finished_s - event.started_s
-        self._pace.ran(variant, len(batch), took_s)
+        self._pace.ran(variant, self._running_cost, took_s)
         self._tally(onward, took_s)
         self._running = []
-        return [*self._forward(onward, now), *self._finish(batch), *self._next(now)]
+        done = self._completions(batch, ANSWERED, event.started_s, took_s)
+        return [*done, *self._forward(onward, now), *self._finish(batch), *self._next(now)]
+
+    def _completions(
+        self, batch: Sequence[_Ticket], outcome: str, started_s: float, took_s: float
+    ) -> list[Effect]:
+        """Tell the dispatcher that sent them; nothing where none did."""
+        type_ = self._lease.type if self._lease else ""
+        return [self._completion(t, type_, outcome, started_s, took_s) for t in batch if type_]
+
+    def _completion(
+        self, ticket: _Ticket, type_: str, outcome: str, started_s: float, took_s: float
+    ) -> Send:
+        work = ticket.work
+        done = Completion(
+            query_id=work.query_id, origin=work.origin, slot=ticket.slot, worker=self._name,
+            type=type_, setting=self._running_variant or self._wanted, size=work.size,
+            queued_s=max(started_s - ticket.received_s, 0.0), run_s=took_s, outcome=outcome,
+        )  # fmt: skip
+        return Send(COMPLETIONS, done, work.origin.partition % self._pipeline.ingress)
 
     def _hop(self, ticket: _Ticket, event: Inferred) -> Hop:
         task, variant = variant_id(self._running_variant)
@@ -390,7 +426,8 @@ class Worker:
         task = variant_id(variant).task
         self._reporter.count(f"failed/{variant}", len(batch))
         gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in batch]
-        return [*self._forward(gone, now), *self._finish(batch)]
+        done = self._completions(batch, FAILED, self._began_s, now - self._began_s)
+        return [*done, *self._forward(gone, now), *self._finish(batch)]
 
     def _give_up_hanging(self, now: float) -> list[Effect]:
         """Fail a batch that does not end, just before egress closes its queries without a cause.

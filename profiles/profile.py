@@ -7,9 +7,9 @@ measured batches latency is interpolated linearly; below the smallest the smalle
 import contextlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from schemas.errors import HeadraceError
@@ -231,6 +231,35 @@ class ProfileTable:
         )
         return ProfileTable(self.pipeline, slowed, {**self.provenance, "share": share}, self.paths)
 
+    def per_query(self, shares: Mapping[int, float]) -> "ProfileTable":
+        """What a query takes whose size is drawn from ``shares`` (size -> probability).
+
+        For planners that know queries but no sizes: every entry has batches of one query, with the
+        mean over the sizes and the quantiles of the mixture of sizes at the same quantile. Raises
+        ``ProfileError`` for a size above the largest measured one.
+        """
+        entries = tuple(
+            replace(entry, latency=(self._mixed(entry, sorted(shares.items())),))
+            for entry in self.entries
+        )
+        return ProfileTable(self.pipeline, entries, self.provenance, self.paths)
+
+    def _mixed(self, entry: Entry, shares: Sequence[tuple[int, float]]) -> Latency:
+        def at(quantile: str) -> list[tuple[float, float]]:
+            seconds = [
+                (self.latency_s(entry.task, entry.variant, entry.device, size, quantile), share)
+                for size, share in shares
+            ]
+            return sorted(seconds)
+
+        mean_s = math.fsum(seconds * share for seconds, share in at("mean"))
+        found = [_reached(at(name), int(name[1:]) / 100) for name in QUANTILES[1:]]
+        p50_s, p90_s, p95_s, p99_s = accumulate(found, max)
+        return Latency(
+            batch=1, repeats=entry.latency[0].repeats, mean_s=mean_s, p50_s=p50_s, p90_s=p90_s,
+            p95_s=p95_s, p99_s=p99_s,
+        )  # fmt: skip
+
     def stretched(self, stretches: Mapping[str, float]) -> "ProfileTable":
         """With latencies that are so many times as long on devices of these kinds."""
         if not stretches:
@@ -316,6 +345,16 @@ class ProfileTable:
                 "run `headrace profile`"
             )
         return found
+
+
+def _reached(weighted: Sequence[tuple[float, float]], share: float) -> float:
+    """The smallest value that at least ``share`` of the weight does not exceed."""
+    total = 0.0
+    for value, weight in weighted:
+        total += weight
+        if total >= share - 1e-12:
+            return value
+    return weighted[-1][0]
 
 
 def _slowed(row: Latency, factor: float) -> Latency:

@@ -24,6 +24,7 @@ PLANS = "plans"
 REPORTS = "reports"
 COMMANDS = "commands"
 COMMAND_RESULTS = "command-results"
+COMPLETIONS = "completions"
 
 
 def work_topic(task: str) -> str:
@@ -103,13 +104,20 @@ class Send(Struct, frozen=True, gc=False):
 class Infer(Struct, frozen=True, gc=False):
     """Run a loaded variant over a batch; comes back as ``Inferred`` or ``Failed``.
 
-    ``items`` name what runs, for the worker's crash journal.
+    ``items`` name what runs, for the worker's crash journal. ``size`` is that of all
+    its values together, where queries have sizes (0: one each).
     """
 
     job: int
     variant: str
     values: tuple[Value, ...]
     items: tuple[str, ...] = ()
+    size: int = 0
+
+    @property
+    def cost(self) -> int:
+        """What the batch's latency is looked up by."""
+        return self.size or len(self.values)
 
 
 class Load(Struct, frozen=True, gc=False):
@@ -189,8 +197,8 @@ class Node(Protocol):
 
 
 __all__ = [
-    "COMMANDS", "COMMAND_RESULTS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES", "REPORTS",
-    "RESULTS", "Arrived", "Assign", "ControlEffect", "Count", "Counted", "Done", "Effect", "Event",
-    "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded", "Node", "OperatorEffect", "Origin",
-    "Reject", "Send", "Solve", "Solved", "Wake", "Woke", "work_topic",
+    "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES",
+    "REPORTS", "RESULTS", "Arrived", "Assign", "ControlEffect", "Count", "Counted", "Done",
+    "Effect", "Event", "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded", "Node",
+    "OperatorEffect", "Origin", "Reject", "Send", "Solve", "Solved", "Wake", "Woke", "work_topic",
 ]  # fmt: skip

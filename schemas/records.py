@@ -45,6 +45,7 @@ class Query(Struct, frozen=True, gc=False, kw_only=True):
     id: str = ""  # empty: ingress names it after its origin
     deadline_s: float | None = None
     slo_class: str = ""
+    size: int = 1  # samples to rank, tokens, pixels: what latencies are looked up by
 
 
 class Garbled(Struct, frozen=True, gc=False):
@@ -118,6 +119,26 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     attempt: int = 1
     items: tuple[Item, ...] = ()
     follow: int = 0
+    size: int = 1  # the query's
+
+
+class Completion(Struct, frozen=True, gc=False, kw_only=True):
+    """A worker has done a query that a dispatcher sent it. Durations only: clocks differ.
+
+    ``slot`` is the one that it came by, ``outcome`` "answered" where the batch ran, whatever then
+    became of the query.
+    """
+
+    query_id: str
+    origin: Origin
+    slot: int
+    worker: str
+    type: str  # of the worker's device
+    setting: str  # "task/variant"
+    size: int
+    queued_s: float  # at the worker, before it began
+    run_s: float
+    outcome: str
 
 
 class Notice(Struct, frozen=True, gc=False, kw_only=True):
@@ -232,6 +253,7 @@ class Lease(Struct, frozen=True, gc=False, kw_only=True):
     batch: int
     slots: tuple[int, ...]
     open_slot: int = -1
+    type: str = ""  # of the worker's device, where ingress dispatches by it
 
     @property
     def key(self) -> str:
@@ -374,6 +396,7 @@ class CommandResult(Struct, frozen=True, gc=False, kw_only=True):
 Record = (
     Query
     | Work
+    | Completion
     | Notice
     | Answer
     | DeadLetter

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
+    COMPLETIONS,
     DEAD_LETTERS,
     OUTPUTS,
     PLANS,
@@ -73,6 +74,7 @@ TABLE = (
     Rule(logical=COMMAND_RESULTS, partitions=1, kept_ms=DAY_MS, compacted=True),
     Rule(logical=QUERIES, partitions=4, kept_ms=HOUR_MS),
     Rule(logical=EVERY_TASK, partitions="slots", kept_ms=10 * MINUTE_MS),
+    Rule(logical=COMPLETIONS, partitions="ingress", kept_ms=10 * MINUTE_MS),
     Rule(logical=OUTPUTS, partitions="egress_partitions", kept_ms=HOUR_MS),
     Rule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS),
     Rule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),

@@ -7,7 +7,7 @@ from math import isclose
 
 from msgspec import structs
 
-from control.policies import policy_named
+from control.policies import policy_named, spec_of
 from control.problem.candidates import budgets_s
 from control.problem.forecast import (
     Mix,
@@ -80,13 +80,26 @@ def assemble(
     unserved = [name for name in pipeline.task_names if name not in variants]
     return structs.replace(
         base,
-        leases=tuple(leases),
+        leases=_typed(leases, devices, policy),
         routes=shares,
-        capacity_qps=_admitted(base, pipeline, capacity),
+        capacity_qps=_admitted(base, pipeline, policy, capacity),
         expected_accuracy=_accuracy(pipeline, profile, busy, shares, variants),
         feasible=base.feasible and not unserved,
         binding=base.binding or (_waiting(unserved[0], leases) if unserved else ""),
     )
+
+
+def _typed(
+    leases: Sequence[Lease], devices: Mapping[str, str], policy: Policy
+) -> tuple[Lease, ...]:
+    """Leases with the type of each worker's device, where ingress dispatches by it."""
+    if not _dispatches(policy):
+        return tuple([structs.replace(lease, type="") if lease.type else lease for lease in leases])
+    return tuple([structs.replace(x, type=devices.get(x.worker, x.type)) for x in leases])
+
+
+def _dispatches(policy: Policy) -> bool:
+    return bool(policy.name) and bool(spec_of(policy.kind).dispatch)
 
 
 def same(one: Plan, other: Plan) -> bool:
@@ -207,9 +220,13 @@ def _items(
         return None
 
 
-def _admitted(base: Plan, pipeline: Pipeline, capacity: float | None) -> float | None:
+def _admitted(
+    base: Plan, pipeline: Pipeline, policy: Policy, capacity: float | None
+) -> float | None:
     if base.settings.paused:
         return 0.0
+    if _dispatches(policy):
+        return None  # what cannot be done in time is dropped where it waits
     return capacity if pipeline.admission else None
 
 

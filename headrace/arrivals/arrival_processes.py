@@ -22,14 +22,16 @@ SUFFIXES = (".txt", ".csv", ".gz")
 MS = 1e-3  # the unit of times that name none
 LATEST_START_S = 3600.0
 LIKELY_QPS, FEW = 10_000, 10  # more than that per second, of at least so many, is not likely
+SIZED = {"ms,size": 1e3, "time,size": 1.0}  # headers, and how many of their unit are a second
 MOST_QPS = 100_000  # more within a second are times in another unit than ms
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Arrivals that are what they are, whatever the seed."""
+    """Arrivals that are what they are, whatever the seed; with the size of each where recorded."""
 
     times_s: Times
+    sizes: tuple[int, ...] = ()
 
     def drawn(self, rng: np.random.Generator) -> Times:
         """The arrival times."""
@@ -150,12 +152,16 @@ def read_arrivals(path: Path, rng: np.random.Generator) -> Times:
 
 
 def read_workload(path: Path) -> Recorded | Rates:
-    """What a file says: a time a line, or ``second,qps`` for every second.
+    """What a file says: a time a line, ``ms,size`` or ``time,size`` (seconds) below such a header,
+    or ``second,qps`` for every second.
 
     Times are in the unit that a header names, else ISO or epoch times, else ms from the start
     (``headrace/arrivals/time_units.py``). Raises ``ArrivalsError`` naming the line.
     """
     lines = _lines(path)
+    sized = SIZED.get(lines[0].replace(" ", "").lower())
+    if sized is not None:
+        return _sized(path, lines, sized)
     column = header_of(lines[0])
     if column is None and "," in lines[0]:
         return Rates(tuple(_rates(path, lines)))
@@ -230,6 +236,23 @@ def _check_unit(path: Path, times_s: Times, numbers: Times) -> None:
             f"{path}: {len(times_s)} queries within {span_s * 1e3:.3g} ms, if these are "
             "milliseconds; write the unit in a first line: seconds, or ms"
         )
+
+
+def _sized(path: Path, lines: list[str], per_s: float) -> Recorded:
+    """Times with sizes, below a header."""
+    rows = [line.partition(",") for line in lines[1:]]
+    if not rows:
+        raise ArrivalsError(f"{path} has a header only; add a line for every query, as in 12.5,40")
+    for at, (_, comma, size) in enumerate(rows, 2):
+        if not comma or not size.strip().isdigit() or int(size) < 1:
+            raise _wrong(path, at, f"{size.strip()!r} is no size; a whole number from 1 is wanted")
+    times = [_number(path, at, time, "a time") for at, (time, _, _) in enumerate(rows, 2)]
+    for at, (before, after) in enumerate(pairwise(times), 3):
+        if after < before:
+            raise _wrong(path, at, f"{after:g} comes after {before:g}; sort the file")
+    seconds = np.array(times) / per_s
+    _check_density(path, 2, seconds)
+    return Recorded(seconds, tuple(int(size) for _, _, size in rows))
 
 
 def _find_wrong(path: Path, first: int, texts: list[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_deployed
 from headrace.cli.simulate import Spread, run_options
 from headrace.terminal import print_json, print_text, say
 
@@ -41,7 +41,7 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
 
     if html is not None:
         writable(html)
-    made = compared(read_file(file), asked)
+    made = compared(read_deployed(file), asked)
     if html is not None:
         write_page(html, comparison_page(made, asked))
         say(f"wrote {html}")

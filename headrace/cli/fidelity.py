@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import DurationType, json_option, pipeline_argument, read_file
+from headrace.cli.options import DurationType, json_option, pipeline_argument, read_deployed
 from headrace.terminal import print_json, print_text, say
 
 
@@ -50,7 +50,7 @@ def fidelity(
     from headrace.fidelity.certificate_text import text
     from headrace.fidelity.fidelity_run import asked, certify, place, store
 
-    read = read_file(file)
+    read = read_deployed(file)
     wish = asked(
         read, arrivals, policy=policy, seed=seed, dilate=dilate, warm_up_s=warm_up, until_s=until,
         simulations=simulations,

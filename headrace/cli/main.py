@@ -12,6 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from headrace.cli.acls import acls
 from headrace.cli.broker import broker
+from headrace.cli.capacity import capacity
 from headrace.cli.command import command, drain, pause, policy, replan, restore, resume
 from headrace.cli.compare import compare
 from headrace.cli.completion import completion
@@ -36,9 +37,9 @@ from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
 from headrace.terminal import say
 
 COMMANDS = (
-    acls, broker, command, compare, completion, control, dead_letters, demo, doctor, down, drain,
-    egress, explain, fidelity, ingress, init, load, logs, pause, plan, policy, profile, replan,
-    report, restore, resume, schedule, send, simulate, status, up, validate, worker,
+    acls, broker, capacity, command, compare, completion, control, dead_letters, demo, doctor, down,
+    drain, egress, explain, fidelity, ingress, init, load, logs, pause, plan, policy, profile,
+    replan, report, restore, resume, schedule, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

@@ -86,6 +86,17 @@ def read_file(path: Path) -> "PipelineFile":
     return read_pipeline_file(path)
 
 
+def read_deployed(path: Path) -> "PipelineFile":
+    """The pipeline file with workers to run: of types, those of the mix that its budget affords;
+    raises ``PipelineError``, ``PlanError`` or ``Unfeasible``."""
+    file = read_file(path)
+    if not file.cluster.unplanned:
+        return file
+    from headrace.planning.device_mix import deployed
+
+    return deployed(file)
+
+
 def reached(bootstrap: str | None) -> "KafkaConfig":
     """Brokers that answer; raises ``BrokerError`` within seconds."""
     from streams.kafka.kafka_client import reach

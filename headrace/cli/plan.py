@@ -138,7 +138,9 @@ def _mix(
         return INFEASIBLE if found.found is None else 0
     if asked.budget is None and file.cluster.budget is None:
         raise click.UsageError("give --demand, in queries/s, or --budget, in $ per hour")
-    planned = planned_mix(file, asked)
+    from headrace.simulation.capacity_search import mix_simulator
+
+    planned = planned_mix(file, asked, mix_simulator(file, asked))
     print_json(mix_as_json(planned)) if as_json else print_text(mix_text(planned))
     return INFEASIBLE if planned.picked is None else 0
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.options import bootstrap_option, brokers, pipeline_argument, read_file
+from headrace.cli.options import bootstrap_option, brokers, pipeline_argument, read_deployed
 from headrace.roles.log_options import Telling, telling_options
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def ingress(file: Path, bootstrap: str | None, share: "Share", telling: Telling)
     """
     from headrace.roles.wiring import run_ingress
 
-    run_ingress(read_file(file), _kafka(bootstrap), share, telling)
+    run_ingress(read_deployed(file), _kafka(bootstrap), share, telling)
 
 
 @click.command()
@@ -79,7 +79,7 @@ def egress(file: Path, bootstrap: str | None, share: "Share", telling: Telling) 
     """
     from headrace.roles.wiring import run_egress
 
-    run_egress(read_file(file), _kafka(bootstrap), share, telling)
+    run_egress(read_deployed(file), _kafka(bootstrap), share, telling)
 
 
 @click.command()
@@ -113,7 +113,7 @@ def worker(
     """
     from headrace.roles.wiring import run_worker
 
-    run_worker(read_file(file), _kafka(bootstrap), name, device, count, seed, telling)
+    run_worker(read_deployed(file), _kafka(bootstrap), name, device, count, seed, telling)
 
 
 @click.command()
@@ -133,7 +133,7 @@ def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
     from headrace.roles.wiring import controller_maker
     from streams.control_app.app import run
 
-    read = read_file(file)
+    read = read_deployed(file)
     fresh = controller_maker(read)
     kafka = _kafka(bootstrap)
     with observed("control", read.pipeline, telling) as observers:

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.options import (
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    read_deployed,
+    read_file,
+)
 from headrace.errors import INFEASIBLE
 from headrace.roles.log_options import log_options, metrics_option
 from headrace.terminal import print_json, print_text
@@ -55,7 +61,7 @@ def up(
     from headrace.cluster.up import up_attached, up_detached, with_metrics
 
     start = up_detached if detach else up_attached
-    return start(with_metrics(read_file(file), metrics_port), bootstrap, as_json=as_json)
+    return start(with_metrics(read_deployed(file), metrics_port), bootstrap, as_json=as_json)
 
 
 @click.command()

@@ -13,7 +13,7 @@ from headrace.cli.options import (
     bootstrap_option,
     json_option,
     pipeline_argument,
-    read_file,
+    read_deployed,
 )
 from headrace.terminal import print_json, print_text
 
@@ -117,6 +117,6 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from headrace.simulation.batch_runs import rows, runs, table_text
 
-    found = rows(runs(read_file(file), asked), trace_out)
+    found = rows(runs(read_deployed(file), asked), trace_out)
     print_json(found) if as_json else print_text(table_text(found))
     return 0

@@ -55,7 +55,11 @@ def roles(cluster: Cluster) -> tuple[Role, ...]:
     every = (
         Role("control", "control"),
         *_shared("egress", cluster.egress),
-        *(role for device, count in cluster.devices for role in workers(device, count)),
+        *(
+            role
+            for device, count in cluster.devices
+            for role in workers(device, count, cluster.host_device(device))
+        ),
         *_shared("ingress", cluster.ingress),
     )
     first = cluster.metrics_port
@@ -77,11 +81,14 @@ def _shared(kind: str, of: int) -> list[Role]:
     ]
 
 
-def workers(device: str, count: int) -> list[Role]:
-    """A process for each worker; emulated ones share one, since they only wait."""
+def workers(device: str, count: int, host: str = "") -> list[Role]:
+    """A process for each worker; emulated ones share one, since they only wait.
+
+    ``host`` is the device that a type's workers run on; "": the device itself.
+    """
     name = device.replace(":", "")
     named = [f"{name}-{i}" for i in range(count)]
-    if device == "emulated":
+    if (host or device) == "emulated":
         # A single one keeps the plain name (headrace/roles/wiring.py).
         nodes = tuple(named) if count > 1 else (name,)
         return [

@@ -37,8 +37,8 @@ DEFAULT = "kairos"
 SIMULATE = "simulate"
 NEAR = (0.9, 1.1)  # times the demand: what a little less or more would cost
 
-# A mix, by type -> queries/s that it carries under the policy, by simulation.
-Simulate = Callable[[PipelineFile], float]
+# Files with their mixes, and bounds in queries/s -> the queries/s that each carries, by simulation.
+Simulate = Callable[[Sequence[tuple[PipelineFile, float]]], list[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def planned_mix(
     Nothing is picked where no type meets the SLO at the largest size or the budget affords none
     that does; ``binding`` then says so. Raises ``PlanError`` for what cannot be planned as asked.
     """
-    policy = _policy(file, asked.policy)
+    policy = ranking_policy(file, asked.policy)
     budget = file.cluster.budget if asked.budget is None else asked.budget
     if budget is None:
         raise PlanError("no budget is given; add --budget, $ per hour, or cluster.budget")
@@ -143,10 +143,10 @@ def simulated_best(
     file: PipelineFile, pool: Pool, ranking: Ranking, simulate: Simulate
 ) -> dict[tuple[int, ...], float]:
     """What each of the best ten mixes carries in simulation, queries/s."""
-    return {
-        each.counts: simulate(with_mix(file, counts_by_type(pool, each.counts)))
-        for each in ranking.best[:10]
-    }
+    best = ranking.best[:PICK_AMONG]
+    mixes = [(with_mix(file, counts_by_type(pool, x.counts)), x.bound_qps) for x in best]
+    carried = simulate(mixes)
+    return {each.counts: qps for each, qps in zip(best, carried, strict=True)}
 
 
 def cheapest_mix(file: PipelineFile, asked: MixRequest, demand_qps: float) -> CheapestMix:
@@ -154,7 +154,7 @@ def cheapest_mix(file: PipelineFile, asked: MixRequest, demand_qps: float) -> Ch
 
     Raises as ``planned_mix`` does.
     """
-    policy = _policy(file, asked.policy)
+    policy = ranking_policy(file, asked.policy)
     pool, source = pool_of(file, asked)
     binding = _unmet(pool)
     if binding:
@@ -267,7 +267,11 @@ def read_sizes(file: PipelineFile, named: Path | None = None) -> tuple[SizeDistr
         raise SizesError(f"the sizes {path} cannot be read ({why}); name another file") from error
 
 
-def _policy(file: PipelineFile, name: str | None) -> Policy:
+def ranking_policy(file: PipelineFile, name: str | None) -> Policy:
+    """The policy named, else the file's if it ranks mixes, else ``kairos``.
+
+    Raises ``PlanError`` for a policy that ranks none.
+    """
     found = policy_named(file.pipeline, name or file.pipeline.policy)
     if found is not None and spec_of(found.kind).dispatch:
         return found

@@ -14,6 +14,7 @@ from control.controller.controller import Controller
 from headrace.cluster.run_state import run_directory
 from headrace.config.pipeline_file import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.roles.dilation_env import dilation
+from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.gc_tuning import collect_seldom
 from headrace.roles.log_options import SILENT, Telling
 from headrace.roles.observability import observed
@@ -77,7 +78,8 @@ def run_ingress(
     group, mine = f"{pipeline.name}.ingress", share.mine(count)
     node = Ingress(
         name, pipeline, mine, incarnation=_now(), share=1.0 / share.of,
-        upto=input_places(kafka, pipeline, group, mine),
+        upto=input_places(kafka, pipeline, group, mine), dispatcher=dispatcher(file, share.index),
+        number=share.index,
     )  # fmt: skip
     _drive(pipeline, {name: node}, kafka, group, telling)
 
@@ -149,10 +151,11 @@ def run_worker(
     pipeline = file.pipeline
     prepare(kafka, pipeline, "worker")
     profile = planning_profile(file)
-    if device != EMULATED:
+    host = file.cluster.host_device(device)
+    if host != EMULATED:
         preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
-    journals = {} if device == EMULATED else {each: _journal(pipeline, each) for each in names}
+    journals = {} if host == EMULATED else {each: _journal(pipeline, each) for each in names}
     nodes: dict[str, Node] = {
         each: Worker(
             each,
@@ -181,14 +184,16 @@ def _give_hands(
     seed: int,
     journals: Mapping[str, CrashJournal],
 ) -> None:
+    host = file.cluster.host_device(device)
     for number, each in enumerate(names):
-        if device == EMULATED:
+        if host == EMULATED:
             rng = np.random.default_rng([seed, number])
-            live.give_hands(each, emulated_hands(live, each, file.pipeline, profile, rng))
+            hands = emulated_hands(live, each, file.pipeline, profile, rng, device)
+            live.give_hands(each, hands)
         else:
             make = model_maker(file)
-            hands = ModelHands(make, device, live.post(each), process_clock, journals[each])
-            live.give_hands(each, hands)
+            running = ModelHands(make, host, live.post(each), process_clock, journals[each])
+            live.give_hands(each, running)
 
 
 def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
@@ -199,25 +204,30 @@ def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
 def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
     """Makes controllers that plan with the file's cluster and profiles, whose errors are raised
     now."""
-    table = planning_profile(file)
+    table = per_query(file, planning_profile(file))
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)
     return partial(Controller, file.pipeline, table if table.entries else None, workers, memory)
 
 
 def emulated_hands(
-    live: Live, node: str, pipeline: Pipeline, profile: ProfileTable, rng: np.random.Generator
+    live: Live,
+    node: str,
+    pipeline: Pipeline,
+    profile: ProfileTable,
+    rng: np.random.Generator,
+    device: str = EMULATED,
 ) -> EmulatedHands:
-    """Hands that wait what the profile says."""
+    """Hands that wait what the profile says of the device, or of the type that it is."""
 
     def make(key: str) -> Emulated:
         variant = variant_of(pipeline, key)
         children, one_of = pipeline.task(variant.task).children, pipeline.branches == "untied"
-        return Emulated(profile, variant, children, rng, one_of=one_of)
+        return Emulated(profile, variant, children, rng, device=device, one_of=one_of)
 
     def load_s(key: str) -> float:
         task, variant = variant_id(key)
-        return profile.entry(task, variant, "emulated").load_s
+        return profile.entry(task, variant, device).load_s
 
     return EmulatedHands(make, load_s, live.post_at(node), dilation().clock(process_clock))
 

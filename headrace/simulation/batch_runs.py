@@ -14,6 +14,7 @@ from headrace.arrivals.arrival_processes import Arrivals, Bursts, Recorded, Rene
 from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
+from headrace.roles.dispatching import sizes_of
 from headrace.roles.gc_tuning import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
@@ -50,6 +51,7 @@ def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
             warm_up_s=asked["warm_up"] or 0.0,
             latency=asked["latency"] or "",
             solve_s=asked["solve_time"],
+            sizes=sizes_of(file),
         )
         for policy in policies
         for seed in seeds

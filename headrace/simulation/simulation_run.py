@@ -18,12 +18,14 @@ import numpy as np
 from control.checks.plan_check import check_structure
 from control.checks.violations import sentences
 from control.controller.controller import Controller
+from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.solvers import TABLE, solve, virtual_s
 from control.problem.problem import PlanError
-from headrace.arrivals.arrival_processes import Arrivals, Times
+from headrace.arrivals.arrival_processes import Arrivals, Recorded, Times
 from headrace.cluster.supervisor import workers
 from headrace.config.pipeline_file import PipelineFile, load_profile, planning_profile
 from headrace.errors import PipelineError
+from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.wiring import Share, accuracies, latency_of, variant_of
 from headrace.simulation.faults import (
     BROKER_PAUSE,
@@ -65,6 +67,7 @@ from streams.simulated.delays import (
     beside,
     drawn,
     replayed,
+    steady,
 )
 from streams.simulated.simulated_driver import Model, Observer, Simulated
 from streams.topics import physical, topics
@@ -99,6 +102,8 @@ class Run:
     dilate: float = 1.0  # as in streams/live/dilation.py: what the world takes is so much shorter
     world: World | None = None  # None: built-in delays, batches as the profile has them
     start: Start | None = None  # None: planned as the pipeline comes up
+    sizes: SizeDistribution | None = None  # of queries, where the arrivals have none
+    hops: bool = True  # False: records arrive when they are written, and nothing else takes time
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +216,7 @@ class _World:
         self.run = run
         self.pipeline = replace(run.file.pipeline, policy=run.policy)
         self.profile = planning_profile(run.file)
+        self._planned_by = per_query(run.file, self.profile, run.sizes)
         _check_profiled(
             run.file, self.pipeline, {(e.task, e.variant) for e in self.profile.entries}
         )
@@ -280,8 +286,8 @@ class _World:
 
     def _feed(self, times: Times, advance: Advance) -> None:
         system, first_s = self.system, self.first_s
-        query, sent = Query(payload=None), 0
-        stamps = self._stamped(times)
+        sent = 0
+        stamps, queries = self._stamped(times), self._queries(len(times))
         slots = {t.name: t.partitions for t in topics(self.pipeline)}
         partitions = slots[physical(self.pipeline.name, QUERIES)]
         while sent < len(times):
@@ -290,15 +296,32 @@ class _World:
             ahead = int(np.searchsorted(times, until_s, "right"))
             due = zip(times[sent:ahead].tolist(), stamps[sent:ahead].tolist(), strict=True)
             for number, (at_s, stamp_s) in enumerate(due, sent):
+                query = queries[number % len(queries)]
                 system.input(first_s + at_s, QUERIES, number % partitions, query, stamp_s)
             sent = ahead
             system.run(first_s + until_s)
             advance(sent)
 
+    def _queries(self, count: int) -> list[Query]:
+        """The queries in order of arrival; one for all where they have no sizes."""
+        arrivals, sizes = self.run.arrivals, self.run.sizes
+        rng = np.random.default_rng([self.run.seed, 6])
+        if isinstance(arrivals, Recorded) and arrivals.sizes:
+            recorded = arrivals.sizes
+            # Bursts add queries, of sizes that were recorded.
+            extra = rng.choice(recorded, max(count - len(recorded), 0)).tolist()
+            return [Query(payload=None, size=int(size)) for size in (*recorded, *extra)]
+        if sizes is None or count == 0:
+            return [Query(payload=None)]
+        drawn = rng.choice(sizes.sizes, size=count, p=sizes.probabilities)
+        return [Query(payload=None, size=int(size)) for size in drawn]
+
     def _stamped(self, times: Times) -> Times:
         """The CreateTimes of arrivals, which are whole ms of the wall: a little early. None of a
         query that counts is before the count begins."""
         step_s, first_s = STAMP_S / self.run.dilate, self.first_s
+        if not self.run.hops:
+            return first_s + times
         # Where the clock stands within a ms when they begin is chance.
         ahead_s = np.random.default_rng([self.run.seed, 5]).uniform(0.0, step_s)
         early = first_s + np.floor((times + ahead_s) / step_s) * step_s - ahead_s
@@ -315,11 +338,14 @@ class _World:
         role, _, index = name.partition("-")
         if name == CONTROL:
             memory = dict(cluster.memory)
-            return ControlHost(Controller(pipeline, self.profile, len(self.devices), memory))
+            return ControlHost(Controller(pipeline, self._planned_by, len(self.devices), memory))
         if role == "ingress":
             slots = {t.name: t.partitions for t in topics(pipeline)}
             mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])
-            return Ingress(name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress)
+            return Ingress(
+                name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress,
+                dispatcher=dispatcher(self.run.file, int(index), self.profile), number=int(index),
+            )  # fmt: skip
         if role == "egress":
             # No combine function: outputs are placeholders here, and it would not know them.
             mine = Share(int(index), cluster.egress).mine(pipeline.egress_partitions)
@@ -361,6 +387,8 @@ class _World:
 
     def _delays(self) -> Delays:
         rng = np.random.default_rng([self.run.seed, 1])
+        if not self.run.hops:
+            return steady(0.0)
         if self.run.world is None:
             return drawn(rng, dilate=self.run.dilate)
         return as_seen(self.run.world, rng, self.run.dilate, self._moment)
@@ -432,7 +460,7 @@ def devices(file: PipelineFile) -> dict[str, str]:
     return {
         name: device
         for device, count in file.cluster.devices
-        for role in workers(device, count)
+        for role in workers(device, count, file.cluster.host_device(device))
         for name in role.nodes
     }
 

@@ -108,6 +108,7 @@ def work_parts(work: Work, parts: Parts) -> None:
             _add_item(item, parts)
     parts.append(_END_OF_BLOCKS)
     parts.append(_number(work.follow))
+    parts.append(_number(work.size))
 
 
 def answer_parts(answer: Answer, parts: Parts) -> None:

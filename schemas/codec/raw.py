@@ -15,11 +15,15 @@ EARLIEST_S, LATEST_S = 946_684_800.0, 7_258_118_400.0
 
 
 def query_from_raw(
-    value: bytes | None, headers: Sequence[tuple[str, bytes]] | None, key: bytes | None
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes]] | None,
+    key: bytes | None,
+    size_header: str = "",
 ) -> Query | Garbled:
     """The query of a raw value and its headers, or what is wrong with it.
 
-    The key chooses a partition and means nothing else: without an id header the id is empty.
+    ``size_header`` names the header that holds the size; "": queries have none. The key
+    chooses a partition and means nothing else: without an id header the id is empty.
     """
     name = ""
     # The client says None for a header without a value, whatever its types say.
@@ -29,8 +33,11 @@ def query_from_raw(
         name = _short_text(named, ID_HEADER)
         slo_class = _short_text(named, SLO_CLASS_HEADER)
         deadline_s = _deadline(named.get(DEADLINE_HEADER))
+        size = _size(size_header, named.get(size_header)) if size_header else 1
         if value:
-            return Query(payload=value, id=name, deadline_s=deadline_s, slo_class=slo_class)
+            return Query(
+                payload=value, id=name, deadline_s=deadline_s, slo_class=slo_class, size=size
+            )
         reason = "the value is empty; it must be the payload itself"
     except CodecError as problem:
         reason = str(problem)
@@ -42,6 +49,8 @@ def query_fault(query: Query) -> str:
     for what, text in (("id", query.id), ("slo_class", query.slo_class)):
         if len(text) > MAX_ID_LENGTH:
             return _too_long(f"the query's {what}", text)
+    if query.size < 1:
+        return f"the query's size is {query.size}; it must be 1 or more"
     if query.deadline_s is None or EARLIEST_S <= query.deadline_s <= LATEST_S:
         return ""
     return (
@@ -62,6 +71,18 @@ def _short_text(named: dict[str, bytes], header: str) -> str:
 
 def _too_long(what: str, text: str) -> str:
     return f"{what} has {len(text)} characters; at most {MAX_ID_LENGTH} are allowed"
+
+
+def _size(header: str, held: bytes | None) -> int:
+    if held is None:
+        return 1
+    text = held.strip()
+    if text.isdigit() and 1 <= int(text[:19]) < 1 << 62:
+        return int(text[:19])
+    raise CodecError(
+        f"header {header} is {held[:40].decode(errors='replace')!r}; it must be a whole number "
+        "from 1"
+    )
 
 
 def _deadline(held: bytes | None) -> float | None:

@@ -12,6 +12,7 @@ from schemas.records import (
     Answer,
     Command,
     CommandResult,
+    Completion,
     DeadLetter,
     End,
     Factor,
@@ -105,6 +106,7 @@ def _work_row(work: Work) -> Row:
         "attempt": work.attempt,
         "items": [_item_row(item) for item in work.items],
         "follow": work.follow,
+        "size": work.size,
     }
 
 
@@ -120,12 +122,33 @@ def _query_row(query: Query) -> Row:
         "id": query.id,
         "deadline_s": _optional(query.deadline_s),
         "slo_class": query.slo_class,
+        "size": query.size,
     }
 
 
 def _query(row: Row) -> Query:
     row["payload"] = unpack(row["payload"])
     return Query(**row)
+
+
+def _completion_row(completion: Completion) -> Row:
+    return {
+        "query_id": completion.query_id,
+        "origin": _origin_row(completion.origin),
+        "slot": completion.slot,
+        "worker": completion.worker,
+        "type": completion.type,
+        "setting": completion.setting,
+        "size": completion.size,
+        "queued_s": completion.queued_s,
+        "run_s": completion.run_s,
+        "outcome": completion.outcome,
+    }
+
+
+def _completion(row: Row) -> Completion:
+    row["origin"] = Origin(**row["origin"])
+    return Completion(**row)
 
 
 def _notice_row(notice: Notice) -> Row:
@@ -249,6 +272,7 @@ def _lease_row(lease: Lease) -> Row:
         "batch": lease.batch,
         "slots": lease.slots,
         "open_slot": lease.open_slot,
+        "type": lease.type,
     }
 
 
@@ -375,6 +399,7 @@ def _optional(number: float | None) -> Any:
 TO_ROW: dict[type[Struct], Callable[[Any], Row]] = {
     Query: _query_row,
     Work: _work_row,
+    Completion: _completion_row,
     Notice: _notice_row,
     Answer: _answer_row,
     DeadLetter: _dead_letter_row,
@@ -388,6 +413,7 @@ TO_ROW: dict[type[Struct], Callable[[Any], Row]] = {
 FROM_ROW: dict[str, Callable[[Row], Record]] = {
     "Query": _query,
     "Work": _work,
+    "Completion": _completion,
     "Notice": _notice,
     "Answer": _answer,
     "DeadLetter": _dead_letter,

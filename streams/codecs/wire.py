@@ -76,8 +76,9 @@ def _decoded(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
         return _garbled(fetched, str(error))
 
 
-def _raw_query(fetched: Fetched) -> Record:
-    return query_from_raw(fetched.value, fetched.headers, fetched.key)
+def _raw_query(pipeline: Pipeline) -> Decode:
+    header = pipeline.size.header if pipeline.size else ""
+    return lambda fetched: query_from_raw(fetched.value, fetched.headers, fetched.key, header)
 
 
 def _query(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
@@ -122,7 +123,7 @@ def _confluent_query(pipeline: Pipeline) -> Decode:
 
 
 INPUTS: dict[str, Callable[[Pipeline], Decode]] = {
-    "raw": lambda _: _raw_query,
+    "raw": _raw_query,
     "avro": lambda _: lambda fetched: _query(fetched, decode),
     "confluent": _confluent_query,
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
+    COMPLETIONS,
     DEAD_LETTERS,
     OUTPUTS,
     PLANS,
@@ -54,7 +55,7 @@ def _ingress(pipeline: Pipeline) -> _Uses:
     first = work_topic(pipeline.root.name)
     return _Uses(
         writes=(first, OUTPUTS, REPORTS, DEAD_LETTERS),
-        reads=(QUERIES, PLANS),
+        reads=(QUERIES, PLANS, COMPLETIONS),
         commits=("ingress",),
         watches=("egress",),
     )
@@ -64,7 +65,7 @@ def _worker(pipeline: Pipeline) -> _Uses:
     tasks = pipeline.tasks
     children = (work_topic(t.name) for t in tasks if t.name != pipeline.root.name)
     return _Uses(
-        writes=(*children, OUTPUTS, REPORTS, DEAD_LETTERS),
+        writes=(*children, OUTPUTS, REPORTS, DEAD_LETTERS, COMPLETIONS),
         reads=(*(work_topic(t.name) for t in tasks), PLANS),
         commits=("workers",),
     )

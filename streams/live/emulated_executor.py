@@ -36,7 +36,7 @@ class EmulatedHands:
     def infer(self, effect: Infer) -> None:
         began = self._clock()
         variant = self._variants[effect.variant]
-        ends = began + variant.latency_s(len(effect.values))
+        ends = began + variant.latency_s(effect.cost)
         outputs = tuple(variant.predict(list(effect.values)))
         self._post_at(ends, Inferred(effect.job, outputs, began, ends))
 

@@ -19,6 +19,7 @@ from operators.plan_follower import CatchUp
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
+    COMPLETIONS,
     DEAD_LETTERS,
     OUTPUTS,
     PLANS,
@@ -55,7 +56,7 @@ from streams.topics import logical, topics
 
 _LANDING = float("-inf")  # records come before every timer of the same instant
 _UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # by any node
-_UNCOMMITTED = (PLANS, REPORTS, COMMANDS, *_UNREAD)
+_UNCOMMITTED = (PLANS, REPORTS, COMMANDS, COMPLETIONS, *_UNREAD)
 
 
 class Model(Protocol):
@@ -268,7 +269,7 @@ class Simulated:
 
     def _infer(self, running: _Running, effect: Infer) -> None:
         model = running.models[effect.variant]
-        seconds = model.latency_s(len(effect.values)) * self._slowness.get(running.name, 1.0)
+        seconds = model.latency_s(effect.cost) * self._slowness.get(running.name, 1.0)
         outputs = tuple(model.predict(effect.values))
         begins_s = self.now
         if self._delays.starts:

@@ -17,6 +17,7 @@ from schemas.records import (
     Answer,
     Command,
     CommandResult,
+    Completion,
     DeadLetter,
     End,
     Hop,
@@ -58,6 +59,10 @@ EXAMPLES = [
             Item(branch=(0, 0), credit=5 * 10**17, value="a crop", path=(LOCATED,)),
             Item(branch=(0, 1), credit=5 * 10**17, value="another", path=(LOCATED,)),
         ),
+    ),
+    Completion(
+        query_id="letter-17", origin=Origin(0, 4711), slot=2, worker="w-1", type="g4dn.xlarge",
+        setting="read/forest", size=40, queued_s=0.001, run_s=0.012, outcome="answered",
     ),
     Notice(
         partition=0, upto=4712,

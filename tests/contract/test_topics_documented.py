@@ -81,8 +81,8 @@ def test_every_topic_is_made_as_its_rule_says() -> None:
     made = {topic.name: topic for topic in topics(PIPELINE)}
     assert list(made) == [
         *(f"headrace.{name}" for name in ("plans", "reports", "commands", "command-results")),
-        *(f"p.{name}" for name in ("queries", "work.first", "work.second", "outputs")),
-        *(f"p.{name}" for name in ("results", "dead-letters")),
+        *(f"p.{name}" for name in ("queries", "work.first", "work.second", "completions")),
+        *(f"p.{name}" for name in ("outputs", "results", "dead-letters")),
     ]
     assert made["p.work.second"].partitions == CHILD.slots
     assert made["p.outputs"].partitions == PIPELINE.egress_partitions

@@ -16,7 +16,6 @@ latter would not dominate. Whether a query makes its deadline may go by a higher
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 PENALTY = 10.0  # times the SLO
 
@@ -60,5 +59,8 @@ def matched(cost: Matrix) -> list[tuple[int, int]]:
         return [(0, int(cost.argmin()))]
     if columns == 1:
         return [(int(cost.argmin()), 0)]
+    # Imported late: SciPy takes half a second, and most who load this module match nothing.
+    from scipy.optimize import linear_sum_assignment
+
     i, j = linear_sum_assignment(cost)
     return list(zip(i.tolist(), j.tolist(), strict=True))

@@ -34,10 +34,13 @@ def test_each_role_writes_and_reads_what_its_node_does_and_no_more() -> None:
     } == {
         "ingress": (
             {f"{name}.work.locate", f"{name}.outputs", "headrace.reports", f"{name}.dead-letters"},
-            {f"{name}.queries", "headrace.plans"},
+            {f"{name}.queries", "headrace.plans", f"{name}.completions"},
         ),
         "worker": (
-            {f"{name}.work.read", f"{name}.outputs", "headrace.reports", f"{name}.dead-letters"},
+            {
+                f"{name}.work.read", f"{name}.outputs", f"{name}.completions", "headrace.reports",
+                f"{name}.dead-letters",
+            },
             {f"{name}.work.locate", f"{name}.work.read", "headrace.plans"},
         ),
         "egress": (

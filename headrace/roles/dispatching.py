@@ -1,0 +1,83 @@
+"""What roles need where queries have sizes: profiles by query, and the dispatcher of an ingress."""
+
+import contextlib
+
+from control.policies import policy_named, spec_of
+from control.policies.kairos.query_sizes import SizeDistribution, parsed
+from headrace.config.pipeline_file import PipelineFile, planning_profile
+from operators.dispatcher import Dispatcher, Part, dispatch_profile
+from profiles.profile import ProfileError, ProfileTable
+from schemas.pipeline import Variant
+
+
+def per_query(
+    file: PipelineFile, profile: ProfileTable, sizes: SizeDistribution | None = None
+) -> ProfileTable:
+    """The profile by query, for planners: with the sizes given, else the file's.
+
+    Where nothing says how large queries are, all count as the largest. As it is for a pipeline
+    without sizes. Raises ``SizesError`` for a file of sizes that cannot be used.
+    """
+    limit = file.pipeline.size
+    if limit is None or not profile.entries:
+        return profile
+    known = sizes or sizes_of(file) or SizeDistribution((limit.most,), (1.0,))
+    return profile.per_query(dict(zip(known.sizes, known.probabilities, strict=True)))
+
+
+def sizes_of(file: PipelineFile) -> SizeDistribution | None:
+    """The distribution that the file names, None where it names none."""
+    if file.sizes is None or file.pipeline.size is None:
+        return None
+    return parsed(file.sizes.read_text(encoding="utf-8-sig"), file.sizes.name)
+
+
+def dispatches(file: PipelineFile) -> bool:
+    """Whether a policy of the file, or the one in force, dispatches queries; types mean that one
+    may come by command."""
+    named = [policy_named(file.pipeline, file.pipeline.policy), *file.pipeline.policies]
+    return bool(file.cluster.types) or any(
+        spec_of(policy.kind).dispatch for policy in named if policy is not None
+    )
+
+
+def dispatcher(
+    file: PipelineFile, number: int, known: ProfileTable | None = None
+) -> Dispatcher | None:
+    """The dispatcher of ingress ``number``, None where queries are never dispatched or the root
+    task is not profiled. ``known`` is the file's profile, where it was read already."""
+    if not dispatches(file):
+        return None
+    profile = planning_profile(file) if known is None else known
+    variant = _profiled(file, profile)
+    if variant is None:
+        return None
+    names = [name for name, _ in file.cluster.devices]
+    names += [each.name for each in file.cluster.types]
+    largest = file.pipeline.size.most if file.pipeline.size else 1
+
+    def seconds(type_: str, size: int, quantile: str) -> float:
+        return profile.latency_s(variant.task, variant.name, type_, size, quantile)
+
+    types = tuple(name for name in dict.fromkeys(names) if _measured(profile, variant, name))
+    return Dispatcher(
+        file.pipeline,
+        dispatch_profile(types, seconds, largest, file.cluster.base),
+        Part(number, file.cluster.ingress),
+        round_trip_s=2 * file.pipeline.comm_s,
+    )
+
+
+def _profiled(file: PipelineFile, profile: ProfileTable) -> Variant | None:
+    """The root's most accurate profiled variant, which such policies run on every device."""
+    root = file.pipeline.root
+    known = {(e.task, e.variant): e.accuracy for e in profile.entries}
+    there = [v for v in root.variants if (root.name, v.name) in known]
+    return max(there, key=lambda v: known[root.name, v.name], default=None)
+
+
+def _measured(profile: ProfileTable, variant: Variant, device: str) -> bool:
+    with contextlib.suppress(ProfileError):
+        profile.entry(variant.task, variant.name, device)
+        return True
+    return False

@@ -1,0 +1,276 @@
+"""``headrace capacity``: the highest rate that keeps the SLO, in virtual time, for every policy.
+
+file = read_pipeline_file(Path("rank.yaml"))
+found = capacity(CapacityRequest(file=file, policy="kairos", seed=0))
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from control.policies import policy_named, spec_of
+from control.policies.kairos.query_sizes import SizeDistribution
+from headrace.arrivals.arrival_processes import Recorded
+from headrace.cells import columns
+from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.config.policy_options import with_policies
+from headrace.planning.device_mix import (
+    MixRequest,
+    Simulate,
+    deployed,
+    ranking_policy,
+    read_sizes,
+    with_mix,
+)
+from headrace.roles.dispatching import per_query, sizes_of
+from headrace.simulation.batch_runs import distinct
+from headrace.simulation.simulation_run import Run, simulated
+from headrace.terminal import counting
+from profiles.profile import ProfileError
+from streams.control_app.parent_watch import follow_parent
+from streams.observers.run_metrics import RunMetrics
+
+WITHIN = 1.01  # the highest rate that fails, over the highest that keeps the SLO
+FIRST_STEP = 1.12
+LIKELY = 0.88  # of its bound: what a good mix carries
+LOWEST_QPS = 1e-3
+# Policies that measure demand first serve a plan for none; their first seconds are not counted.
+WARM_UP_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRequest:
+    """Whose capacity, on what.
+
+    ``attainment`` is the share of all queries that must be answered in time: late, dropped,
+    refused and lost ones count against it. ``queries`` are counted in each trial, after
+    ``warm_up_s`` (None: 10 s, and nothing for policies that plan without demand).
+    """
+
+    file: PipelineFile
+    policy: str
+    seed: int = 0
+    attainment: float = 0.99
+    queries: int = 10_000
+    warm_up_s: float | None = None
+    sizes: SizeDistribution | None = None
+    start_qps: float | None = None  # where the search begins; None: what the profile says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One rate, and what became of the queries."""
+
+    qps: float
+    attainment: float
+    p99_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The highest rate that kept the SLO; None where the lowest did not."""
+
+    asked: CapacityRequest
+    best: Trial | None
+    runs: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of the command line."""
+        best, asked = self.best, self.asked
+        return {
+            "policy": asked.policy,
+            "seed": asked.seed,
+            "mix": dict(asked.file.cluster.devices),
+            "capacity_qps": 0.0 if best is None else best.qps,
+            "attainment": None if best is None else round(best.attainment, 6),
+            "p99_ms": None if best is None or best.p99_s is None else round(best.p99_s * 1e3, 3),
+            "runs": self.runs,
+            "queries": asked.queries,
+            "warm_up_s": warm_up_s(asked),
+        }
+
+
+def capacity(asked: CapacityRequest, told: Callable[[int], None] = lambda _: None) -> Capacity:
+    """Search the rate by bisection to 1 %; every trial has the same gaps, scaled, and sizes.
+
+    ``told`` hears the number of trials so far. Raises what ``simulated`` raises.
+    """
+    gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
+    runs = 0
+    best: Trial | None = None
+    low, high = 0.0, float("inf")
+    qps, step = asked.start_qps or _expected_qps(asked), FIRST_STEP
+    while high > low * WITHIN and qps > LOWEST_QPS:
+        found = trial(asked, qps, gaps)
+        runs += 1
+        told(runs)
+        if found.attainment >= asked.attainment:
+            low, best = qps, found
+        else:
+            high = qps
+        if low and high < float("inf"):
+            qps = (low + high) / 2
+        else:
+            qps, step = (low * step if low else high / step), step**1.5
+    return Capacity(asked=asked, best=best, runs=runs)
+
+
+class _Hopeless(Exception):
+    """A trial in which too many queries have failed already."""
+
+
+def carries(asked: CapacityRequest, qps: float) -> bool:
+    """Whether a rate keeps the SLO, by one trial."""
+    gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
+    return trial(asked, qps, gaps).attainment >= asked.attainment
+
+
+def trial(asked: CapacityRequest, qps: float, gaps: "np.ndarray[Any, Any]") -> Trial:
+    """Play the queries at a rate; ended early, with attainment 0, once it cannot be kept."""
+    warm_s = warm_up_s(asked)
+    times = _times(gaps / qps, warm_s, asked.queries)
+    allowed = (1 - asked.attainment) * asked.queries
+    accounts: list[RunMetrics] = []
+
+    def hear(sent: int) -> None:
+        counts = accounts[0].counts
+        if sum(counts.values()) - counts["answered"] > allowed + 1:
+            raise _Hopeless
+
+    run = Run(
+        file=asked.file, policy=asked.policy, seed=asked.seed, arrivals=Recorded(times),
+        sizes=asked.sizes or sizes_of(asked.file), warm_up_s=warm_s,
+        hops=asked.file.pipeline.comm_s > 0,
+    )  # fmt: skip
+    try:
+        ended = simulated(run, hear, watch=_keeper(accounts))
+    except _Hopeless:
+        return Trial(qps=qps, attainment=0.0, p99_s=None)
+    answered = ended.account.counts["answered"]
+    return Trial(
+        qps=qps, attainment=answered / max(ended.queries, 1), p99_s=ended.account.latency.at(0.99)
+    )
+
+
+class _Unwatched:
+    """Sees nothing; there so that the account is handed out."""
+
+    def saw(self, *_: Any) -> None:
+        """Pass over an event."""
+
+
+def _keeper(accounts: list[RunMetrics]) -> Callable[[RunMetrics], Any]:
+    def keep(account: RunMetrics) -> Any:
+        accounts.append(account)
+        return _Unwatched()
+
+    return keep
+
+
+def _times(gaps_s: "np.ndarray[Any, Any]", warm_s: float, queries: int) -> Any:
+    """Arrivals: as many as the warm-up takes, then ``queries``; gaps repeat where they run out."""
+    rate = 1 / gaps_s.mean()
+    count = queries + int(warm_s * rate * 2)
+    times = np.cumsum(np.resize(gaps_s, count))
+    first = int(np.searchsorted(times, warm_s)) if warm_s else 0
+    return times[: first + queries]
+
+
+def warm_up_s(asked: CapacityRequest) -> float:
+    """Seconds that are not counted at the beginning of a trial."""
+    if asked.warm_up_s is not None:
+        return asked.warm_up_s
+    policy = policy_named(asked.file.pipeline, asked.policy)
+    return WARM_UP_S if policy is None or spec_of(policy.kind).follows_demand else 0.0
+
+
+def _expected_qps(asked: CapacityRequest) -> float:
+    """Half of what the root's devices do together by the profile: where to begin."""
+    file = asked.file
+    table = per_query(file, planning_profile(file), asked.sizes)
+    root, total = file.pipeline.root, 0.0
+    for device, count in file.cluster.devices:
+        for variant in root.variants[:1]:
+            batch = 1 if file.pipeline.size else variant.batch
+            try:
+                total += count * table.throughput(root.name, variant.name, device, batch)
+            except ProfileError:
+                continue
+    return max(total / 2 / len(file.pipeline.tasks), 1.0)
+
+
+def mix_simulator(file: PipelineFile, asked: MixRequest) -> Simulate:
+    """What mixes carry under the policy of a request, searched side by side on all cores."""
+    policy = ranking_policy(file, asked.policy).name
+    sizes = read_sizes(file, asked.sizes)[0] if file.pipeline.size else None
+    if asked.slo_s is not None:
+        file = replace(file, pipeline=replace(file.pipeline, slo_s=asked.slo_s))
+    named = with_policies(file, (policy,))
+
+    def carried(mixes: Sequence[tuple[PipelineFile, float]]) -> list[float]:
+        wanted = [
+            CapacityRequest(
+                file=replace(named, cluster=mix.cluster), policy=policy, sizes=sizes,
+                start_qps=LIKELY * bound_qps,
+            )
+            for mix, bound_qps in mixes
+        ]  # fmt: skip
+        return [found.best.qps if found.best else 0.0 for found in searched(wanted)]
+
+    return carried
+
+
+def requests(file: PipelineFile, asked: Mapping[str, Any]) -> list[CapacityRequest]:
+    """The searches that the options of the command ask for, by policy, then seed.
+
+    Raises ``PipelineError``, ``PlanError`` or ``SizesError`` before anything has run.
+    """
+    policies = distinct("policy", asked["policy"] or (file.pipeline.policy,))
+    seeds = distinct("seed", asked["seed"] or (0,))
+    file = with_policies(file, policies)
+    file = with_mix(file, asked["mix"]) if asked["mix"] else deployed(file)
+    sizes = read_sizes(file, asked["sizes"])[0] if file.pipeline.size else None
+    return [
+        CapacityRequest(
+            file=file, policy=policy, seed=seed, attainment=asked["attainment"],
+            queries=asked["queries"], warm_up_s=asked["warm_up"], sizes=sizes,
+        )
+        for policy in policies
+        for seed in seeds
+    ]  # fmt: skip
+
+
+def searched(asked: Sequence[CapacityRequest]) -> list[Capacity]:
+    """The capacities, in order, searched side by side on all cores."""
+    with counting("searching capacity", len(asked)) as advance:
+        if len(asked) == 1:
+            found = [capacity(asked[0])]
+            advance(1, "")
+            return found
+        most = min(len(asked), os.cpu_count() or 1)
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(most, context, follow_parent) as pool:
+            futures = [pool.submit(capacity, each) for each in asked]
+            for at, future in enumerate(futures, 1):
+                future.result()
+                advance(at, f"{at} of {len(asked)} searches done")
+            return [future.result() for future in futures]
+
+
+def capacity_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The capacities for a person, a line each."""
+    lines = [["policy", "seed", "capacity/s", "in time", "p99 ms", "trials"]]
+    lines += [
+        [
+            str(row["policy"]), str(row["seed"]), f"{row['capacity_qps']:.1f}",
+            "-" if row["attainment"] is None else f"{row['attainment']:.2%}",
+            "-" if row["p99_ms"] is None else f"{row['p99_ms']:.1f}", str(row["runs"]),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return columns(lines)

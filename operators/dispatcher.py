@@ -1,0 +1,428 @@
+"""The dispatcher: hold queries back and send each to a device that is free.
+
+A component of ingress, since ingress is the only sender to the root task and its input offsets
+keep what waits: a query that was not sent is not committed, and comes again after a restart. The
+rule (control/policies/kairos/dispatch_rules.py) is asked once per drain of what arrived. A device
+that is predicted to be free within the lead is sent its next query ahead, at most one, so that it
+does not idle for the two hops between its completion and the next query.
+
+Several ingress processes divide the devices of each type among themselves.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from control.policies import policy_named, spec_of
+from control.policies.kairos.dispatch_rules import (
+    CONSIDERED,
+    DeviceTable,
+    DispatchOptions,
+    Round,
+    Rule,
+    first_come,
+    match,
+)
+from control.policies.kairos.latency_learning import LatencyModel
+from control.policies.kairos.matching import MatchingWeights, Vector, matched
+from control.policies.kairos.options import GUARD, LATE, LEAD, LEARN, THRESHOLD, URGENCY
+from control.problem.references import load
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import ANSWERED, Completion, Lease, Plan, Work
+
+AHEAD = 2  # queries at a device at most: the one that runs and one ahead
+FOLLOWS = 0.1  # weight of the newest measured round trip
+LONGEST_LEAD_S = 0.02
+REFRESH = 32  # observations after which cached predictions of a type are made anew
+OVERDUE = 3.0  # times the prediction after which a device gets nothing more
+TICK_S = 1e-9
+SERVE = "serve"
+SKIPS_LATE = ("kairos",)  # rules that keep a query back from a device on which it would be late
+
+Seconds = Callable[[str, int], float]  # device type, size -> seconds
+Pick = tuple[Work, int]  # a query and the slot that it goes to
+Dropped = tuple[Work, float]  # a query, and by how many seconds every device would be late
+_FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchProfile:
+    """What is known of the devices: mean and 95th percentile by type and size as profiled, the
+    largest size, and the base type ("": the one that is fastest at the largest size)."""
+
+    mean_s: Seconds
+    worst_s: Seconds
+    types: tuple[str, ...]
+    largest: int = 1
+    base: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """This dispatcher is number ``index`` of ``of`` that divide the devices."""
+
+    index: int = 0
+    of: int = 1
+
+
+ALONE = Part()
+
+
+class _Waiting:
+    """A query that was not sent yet."""
+
+    __slots__ = ("give_up_s", "held", "latency_s", "work", "worst_s")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.held = -1  # the device that a rule chose ahead of time
+        self.latency_s: tuple[float, ...] = ()  # by type
+        self.worst_s: tuple[float, ...] = ()
+        self.give_up_s = _FOREVER  # no device finishes it in time that begins later
+
+
+class _Sent:
+    """A query at a device."""
+
+    __slots__ = ("ahead", "deadline_s", "predicted_s", "sent_s")
+
+    def __init__(self, predicted_s: float, sent_s: float, deadline_s: float, ahead: bool) -> None:
+        self.predicted_s = predicted_s
+        self.sent_s = sent_s
+        self.deadline_s = deadline_s
+        self.ahead = ahead
+
+
+class _Device:
+    """A worker that queries are sent to, with what it has."""
+
+    __slots__ = ("free_s", "kind", "sent", "slot", "slots", "worker")
+
+    def __init__(self, lease: Lease, kind: int) -> None:
+        self.worker = lease.worker
+        self.slot = lease.open_slot
+        self.slots = lease.slots
+        self.kind = kind  # its type's place among the profile's types
+        self.sent: dict[tuple[int, int], _Sent] = {}  # by origin, in order
+        self.free_s = 0.0  # when it is predicted to have done all of it
+
+
+class Dispatcher:
+    """The component. Invariant: no device has more than ``AHEAD`` queries of this dispatcher,
+    but for those that it adopted from a device that was lost."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        profile: DispatchProfile,
+        part: Part = ALONE,
+        round_trip_s: float = 0.0,
+    ) -> None:
+        self._pipeline = pipeline
+        self._profile = profile
+        self._part = part
+        self._policy: Policy | None = None
+        self._rule: Rule = first_come
+        self._options = DispatchOptions(MatchingWeights(pipeline.slo_s))
+        self._serves_late = False
+        self._asked_lead_s: float | None = None
+        self._waiting: list[_Waiting] = []
+        self._devices: list[_Device] = []
+        self._by_slot: dict[int, _Device] = {}
+        self._table: DeviceTable | None = None
+        self._kinds: tuple[int, ...] = ()  # types that are there
+        self._factors: Vector = np.ones(0)
+        self._learned = LatencyModel(profile.types, profile.mean_s)
+        self._predictions: dict[tuple[int, int], tuple[int, float, float]] = {}
+        self._round_trip_s = round_trip_s
+
+    @property
+    def active(self) -> bool:
+        """Whether the plan in force has queries dispatched."""
+        return self._policy is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many queries wait."""
+        return len(self._waiting)
+
+    def __bool__(self) -> bool:
+        """Whether there is a device to send to."""
+        return bool(self._devices)
+
+    # ------------------------------------------------------------------ plans
+
+    def change(self, plan: Plan, now: float) -> list[Work]:
+        """Follow a plan; the queries that are left where it dispatches no more."""
+        policy = policy_named(self._pipeline, plan.settings.policy)
+        rule = spec_of(policy.kind).dispatch if policy is not None else ""
+        if policy is None or not rule:
+            self._policy = None
+            left, self._waiting = [each.work for each in self._waiting], []
+            return left
+        if self._policy is None:
+            matched(np.zeros((2, 2)))  # what it needs is loaded before the first query comes
+        self._policy = policy
+        self._rule = load(rule)
+        self._serves_late = LATE.of(policy) == SERVE
+        self._asked_lead_s = LEAD.of(policy)
+        self._staff(plan, now)
+        slo_s = plan.settings.slo_s
+        weights = MatchingWeights(slo_s, GUARD.of(policy), URGENCY.of(policy))
+        self._options = DispatchOptions(weights, self._threshold(policy, slo_s))
+        for each in self._waiting:
+            each.held = -1
+            self._predict(each)
+        return []
+
+    def _staff(self, plan: Plan, now: float) -> None:
+        """Take over the devices of a plan; what lost ones had is their adopters'."""
+        sent = {d.slot: d for d in self._devices}
+        by_type: dict[str, int] = {}
+        devices: list[_Device] = []
+        for lease in plan.leases:
+            if lease.task != self._pipeline.root.name or lease.open_slot < 0:
+                continue
+            count = by_type[lease.type] = by_type.get(lease.type, -1) + 1
+            if count % self._part.of == self._part.index and lease.type in self._profile.types:
+                devices.append(_Device(lease, self._profile.types.index(lease.type)))
+        for device in devices:
+            for slot in device.slots:
+                before = sent.get(slot)
+                if before is not None:
+                    device.sent.update(before.sent)
+                    device.free_s = max(device.free_s, before.free_s)
+        self._devices = devices
+        self._by_slot = {slot: device for device in devices for slot in device.slots}
+        self._kinds = tuple(sorted({device.kind for device in devices}))
+        self._table = self._table_of(devices) if devices else None
+        self._factors = np.array([self._learned.factor(d.worker) for d in devices])
+
+    def _table_of(self, devices: list[_Device]) -> DeviceTable:
+        largest = [
+            self._profile.mean_s(name, self._profile.largest) for name in self._profile.types
+        ]
+        names = self._profile.types
+        base = (
+            names.index(self._profile.base)
+            if self._profile.base in names
+            else int(np.argmin(largest))
+        )
+        return DeviceTable(
+            kinds=tuple(device.kind for device in devices),
+            coefficients=np.array([largest[base] / largest[d.kind] for d in devices]),
+            base=tuple(device.kind == base for device in devices),
+        )
+
+    def _threshold(self, policy: Policy, slo_s: float) -> int:
+        """The policy's, else the largest size that every auxiliary type finishes in time."""
+        asked: int = THRESHOLD.of(policy)
+        if asked:
+            return asked
+        table = self._table
+        if table is None:
+            return 0
+        names = {d.kind for d, base in zip(self._devices, table.base, strict=True) if not base}
+        mean_s, types = self._profile.mean_s, self._profile.types
+        fits, largest = 0, self._profile.largest
+        while fits < largest:  # bisection: latencies grow with size, but for noise
+            middle = (fits + largest + 1) // 2
+            if all(mean_s(types[kind], middle) <= slo_s for kind in names):
+                fits = middle
+            else:
+                largest = middle - 1
+        return fits
+
+    # ------------------------------------------------------------------ queries
+
+    def add(self, work: Work) -> None:
+        """A query waits to be sent."""
+        waiting = _Waiting(work)
+        self._predict(waiting)
+        self._waiting.append(waiting)
+
+    def oldest(self, partition: int) -> int | None:
+        """The lowest offset of an input partition that still waits; None where none does."""
+        origins = [each.work.origin for each in self._waiting]
+        return min([o.offset for o in origins if o.partition == partition], default=None)
+
+    def completed(self, completion: Completion, now: float) -> None:
+        """A device has done, or given up, a query. Those that this dispatcher did not send count
+        for what they teach of latencies."""
+        ran = completion.outcome == ANSWERED
+        policy = self._policy
+        if ran and completion.type in self._profile.types and (policy is None or LEARN.of(policy)):
+            self._learned.observe(
+                completion.type, completion.size, completion.run_s, completion.worker
+            )
+        device = self._by_slot.get(completion.slot)
+        if device is None:
+            return
+        key = (completion.origin.partition, completion.origin.offset)
+        sent = device.sent.pop(key, None)
+        if sent is None:
+            return
+        if ran and not sent.ahead:
+            trip_s = max(now - sent.sent_s - completion.queued_s - completion.run_s, 0.0)
+            self._round_trip_s += FOLLOWS * (trip_s - self._round_trip_s)
+        # What is left began when this one ended, a hop ago.
+        begun_s = now - self._round_trip_s / 2
+        device.free_s = begun_s + sum([each.predicted_s for each in device.sent.values()])
+        at = self._devices.index(device)
+        self._factors[at] = self._learned.factor(device.worker)
+
+    # ------------------------------------------------------------------ decisions
+
+    def decide(self, now: float) -> tuple[list[Pick], list[Dropped]]:
+        """What to send where now, and the queries that no device can finish in time any more."""
+        dropped = self._give_up(now)
+        if not self._waiting or not self._devices or self._policy is None:
+            return [], dropped
+        round_ = self._round(now)
+        if not any([left <= round_.lead_s for left in round_.remaining_s]):
+            return [], dropped
+        picks: list[Pick] = []
+        taken: set[int] = set()
+        for i, j in self._rule(round_, self._options):
+            waiting, device = self._waiting[i], self._devices[j]
+            if self._misses(waiting, device, round_.remaining_s[j], now):
+                continue
+            taken.add(i)
+            self._send(waiting, device, now)
+            picks.append((waiting.work, device.slot))
+        for i, held in enumerate(round_.held):
+            self._waiting[i].held = held
+        if taken:
+            self._waiting = [w for i, w in enumerate(self._waiting) if i not in taken]
+        return picks, dropped
+
+    def next_s(self, now: float) -> float:
+        """When to decide again if nothing arrives: a device is free within the lead, or a query
+        is past saving."""
+        if not self._waiting or self._policy is None:
+            return _FOREVER
+        lead_s = self._lead_s
+        ahead = [d.free_s - lead_s for d in self._devices if len(d.sent) == 1] if lead_s else []
+        due = [at_s for at_s in ahead if at_s > now]
+        return min(
+            [*due, *[w.give_up_s for w in self._waiting if w.give_up_s > now]], default=_FOREVER
+        )
+
+    @property
+    def _lead_s(self) -> float:
+        assert self._policy is not None
+        asked = self._asked_lead_s
+        return min(self._round_trip_s, LONGEST_LEAD_S) if asked is None else asked
+
+    def _round(self, now: float) -> Round:
+        assert self._table is not None
+        waiting = self._waiting
+        if self._rule is match:
+            waiting = waiting[: CONSIDERED * len(self._devices)]
+        lead_s = self._lead_s
+        return Round(
+            sizes=[w.work.size for w in waiting],
+            wait_s=[now - w.work.created_s for w in waiting],
+            slack_s=[w.work.deadline_s - now for w in waiting],
+            latency_s=[w.latency_s for w in waiting],
+            worst_s=[w.worst_s for w in waiting],
+            held=[w.held for w in waiting],
+            remaining_s=[self._remaining_s(device, now, lead_s) for device in self._devices],
+            factors=self._factors,
+            devices=self._table,
+            lead_s=lead_s,
+        )
+
+    def _remaining_s(self, device: _Device, now: float, lead_s: float) -> float:
+        """R_j. A device that has its share of queries, or is late with them, is not free."""
+        if not device.sent:
+            return 0.0
+        left_s = max(device.free_s - now, 0.0)
+        if len(device.sent) < AHEAD and lead_s and not self._overdue(device, now):
+            return left_s
+        self._forget_lost(device, now)
+        return max(left_s, lead_s + TICK_S) if device.sent else 0.0
+
+    def _overdue(self, device: _Device, now: float) -> bool:
+        """Whether it takes so much longer than predicted that it may be lost."""
+        first = next(iter(device.sent.values()))
+        return now > device.free_s + (OVERDUE - 1) * first.predicted_s
+
+    def _forget_lost(self, device: _Device, now: float) -> None:
+        """Queries whose answer nobody awaits any more are not at the device."""
+        grace_s = self._pipeline.grace_s
+        for key, sent in list(device.sent.items()):
+            if now > sent.deadline_s + grace_s:
+                del device.sent[key]
+
+    def _send(self, waiting: _Waiting, device: _Device, now: float) -> None:
+        predicted_s = waiting.latency_s[device.kind] * self._learned.factor(device.worker)
+        origin, ahead = waiting.work.origin, bool(device.sent)
+        begins_s = device.free_s if ahead else now + self._round_trip_s / 2
+        device.free_s = max(begins_s, now) + predicted_s
+        device.sent[origin.partition, origin.offset] = _Sent(
+            predicted_s, now, waiting.work.deadline_s, ahead
+        )
+
+    def _misses(self, waiting: _Waiting, device: _Device, remaining_s: float, now: float) -> bool:
+        policy = self._policy
+        assert policy is not None
+        if self._serves_late or policy.kind not in SKIPS_LATE:
+            return False
+        ends_s = now + remaining_s + waiting.latency_s[device.kind]
+        return ends_s > waiting.work.deadline_s
+
+    def _give_up(self, now: float) -> list[Dropped]:
+        assert self._policy is not None
+        if self._serves_late:
+            return []
+        late = [(w.work, now - w.give_up_s) for w in self._waiting if w.give_up_s < now]
+        if late:
+            self._waiting = [w for w in self._waiting if w.give_up_s >= now]
+        return late
+
+    def _predict(self, waiting: _Waiting) -> None:
+        """Latencies by type; types that are not there count as they were profiled."""
+        size = min(max(waiting.work.size, 1), self._profile.largest)
+        found = [self._predicted(kind, size) for kind in range(len(self._profile.types))]
+        waiting.latency_s = tuple([mean for mean, _ in found])
+        waiting.worst_s = tuple([worst for _, worst in found])
+        if self._kinds:
+            best_s = min([waiting.latency_s[kind] for kind in self._kinds])
+            waiting.give_up_s = waiting.work.deadline_s - best_s
+
+    def _predicted(self, kind: int, size: int) -> tuple[float, float]:
+        type_ = self._profile.types[kind]
+        version = self._learned.version(type_) // REFRESH
+        known = self._predictions.get((kind, size))
+        if known is None or known[0] != version:
+            mean_s = self._learned.mean_s(type_, size)
+            # Until repeats are known to be noisy the profile's own spread counts.
+            spread = self._profile.worst_s(type_, size) / self._profile.mean_s(type_, size)
+            worst_s = max(self._learned.p95_s(type_, size), mean_s * spread)
+            known = self._predictions[kind, size] = (version, mean_s, worst_s)
+        return known[1], known[2]
+
+
+def dispatch_profile(
+    types: tuple[str, ...], seconds: Callable[[str, int, str], float], largest: int, base: str = ""
+) -> DispatchProfile:
+    """A profile by type, size and quantile as the dispatcher takes it, each looked up once."""
+    known: dict[tuple[str, int, str], float] = {}
+
+    def of(quantile: str) -> Seconds:
+        def looked_up(type_: str, size: int) -> float:
+            key = (type_, size, quantile)
+            if key not in known:
+                known[key] = seconds(type_, min(size, largest), quantile)
+            return known[key]
+
+        return looked_up
+
+    return DispatchProfile(
+        mean_s=of("mean"), worst_s=of("p95"), types=types, largest=largest, base=base
+    )
+
+
+__all__ = ["DispatchProfile", "Dispatcher", "Part", "Pick", "dispatch_profile"]

@@ -1,0 +1,95 @@
+"""headrace capacity: the highest rate that keeps the SLO."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import run
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.planning.device_mix import with_mix
+from headrace.simulation.capacity_search import CapacityRequest, capacity, carries
+from tests.typed_files import a_typed_file
+
+ONE_SIZE = "size,probability\n100,1\n"
+
+
+def asked(path: Path, mix: dict[str, int], policy: str, queries: int = 600) -> CapacityRequest:
+    file = with_mix(read_pipeline_file(path), mix)
+    return CapacityRequest(file=file, policy=policy, queries=queries)
+
+
+def test_the_capacity_is_the_highest_rate_that_keeps_the_slo_to_one_percent(
+    tmp_path: Path,
+) -> None:
+    # One device, 20 ms for each query, 100 ms: an M/D/1 queue near 50/s.
+    request = asked(a_typed_file(tmp_path, sizes=ONE_SIZE), {"gpu": 1}, "fcfs")
+    found = capacity(request)
+    assert found.best is not None
+    assert 25 < found.best.qps < 50
+    assert found.best.attainment >= 0.99
+    assert carries(request, found.best.qps)
+    assert not carries(request, found.best.qps * 1.03)
+
+
+def test_two_devices_carry_more_than_twice_as_much_as_one(tmp_path: Path) -> None:
+    path = a_typed_file(tmp_path, sizes=ONE_SIZE)
+    one, two = (capacity(asked(path, {"gpu": n}, "kairos")).best for n in (1, 2))
+    assert one is not None
+    assert two is not None
+    assert 2 * one.qps < two.qps < 100
+
+
+def test_the_matching_carries_more_than_first_come_first_served(tmp_path: Path) -> None:
+    path = a_typed_file(tmp_path)
+    mix = {"gpu": 1, "slow": 3}
+    kairos, fcfs = (capacity(asked(path, mix, policy)).best for policy in ("kairos", "fcfs"))
+    assert kairos is not None
+    assert fcfs is None or kairos.qps > 1.3 * fcfs.qps
+
+
+@pytest.mark.parametrize("policy", ["threshold", "earliest", "kairos-paper", "static"])
+def test_every_policy_has_a_capacity(tmp_path: Path, policy: str) -> None:
+    found = capacity(asked(a_typed_file(tmp_path, sizes=ONE_SIZE), {"gpu": 1}, policy, 300))
+    assert found.best is not None
+    assert 20 < found.best.qps < 50
+
+
+def test_the_command_prints_a_list_with_one_object_per_policy_and_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_typed_file(tmp_path, sizes=ONE_SIZE)
+    arguments = ["capacity", str(path), "--policy", "kairos", "--mix", "gpu=1", "--queries", "200"]
+    assert run([*arguments, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 1
+    assert {
+        "policy",
+        "seed",
+        "mix",
+        "capacity_qps",
+        "attainment",
+        "p99_ms",
+        "runs",
+        "queries",
+    } <= set(rows[0])
+    assert (rows[0]["policy"], rows[0]["seed"], rows[0]["mix"]) == ("kairos", 0, {"gpu": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("--mix", "tpu=1"), 2, "its types are gpu, slow"),
+        (("--mix", "gpu"), 2, "no TYPE=N"),
+        (("--policy", "best"), 2, "no policy 'best'"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    code: int,
+    says: str,
+) -> None:
+    assert run(["capacity", str(a_typed_file(tmp_path)), *options]) == code
+    assert says in capsys.readouterr().err

@@ -1,0 +1,243 @@
+"""The dispatcher: what waits, what is sent where, what is given up; and ingress around it."""
+
+from operators.dispatcher import Dispatcher, Part, dispatch_profile
+from operators.ingress import Ingress
+from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
+from schemas.pipeline import Pipeline, QuerySize
+from schemas.records import (
+    ANSWERED,
+    Completion,
+    Lease,
+    Notice,
+    Origin,
+    Plan,
+    Query,
+    Settings,
+    Work,
+)
+from tests.builders import a_pipeline
+
+SLO_S = 0.1
+
+
+def _seconds(type_: str, size: int, quantile: str) -> float:
+    return size / {"gpu": 1000, "slow": 250}[type_]
+
+
+def a_sized_pipeline(**changes: object) -> Pipeline:
+    usual: dict[str, object] = {
+        "slo_s": SLO_S, "size": QuerySize(most=100), "policy": "kairos", "comm_s": 0.0,
+        "grace_s": 0.25,
+    }  # fmt: skip
+    return a_pipeline(**(usual | changes))
+
+
+def a_dispatcher(part: Part = Part(), types: tuple[str, ...] = ("gpu", "slow")) -> Dispatcher:  # noqa: B008
+    return Dispatcher(a_sized_pipeline(), dispatch_profile(types, _seconds, 100), part)
+
+
+def a_dispatching_plan(*types: str, policy: str = "kairos", epoch: int = 1) -> Plan:
+    leases = [
+        Lease(
+            worker=f"{type_}-{slot}", task="read", variant="v", batch=1, slots=(slot,),
+            open_slot=slot, type=type_,
+        )
+        for slot, type_ in enumerate(types)
+    ]  # fmt: skip
+    return Plan(
+        pipeline=a_sized_pipeline().name, epoch=epoch, issued_s=0.0, reason="",
+        settings=Settings(policy=policy, slo_s=SLO_S), leases=tuple(leases),
+    )  # fmt: skip
+
+
+def work(offset: int, size: int, created_s: float = 0.0, partition: int = 0) -> Work:
+    return Work(
+        query_id=f"{partition}-{offset}", origin=Origin(partition, offset), task="read",
+        created_s=created_s, deadline_s=created_s + SLO_S, epoch=1, size=size,
+    )  # fmt: skip
+
+
+def completion(of: Work, slot: int, run_s: float, worker: str, type_: str = "gpu") -> Completion:
+    return Completion(
+        query_id=of.query_id, origin=of.origin, slot=slot, worker=worker, type=type_,
+        setting="read/v", size=of.size, queued_s=0.0, run_s=run_s, outcome=ANSWERED,
+    )  # fmt: skip
+
+
+def sent(dispatcher: Dispatcher, now: float) -> list[tuple[int, int]]:
+    picks, _ = dispatcher.decide(now)
+    return sorted((w.origin.offset, slot) for w, slot in picks)
+
+
+def test_a_device_gets_the_next_query_when_it_has_done_the_last() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    first, second = work(0, 20), work(1, 20)
+    dispatcher.add(first)
+    dispatcher.add(second)
+    assert sent(dispatcher, 0.0) == [(0, 0)]
+    assert sent(dispatcher, 0.01) == []
+    dispatcher.completed(completion(first, 0, 0.02, "gpu-0"), 0.02)
+    assert sent(dispatcher, 0.02) == [(1, 0)]
+    assert dispatcher.waiting == 0
+
+
+def test_a_query_that_no_device_can_finish_in_time_is_given_up() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    dispatcher.add(work(0, 50))
+    picks, dropped = dispatcher.decide(0.06)  # 50 ms on the gpu: done at 0.11
+    assert picks == []
+    assert [(w.origin.offset, round(short_s, 6)) for w, short_s in dropped] == [(0, 0.01)]
+
+
+def test_a_query_is_kept_back_from_a_device_on_which_it_would_be_late() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("slow", "gpu"), 0.0)
+    large, small = work(0, 50), work(1, 10)
+    dispatcher.add(large)
+    dispatcher.add(small)
+    assert sent(dispatcher, 0.0) == [(0, 1), (1, 0)]
+    third = work(2, 40)
+    dispatcher.add(third)
+    # The slow device is free at 0.04, but 40 takes 0.16 s there.
+    dispatcher.completed(completion(small, 0, 0.04, "slow-0", "slow"), 0.04)
+    assert sent(dispatcher, 0.04) == []
+    dispatcher.completed(completion(large, 1, 0.05, "gpu-1"), 0.05)
+    assert sent(dispatcher, 0.05) == [(2, 1)]
+
+
+def test_no_device_has_more_than_one_query_ahead() -> None:
+    pipeline = a_sized_pipeline()
+    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu",), _seconds, 100), round_trip_s=0.004)
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    for offset in range(4):
+        dispatcher.add(work(offset, 20))
+    assert sent(dispatcher, 0.0) == [(0, 0)]
+    assert dispatcher.next_s(0.0) < 0.02  # it looks again before the device is free
+    assert sent(dispatcher, dispatcher.next_s(0.0)) == [(1, 0)]
+    assert sent(dispatcher, 0.0215) == []  # the first is not done: one runs, one is ahead
+
+
+def test_two_dispatchers_divide_the_devices_of_each_type() -> None:
+    plan = a_dispatching_plan("gpu", "gpu", "slow", "slow")
+    slots = []
+    for index in (0, 1):
+        dispatcher = a_dispatcher(Part(index, 2))
+        dispatcher.change(plan, 0.0)
+        for offset in range(4):
+            dispatcher.add(work(offset, 10))
+        slots.append([slot for _, slot in sent(dispatcher, 0.0)])
+    assert sorted(slots[0]) == [0, 2]
+    assert sorted(slots[1]) == [1, 3]
+
+
+def test_what_a_lost_device_had_counts_at_the_one_that_adopts_its_slot() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu", "gpu"), 0.0)
+    first, second, third = (work(offset, 40) for offset in range(3))
+    dispatcher.add(first)
+    dispatcher.add(second)
+    assert sent(dispatcher, 0.0) == [(0, 0), (1, 1)]
+    lease = Lease(
+        worker="gpu-1", task="read", variant="v", batch=1, slots=(0, 1), open_slot=1, type="gpu"
+    )
+    plan = a_dispatching_plan("gpu", epoch=2)
+    dispatcher.change(
+        Plan(
+            pipeline=plan.pipeline, epoch=2, issued_s=0.0, reason="", settings=plan.settings,
+            leases=(lease,),
+        ),
+        0.01,
+    )  # fmt: skip
+    dispatcher.add(third)
+    dispatcher.completed(completion(second, 1, 0.04, "gpu-1"), 0.04)
+    assert sent(dispatcher, 0.04) == []  # it still has the other one's query
+    dispatcher.completed(completion(first, 0, 0.04, "gpu-1"), 0.08)
+    assert sent(dispatcher, 0.05) == [(2, 1)]
+
+
+def test_another_policy_takes_over_what_waits() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    first, second = work(0, 20), work(1, 20)
+    dispatcher.add(first)
+    dispatcher.add(second)
+    dispatcher.decide(0.0)
+    assert dispatcher.change(a_dispatching_plan("gpu", policy="static", epoch=2), 0.0) == [second]
+    assert not dispatcher.active
+
+
+# --- ingress -------------------------------------------------------------------------------------
+
+
+def an_ingress(*types: str) -> Ingress:
+    node = Ingress(
+        "ingress-0", a_sized_pipeline(), (0,), incarnation=0.0, dispatcher=a_dispatcher()
+    )
+    node.handle(Woke(), 0.0)
+    node.handle(Arrived(a_dispatching_plan(*types), "plans", 0, 0, 0.0), 0.0)
+    node.handle(Woke(), 0.0)
+    return node
+
+
+def arrive(node: Ingress, offset: int, size: int, now: float) -> list[Effect]:
+    query = Query(payload=b"x", size=size)
+    found = list(node.handle(Arrived(query, QUERIES, 0, offset, now), now))
+    if Wake(now) in found:
+        found += node.handle(Woke(), now)
+    return found
+
+
+def to_workers(effects: list[Effect]) -> list[tuple[int, int, int]]:
+    return [
+        (e.record.origin.offset, e.record.size, e.slot)
+        for e in effects
+        if isinstance(e, Send) and e.topic == work_topic("read") and isinstance(e.record, Work)
+    ]
+
+
+def committed(effects: list[Effect]) -> list[int]:
+    return [
+        done.offset for e in effects if isinstance(e, Assign) and e.topic == QUERIES
+        for done in e.done
+    ]  # fmt: skip
+
+
+def test_what_waits_is_not_committed_and_what_was_sent_is() -> None:
+    node = an_ingress("gpu")
+    assert to_workers(arrive(node, 0, 20, 0.0)) == [(0, 20, 0)]
+    assert to_workers(arrive(node, 1, 20, 0.001)) == []
+    flushed = list(node.handle(Woke(), 0.02))
+    assert committed(flushed) == [1]  # the second query comes again after a restart
+    notices = [e.record for e in flushed if isinstance(e, Send) and e.topic == OUTPUTS]
+    assert [n.upto for n in notices if isinstance(n, Notice)] == [2]
+    done = completion(work(0, 20), 0, 0.02, "gpu-0")
+    node.handle(Arrived(done, "completions", 0, 0, 0.02), 0.02)
+    assert to_workers(list(node.handle(Woke(), 0.02))) == [(1, 20, 0)]
+    assert committed(list(node.handle(Woke(), 0.04))) == [2]
+
+
+def test_a_query_above_the_largest_size_is_refused_with_the_limit() -> None:
+    node = an_ingress("gpu")
+    effects = arrive(node, 0, 101, 0.0)
+    assert to_workers(effects) == []
+    notices = [
+        e.record for e in node.handle(Woke(), 0.02)
+        if isinstance(e, Send) and isinstance(e.record, Notice)
+    ]  # fmt: skip
+    assert notices[0].queries[0].refused == "size 101 is not from 1 to 100; split the query"
+
+
+def test_what_is_given_up_ends_as_dropped() -> None:
+    node = an_ingress("gpu")
+    arrive(node, 0, 90, 0.0)
+    assert to_workers(arrive(node, 1, 90, 0.0)) == []
+    effects = list(node.handle(Woke(), 0.05))
+    ended = [
+        item.end
+        for e in effects
+        if isinstance(e, Send) and isinstance(e.record, Work) and e.topic == OUTPUTS
+        for item in e.record.items
+    ]
+    assert [end.outcome for end in ended if end] == ["dropped"]
