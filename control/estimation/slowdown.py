@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from control.estimation.report_deltas import News
 from profiles.profile import ProfileError, ProfileTable
+from schemas.count_names import count_name
 from schemas.variant_id import variant_id
 
 MEMORY = 200.0  # batches
@@ -21,7 +22,7 @@ FEWEST = 20.0  # batches, before anything is said
 DRIFT = 1.15  # times what was planned for, or a part of it: a plan does not wait for its time
 NOISE = 1.1  # a kind that is less slow than this keeps to its profile
 
-_BATCHES = "batches/"
+_BATCHES = "batches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,10 @@ class Slowness:
         """What a worker ran since its report before."""
         batches = planned_s = took_s = 0.0
         for name, count in news.report.counts.items():
-            more = news.since(name) if name.startswith(_BATCHES) else 0.0
+            what, variant = count_name(name)
+            more = news.since(name) if what == _BATCHES else 0.0
             # The first batch of a variant tells of its loading, not of its pace.
             if count > more > 0:
-                variant = name.removeprefix(_BATCHES)
                 items = news.since(f"finished/{variant}")
                 each_s = self._planned_s(variant, news.report.device, items / more)
                 if each_s > 0:

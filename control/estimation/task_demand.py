@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import exp
 
+from schemas.count_names import count_name
 from schemas.records import Report
 
 TAU_S = 2.0  # of weights that fall to 1 - 1 / 2.6 a second, as Loki's code has them
 SILENT_AFTER_S = 2.0
 
-_ARRIVED = "arrived/"
+_ARRIVED = "arrived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class TaskDemand:
         if before is not None and _stale(before, report):
             return self
         arrived = {
-            name.removeprefix(_ARRIVED): count
+            count_name(name).of: count
             for name, count in report.counts.items()
-            if name.startswith(_ARRIVED)
+            if count_name(name).what == _ARRIVED
         }
         rates: Mapping[str, float] = {}
         if before is not None and before.incarnation == report.incarnation:

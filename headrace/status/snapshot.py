@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from operators.latency_histogram import quantile_s
+from schemas.count_names import count_name
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import DROPPED, FAILED, REFUSED, Lease, Plan, Report
@@ -109,6 +110,7 @@ class Snapshot:
 
 
 Series = deque[Report]
+RateKey = tuple[str, str]  # role, name of the count
 
 
 @dataclass(slots=True)
@@ -160,12 +162,12 @@ class Board:
             demand_qps=plan.demand_qps if plan else None,
             capacity_qps=plan.capacity_qps if plan else None,
             expected_accuracy=plan.expected_accuracy if plan else None,
-            arrived_qps=rates.get("ingress:arrived", 0.0),
-            refused_qps=rates.get("egress:refused", 0.0),
-            answered_qps=rates.get("egress:answered", 0.0),
-            late_qps=rates.get("egress:late", 0.0),
-            dropped_qps=rates.get("egress:dropped", 0.0),
-            failed_qps=rates.get("egress:failed", 0.0),
+            arrived_qps=rates.get(("ingress", "arrived"), 0.0),
+            refused_qps=rates.get(("egress", "refused"), 0.0),
+            answered_qps=rates.get(("egress", "answered"), 0.0),
+            late_qps=rates.get(("egress", "late"), 0.0),
+            dropped_qps=rates.get(("egress", "dropped"), 0.0),
+            failed_qps=rates.get(("egress", "failed"), 0.0),
             reasons=_reasons(rates),
             p50_ms=_latency_ms(rates, 0.5),
             p95_ms=_latency_ms(rates, 0.95),
@@ -178,7 +180,10 @@ class Board:
         )
 
     def _rows(
-        self, alive: Mapping[str, Series], rates: Mapping[str, float], lag: Mapping[str, int] | None
+        self,
+        alive: Mapping[str, Series],
+        rates: Mapping[RateKey, float],
+        lag: Mapping[str, int] | None,
     ) -> Iterable[VariantRow]:
         leases = self.plan.leases if self.plan else ()
         planned = ((lease.task, lease.variant) for lease in leases)
@@ -222,42 +227,49 @@ def _row(
     )
 
 
-def _rates(every: Iterable[Series]) -> dict[str, float]:
-    """Growth per second of every count, summed over nodes, as "role:count"."""
-    found: dict[str, float] = {}
+def _rates(every: Iterable[Series]) -> dict[RateKey, float]:
+    """Growth per second of every count, summed over the nodes of a role."""
+    found: dict[RateKey, float] = {}
     for series in every:
         first, last = series[0], series[-1]
         seconds = last.sent_s - first.sent_s
         if seconds <= 0:
             continue
         for name, value in last.counts.items():
-            key = f"{last.role}:{name}"
+            key = (last.role, name)
             grown = (value - first.counts.get(name, 0.0)) / seconds
             found[key] = found.get(key, 0.0) + grown
     return found
 
 
-def _of_variant(rates: Mapping[str, float], key: str) -> dict[str, float]:
+def _of_variant(rates: Mapping[RateKey, float], key: str) -> dict[str, float]:
     names = ("arrived", "finished", "dropped", "failed", "batches", "busy_s")
-    return {name: rates.get(f"worker:{name}/{key}", 0.0) for name in names}
+    return {name: rates.get(("worker", f"{name}/{key}"), 0.0) for name in names}
 
 
-def _reasons(rates: Mapping[str, float]) -> dict[str, float]:
+def _reasons(rates: Mapping[RateKey, float]) -> dict[str, float]:
     """Those that occur, the most frequent first."""
-    marks = tuple(f"egress:{outcome}/" for outcome in (DROPPED, FAILED, REFUSED))
-    told = [(k.removeprefix("egress:"), v) for k, v in rates.items() if k.startswith(marks) and v]
+    told = [(name, rate) for name, rate in _of_egress(rates).items() if rate and _has_reason(name)]
     return dict(sorted(told, key=lambda pair: (-pair[1], pair[0])))
 
 
-def _latency_ms(rates: Mapping[str, float], quantile: float) -> float | None:
-    of_egress = {name.removeprefix("egress:"): rate for name, rate in rates.items()}
-    seconds = quantile_s(of_egress, quantile)
+def _has_reason(name: str) -> bool:
+    what, reason = count_name(name)
+    return what in (DROPPED, FAILED, REFUSED) and reason != ""
+
+
+def _of_egress(rates: Mapping[RateKey, float]) -> dict[str, float]:
+    return {name: rate for (role, name), rate in rates.items() if role == "egress"}
+
+
+def _latency_ms(rates: Mapping[RateKey, float], quantile: float) -> float | None:
+    seconds = quantile_s(_of_egress(rates), quantile)
     return None if seconds is None else 1e3 * seconds
 
 
 def _busy(crew: list[Series]) -> float:
     rates = _rates(crew)
-    computing = sum(v for name, v in rates.items() if name.startswith("worker:busy_s/"))
+    computing = sum(v for (_, name), v in rates.items() if count_name(name).what == "busy_s")
     return computing / len(crew)
 
 

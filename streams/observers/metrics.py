@@ -16,6 +16,7 @@ from typing import Any
 
 from operators.drop_reasons import EGRESS_TASK
 from operators.outcomes import cause_of, missed_at, outcome_of
+from schemas.count_names import count_name
 from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Send, Solve, Solved
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
@@ -231,9 +232,9 @@ def _reported(reports: Sequence[Report]) -> Iterator[Sample]:
         states[report.state] += 1
         names = _COUNTS.get(report.role, {})
         for key, value in report.counts.items():
-            count, *labels = key.split("/")
-            if count in names:
-                sums[names[count], tuple(labels)] += value  # type: ignore[assignment]
+            name = count_name(key)
+            if name.what in names:
+                sums[names[name.what], name.labels] += value  # type: ignore[assignment]
         for slot in report.slots:
             sums["items_queued", (slot.task,)] += slot.queued
     yield from ((name, labels, value) for (name, labels), value in sums.items())

@@ -25,10 +25,10 @@ READS = frozenset(
     )
 )  # fmt: skip
 INFERRED = ("schemas/codec/older_releases.py",)
-# Texts other than task/variant with a slash in them: count names, keys of records, shares.
+# The module for it, and texts other than task/variant: names of counts, keys of records, shares.
 SLASHES = (
     "schemas/variant_id.py",
-    "streams/observers/metrics.py",
+    "schemas/count_names.py",
     "streams/control_app/control_records.py",
     "headrace/cli/roles.py",
 )
