@@ -11,6 +11,7 @@ Nothing here imports a planner: solvers take most of a second, and every role re
 from collections.abc import Mapping
 from typing import Any
 
+from control.policies.compass.options import SESSIONS
 from control.policies.installed import installed, names
 from control.policies.kairos.options import DISPATCH
 from control.policies.options import MILP, TABLES
@@ -180,6 +181,20 @@ POLICIES: Mapping[str, PolicySpec] = {
             dispatch="control.policies.kairos.dispatch_rules:earliest_finish",
             options=DISPATCH,
             **_ON_EVERY_DEVICE,
+        ),
+        # A query plan for every session, by a search that profiles configurations of knobs.
+        PolicySpec(
+            name="compass",
+            summary="a query plan for each session, by a profiled search over knobs and tiers",
+            plan="control.policies.compass.pipeline_plan:allocate",
+            options=SESSIONS,
+        ),
+        PolicySpec(
+            name="circinus",
+            summary="as compass, with the committee and the two-sided test of Circinus v1",
+            plan="control.policies.compass.pipeline_plan:allocate",
+            options=SESSIONS,
+            preset={"members": "top-k", "test": "two-sided"},
         ),
     )
 }

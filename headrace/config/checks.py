@@ -34,6 +34,8 @@ def check(file: FileSection, source: Source) -> None:
     check_emulation(file, source)
     check_registry(file, source)
     check_weights(file, source)
+    check_tiers(file, source)
+    check_knobs(file, source)
 
 
 def check_children(tasks: Mapping[str, TaskSection], source: Source) -> None:
@@ -175,8 +177,8 @@ def check_replicas(
                 f"slots, one per replica; raise tasks.{task}.slots or lower the replicas",
             )
     devices = file.cluster.devices or {}
-    if file.cluster.types:
-        return  # rented as they are needed
+    if file.cluster.types or (file.cluster.tiers and not devices):
+        return  # rented as they are needed, or shared by sessions
     if sum(takes.values()) > sum(devices.values()):
         have = ", ".join(f"{device}: {count}" for device, count in devices.items())
         raise source.error(
@@ -188,7 +190,7 @@ def check_replicas(
 
 def check_workers(file: FileSection, source: Source) -> None:
     """There are workers, or types of which to rent some."""
-    if not file.cluster.devices and not file.cluster.types:
+    if not file.cluster.devices and not file.cluster.types and not file.cluster.tiers:
         raise source.error(
             ("cluster",),
             "{} has no workers; name them, as in cluster: {devices: {cpu: 2}}, or name types with "
@@ -338,3 +340,54 @@ def check_weights(file: FileSection, source: Source) -> None:
                     f"{{}} is {weights!r}, which is no file in {source.path.parent}; train the "
                     "weights or correct the path",
                 )
+
+
+def check_tiers(file: FileSection, source: Source) -> None:
+    """Tiers that tasks and links name exist; tiers that are shared have devices."""
+    tiers = file.cluster.tiers or {}
+    for name, tier in tiers.items():
+        if tier.per is None and tier.count is None and tier.most is None:
+            raise source.error(
+                ("cluster", "tiers", name),
+                f"tier {name!r} has no devices; give their count, or write per: session where "
+                "every session has its own",
+            )
+    for task, section in file.tasks.items():
+        for at, tier_name in enumerate(section.tiers or ()):
+            if tier_name not in tiers:
+                place = ("tasks", task, "tiers", at)
+                raise source.error(
+                    place,
+                    f"{{}} is {tier_name!r}, which is no tier; {nearest(tier_name, list(tiers))}",
+                )
+    for link in file.cluster.links:
+        one, mark, other = link.partition(">")
+        if not mark or one not in tiers or other not in tiers or one == other:
+            raise source.error(
+                ("cluster", "links", link),
+                f"{{}} is no link; write TIER>TIER with two of the tiers {', '.join(tiers)}",
+            )
+
+
+def check_knobs(file: FileSection, source: Source) -> None:
+    """Knobs fill the arguments that name them, and have options that differ."""
+    for task, section in file.tasks.items():
+        if (section.knobs or section.tiers) and not file.cluster.tiers:
+            raise source.error(
+                ("tasks", task), "{} has knobs or tiers, but the cluster has no tiers; add "
+                "cluster.tiers",
+            )  # fmt: skip
+        for knob, options in section.knobs.items():
+            if len({str(option) for option in options}) < len(options):
+                raise source.error(
+                    ("tasks", task, "knobs", knob), "{} has an option twice; remove one"
+                )
+        for name, variant in section.variants.items():
+            for argument, value in variant.arguments.items():
+                filled = isinstance(value, str) and value.startswith("$")
+                if filled and value[1:] not in section.knobs:
+                    raise source.error(
+                        ("tasks", task, "variants", name, "arguments", argument),
+                        f"{{}} is {value!r}, but task {task!r} has no knob {value[1:]!r}; "
+                        f"{nearest(value[1:], list(section.knobs))}",
+                    )

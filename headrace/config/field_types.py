@@ -21,6 +21,51 @@ def size(value: Any) -> int:
     return int(float(match.group(1)) * SIZES[match.group(2)])
 
 
+RATES = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
+SLO_KEYS = ("latency", "accuracy", "cost")
+
+
+def rate(value: Any) -> float:
+    """Return bytes a second of a text such as "8Mbps"; raises ``ValueError`` naming the units."""
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match.group(2) not in RATES:
+        raise ValueError(f"{{}} is {value!r}, which is no rate; write one such as 8Mbps or 1Gbps")
+    return float(match.group(1)) * RATES[match.group(2)] / 8
+
+
+def slo_seconds(value: Any) -> float:
+    """Return the latency of an SLO: a duration, or a mapping of objectives.
+
+    Raises ``ValueError`` for unknown keys and for objectives out of range.
+    """
+    if not isinstance(value, dict):
+        return duration(value)
+    unknown = [key for key in value if key not in SLO_KEYS]
+    if unknown or "latency" not in value:
+        raise ValueError(
+            f"{{}} has the keys {', '.join(map(str, value)) or 'none'}; write latency, and "
+            "accuracy and cost where they count"
+        )
+    objectives(value)
+    return duration(value["latency"])
+
+
+def objectives(value: Any) -> tuple[float | None, float | None]:
+    """Return the accuracy at least and the $ an hour at most of an SLO, None where it has none."""
+    accuracy, cost = (value.get(key) for key in SLO_KEYS[1:]) if isinstance(value, dict) else (
+        None, None,
+    )  # fmt: skip
+    if accuracy is not None and not (_is_number(accuracy) and 0 <= accuracy <= 1):
+        raise ValueError(f"{{}}.accuracy is {accuracy!r}; it must be a number from 0 to 1")
+    if cost is not None and not (_is_number(cost) and cost >= 0):
+        raise ValueError(f"{{}}.cost is {cost!r}; it must be $ an hour, 0 or more")
+    return accuracy, cost
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _above_zero(seconds: float) -> float:
     if seconds <= 0:
         raise ValueError("{} is 0; it must be above 0")
@@ -90,6 +135,8 @@ def _positive(value: float) -> float:
 
 Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero)]
 Latency = Annotated[float, BeforeValidator(duration)]  # 0 is one
+Rate = Annotated[float, BeforeValidator(rate)]  # bytes a second
+Slo = Annotated[float, BeforeValidator(slo_seconds), AfterValidator(_above_zero)]
 Positive = Annotated[float, AfterValidator(_positive)]
 Bounds = Annotated[list[float], AfterValidator(_bounds)]
 Size = Annotated[int, BeforeValidator(size), Field(gt=0)]

@@ -21,6 +21,7 @@ from headrace.config.sections import (
     TypeSection,
     validated,
 )
+from headrace.config.session_space import SessionSpace, session_space
 from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError
 from operators.models.user_modules import import_module, make_known
@@ -111,6 +112,7 @@ class PipelineFile:
     profiles: tuple[Path, ...]
     workload: str  # "package.module:Class", "" for none
     path: Path
+    sessions: SessionSpace | None = None  # where the cluster has tiers
     sizes: Path | None = None  # the distribution of query sizes
 
 
@@ -131,6 +133,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         workload=file.workload or "",
         path=absolute,
         sizes=absolute.parent / file.sizes if file.sizes else None,
+        sessions=session_space(file, source) if file.cluster.tiers else None,
     )
 
 

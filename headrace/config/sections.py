@@ -21,8 +21,10 @@ from headrace.config.field_types import (
     PipelineName,
     Port,
     Positive,
+    Rate,
     Replicas,
     Size,
+    Slo,
     Spec,
     TypeName,
 )
@@ -55,6 +57,34 @@ class VariantSection(Section):
     limits: LimitsSection = LimitsSection()
 
 
+class TierSection(Section):
+    """``cluster.tiers.<tier>``."""
+
+    device: Device = "emulated"
+    speed: Positive = 1.0
+    cpu_speed: Positive = 1.0
+    count: Count | None = None
+    shares: Literal[4] = 4
+    price: Annotated[float, Field(ge=0)] = 0.0
+    memory: Size | None = None
+    most: Count | None = None
+    per: Literal["session"] | None = None
+
+
+class LinkSection(Section):
+    """``cluster.links.<tier>><tier>``."""
+
+    rate: Rate
+    delay: Latency = 0.0
+
+
+class ProfilingSection(Section):
+    """``profiling``."""
+
+    truth: Literal["workload", "reference", "feedback"] = "workload"
+    cache: Size = 500_000_000
+
+
 class TaskSection(Section):
     """``tasks.<task>``."""
 
@@ -64,6 +94,10 @@ class TaskSection(Section):
     share: Bounds = [0.0, 1.0]
     weight: Positive = 1.0
     selection: Tables = ""
+    knobs: dict[Name, Annotated[list[str | int | float | bool], Field(min_length=1)]] = {}
+    tiers: Annotated[list[str], Field(min_length=1)] | None = None
+    batched: bool = False
+    cpu: bool = False
 
 
 class TypeSection(Section):
@@ -89,6 +123,9 @@ class ClusterSection(Section):
     budget: Positive | None = None
     base: str | None = None
     start: dict[str, Replicas] | None = None
+    tiers: Annotated[dict[Name, TierSection], Field(min_length=1)] | None = None
+    links: dict[str, LinkSection] = {}
+    profilers: Count = 1
 
 
 class QuerySizeSection(Section):
@@ -108,7 +145,7 @@ class FileSection(Section):
     """The whole file."""
 
     name: PipelineName
-    slo: Duration
+    slo: Slo
     tasks: Annotated[dict[Name, TaskSection], Field(min_length=1)]
     cluster: ClusterSection
     input: Literal["raw", "avro", "confluent"] = "raw"
@@ -130,6 +167,8 @@ class FileSection(Section):
     workload: Spec | None = None
     size: QuerySizeSection | None = None
     sizes: str | None = None
+    profiling: ProfilingSection | None = None
+    weight: Positive = 1.0
 
 
 def validated(source: Source) -> FileSection:
@@ -201,6 +240,8 @@ EXAMPLES = {
 
 def _keys(place: Place, source: Source) -> list[str]:
     """Return the keys that a mapping of the file may have."""
+    if len(place) == 3 and place[:2] in CLUSTER_SECTIONS:
+        return list(CLUSTER_SECTIONS[place[:2]].model_fields)
     if len(place) == 2 and place[0] == "policies":
         return section_keys(source.values["policies"][place[1]])
     return list(SECTIONS[len(place), place[0] if place else ""].model_fields)
@@ -215,4 +256,9 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (3, "cluster"): TypeSection,
     (1, "size"): QuerySizeSection,
     (1, "deadline"): DeadlineSection,
+}
+
+CLUSTER_SECTIONS: dict[Place, type[Section]] = {
+    ("cluster", "tiers"): TierSection,
+    ("cluster", "links"): LinkSection,
 }

@@ -13,6 +13,7 @@ from headrace.config.pipeline_file import (
     load_workload,
     planning_profile,
 )
+from headrace.config.session_space import space_counts
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator
 from profiles.profile import ProfileTable
@@ -41,7 +42,13 @@ class Examined:
             "share": self.file.cluster.share,
             "profiled": list(self.profiled),
             "infeasible": self.infeasible,
+            **self._space(),
         }
+
+    def _space(self) -> dict[str, Any]:
+        """The search space of sessions, where the file has one."""
+        sessions = self.file.sessions
+        return {} if sessions is None else {"space": space_counts(sessions.space)}
 
 
 def examined(file: PipelineFile) -> Examined:
@@ -76,6 +83,8 @@ def check_plannable(file: PipelineFile) -> None:
 
 
 def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
+    if file.sessions is not None and not file.cluster.workers:
+        return {}  # tiers are for sessions, which policies of the whole pipeline do not plan
     found = {}
     for policy in _tried(file.pipeline, profiled=bool(table.entries)):
         try:
@@ -118,6 +127,9 @@ def described(found: Examined) -> str:
                  for v in task.variants]  # fmt: skip
         children = f" -> {', '.join(task.children)}" if task.children else ""
         lines.append(f"  {task.name}{children}: {', '.join(names)}")
+    if file.sessions is not None:
+        space = file.sessions.space
+        lines.append(f"  {space.configuration_count:,} configurations, {space.plans:,} query plans")
     lines += [
         f"policy {policy!r} is infeasible: {binding}"
         for policy, binding in found.infeasible.items()

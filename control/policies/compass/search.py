@@ -184,6 +184,12 @@ class Search:
         self.plans = _pareto([*self.plans, *added])
         return added
 
+    def fastest_s(self, configuration: int) -> float:
+        """Seconds of a profiled configuration on whole GPUs of the fastest placement."""
+        seconds = self._times.seconds()[configuration]
+        found = self.deployment.latency(seconds[None], self._sent[configuration][None])[0]
+        return float(np.where(self.deployment.fits[configuration], found, np.inf).min())
+
     def _likely(self) -> tuple[Floats, str]:
         """The probability that each configuration is accurate enough, and who says so."""
         floor = self.slo.accuracy

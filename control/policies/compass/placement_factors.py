@@ -1,0 +1,96 @@
+"""The factors by which tiers and links stretch the stages of every placement.
+
+A stage's reference seconds are divided by the speed of its tier; ``cpu`` stages by the tier's
+``cpu_speed``. A hop between tiers takes ``bytes / rate + delay``; within a tier it takes nothing.
+Inputs start on the session's own tier, and results return there.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from control.policies.compass.composition import Deployment
+from control.policies.compass.space import Space, leaves
+from control.policies.compass.tiers import Link, SessionTier
+from control.problem.problem import PlanError
+
+Floats = NDArray[np.float64]
+
+UNREACHABLE_S = 1e12  # over a link that is not there, or of 0 bytes a second
+
+
+def deployment(
+    space: Space,
+    tiers: Mapping[str, SessionTier],
+    links: Mapping[tuple[str, str], Link],
+    origin: str,
+    memory: Floats,
+) -> Deployment:
+    """The factors of every placement; ``memory[c, s]`` bytes of the models.
+
+    ``links`` holds both directions. Raises ``PlanError`` for a pair of tiers without a link that
+    some placement needs.
+    """
+    order = [tiers[name] for name in space.tiers]
+    placements = space.placements
+    cpu = np.array([stage.cpu for stage in space.stages])
+    speed = np.array([each.speed for each in order])[placements]
+    cpu_speed = np.array([each.cpu_speed for each in order])[placements]
+    price = np.array([0.0 if each.own else each.price for each in order])[placements]
+    room = np.array([each.memory_bytes for each in order])[placements]
+    room = np.where(cpu, np.inf, room)
+    froms, tos = _hops(space, space.tiers.index(origin))
+    per_byte, delay = _link_tables(space, links)
+    _check_links(space, froms, tos, delay)
+    return Deployment(
+        space=space,
+        slowness=np.where(cpu, 1 / cpu_speed, 1 / speed).T,
+        per_byte=per_byte[froms, tos].T,
+        delay=delay[froms, tos].T,
+        price=np.where(cpu, 0.0, price).T,
+        memory=memory,
+        capacity=room.T,
+        fits=np.all(memory[:, None, :] <= room[None], axis=2),
+        own_tiers=frozenset(name for name, each in tiers.items() if each.own),
+    )
+
+
+def _hops(space: Space, origin: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where every hop of every placement starts and ends: into each stage, back from each leaf."""
+    at = {stage.name: index for index, stage in enumerate(space.stages)}
+    placements = space.placements
+    home = np.full(len(placements), origin, dtype=np.int64)
+    ends = leaves(space.stages)
+    froms = [placements[:, at[s.parent]] if s.parent else home for s in space.stages]
+    tos = [placements[:, index] for index in range(len(space.stages))]
+    return (
+        np.stack([*froms, *(placements[:, leaf] for leaf in ends)], axis=1),
+        np.stack([*tos, *(home for _ in ends)], axis=1),
+    )
+
+
+def _link_tables(space: Space, links: Mapping[tuple[str, str], Link]) -> tuple[Floats, Floats]:
+    count = len(space.tiers)
+    per_byte = np.zeros((count, count))
+    delay = np.full((count, count), UNREACHABLE_S)
+    np.fill_diagonal(delay, 0.0)
+    for (one, other), link in links.items():
+        pair = space.tiers.index(one), space.tiers.index(other)
+        if link.bytes_per_s > 0:
+            per_byte[pair], delay[pair] = 1 / link.bytes_per_s, link.delay_s
+    return per_byte, delay
+
+
+def _check_links(
+    space: Space, froms: NDArray[np.int64], tos: NDArray[np.int64], delay: Floats
+) -> None:
+    missing = delay[froms, tos] >= UNREACHABLE_S
+    if not missing.any(axis=1).all():
+        return
+    row, hop = np.argwhere(missing)[0]
+    one, other = space.tiers[froms[row, hop]], space.tiers[tos[row, hop]]
+    raise PlanError(
+        f"no placement can be reached: there is no link {one}>{other}, or its rate is 0; add it "
+        "under cluster.links"
+    )

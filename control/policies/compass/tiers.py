@@ -1,0 +1,23 @@
+"""Tiers and links as one session sees them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTier:
+    """A tier: speeds relative to the reference device, $ an hour and GPU, bytes of its memory
+    (inf: no limit). ``own``: each session has one of its own, free and never contended."""
+
+    speed: float = 1.0
+    cpu_speed: float = 1.0
+    price: float = 0.0
+    memory_bytes: float = float("inf")
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Bytes a second and seconds of delay between two tiers."""
+
+    bytes_per_s: float
+    delay_s: float

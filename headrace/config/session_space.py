@@ -1,0 +1,140 @@
+"""What a pipeline file says of sessions: knobs, tiers, links, objectives.
+
+A task's variants and knobs span its settings, ``task.variant`` among the knobs where there are
+several; tiers span placements. A setting is named ``task/variant@knob=option,...``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from control.policies.compass.space import Knob, Space, Stage
+from control.policies.compass.tiers import Link, SessionTier
+from control.problem.problem import PlanError
+from headrace.config.checks import topological
+from headrace.config.field_types import objectives
+from headrace.config.sections import FileSection, TaskSection, TierSection
+from headrace.config.yaml_source import Source
+
+if TYPE_CHECKING:
+    from control.policies.compass.composition import Deployment
+
+VARIANT = "variant"  # the knob that a task's variants are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpace:
+    """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
+    ``values`` has what each option of a knob stands for, by "task.knob"."""
+
+    space: Space
+    tiers: Mapping[str, SessionTier]
+    links: Mapping[tuple[str, str], Link]
+    origin: str
+    latency_s: float
+    accuracy: float | None
+    usd_per_h: float | None
+    values: Mapping[str, Mapping[str, Any]]
+    variants: Mapping[str, str]  # of tasks that have one only
+
+    def setting(self, task: str, configuration: int) -> str:
+        """The name of a task's setting in a configuration, as in ``scan/scan@scale=0.5``."""
+        named = {
+            key.partition(".")[2]: option
+            for key, option in self.space.named(configuration).items()
+            if key.partition(".")[0] == task
+        }
+        variant = named.pop(VARIANT, self.variants.get(task, ""))
+        knobs = ",".join(f"{knob}={option}" for knob, option in named.items())
+        return f"{task}/{variant}@{knobs}" if knobs else f"{task}/{variant}"
+
+    def deployment(self, memory: np.ndarray[Any, np.dtype[np.float64]]) -> "Deployment":
+        """The factors of placements; raises ``PlanError`` where a link is missing."""
+        # SciPy takes half a second, and every role reads this module.
+        from control.policies.compass.placement_factors import deployment
+
+        return deployment(self.space, self.tiers, self.links, self.origin, memory)
+
+
+def session_space(file: FileSection, source: Source) -> SessionSpace:
+    """Read the space; raises ``PipelineError`` for one that is too large."""
+    tiers = file.cluster.tiers or {}
+    order = topological(file.tasks)
+    parents = {child: task for task in order for child in file.tasks[task].children}
+    try:
+        space = Space(
+            stages=tuple(_stage(task, parents, file.tasks[task], list(tiers)) for task in order),
+            knobs=tuple(knob for task in order for knob in _knobs(task, file.tasks[task])),
+            tiers=tuple(tiers),
+        )
+    except PlanError as error:
+        raise source.error(("tasks",), str(error)) from error
+    accuracy, cost = objectives(source.values["slo"])
+    own = [name for name, tier in tiers.items() if tier.per == "session"]
+    return SessionSpace(
+        space=space,
+        tiers={name: _tier(tier) for name, tier in tiers.items()},
+        links=_links(file),
+        origin=own[0] if own else next(iter(tiers)),
+        latency_s=file.slo,
+        accuracy=accuracy,
+        usd_per_h=cost,
+        values={
+            f"{task}.{knob}": {_option(option): option for option in options}
+            for task in order
+            for knob, options in file.tasks[task].knobs.items()
+        },
+        variants={t: next(iter(s.variants)) for t, s in file.tasks.items() if len(s.variants) == 1},
+    )
+
+
+def space_counts(space: Space) -> dict[str, int]:
+    """The size of a space, as commands print it."""
+    return {
+        "configurations": space.configuration_count,
+        "placements": space.placement_count,
+        "plans": space.plans,
+    }
+
+
+def _stage(task: str, parents: Mapping[str, str], section: TaskSection, tiers: list[str]) -> Stage:
+    allowed = tuple(section.tiers) if section.tiers is not None else tuple(tiers)
+    return Stage(task, parents.get(task, ""), allowed, cpu=section.cpu, batched=section.batched)
+
+
+def _knobs(task: str, section: TaskSection) -> list[Knob]:
+    knobs = [
+        Knob(task, name, tuple(_option(option) for option in options))
+        for name, options in section.knobs.items()
+    ]
+    if len(section.variants) > 1:
+        knobs.insert(0, Knob(task, VARIANT, tuple(section.variants)))
+    return knobs
+
+
+def _option(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _tier(section: TierSection) -> SessionTier:
+    return SessionTier(
+        speed=section.speed,
+        cpu_speed=section.cpu_speed,
+        price=section.price,
+        memory_bytes=float("inf") if section.memory is None else float(section.memory),
+        own=section.per == "session",
+    )
+
+
+def _links(file: FileSection) -> dict[tuple[str, str], Link]:
+    """Every link in both directions, unless the other direction is given as well."""
+    given = {
+        (name.partition(">")[0], name.partition(">")[2]): Link(section.rate, section.delay)
+        for name, section in file.cluster.links.items()
+    }
+    backward = {(other, one): link for (one, other), link in given.items()}
+    return {**backward, **given}

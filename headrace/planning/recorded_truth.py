@@ -1,0 +1,105 @@
+"""Recorded profiles of every configuration: what a search would have measured.
+
+    {"pipeline": NAME, "input_bytes": B, "result_bytes": B, "parallelism": 1, "provenance": {...},
+     "configurations": [{"options": {"TASK.KNOB": OPTION, ...}, "scores": [...] or "543...",
+                         "seconds": {TASK: S, ...}, "bytes": {TASK: B, ...},
+                         "memory_bytes": {TASK: B, ...}}]}
+
+``scores`` are those of all samples in one order, from 0 to 1, or a text of digits over ``of``.
+``seconds`` are per sample on the reference device. ``parallelism`` is by how much profiling was
+quicker than one sample after the other.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from control.policies.compass.space import Space, leaves
+from headrace.errors import PipelineError
+
+Floats = NDArray[np.float64]
+
+
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    options: dict[str, str]
+    scores: list[float] | str
+    seconds: dict[str, float]
+    bytes: dict[str, float] = {}
+    memory_bytes: dict[str, float] = {}
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    pipeline: str
+    configurations: list[_Row]
+    input_bytes: float = 0.0
+    result_bytes: float = 0.0
+    parallelism: float = 1.0
+    of: int = 1
+    provenance: dict[str, Any] = {}
+
+
+class RecordedTruth(msgspec.Struct, frozen=True, kw_only=True):
+    """Per configuration of a space: ``scores[c]`` in sample order, reference ``seconds[c, s]``,
+    ``sent[c, h]`` bytes of each hop, ``memory[c, s]`` bytes of the models."""
+
+    scores: tuple[Floats, ...]
+    seconds: Floats
+    sent: Floats
+    memory: Floats
+    parallelism: float
+
+
+def read_truth(path: Path, space: Space) -> RecordedTruth:
+    """Read a recording; raises ``PipelineError`` where it is garbled or lacks a configuration."""
+    document = _decoded(path)
+    rows: dict[int, _Row] = {}
+    for row in document.configurations:
+        at = space.index_of(row.options)
+        if at is not None:
+            rows[at] = row
+    lacking = [c for c in range(space.configuration_count) if c not in rows]
+    if lacking:
+        raise PipelineError(
+            f"{path} lacks {len(lacking)} of {space.configuration_count} configurations, among "
+            f"them {space.named(lacking[0])}; record it anew for this pipeline file"
+        )
+    ordered = [rows[c] for c in range(space.configuration_count)]
+    names = [stage.name for stage in space.stages]
+    try:
+        return RecordedTruth(
+            scores=tuple(_scores(row, document.of) for row in ordered),
+            seconds=np.array([[row.seconds[name] for name in names] for row in ordered]),
+            sent=np.stack([_sent(row, document, space) for row in ordered]),
+            memory=np.array([[row.memory_bytes.get(n, 0.0) for n in names] for row in ordered]),
+            parallelism=document.parallelism,
+        )
+    except (KeyError, ValueError) as error:
+        raise PipelineError(f"{path}: a configuration lacks {error}; record it anew") from error
+
+
+def _decoded(path: Path) -> _Document:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Document)
+    except OSError as error:
+        raise PipelineError(f"the recording {path} cannot be read ({error.strerror})") from error
+    except msgspec.DecodeError as error:
+        raise PipelineError(f"{path} is no recording of profiles: {error}") from error
+
+
+def _scores(row: _Row, of: int) -> Floats:
+    if isinstance(row.scores, str):
+        digits: Floats = np.array([int(digit) for digit in row.scores], dtype=np.float64) / of
+        return digits
+    return np.array(row.scores, dtype=np.float64)
+
+
+def _sent(row: _Row, document: _Document, space: Space) -> Floats:
+    """Bytes into every stage, and back from every leaf."""
+    into = [
+        row.bytes.get(stage.parent, 0.0) if stage.parent else document.input_bytes
+        for stage in space.stages
+    ]
+    return np.array([*into, *(document.result_bytes for _ in leaves(space.stages))])

@@ -1,0 +1,144 @@
+"""A search as JSON and as text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from control.policies.compass.pricing import Priced
+from control.policies.compass.space import Space
+from headrace.config.session_space import SessionSpace, space_counts
+from headrace.planning.session_search import Found, Step
+
+SHOWN = 8  # plans
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    """What ``headrace search --json`` prints."""
+    space = found.sessions.space
+    return {
+        "session": found.asked.session,
+        "space": space_counts(space),
+        "slo": {
+            "accuracy": found.slo.accuracy,
+            "latency_ms": found.slo.latency_s * 1e3,
+            "usd_per_h": found.slo.usd_per_h if np.isfinite(found.slo.usd_per_h) else None,
+        },
+        "stopped": found.stopped,
+        "first": _first(found),
+        "steps": [_step(space, number, step) for number, step in enumerate(found.steps, 1)],
+        "plans": [_plan(found.sessions, plan) for plan in cheapest_first(found.search.plans)],
+        "nearest": _nearest(found),
+        "spent": {"device_seconds": found.device_s, "usd": found.usd},
+    }
+
+
+def cheapest_first(plans: Sequence[Priced]) -> list[Priced]:
+    """Plans by cost, then by falling accuracy."""
+    return sorted(plans, key=lambda each: (each.usd_per_h, -each.accuracy, each.latency_s))
+
+
+def _first(found: Found) -> dict[str, Any] | None:
+    if found.first is None:
+        return None
+    seconds, steps = found.first
+    proposal = found.steps[steps - 1].proposal
+    space = found.sessions.space
+    return {
+        "seconds": seconds,
+        "steps": steps,
+        "placement": space.placed(proposal.placement),
+        "configuration": space.named(proposal.configuration),
+    }
+
+
+def _step(space: Space, number: int, step: Step) -> dict[str, Any]:
+    return {
+        "n": number,
+        "from": step.proposal.origin,
+        "configuration": space.named(step.proposal.configuration),
+        "placement": space.placed(step.proposal.placement),
+        "utility": step.proposal.utility,
+        "samples": step.tested.samples,
+        "cached": list(step.cached),
+        "accuracy": step.tested.estimate.mean,
+        "confidence": step.tested.confidence,
+        "verdict": str(step.tested.verdict),
+        "compliant": step.compliant,
+        "seconds": {"propose": step.propose_s, "profile": step.profile_s, "wait": 0.0},
+    }
+
+
+def _plan(sessions: SessionSpace, plan: Priced) -> dict[str, Any]:
+    space = sessions.space
+    names = [stage.name for stage in space.stages]
+    return {
+        "configuration": space.named(plan.configuration),
+        "settings": {name: sessions.setting(name, plan.configuration) for name in names},
+        "placement": space.placed(plan.placement),
+        "shares": {n: q / 4 for n, q in zip(names, plan.shares, strict=True) if q},
+        "latency_ms": plan.latency_s * 1e3,
+        "accuracy": plan.accuracy,
+        "accuracy_low": plan.accuracy_low,
+        "usd_per_h": plan.usd_per_h,
+        "demand": {tier: quarters / 4 for tier, quarters in plan.demand},
+    }
+
+
+def _nearest(found: Found) -> dict[str, Any] | None:
+    """Where nothing complies: the configuration that falls least short."""
+    if found.search.plans or found.search.nearest is None:
+        return None
+    _, configuration = found.search.nearest
+    space = found.sessions.space
+    told = next(step for step in found.steps if step.proposal.configuration == configuration)
+    return {
+        "configuration": space.named(configuration),
+        "accuracy": told.tested.estimate.mean,
+        "latency_ms": found.search.fastest_s(configuration) * 1e3,
+    }
+
+
+def as_text(found: Found) -> str:
+    """The search for a person: steps, the first plan, and what to choose from."""
+    space = found.sessions.space
+    lines = [
+        f"{space.configuration_count:,} configurations, {space.plans:,} query plans; accuracy "
+        f"{found.slo.accuracy:g}, {found.slo.latency_s * 1e3:g} ms",
+        *(_step_line(found.sessions, number, step) for number, step in enumerate(found.steps, 1)),
+        _ended(found),
+    ]
+    for plan in cheapest_first(found.search.plans)[:SHOWN]:
+        placed = ", ".join(
+            f"{name} on {tier}" for name, tier in space.placed(plan.placement).items()
+        )
+        lines.append(
+            f"  {plan.usd_per_h:7.3f} $/h  {plan.latency_s * 1e3:6.1f} ms  "
+            f"{100 * plan.accuracy:5.1f} %  {placed}; "
+            + ", ".join(found.sessions.setting(s.name, plan.configuration) for s in space.stages)
+        )
+    return "\n".join(lines)
+
+
+def _step_line(sessions: SessionSpace, number: int, step: Step) -> str:
+    configuration = ", ".join(
+        sessions.setting(stage.name, step.proposal.configuration) for stage in sessions.space.stages
+    )
+    return (
+        f"  {number:3} {step.proposal.origin:9} {step.tested.samples:4} samples  "
+        f"{100 * step.tested.estimate.mean:5.1f} %  {step.tested.verdict:8}  "
+        f"{'complies' if step.compliant else '        '}  {configuration}"
+    )
+
+
+def _ended(found: Found) -> str:
+    total = f"{len(found.steps)} steps, {found.device_s:.2f} device seconds, {found.usd:.4f} $"
+    if found.first is None:
+        nearest = _nearest(found)
+        short = (
+            "; nothing was profiled" if nearest is None
+            else f"; nearest: accuracy {nearest['accuracy']:.3f} at {nearest['latency_ms']:.1f} ms"
+        )  # fmt: skip
+        return f"no compliant plan ({found.stopped}; {total}){short}"
+    seconds, steps = found.first
+    return f"first compliant plan after {seconds:.2f} s, {steps} steps; {found.stopped}; {total}"
