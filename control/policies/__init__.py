@@ -14,7 +14,7 @@ from typing import Any
 from control.policies.compass.options import SESSIONS
 from control.policies.installed import installed, names
 from control.policies.kairos.options import DISPATCH
-from control.policies.options import MILP, TABLES
+from control.policies.options import ACCURACY_LEAST, MILP, TABLES
 from control.policies.spec import PolicySpec
 from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline, Policy
@@ -42,13 +42,13 @@ POLICIES: Mapping[str, PolicySpec] = {
         PolicySpec(
             name="loki",
             summary="hardware and accuracy scaling by a MILP, with the rules that measured best",
-            plan="control.policies.loki.allocate:allocate",
+            plan="control.policies.loki.allocate:allocate_within_slo",
             estimate="trend",
             route="balanced",
             drop="reroute",
             # docs/reference/pipeline-file.md says what a utilisation of 0.8 costs and brings.
             common={"utilisation": 0.8, "paced": True},
-            options=(*MILP, *TABLES),
+            options=(*MILP, ACCURACY_LEAST, *TABLES),
             task_selection=True,
             branches_as_seen=True,
             hardware_mode=True,
@@ -61,7 +61,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             route="most-accurate-first",
             drop="reroute-paper",
             common=_AS_LOKI_EVALUATES,
-            options=(*MILP, *TABLES),
+            options=(*MILP, ACCURACY_LEAST, *TABLES),
             task_selection=True,
             hardware_mode=True,
             deviations=(

@@ -192,6 +192,14 @@ NODES = Option(
 )
 MILP: tuple[Option, ...] = (SOLVER, GAP, NODES)
 
+# Of policies that scale accuracy over whole pipelines (control/policies/loki).
+ACCURACY_LEAST = Option(
+    name="accuracy_least",
+    type=OptionType.FRACTION,
+    default=0.0,
+    meaning="least accuracy of what is served: below it queries are given up instead",
+)
+
 # Of policies whose workers may follow tables (control/policies/ramsis).
 LOADS = Option(
     name="loads",

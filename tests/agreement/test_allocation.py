@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from control.checks.allocation_check import check_allocation
-from control.policies.loki.allocate import allocate
+from control.policies.loki.allocate import allocate, allocate_within_slo
 from control.policies.loki.milp_search import Search, accurate, find
 from control.policies.options import with_options
 from control.problem.candidates import choices
 from control.problem.mip import Bounds
-from control.problem.problem import Problem, unmetered
+from control.problem.problem import PlanError, Problem, unmetered
 from tests.allocation_world import a_problem, an_entry, by_trying, problems
 
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -44,6 +45,20 @@ def test_both_solvers_find_equally_good_plans(problem: Problem) -> None:
     assert cbc.served_share <= highs.served_share + 2e-6
     if highs.mode == "accuracy":
         assert cbc.accuracy == pytest.approx(highs.accuracy, abs=3e-6)
+
+
+def test_a_load_within_the_solvers_tolerance_of_a_whole_device_is_one_device() -> None:
+    entries = [
+        an_entry("a", "v0", {1: 3.0}, 0.5, {"b": 0.5, "c": 3.3}),
+        an_entry("a", "v1", {1: 26.0}, 0.75, {"b": 3.3, "c": 1.0}),
+        an_entry("b", "v0", {1: 6.0}, 0.5),
+        an_entry("b", "v1", {1: 8.0, 2: 11.2}, 0.75),
+        an_entry("c", "v0", {1: 12.0}, 0.5),
+        an_entry("c", "v1", {1: 8.0}, 0.75),
+    ]
+    tree = {"a": ("b", "c"), "b": (), "c": ()}
+    problem = a_problem(entries, tree, demand=125.0, devices=("cpu",) * 3, slo_ms=240.0)
+    assert allocate(problem).devices_used == 3  # the solver loads a/v1 by 1.000003 devices
 
 
 def test_the_default_solver_finds_the_share_that_cbc_was_seen_to_miss() -> None:
@@ -126,3 +141,29 @@ def test_the_nearest_demand_allows_for_what_a_solver_may_overstep() -> None:
     assert close is not None
     assert close.demand_qps is not None
     assert allocate(replace(problem, demand_qps=close.demand_qps)).feasible
+
+
+@settings(max_examples=25, **SLOW)
+@given(problems(), st.sampled_from((0.5, 0.75, 0.9)))
+def test_a_least_accuracy_holds_in_every_mode(problem: Problem, least: float) -> None:
+    asked = replace(problem, policy=with_options(problem.policy, accuracy_least=least))
+    try:
+        kept = allocate(asked)
+    except PlanError:
+        return
+    free = allocate(problem)
+    assert check_allocation(kept, asked) == ()
+    assert kept.served_share <= free.served_share + 2e-6
+    assert kept.accuracy is None or kept.accuracy >= least - 2e-6
+
+
+@settings(max_examples=25, **SLOW)
+@given(problems())
+def test_the_fewest_devices_within_the_slo_reach_the_accuracy_of_all(problem: Problem) -> None:
+    asked = replace(problem, policy=with_options(problem.policy, accuracy_least=0.0))
+    ours, paper = allocate_within_slo(asked), allocate(problem)
+    assert check_allocation(ours, asked) == ()
+    assert ours.served_share == pytest.approx(paper.served_share, abs=2e-6)
+    if paper.accuracy is not None and ours.accuracy is not None:
+        assert ours.accuracy >= paper.accuracy - 2e-6 or ours.mode == paper.mode
+    assert ours.devices_used <= max(paper.devices_used, len(problem.devices))

@@ -1,24 +1,31 @@
-"""The policies ``loki`` and ``loki-paper``: which variants, in which batches, on how many devices?
+"""The policies ``loki`` and ``loki-paper``: variants, their batches and numbers of devices.
 
-Three steps (Loki, section 4.1; design section 8), each a MILP (``allocation_model.py``):
+Three steps (Loki, section 4.1; design section 8), each a MILP (``milp.py``):
 
     hardware      only the most accurate variant of each task; the fewest devices
     accuracy      where that does not fit: the highest accuracy with the devices there are
     best-effort   where that does not fit either: the largest served share, then accuracy
 
+Where no path of the most accurate variants meets the SLO, the first step of ``loki`` takes the
+fewest devices that reach the highest accuracy within the SLO; the paper goes on to the second step
+at every demand, which uses all devices.
+
 A plan is always returned. A best-effort plan is infeasible: it says which constraint binds and
-what demand, SLO or number of devices could be met (``nearest.py``).
+what demand, SLO or number of devices could be met (``relaxations.py``). With ``accuracy_least``
+every step keeps the accuracy of what is served at or above it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import pulp
+
 from control.policies.loki.milp_search import Aim, Found, Search, accurate, fewest, find, most
-from control.policies.loki.relaxations import binding, nearest
+from control.policies.loki.relaxations import MANY, binding, nearest
 from control.policies.loki.solution import allocation
-from control.policies.options import GAP, NODES, SOLVER
+from control.policies.options import ACCURACY_LEAST, GAP, NODES, SOLVER
 from control.policies.static import divide
-from control.problem.candidates import Choices, Unit, choices, most_accurate
+from control.problem.candidates import Choices, Unit, choices, most_accurate, needed
 from control.problem.mip import Bounds
 from control.problem.problem import (
     ACCURACY,
@@ -36,15 +43,27 @@ WHOLE = 1 - 1e-7  # a served share above this is all
 NEARLY = 1 - 1e-7  # of the largest served share must be served in the step after
 
 
+First = Callable[[Choices, Problem, Search], Found]
+
+
 def allocate(problem: Problem) -> Allocation:
-    """The plan for a problem; raises ``PlanError`` where nothing that is profiled can serve it."""
+    """Return the paper's plan; raises ``PlanError`` where nothing profiled can serve the demand."""
+    return _allocated(problem, hardware)
+
+
+def allocate_within_slo(problem: Problem) -> Allocation:
+    """Return the plan of ``loki``: as ``allocate``, with the fewest devices at every demand."""
+    return _allocated(problem, hardware_within_slo)
+
+
+def _allocated(problem: Problem, first: First) -> Allocation:
     check_demand(problem)
     if not problem.devices:
         return nobody()
     every = choices(problem)
     search = search_for(problem)
     run = SolverRun(search.solver, None)
-    found = hardware(every, problem, search)
+    found = first(every, problem, search)
     if found.solved:
         return allocation(found, problem.demand_qps, HARDWARE)
     run = _and(run, found)
@@ -70,12 +89,28 @@ def nobody() -> Allocation:
 def search_for(problem: Problem) -> Search:
     """How the policy wants its models solved."""
     policy = problem.policy
-    return Search(SOLVER.of(policy), Bounds(GAP.of(policy), NODES.of(policy)), problem.meter)
+    bounds = Bounds(GAP.of(policy), NODES.of(policy))
+    least = ACCURACY_LEAST.of(policy)
+    return Search(SOLVER.of(policy), bounds, problem.meter, accuracy_least=least)
 
 
 def hardware(every: Choices, problem: Problem, search: Search) -> Found:
     """The first step: the most accurate variants on the fewest devices."""
     return _step(most_accurate(every), problem, fewest, search, bounded=False)
+
+
+def hardware_within_slo(every: Choices, problem: Problem, search: Search) -> Found:
+    """The first step of ``loki``: the fewest devices for the highest accuracy within the SLO."""
+    best = most_accurate(every)
+    if all(needed(best).units.values()):
+        return hardware(every, problem, search)
+    free = replace(every, devices=dict.fromkeys(every.devices, MANY))
+    found = find(free, 0.0, accurate, search, served=1.0, bounded=True)
+    if not found.solved:
+        return found
+    reached = float(pulp.value(found.model.problem.objective)) * WHOLE
+    kept = replace(search, accuracy_least=max(search.accuracy_least, reached))
+    return _step(every, problem, fewest, kept, bounded=True)
 
 
 def _step(every: Choices, problem: Problem, aim: Aim, search: Search, *, bounded: bool) -> Found:
@@ -88,6 +123,7 @@ def best_effort(every: Choices, problem: Problem, search: Search, run: SolverRun
     run = _and(run, largest)
     served = largest.model.served.varValue if largest.solved else 0.0
     if served < SOME:
+        _check_accuracy(every, problem, search)
         plan = _stand_in(every, problem)
     else:
         share = 1.0 if served >= WHOLE else served * NEARLY
@@ -104,6 +140,19 @@ def best_effort(every: Choices, problem: Problem, search: Search, run: SolverRun
         binding=binding(every, problem, close),
         solved=run,
     )
+
+
+def _check_accuracy(every: Choices, problem: Problem, search: Search) -> None:
+    """Raise ``PlanError`` where ``accuracy_least`` alone is why nothing can be served."""
+    free = replace(search, accuracy_least=0.0)
+    best = find(every, 0.0, accurate, free, served=1.0, bounded=True)
+    if search.accuracy_least and best.solved:
+        reached = float(pulp.value(best.model.problem.objective))
+        raise PlanError(
+            f"policy {problem.policy.name!r}: accuracy_least is {search.accuracy_least:.6g}, but "
+            f"within {problem.slo_s * 1e3:g} ms and {len(problem.devices)} devices the variants "
+            f"reach {reached:.6g}; lower it, or raise the SLO"
+        )
 
 
 def _stand_in(every: Choices, problem: Problem) -> Allocation:

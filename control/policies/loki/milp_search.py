@@ -19,6 +19,7 @@ from control.policies.loki.milp import (
     accuracy_terms,
     add_cover,
     flow_model,
+    require,
     total,
     weighted,
 )
@@ -39,12 +40,16 @@ USED = 1e-7  # a smaller share is a solver's tolerance
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How to solve: solver, its bounds, the meter, and with which form of the model."""
+    """How to solve: solver, its bounds, the meter, and with which form of the model.
+
+    Of what is served the accuracy is ``accuracy_least`` or more.
+    """
 
     solver: str
     bounds: Bounds
     meter: Meter
     most_configured: int = MOST_CONFIGURED
+    accuracy_least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ def find(
 
     Raises ``PlanError`` for a pipeline with more ways than a model can hold.
     """
-    wanted = _Wanted(demand_qps, aim, served, bounded)
+    wanted = _Wanted(demand_qps, aim, served, bounded, search.accuracy_least)
     reduced = needed(choices)
     try:
         ways = nodes(reduced, True, search.most_configured)
@@ -98,12 +103,17 @@ class _Wanted:
     aim: Aim
     served: float | None
     bounded: bool
+    accuracy_least: float
 
     def model(self, choices: Choices, ways: list[Node], *, configured: bool) -> FlowModel:
         """The model with its objective."""
         model = flow_model(
             choices, ways, self.demand_qps, configured=configured, bounded=self.bounded
         )
+        if self.accuracy_least > 0:
+            least = (model.served, -self.accuracy_least)
+            over = weighted([*accuracy_terms(model), least])
+            require(model, "accuracy_least", over >= 0)
         if self.served is not None:
             model.served.lowBound = model.served.upBound = self.served
         model.problem.sense, objective = self.aim(model)

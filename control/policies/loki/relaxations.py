@@ -15,6 +15,7 @@ import pulp
 
 from control.policies.loki.milp import FlowModel, require, total
 from control.policies.loki.milp_search import Search, find, most
+from control.policies.options import ACCURACY_LEAST
 from control.problem.candidates import MOST_SUMS, Choices, budgets_s, most_accurate, paths
 from control.problem.problem import Nearest, Problem
 
@@ -54,6 +55,8 @@ def _served_freely(every: Choices, problem: Problem, search: Search) -> list[flo
 def binding(every: Choices, problem: Problem, close: Nearest) -> str:
     """One sentence for the person who must act, begun with what binds: "slo" or "devices"."""
     slo_ms, there = problem.slo_s * 1e3, sum(every.devices.values())
+    least = ACCURACY_LEAST.of(problem.policy)
+    floor = f" at an accuracy of {least:.6g} or more" if least else ""
     least_ms = least_slo_s(every, problem) * 1e3
     if least_ms > slo_ms + 1e-6:
         return (
@@ -72,8 +75,9 @@ def binding(every: Choices, problem: Problem, close: Nearest) -> str:
     mends = [f"use {close.devices} devices"] if close.devices is not None else []
     mends += [f"an SLO of {close.slo_s * 1e3:g} ms"] if close.slo_s is not None else []
     mends += ["a lower demand"] if close.demand_qps else []
+    mends += ["a lower accuracy_least"] if least else []
     mend = ", or ".join(mends) or "add faster variants, or loosen slots and shares of tasks"
-    return f"devices: {devices} {able} within {slo_ms:g} ms; {mend}"
+    return f"devices: {devices} {able} within {slo_ms:g} ms{floor}; {mend}"
 
 
 def least_slo_s(every: Choices, problem: Problem) -> float:

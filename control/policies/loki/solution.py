@@ -8,7 +8,7 @@ from control.policies.loki.milp_search import USED, Found, chosen
 from control.policies.loki.paths import Node
 from control.problem.problem import Allocation, PathShare, Replicas
 
-ROUNDING = 1e-6  # of a device: a solver's tolerance, no load
+ROUNDING = 5e-6  # of a device: a solver's tolerance, no load (3e-6 was seen)
 
 
 def allocation(found: Found, demand_qps: float, mode: str) -> Allocation:
@@ -57,14 +57,18 @@ def _shares(model: FlowModel) -> dict[int, float]:
 
 
 def _used(model: FlowModel) -> dict[int, float]:
-    """Nodes with a share, each continued by others down to the leaves."""
+    """Nodes with a share and a replica, each continued by others down to the leaves.
+
+    A solver may leave a share within its tolerance where there is no replica.
+    """
     children = {task.name: len(task.children) for task in model.choices.tasks}
     continued: dict[int, set[str]] = defaultdict(set)
     used: dict[int, float] = {}
     for at in reversed(range(len(model.nodes))):
         node, share = model.nodes[at], model.share[at].varValue
         wanted = children[node.task] if model.choices.tied else min(children[node.task], 1)
-        if share >= USED and len(continued[at]) >= wanted:
+        runs = round(model.replicas[node.unit.key_on_device].varValue) >= 1
+        if runs and share >= USED and len(continued[at]) >= wanted:
             used[at] = share
             continued[node.parent].add(node.task)
     return dict(sorted(used.items()))

@@ -101,7 +101,7 @@ class Options:
     """How a policy makes its tables."""
 
     objective: Objective
-    front: Callable[[Sequence[Model]], tuple[Model, ...]] = worthwhile
+    front: str = "every-batch"  # a key of ``FRONTS``
     batching: str = "whole-queue"
     discretisation: str = "fixed-length"
     steps: int = 100  # of slack: the paper's D
@@ -112,8 +112,13 @@ BATCHING: Mapping[str, Callable[[Setting], Process]] = {
     "whole-queue": whole_queue,
     "variable": part_of_queue,
 }
+# By which latencies a model is Pareto-optimal beside its accuracy.
+FRONTS: Mapping[str, Callable[[Sequence[Model]], tuple[Model, ...]]] = {
+    "every-batch": worthwhile,
+    "single-query": worthwhile_alone,
+}
 OPTIONS: Mapping[str, Options] = {
-    "ramsis-paper": Options(objective=Objective(per="decision"), front=worthwhile_alone),
+    "ramsis-paper": Options(objective=Objective(per="decision"), front="single-query"),
     "ramsis": Options(objective=Objective(per="query")),
     "ramsis-variable": Options(
         objective=Objective(per="query"), batching="variable", solver="policy-iteration"
@@ -329,7 +334,7 @@ def models_of(
 def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
     """What a table for runs of so many is made for, of the models that no other makes pointless;
     raises ``SelectionError`` where no query could be served in time."""
-    models = options.front(
+    models = FRONTS[options.front](
         [whole for model in ask.models if (whole := in_runs(planned(model), run)) is not None]
     )
     if options.discretisation == "fixed-length":

@@ -6,7 +6,8 @@ import pytest
 
 from control.checks.allocation_check import check_allocation, items_per_s
 from control.checks.violations import Constraint, Violation, sentence
-from control.policies.loki.allocate import allocate
+from control.policies import POLICIES
+from control.policies.loki.allocate import allocate, allocate_within_slo
 from control.policies.options import with_options
 from control.problem.candidates import choices, needed
 from control.problem.problem import Nearest, PathShare, PlanError, Problem, Replicas
@@ -237,3 +238,61 @@ def test_devices_alike_but_for_their_names_are_one_kind_and_the_plan_names_them(
         ("cuda", ("cuda:0", "cuda:1"), 2), ("cpu", ("cpu",), 1),
     }  # fmt: skip
     assert check_allocation(plan, problem) == ()
+
+
+# ------------------------------------------------------------------ loki beyond the paper
+
+TIGHT = {"slo_ms": 60.0, "devices": ("cpu",) * 20}  # 30 ms for batches: large and sure take 35
+
+
+def test_where_the_best_variants_miss_the_slo_loki_still_uses_the_fewest_devices() -> None:
+    paper = a_problem(ENTRIES, CHAIN, demand=20.0, **TIGHT)
+    ours = replace(paper, policy=POLICIES["loki"].policy("ours", {"rate": "p50"}))
+    published, plan = allocate(paper), allocate_within_slo(ours)
+    assert (published.mode, plan.mode) == ("accuracy", "hardware")
+    assert plan.accuracy == pytest.approx(published.accuracy)  # find/large with read/fast
+    assert {each.key: each.count for each in plan.replicas} == {"find/large": 1, "read/fast": 1}
+    assert check_allocation(plan, ours) == ()
+    used = [
+        allocate_within_slo(replace(ours, demand_qps=qps)).devices_used
+        for qps in (20, 60, 120, 240)
+    ]
+    assert used == sorted(used)
+    assert used[0] < used[-1] < 20
+
+
+def test_where_they_meet_it_loki_plans_as_the_paper_does() -> None:
+    paper = a_problem(ENTRIES, CHAIN, demand=20.0)
+    assert replace(allocate_within_slo(paper), solved=None) == replace(
+        allocate(paper), solved=None
+    )  # fmt: skip
+
+
+def with_least(problem: Problem, least: float) -> Problem:
+    return replace(problem, policy=with_options(problem.policy, accuracy_least=least))
+
+
+def test_below_the_least_accuracy_queries_are_given_up() -> None:
+    crowded = a_problem(ENTRIES, CHAIN, demand=200.0)
+    free = allocate(crowded)
+    assert free.accuracy is not None
+    assert (free.mode, free.served_share) == ("accuracy", 1.0)
+    least = free.accuracy + 0.05
+    kept = allocate(with_least(crowded, least))
+    assert check_allocation(kept, with_least(crowded, least)) == ()
+    assert kept.accuracy is not None
+    assert kept.accuracy >= least - 1e-6
+    assert kept.served_share < 1.0
+    assert not kept.feasible
+    assert f"at an accuracy of {least:.6g} or more" in kept.binding
+    assert "a lower accuracy_least" in kept.binding
+    assert kept.nearest is not None
+    assert kept.nearest.demand_qps is not None
+    near = with_least(replace(crowded, demand_qps=kept.nearest.demand_qps), least)
+    assert allocate(near).feasible
+
+
+def test_a_least_accuracy_that_no_plan_reaches_is_refused_with_the_mend() -> None:
+    tight = with_least(a_problem(ENTRIES, CHAIN, demand=20.0, **TIGHT), 0.95)
+    with pytest.raises(PlanError, match=r"accuracy_least is 0.95, but within 60 ms and 20 devices"):
+        allocate(tight)
