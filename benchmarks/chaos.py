@@ -37,7 +37,7 @@ from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends, in_time
 from benchmarks.squares import PIPELINE
 from headrace.broker import local_broker as local
-from headrace.cluster.supervisor import Role
+from headrace.config.topology import Role
 
 WHOLE_WITHIN_S = 60.0
 ENDED_WITHIN_S = 10.0

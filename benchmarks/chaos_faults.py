@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.rig import Asked, Rig, Stuck
 from headrace.broker import local_broker as local
-from headrace.cli.options import WRITE_RELEASE
+from headrace.broker.connect import WRITE_RELEASE
 from headrace.cluster.supervisor import pause_s
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
 from streams.topics import MAX_RECORD_BYTES

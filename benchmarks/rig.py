@@ -23,8 +23,10 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartitio
 
 from headrace.client.formats import read_answer
 from headrace.client.topic_clients import decoded, new_id
-from headrace.cluster.supervisor import Role, end_session, environment, last_word, roles
+from headrace.cluster.supervisor import last_word
 from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.topology import Role, roles
+from headrace.processes import end_session, environment
 from operators.outcomes import outcome_of
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
 from schemas.codec.single_object import encode

@@ -11,10 +11,10 @@ from control.estimation.report_deltas import Readings
 from control.estimation.slowdown import Slowness, drifted
 from control.estimation.task_demand import TaskDemand
 from control.policies import spec_of
+from control.problem.forecast import Expected
 from control.problem.plan_reasons import PlanReason
 from control.problem.problem import Problem
 from control.problem.references import chosen
-from control.rollout.plan_builder import Expected
 from profiles.profile import ProfileError, ProfileTable
 from schemas.effects import Counted
 from schemas.enumerations import PlanCause

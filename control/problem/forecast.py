@@ -14,6 +14,7 @@ it, else the product of its variants'.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 from profiles.profile import ProfileError, ProfileTable
@@ -23,6 +24,17 @@ from schemas.variant_id import variant_id, variant_key
 
 Mix = Mapping[str, Mapping[str, float]]  # task -> variant -> share of the task's traffic
 NOTHING_OBSERVED: Mapping[tuple[str, str], float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What routes are made for: root queries per second, and fan-out as observed."""
+
+    demand_qps: float = 0.0
+    multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+NOTHING = Expected()
 
 
 def throughputs(

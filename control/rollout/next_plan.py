@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from control.policies import policy_named
-from control.problem.forecast import items_per_query, mix
+from control.problem.forecast import Expected, items_per_query, mix
 from control.problem.plan_reasons import PlanReason, causes, sentence
 from control.problem.problem import Allocation, Replicas
 from control.problem.references import chosen
@@ -13,7 +13,7 @@ from control.problem.routes import ROUTINGS
 from control.rollout.history import History
 from control.rollout.leases import arrange
 from control.rollout.placement import Member, Posts, place
-from control.rollout.plan_builder import Expected, assemble
+from control.rollout.plan_builder import assemble
 from control.rollout.staging import staged
 from profiles.profile import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy

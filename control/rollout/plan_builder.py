@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isclose
 
 from msgspec import structs
@@ -10,6 +10,8 @@ from msgspec import structs
 from control.policies import policy_named, spec_of
 from control.problem.candidates import budgets_s
 from control.problem.forecast import (
+    NOTHING,
+    Expected,
     Mix,
     accuracy_by_path,
     capacity_qps,
@@ -39,17 +41,6 @@ SAME_SHARE = 0.02
 SAME_PART = 0.1  # of capacity
 SAME_SPARE = 0.25  # of spare capacity, which only late items ask for
 SAME_ACCURACY = 0.001
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What routes are made for: root queries per second, and fan-out as observed."""
-
-    demand_qps: float = 0.0
-    multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
-
-
-NOTHING = Expected()
 
 
 def assemble(

@@ -1,13 +1,25 @@
-"""Which brokers, and as whom? The option, the environment and a client properties file."""
+"""Connect to the brokers that an option, the environment or a client properties file names, else
+to the local one."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import click
+
+from headrace.terminal import Advance, progress, waiting
 from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError, parse_properties
+
+if TYPE_CHECKING:
+    from headrace.broker.local_broker import Running
 
 KAFKA_CONFIG = "HEADRACE_KAFKA_CONFIG"  # environment: a client properties file
 BOOTSTRAP = "bootstrap.servers"
+WRITE_RELEASE = "HEADRACE_WRITE_RELEASE"  # environment: a number under schemas/avro/released
+ANSWERS_WITHIN_S = 4.0  # a person waits for a broker no longer
 
 
 def kafka_config(bootstrap: str | None, env: Mapping[str, str] = os.environ) -> KafkaConfig:
@@ -35,3 +47,56 @@ def read_kafka_properties(path: Path, env: Mapping[str, str] = os.environ) -> di
     return parse_properties(
         text, str(path), env, lambda named: Path(named).read_text(encoding="utf-8")
     )
+
+
+def reached(bootstrap: str | None) -> "KafkaConfig":
+    """Brokers that answer; raises ``BrokerError`` within seconds."""
+    from streams.kafka.kafka_client import reach
+
+    kafka = brokers(bootstrap)
+    reach(kafka, ANSWERS_WITHIN_S)
+    return kafka
+
+
+def brokers(bootstrap: str | None) -> "KafkaConfig":
+    """The brokers that the options name, else the local one; raises ``KafkaConfigError``."""
+    _write_as(os.environ.get(WRITE_RELEASE, ""))
+    named = kafka_config(bootstrap)
+    return named if named.bootstrap else replace(named, bootstrap=local_broker().bootstrap)
+
+
+def _write_as(release: str) -> None:
+    """In a rolling upgrade: write what processes of an earlier release can read."""
+    from schemas.codec.single_object import write_as
+
+    try:
+        write_as(int(release) if release else None)
+    except ValueError as error:
+        raise click.UsageError(
+            f"{WRITE_RELEASE} must be the number of a release, and is {release!r}: {error}"
+        ) from error
+
+
+def local_broker() -> "Running":
+    """The local broker, started if it does not run, with a word on what takes long."""
+    from headrace.broker import local_broker as broker
+
+    found = broker.status()
+    if found is not None:
+        return found
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(waiting("starting the local broker"))
+        return broker.start(progress=_jar_progress(stack))
+
+
+def _jar_progress(stack: contextlib.ExitStack) -> Callable[[str, int, int], None]:
+    advance: Advance | None = None
+
+    def told(jar: str, number: int, total: int) -> None:
+        nonlocal advance
+        if advance is None:
+            stack.close()  # one moving line at a time
+            advance = stack.enter_context(progress("downloading Apache Kafka", total))
+        advance(number, jar)
+
+    return told

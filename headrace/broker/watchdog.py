@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.cluster.run_state import Process
-from headrace.cluster.supervisor import environment
+from headrace.processes import Process, environment
 
 PATIENCE_S = 30.0
 

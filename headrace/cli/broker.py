@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import json_option, local_broker
+from headrace.broker.connect import local_broker
+from headrace.cli.options import json_option
 from headrace.errors import NO_BROKER
 from headrace.terminal import print_json, print_text
 

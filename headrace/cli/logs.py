@@ -48,7 +48,7 @@ def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
     import time
 
     from headrace.cluster.log_files import Entry, Filter, Follower, entries, role_logs
-    from headrace.cluster.run_state import run_directory
+    from headrace.processes import run_directory
 
     directory = run_directory(read_file(file).pipeline.name)
     known = role_logs(directory)

@@ -37,7 +37,7 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
       headrace report pipeline.yaml --html page.html
     """
     from headrace.atomic_file import writable, write_page
-    from headrace.cli.options import reached
+    from headrace.broker.connect import reached
     from headrace.report.live_report import live_report
     from headrace.report.report_text import report_page, report_text
 

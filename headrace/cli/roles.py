@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.options import bootstrap_option, brokers, pipeline_argument, read_deployed
+from headrace.broker.connect import brokers
+from headrace.cli.options import bootstrap_option, pipeline_argument, read_deployed
 from headrace.roles.log_options import Telling, telling_options
 
 if TYPE_CHECKING:
-    from headrace.roles.wiring import Share
+    from headrace.config.topology import Share
     from streams.kafka.kafka_client import KafkaConfig
 
 
@@ -21,7 +22,7 @@ class _ShareType(click.ParamType):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> "Share":
-        from headrace.roles.wiring import Share
+        from headrace.config.topology import Share
 
         if isinstance(value, Share):
             return value
@@ -42,7 +43,7 @@ share_option = click.option(
 
 
 def _kafka(bootstrap: str | None) -> "KafkaConfig":
-    from headrace.cluster.supervisor import follow_supervisor
+    from headrace.processes import follow_supervisor
 
     follow_supervisor()
     return brokers(bootstrap)

@@ -4,12 +4,8 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import (
-    bootstrap_option,
-    json_option,
-    reached,
-    read_file,
-)
+from headrace.broker.connect import reached
+from headrace.cli.options import bootstrap_option, json_option, read_file
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from headrace.cli.options import reached
+from headrace.broker.connect import reached
 from headrace.client.open_loop import answer_within_s
 from headrace.client.topic_clients import ask_once, new_id
 from headrace.errors import Unsuccessful

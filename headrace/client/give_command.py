@@ -12,7 +12,7 @@ from control.controller.command_queue import COMMAND_VALID_S
 from control.policies import known_kinds, spec_of
 from control.problem.problem import PlanError
 from control.rollout.leases import running
-from headrace.cli.options import reached
+from headrace.broker.connect import reached
 from headrace.client.topic_clients import Commander, plans
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import INFEASIBLE, UNSUCCESSFUL

@@ -9,8 +9,8 @@ import click
 import numpy as np
 
 from headrace.arrivals.arrival_processes import Times, poisson, read_arrivals
+from headrace.broker.connect import reached
 from headrace.cells import ms, percent
-from headrace.cli.options import reached
 from headrace.client.open_loop import Inputs, OpenLoop, run_to_end
 from headrace.client.topic_clients import new_id
 from headrace.config.pipeline_file import PipelineFile, load_workload

@@ -12,18 +12,13 @@ from types import FrameType
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import Commander, PlanTail, Tail, decoded
 from headrace.cluster.device_budget import overbooked
-from headrace.cluster.run_state import (
-    Process,
-    RunState,
-    clear_state,
-    neighbours,
-    read_state,
-    write_state,
-)
-from headrace.cluster.supervisor import Supervisor, end_session, roles
+from headrace.cluster.run_state import RunState, clear_state, neighbours, read_state, write_state
+from headrace.cluster.supervisor import Supervisor
 from headrace.config.pipeline_file import PipelineFile
+from headrace.config.topology import roles
 from headrace.errors import Interrupted, Unsuccessful
 from headrace.machine import cores
+from headrace.processes import Process, end_session
 from headrace.status.readiness import Readiness
 from headrace.terminal import Advance, counting, say
 from schemas.effects import REPORTS

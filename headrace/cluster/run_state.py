@@ -1,50 +1,18 @@
 """What runs on this machine for a pipeline: a file that another terminal can read.
 
-It lies in the pipeline's run directory, beside one log per role. A process number alone proves
-nothing, since the machine uses it again; with the time at which the process began it does.
+It lies in the pipeline's run directory, beside one log per role.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
-
-import psutil
+from typing import Any
 
 from headrace.atomic_file import write_whole
+from headrace.processes import Process
 
 FILE_NAME = "running.json"
-# psutil derives the time from the boot time, which moves when the clock is set.
-SAME_START_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process by its number and the time (epoch seconds) at which it began."""
-
-    name: str
-    pid: int
-    started_s: float
-
-    @classmethod
-    def found(cls, name: str, pid: int) -> Self:
-        """The process that has this number now; one that is gone began at 0."""
-        try:
-            return cls(name, pid, psutil.Process(pid).create_time())
-        except psutil.Error:
-            return cls(name, pid, 0.0)
-
-    @property
-    def alive(self) -> bool:
-        """It, and not another one with its number, is there and no zombie."""
-        try:
-            process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started_s) < SAME_START_S
-            return same and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +36,6 @@ class RunState:
     def left(self) -> tuple[Process, ...]:
         """The processes of this run that are still there."""
         return tuple(p for p in (self.supervisor, *self.roles) if p.alive)
-
-
-def run_directory(pipeline: str, env: Mapping[str, str] = os.environ) -> Path:
-    """Where a pipeline's state and logs lie: below HEADRACE_HOME or the per-user data directory."""
-    if env.get("HEADRACE_HOME"):
-        return Path(env["HEADRACE_HOME"]).absolute() / "run" / pipeline
-    data = env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data).absolute() / "headrace" / "run" / pipeline
 
 
 def read_state(directory: Path) -> RunState | None:

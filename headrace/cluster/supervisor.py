@@ -5,101 +5,31 @@ only and what a role leaves behind can be ended with it. A role whose supervisor
 itself (``follow_supervisor``).
 """
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import repeat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import headrace
 from headrace.cluster.log_files import keep_last, rotate
-from headrace.cluster.run_state import Process
-from headrace.config.pipeline_file import Cluster
+from headrace.config.topology import Role
 from headrace.errors import BAD_INPUT, Unsuccessful
+from headrace.processes import (
+    RESTARTED,
+    STOP_PATIENCE_S,
+    Process,
+    end_session,
+    environment,
+    how_it_ended,
+)
 from headrace.roles.logs import told
 
-STOP_PATIENCE_S = 10.0  # from SIGTERM to SIGKILL
 SOUND_AFTER_S = 60.0  # a role that ran so long begins anew with the shortest pause
 LONGEST_PAUSE_S = 30.0
-SUPERVISOR = "HEADRACE_SUPERVISOR"  # environment: the process that a role must not outlive
-RESTARTED = "HEADRACE_RESTARTED"  # environment: how the process ended whose place this one takes
-WATCH_S = 0.5
 ROTATE_EVERY_S = 10.0
-
-# One thread per model: the plan counts workers, so a library must not take the others' cores.
-THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """A process to run: its name, the command ``kind`` and what follows the pipeline file."""
-
-    name: str
-    kind: str
-    arguments: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()  # as they call themselves in reports
-    metrics_port: int | None = None
-
-
-def roles(cluster: Cluster) -> tuple[Role, ...]:
-    """Every role of a cluster section, in the order in which they start.
-
-    With ``metrics_port`` the first has that port, the next one the next.
-    """
-    every = (
-        Role("control", "control"),
-        *_shared("egress", cluster.egress),
-        *(
-            role
-            for device, count in cluster.devices
-            for role in workers(device, count, cluster.host_device(device))
-        ),
-        *_shared("ingress", cluster.ingress),
-    )
-    first = cluster.metrics_port
-    if first is None:
-        return every
-    ports = range(first, first + len(every)) if first else repeat(0)  # 0: each any free one
-    return tuple(_with_port(role, port) for role, port in zip(every, ports, strict=False))
-
-
-def _with_port(role: Role, port: int) -> Role:
-    return replace(
-        role, metrics_port=port, arguments=(*role.arguments, "--metrics-port", str(port))
-    )
-
-
-def _shared(kind: str, of: int) -> list[Role]:
-    return [
-        Role(f"{kind}-{i}", kind, ("--share", f"{i}/{of}"), (f"{kind}-{i}",)) for i in range(of)
-    ]
-
-
-def workers(device: str, count: int, host: str = "") -> list[Role]:
-    """A process for each worker; emulated ones share one, since they only wait.
-
-    ``host`` is the device that a type's workers run on; "": the device itself.
-    """
-    name = device.replace(":", "")
-    named = [f"{name}-{i}" for i in range(count)]
-    if (host or device) == "emulated":
-        # A single one keeps the plain name (headrace/roles/wiring.py).
-        nodes = tuple(named) if count > 1 else (name,)
-        return [
-            Role(
-                name,
-                "worker",
-                ("--name", name, "--device", device, "--count", str(count)),
-                nodes,
-            )
-        ]
-    return [Role(each, "worker", ("--name", each, "--device", device), (each,)) for each in named]
 
 
 def pause_s(restarts: int) -> float:
@@ -243,29 +173,6 @@ class Supervisor:
                 child.process = None
 
 
-def environment(base: Mapping[str, str], supervisor: int | None) -> dict[str, str]:
-    """A child's environment: this headrace is importable, one thread per model, and which
-    process it must not outlive (None: it may)."""
-    root = str(Path(headrace.__file__).parents[1])
-    paths = [root, *filter(None, base.get("PYTHONPATH", "").split(os.pathsep))]
-    return {
-        **THREADS,
-        **base,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
-        "PYTHONUNBUFFERED": "1",
-        **({} if supervisor is None else {SUPERVISOR: str(supervisor)}),
-    }
-
-
-def how_it_ended(code: int) -> str:
-    """An exit status in words."""
-    if code >= 0:
-        return f"exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"killed by {signal.Signals(-code).name}"
-    return f"killed by signal {-code}"
-
-
 def last_word(log: Path) -> str:
     """What the last line of a log says of the role's end, "" where it says nothing."""
     try:
@@ -274,28 +181,3 @@ def last_word(log: Path) -> str:
         return ""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return told(last)[:300]
-
-
-def end_session(leader: int) -> None:
-    """Kill a role and all it has started; it leads a process group of its own."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-def follow_supervisor(env: Mapping[str, str] = os.environ) -> None:
-    """End this process when the supervisor that started it is gone; called by every role.
-
-    SIGTERM first, so that work is put down cleanly, and a hard end after ``STOP_PATIENCE_S``.
-    """
-    if SUPERVISOR in env:
-        parent = int(env[SUPERVISOR])
-        threading.Thread(target=_watch, args=(parent,), name="supervisor", daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    # Works on every system, unlike PR_SET_PDEATHSIG, which also fires when a mere thread ends.
-    while os.getppid() == parent:
-        time.sleep(WATCH_S)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(STOP_PATIENCE_S)
-    end_session(os.getpid())

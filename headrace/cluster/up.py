@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headrace.broker import local_broker as broker
-from headrace.broker.connect import kafka_config
-from headrace.cli.options import local_broker, reached
+from headrace.broker.connect import kafka_config, local_broker, reached
 from headrace.cluster.local_run import TEND_EVERY_S, Run, Told, claim, listening, take_down
 from headrace.cluster.purge import Purged
 from headrace.cluster.purge import purge as purged_from
-from headrace.cluster.run_state import neighbours, run_directory
-from headrace.cluster.supervisor import environment
+from headrace.cluster.run_state import neighbours
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.validation import check_plannable
 from headrace.errors import INTERRUPTED, Interrupted
+from headrace.processes import environment, run_directory
 from headrace.terminal import print_json, print_text, say
 from schemas.records import Plan, Settings
 from streams.kafka.kafka_client import KafkaConfig

@@ -12,15 +12,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-import headrace
-from headrace.broker.connect import KAFKA_CONFIG, kafka_config
+from headrace.broker.connect import KAFKA_CONFIG, kafka_config, reached
 from headrace.broker.local_broker import borrow
 from headrace.broker.watchdog import kept
-from headrace.cli.options import reached
 from headrace.cluster.local_run import Run, Told
-from headrace.cluster.run_state import Process
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import Unfeasible
+from headrace.processes import Process
 from headrace.terminal import say, waiting
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
@@ -57,7 +55,7 @@ class Stage:
 
 def shipped_pipeline() -> Path:
     """The postcode pipeline of the repository that this code lies in."""
-    return Path(headrace.__file__).parents[1] / "examples" / "postcode" / "pipeline.yaml"
+    return Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
 
 
 def wished(

@@ -21,9 +21,9 @@ from headrace.broker.broker_home import home_at
 from headrace.broker.connect import kafka_config
 from headrace.broker.jar_lock import ROOTS
 from headrace.broker.java import find_java, java_major
-from headrace.cluster.run_state import read_state, run_directory
-from headrace.cluster.supervisor import roles
+from headrace.cluster.run_state import read_state
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.topology import roles
 from headrace.config.validation import examined
 from headrace.doctor.findings import (
     BROKER,
@@ -45,6 +45,7 @@ from headrace.doctor.findings import (
     topics_found,
 )
 from headrace.errors import exit_code
+from headrace.processes import run_directory
 from headrace.roles.compiled import compiled
 from headrace.roles.log_options import LOOPBACK
 from schemas.pipeline import Pipeline

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Protocol
 
-from headrace.cluster.supervisor import RESTARTED
+from headrace.processes import RESTARTED
 from headrace.roles.log_options import Telling
 from schemas.pipeline import Pipeline
 from streams.live.live_driver import Observer

@@ -3,7 +3,6 @@
 import contextlib
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import cast
 
@@ -11,8 +10,9 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from control.controller.controller import Controller
-from headrace.cluster.run_state import run_directory
 from headrace.config.pipeline_file import PipelineFile, load_combine, load_profile, planning_profile
+from headrace.config.topology import Share
+from headrace.processes import run_directory
 from headrace.roles.dilation_env import dilation
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.gc_tuning import collect_seldom
@@ -49,22 +49,6 @@ from streams.live.live_driver import Live, ModelHands, Observer, Operator
 from streams.topics import physical
 
 LEAVE_S = 8.0  # a worker that is told to end waits so long for its slots to be taken over
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """This process is number ``index`` (from 0) of ``of`` that divide the partitions."""
-
-    index: int = 0
-    of: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.index < self.of:
-            raise ValueError(f"share {self.index}/{self.of}: write INDEX/OF with INDEX below OF")
-
-    def mine(self, count: int) -> tuple[int, ...]:
-        """Which of ``count`` partitions are this process's."""
-        return tuple(p for p in range(count) if p % self.of == self.index)
 
 
 def run_ingress(

@@ -67,7 +67,7 @@ def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
         return read_workload(asked["arrivals"])
     if asked["from_topic"] is not None:
         from headrace.arrivals.from_topic import recorded
-        from headrace.cli.options import reached
+        from headrace.broker.connect import reached
 
         return Recorded(recorded(reached(asked["bootstrap"]), asked["from_topic"]))
     if asked["seconds"] is None:

@@ -22,11 +22,11 @@ from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.solvers import TABLE, solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Arrivals, Recorded, Times
-from headrace.cluster.supervisor import workers
 from headrace.config.pipeline_file import PipelineFile, load_profile, planning_profile
+from headrace.config.topology import Share, workers
 from headrace.errors import PipelineError
 from headrace.roles.dispatching import dispatcher, per_query
-from headrace.roles.wiring import Share, accuracies, latency_of, variant_of
+from headrace.roles.wiring import accuracies, latency_of, variant_of
 from headrace.simulation.faults import (
     BROKER_PAUSE,
     CONTROL_DOWN,

@@ -82,13 +82,17 @@ def test_the_licence_is_there_in_full() -> None:
     assert ("Version 2.0, January 2004" in text, text.count("\n")) == (True, 202)
 
 
-def test_the_four_rules_of_import_hold() -> None:
+def test_the_rules_of_import_hold() -> None:
     contracts = pyproject()["tool"]["importlinter"]["contracts"]
-    assert sorted(each["type"] for each in contracts) == [
-        "forbidden",
-        "independence",
-        "layers",
-        "protected",
+    assert [each["name"] for each in contracts] == [
+        "one way down",
+        "decisions know neither Kafka nor clocks",
+        "the two drivers are twins, not parents",
+        "model adapters are handed in",
+        "control: layers",
+        "headrace: layers",
+        "plans are checked by code that did not make them",
+        "plans are not made by code that checks them",
     ]
     command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

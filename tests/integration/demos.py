@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from headrace.cluster.supervisor import environment
+from headrace.processes import environment
 
 WORDS = Path(__file__).parents[1] / "pipelines" / "lines" / "pipeline.yaml"
 

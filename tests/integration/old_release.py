@@ -5,8 +5,8 @@ Run as ``python -m tests.integration.old_release`` it takes what ``headrace`` ta
 
 import os
 
+from headrace.broker.connect import WRITE_RELEASE
 from headrace.cli.main import main
-from headrace.cli.options import WRITE_RELEASE
 from schemas.codec import single_object as codec
 from schemas.codec.schema_store import as_of
 

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.rig import Rig, ends, in_time, recovered_s
 from benchmarks.squares import PIPELINE, right
 from headrace.broker import local_broker as local
-from headrace.cluster.supervisor import Role
+from headrace.config.topology import Role
 from schemas.records import Answer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.alone]

@@ -16,10 +16,10 @@ import pytest
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.client.give_command import plan_row
-from headrace.cluster.supervisor import environment
 from headrace.config.pipeline_file import PipelineError, read_pipeline_file
 from headrace.config.validation import check_plannable
 from headrace.errors import Unfeasible
+from headrace.processes import environment
 from headrace.simulation.simulation_run import Run, simulated
 from schemas.effects import Effect, Event, Send
 from schemas.records import Plan

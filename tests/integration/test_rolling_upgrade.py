@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.rig import Rig, ends, in_time
 from benchmarks.squares import PIPELINE, right
-from headrace.cli.options import WRITE_RELEASE
+from headrace.broker.connect import WRITE_RELEASE
 from tests.integration.old_release import RELEASE
 from tests.integration.test_faults import RATE
 

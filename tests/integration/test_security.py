@@ -33,9 +33,10 @@ from headrace.cli.main import run
 from headrace.client.formats import answers_in, read_answer
 from headrace.client.topic_clients import Asker, Commander, Tail, plans
 from headrace.cluster.acl_lines import acl_lines, principals
-from headrace.cluster.supervisor import end_session, environment, last_word
+from headrace.cluster.supervisor import last_word
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import BAD_INPUT, NO_BROKER
+from headrace.processes import end_session, environment
 from schemas.effects import QUERIES, RESULTS
 from schemas.records import Query
 from streams.kafka.acl_rights import ROLES

@@ -17,9 +17,9 @@ import pytest
 
 from benchmarks.rig import WAIT_S, Rig, Stuck, ends
 from benchmarks.squares import right
-from headrace.cluster.run_state import Process, read_state
-from headrace.cluster.supervisor import environment
+from headrace.cluster.run_state import read_state
 from headrace.machine import cores
+from headrace.processes import Process, environment
 from schemas.codec.single_object import encode
 from schemas.effects import COMMANDS
 from schemas.records import ANSWERED, REFUSED, Command

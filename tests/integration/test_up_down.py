@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace.cluster.run_state import Process, RunState, read_state
-from headrace.cluster.supervisor import environment
+from headrace.cluster.run_state import RunState, read_state
+from headrace.processes import Process, environment
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

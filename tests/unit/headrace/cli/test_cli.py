@@ -9,14 +9,14 @@ import click
 import pytest
 from msgspec import structs
 
+from headrace.broker import connect
 from headrace.cli import main as cli
-from headrace.cli import options as cli_options
 from headrace.cli.main import run
 from headrace.client.ask import answer_json, answer_text
 from headrace.client.formats import read_answer
 from headrace.client.give_command import table
-from headrace.cluster.supervisor import environment
 from headrace.errors import Unfeasible, Unsuccessful
+from headrace.processes import environment
 from headrace.results.tally import latency_ms
 from headrace.terminal import counting_line, print_rich, progress_line
 from schemas.codec.json_form import answer_to_json
@@ -61,7 +61,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HEADRACE_BOOTSTRAP", NOWHERE)
-    monkeypatch.setattr(cli_options, "reached", lambda _: pytest.fail("no broker was needed"))
+    monkeypatch.setattr(connect, "reached", lambda _: pytest.fail("no broker was needed"))
     assert run(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -74,7 +74,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 def test_no_broker_is_one_sentence_and_exit_code_4(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_options, "ANSWERS_WITHIN_S", 0.2)
+    monkeypatch.setattr(connect, "ANSWERS_WITHIN_S", 0.2)
     assert run([command, str(WORDS), "--bootstrap", NOWHERE]) == 4
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"headrace: no Kafka broker answers at {NOWHERE}")

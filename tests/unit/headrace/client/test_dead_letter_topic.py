@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli import options as cli_options
+from headrace.broker import connect
 from headrace.cli.main import run
 from headrace.client.dead_letter_topic import (
     Filed,
@@ -87,6 +87,6 @@ def test_a_name_that_names_no_letter_is_refused_before_the_broker_is_asked() -> 
 def test_replay_as_json_asks_nobody_and_so_needs_a_yes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_options, "reached", lambda _: pytest.fail("no broker was needed"))
+    monkeypatch.setattr(connect, "reached", lambda _: pytest.fail("no broker was needed"))
     assert run(["dead-letters", "replay", str(WORDS), "0-17", "--json"]) == 2
     assert "with --json nobody can be asked; add --yes" in capsys.readouterr().err

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.device_budget import overbooked
-from headrace.cluster.run_state import Process, RunState, neighbours, write_state
+from headrace.cluster.run_state import RunState, neighbours, write_state
+from headrace.processes import Process
 
 HERE = Process.found("up", os.getpid())
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.cli.main import run
 from headrace.cluster.log_files import Filter, Follower, entries, keep_last, rotate
-from headrace.cluster.run_state import run_directory
+from headrace.processes import run_directory
 
 CPU = """\
 2026-11-22 10:00:01.000 INFO    cpu-0: read/v is loaded after 0.1 s

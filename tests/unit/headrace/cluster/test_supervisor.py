@@ -13,27 +13,12 @@ import psutil
 import pytest
 
 from headrace.cluster.local_run import claim, take_down
-from headrace.cluster.run_state import (
-    Process,
-    RunState,
-    clear_state,
-    read_state,
-    run_directory,
-    write_state,
-)
-from headrace.cluster.supervisor import (
-    SUPERVISOR,
-    Role,
-    Supervisor,
-    environment,
-    how_it_ended,
-    last_word,
-    pause_s,
-    roles,
-    workers,
-)
+from headrace.cluster.run_state import RunState, clear_state, read_state, write_state
+from headrace.cluster.supervisor import Supervisor, last_word, pause_s
 from headrace.config.pipeline_file import Cluster
+from headrace.config.topology import Role, roles, workers
 from headrace.errors import Unsuccessful
+from headrace.processes import SUPERVISOR, Process, environment, how_it_ended, run_directory
 from headrace.roles.logs import FORMATTERS
 
 
@@ -187,7 +172,7 @@ def test_to_take_down_what_is_not_up_is_no_error(tmp_path: Path) -> None:
 FOLLOWER = """
 import signal, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c",
-    "from headrace.cluster.supervisor import follow_supervisor as f;"
+    "from headrace.processes import follow_supervisor as f;"
     "f(); print('ready', flush=True);"
     "import signal; signal.pause()"])
 print(child.pid, flush=True)
