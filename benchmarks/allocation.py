@@ -27,7 +27,7 @@ from control.policies.options import with_options
 from control.problem import mip
 from control.problem.problem import Problem
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.planning.dry_run import Asked, problem, spent
+from headrace.planning.dry_run import PlanRequest, problem, spent
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "loki"
 CASES = (  # file, devices, largest demand
@@ -46,7 +46,7 @@ AS_IT_COMES = {"output_flag": False, "threads": 1}
 def problems(folder: Path, name: str, devices: int, largest: int) -> list[Problem]:
     """The problem at every demand in accuracy mode."""
     file = read_pipeline_file(folder / f"{name}.yaml")
-    asked = Asked(demands_qps=(), devices=devices, comm_s=0.0, policy="loki-paper")
+    asked = PlanRequest(demands_qps=(), devices=devices, comm_s=0.0, policy="loki-paper")
     first = problem(file, asked)
     found = [replace(first, demand_qps=float(d)) for d in range(200, largest + 1, STEP)]
     return [each for each in found if allocate(each).mode == "accuracy"]

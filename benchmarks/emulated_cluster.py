@@ -36,7 +36,7 @@ from control.problem.plan_reasons import solved_for
 from headrace.arrivals.arrival_processes import Times, read_arrivals
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
 from headrace.fidelity.fidelity_run import machine
-from headrace.fidelity.live_run import Stage, answers, number_of, play, staged
+from headrace.fidelity.live_run import LiveEnvironment, answers, number_of, play, staged
 from headrace.processes import end_session, environment
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
@@ -85,7 +85,7 @@ class Outage:
     killed_s: float = math.inf
     started_s: float = math.inf
 
-    def start(self, stage: Stage) -> None:
+    def start(self, stage: LiveEnvironment) -> None:
         """Let the worker live."""
         command = [sys.executable, "-m", "headrace", "worker", str(stage.file.path), "--name"]
         command += [APART, "--device", "emulated", "--bootstrap", stage.kafka.bootstrap]
@@ -96,7 +96,7 @@ class Outage:
                 start_new_session=True, env=environment(os.environ, os.getpid()),
             )  # fmt: skip
 
-    def look(self, stage: Stage) -> None:
+    def look(self, stage: LiveEnvironment) -> None:
         """Kill it or start it again, if it is time."""
         at_s = stage.now_s - stage.began_s
         if self.killed_s == math.inf and at_s >= self.kill_s:
@@ -207,7 +207,7 @@ def shown(
             if outage is not None:
                 outage.start(stage)
 
-            def each(at: Stage, sent: int) -> None:
+            def each(at: LiveEnvironment, sent: int) -> None:
                 if outage is not None:
                     outage.look(at)
                 advance(sent, f"{len(at.answers)} answers")
@@ -222,7 +222,9 @@ def shown(
 # ---------------------------------------------------------------------- what came of it
 
 
-def told(stage: Stage, times: Times, policy: str, outage: Outage | None, dilate: float) -> Shown:
+def told(
+    stage: LiveEnvironment, times: Times, policy: str, outage: Outage | None, dilate: float
+) -> Shown:
     """The account of a run that is over."""
     known = accuracies(load_profile(stage.file))
     edges = np.arange(0.0, float(times[-1]), WINDOW_S)
@@ -260,7 +262,9 @@ def told(stage: Stage, times: Times, policy: str, outage: Outage | None, dilate:
     )
 
 
-def _windows(stage: Stage, times: Times, edges: Times, parts: Sequence[RunMetrics]) -> list[Window]:
+def _windows(
+    stage: LiveEnvironment, times: Times, edges: Times, parts: Sequence[RunMetrics]
+) -> list[Window]:
     found = []
     for start_s, part in zip(edges.tolist(), parts, strict=True):
         end_s = min(start_s + WINDOW_S, float(times[-1]))

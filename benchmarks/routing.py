@@ -17,9 +17,9 @@ from time import process_time
 
 from control.policies import POLICIES
 from control.problem.forecast import routes, throughputs
-from control.problem.routes import BALANCED, PAPER, Filling, Receiver, most_accurate_first
+from control.problem.routes import BALANCED, PAPER, FillOrder, Receiver, most_accurate_first
 from control.rollout.placement import Member
-from control.rollout.plan_builder import Expected, assemble
+from control.rollout.plan_builder import ExpectedTraffic, assemble
 from profiles.profile import Entry, FanOut, Latency, ProfileTable
 from schemas.pipeline import Pipeline, Task, Variant
 from schemas.records import Lease, Plan, Settings
@@ -123,16 +123,16 @@ def figures() -> dict[str, float]:
     rates = throughputs(held, dict.fromkeys((x.worker for x in held), "cpu"), table)
     settings = Settings(policy="loki", slo_s=0.5)
     base = Plan(pipeline=tree.name, epoch=1, issued_s=0.0, reason="", settings=settings)
-    capped: Filling = replace(BALANCED, up_to=0.9)
+    capped: FillOrder = replace(BALANCED, up_to=0.9)
 
-    def tables(filling: Filling) -> Callable[[], object]:
+    def tables(filling: FillOrder) -> Callable[[], object]:
         return lambda: most_accurate_first(tree, pools, DEMAND, lambda v, c: FAN_OUT, filling)
 
     acts: dict[str, Callable[[], object]] = {
         "throughput": lambda: routes(tree, held, rates),
         "paper": tables(PAPER),
         "balanced": tables(capped),
-        "reaching": lambda: assemble(base, held, tree, table, members, Expected(DEMAND)),
+        "reaching": lambda: assemble(base, held, tree, table, members, ExpectedTraffic(DEMAND)),
     }
     found: dict[str, list[float]] = {name: [] for name in acts}
     for _ in range(REPEATS):

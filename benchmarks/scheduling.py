@@ -15,7 +15,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command does, befor
 
 import numpy as np
 
-from control.policies.compass.instance import COST, GOODPUT, Candidate, Choice, Instance, Item, Tier
+from control.policies.compass.instance import (
+    COST,
+    GOODPUT,
+    Candidate,
+    Instance,
+    PlanItem,
+    SessionPlan,
+    Tier,
+)
 from control.policies.compass.references import SCHEDULERS
 from control.problem.problem import PlanError
 
@@ -32,10 +40,10 @@ def instance(
     names = list(PRICES)
     gpus = max(1, sessions * most_items // 13) if limited else None
 
-    def plan() -> Choice:
+    def plan() -> SessionPlan:
         count = int(rng.integers(1, most_items + 1))
-        return Choice(
-            tuple(Item(names[rng.integers(3)], int(rng.integers(1, 5))) for _ in range(count))
+        return SessionPlan(
+            tuple(PlanItem(names[rng.integers(3)], int(rng.integers(1, 5))) for _ in range(count))
         )
 
     def session(index: int) -> Candidate:

@@ -34,7 +34,7 @@ from benchmarks.selection_worker import decisions, follow, with_gamma_gaps
 from control.policies.ramsis.arrival_counts import Arrivals
 from control.policies.ramsis.mdp import Setting, fixed_levels, whole_queue
 from control.policies.ramsis.mdp_solver import Objective, value_iteration
-from control.policies.ramsis.pareto_models import Model, planned, worthwhile_alone
+from control.policies.ramsis.pareto_models import CandidateModel, planned, worthwhile_alone
 from control.policies.ramsis.tables import OPTIONS, Ask, SelectionPlan, solved
 
 DATA = Path(__file__).parents[2] / "shared/data/ramsis"
@@ -44,15 +44,15 @@ QUERIES = 20_000
 RUNS = 10
 
 
-def image(data: Path) -> tuple[Model, ...]:
+def image(data: Path) -> tuple[CandidateModel, ...]:
     """The artifact's 9 image models."""
     return tuple(
-        Model(entry.variant, entry.accuracy, tuple(row.p95_s for row in entry.latency))
+        CandidateModel(entry.variant, entry.accuracy, tuple(row.p95_s for row in entry.latency))
         for entry in entries(data, "image")
     )
 
 
-def between(models: tuple[Model, ...], count: int) -> tuple[Model, ...]:
+def between(models: tuple[CandidateModel, ...], count: int) -> tuple[CandidateModel, ...]:
     """``count`` models on the line through the given ones: accuracy, and latency's logarithm."""
     known = sorted(models, key=lambda model: model.accuracy)
     at, wanted = np.arange(len(known)), np.linspace(0, len(known) - 1, count)
@@ -60,7 +60,8 @@ def between(models: tuple[Model, ...], count: int) -> tuple[Model, ...]:
     logs = np.log([model.latency_s for model in known])
     latency = np.exp([np.interp(wanted, at, column) for column in logs.T]).T
     return tuple(
-        Model(f"model-{n}", float(accuracy[n]), tuple(latency[n].tolist())) for n in range(count)
+        CandidateModel(f"model-{n}", float(accuracy[n]), tuple(latency[n].tolist()))
+        for n in range(count)
     )
 
 
@@ -73,7 +74,7 @@ def many(policy: str, ask: Ask) -> list[SelectionPlan]:
     return plans
 
 
-def cases(models: tuple[Model, ...]) -> dict[str, Callable[[], Any]]:
+def cases(models: tuple[CandidateModel, ...]) -> dict[str, Callable[[], Any]]:
     """What is timed, by name."""
     ask = Ask(models=models, slo_s=0.15, workers=60, qps=2000.0)
     sixty = replace(ask, models=between(models, 60))
@@ -103,7 +104,7 @@ def measured(call: Callable[[], Any], rounds: int) -> dict[str, float]:
     return {"seconds": round(middle, 4), "spread": round(high - low, 4)}
 
 
-def reference(models: tuple[Model, ...]) -> dict[str, float]:
+def reference(models: tuple[CandidateModel, ...]) -> dict[str, float]:
     """The plain way's CPU seconds for ``ramsis-paper`` at 2000 queries/s, and what it promises."""
     front = worthwhile_alone([planned(model) for model in models])
     setting = Setting(
@@ -127,7 +128,7 @@ def reference(models: tuple[Model, ...]) -> dict[str, float]:
     }
 
 
-def burstiness(models: tuple[Model, ...], qps: float) -> dict[str, float]:
+def burstiness(models: tuple[CandidateModel, ...], qps: float) -> dict[str, float]:
     """Promises and what one of 60 workers does where gaps are gamma distributed."""
     report: dict[str, float] = {"qps": qps, "squared_variation": SQUARED_VARIATION}
     front = worthwhile_alone([planned(model) for model in models])

@@ -9,7 +9,7 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
-from control.policies.ramsis.mdp import Process, Setting
+from control.policies.ramsis.mdp import DecisionProcess, Setting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -40,7 +40,7 @@ def with_gamma_gaps(
     return times[setting.workers - 1 :: setting.workers]
 
 
-def decisions(process: Process, choice: Ints) -> tuple[Ints, Ints]:
+def decisions(process: DecisionProcess, choice: Ints) -> tuple[Ints, Ints]:
     """The model and the batch of every state, [n - 1, j], from its choice."""
     batch = np.take_along_axis(process.served, choice, axis=1)
     return process.model[choice], batch.astype(np.intp)

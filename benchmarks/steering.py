@@ -18,7 +18,7 @@ from time import process_time
 from control.per_query.rerouting import junctions
 from control.per_query.routing import spreads
 from headrace.config.pipeline_file import read_pipeline_file
-from operators.worker_rules import Steering
+from operators.worker_rules import WorkerRules
 from schemas.records import Hop, Item, Lease, Origin, Plan, Route, Settings, Work
 
 BATCH = 8
@@ -69,7 +69,7 @@ def timed_us(act: Callable[[], object]) -> float:
 def figures() -> dict[str, float]:
     """Medians over the repeats, with their spread, and the ratio to the table alone."""
     pipeline = read_pipeline_file(FILE).pipeline
-    steering = Steering(PLAN, pipeline, LEASE, lambda variant, batch: 0.001, 0.0)
+    rules = WorkerRules(PLAN, pipeline, LEASE, lambda variant, batch: 0.001, 0.0)
     spread = spreads(ROUTES, "a/pass")["b"]
     junction = junctions(ROUTES, "a/pass", pipeline, 60.0, 1, 0.0)["b"]
     batch = pieces()
@@ -81,13 +81,13 @@ def figures() -> dict[str, float]:
 
     def decision() -> None:
         for work, _, item in batch:
-            steering.overrun_s(work, item, 2.001)
+            rules.overrun_s(work, item, 2.001)
             junction.in_time(1.0, work.deadline_s - 2.001, 2.001)
 
     acts: dict[str, Callable[[], object]] = {
         "turn": turn,
         "decision": decision,
-        "sent": lambda: steering.onward(batch, 2.001),
+        "sent": lambda: rules.onward(batch, 2.001),
     }
     found: dict[str, list[float]] = {name: [] for name in acts}
     for _ in range(REPEATS):

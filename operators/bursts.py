@@ -7,8 +7,8 @@ back: queries leave ingress as they come, and a worker begins without the rest i
 """
 
 from control.per_query.arrival_rate import OwnLoad
-from control.per_query.routing import Spread, Turns, spreads
-from control.per_query.table_lookup import Following, Selections
+from control.per_query.routing import Turns, WeightedRoundRobin, spreads
+from control.per_query.table_lookup import Selections, TableLookup
 from control.policies.ramsis.burst_lengths import together
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Selection
@@ -25,9 +25,9 @@ class Runs:
     def __init__(self, pipeline: Pipeline, alone: bool) -> None:
         self._pipeline = pipeline
         self._alone = alone
-        self._turns = Turns(Spread(()))
+        self._turns = Turns(WeightedRoundRobin(()))
         self._selections = Selections()
-        self._following: Following | None = None
+        self._following: TableLookup | None = None
         self._load = OwnLoad(0.0)
         self._run = 1
 
@@ -45,7 +45,9 @@ class Runs:
 
     def change(self, plan: Plan, now: float) -> None:
         """A plan is in force; a run under way is cut short."""
-        self._turns.change(spreads(plan.routes, "").get(self._pipeline.root.name, Spread(())))
+        self._turns.change(
+            spreads(plan.routes, "").get(self._pipeline.root.name, WeightedRoundRobin(()))
+        )
         self._follow(plan, now)
 
     def _follow(self, plan: Plan | None, now: float) -> None:
@@ -68,7 +70,7 @@ class Runs:
         return self._turns.pick(min(self._run, together(qps, following.selection.slo_s)))
 
 
-class Gathering:
+class BurstBuffer:
     """What comes to a worker that follows tables, since ``began_s``: how much, and the newest run
     of it. What there is of that waits ``wait_s`` for the rest."""
 

@@ -5,9 +5,9 @@ A frame with twenty cars must not cost twenty messages.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from control.per_query.routing import Spread
+from control.per_query.routing import WeightedRoundRobin
 from operators.drop_reasons import dropped, no_worker
-from operators.record_size import MOST_BYTES, weight
+from operators.record_size import MOST_BYTES, record_size
 from schemas.effects import OUTPUTS, Effect, Send, work_topic
 from schemas.records import Item, Work
 
@@ -17,9 +17,9 @@ Onward = tuple[Work, str, Item]
 BY_TURN = -2  # in place of a slot: whose turn it is by the plan's shares
 
 
-def parcels(
+def packed(
     onward: Iterable[Onward],
-    spreads: Mapping[str, Spread],
+    spreads: Mapping[str, WeightedRoundRobin],
     epoch: int,
     egress_partitions: int,
     chosen: Sequence[int] = (),
@@ -42,7 +42,7 @@ def parcels(
         origin = work.origin
         if not task:
             slot = origin.partition % egress_partitions
-        added = weight(item.value)
+        added = record_size(item.value)
         # Numbers in place of the origin: they are hashed much faster.
         way = (origin.partition, origin.offset, task, slot)
         parcel = newest.get(way)

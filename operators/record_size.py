@@ -11,7 +11,7 @@ MOST_HEADER_BYTES = 64 * 1024  # of a dead letter's headers together
 _SCALARS = frozenset((type(None), bool, int, float))
 
 
-def weight(value: Value) -> int:
+def record_size(value: Value) -> int:
     """About how many bytes a value needs in a record; exact for bytes and arrays."""
     kind = type(value)
     if kind in _SCALARS:
@@ -25,15 +25,15 @@ def weight(value: Value) -> int:
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, dict):
-        return sum(weight(key) + weight(held) for key, held in value.items())
+        return sum(record_size(key) + record_size(held) for key, held in value.items())
     if isinstance(value, list):
-        return sum(weight(held) for held in value)
+        return sum(record_size(held) for held in value)
     return 8
 
 
 def excess(value: Value) -> str:
     """The sentence for a value that fits no record; "" for one that does."""
-    found = weight(value)
+    found = record_size(value)
     if found <= MOST_BYTES:
         return ""
     return (

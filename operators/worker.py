@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from control.per_query.batching import IDLE, batch_size, released
-from control.per_query.local_slowdown import Pace
-from control.per_query.table_lookup import Following, Selections
+from control.per_query.local_slowdown import LocalSlowdown
+from control.per_query.table_lookup import Selections, TableLookup
 from control.policies.ramsis.burst_lengths import WAIT
-from operators.bursts import Gathering
+from operators.bursts import BurstBuffer
 from operators.dead_letter import dead_letter
 from operators.device import Device
 from operators.drop_reasons import dropped
@@ -22,7 +22,7 @@ from operators.offset_tracker import Progress
 from operators.outbox import Onward
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
-from operators.worker_rules import UNSTEERED, LatencyOf, Steering
+from operators.worker_rules import UNSTEERED, LatencyOf, WorkerRules
 from schemas.effects import (
     COMPLETIONS,
     Arrived,
@@ -112,15 +112,15 @@ class Worker:
         self._largest = {v.key: v.batch for task in pipeline.tasks for v in task.variants}
         # The median; strikes by item, None where no crash journal is kept.
         self._latency, self._strikes = latency, strikes
-        self._pace = Pace(planned)
+        self._pace = LocalSlowdown(planned)
         self._plans = PlanFollower(pipeline.name)
         self._lease: Lease | None = None
         self._wanted = self._topic = ""  # the lease's "task/variant", and its topic
-        self._steering = Steering(UNSTEERED, pipeline, None, latency, 0.0)
+        self._rules = WorkerRules(UNSTEERED, pipeline, None, latency, 0.0)
         self._device = Device()
         self._selections = Selections()
-        self._following: Following | None = None  # those of the policy in force
-        self._gathering = Gathering(0.0)
+        self._following: TableLookup | None = None  # those of the policy in force
+        self._gathering = BurstBuffer(0.0)
         self._queue: deque[_Ticket] = deque()
         self._running: list[_Ticket] = []
         self._running_variant = ""
@@ -216,7 +216,7 @@ class Worker:
         lease = self._lease
         if lease is None:
             return []
-        limit = self._steering.most
+        limit = self._rules.most
         if not self._paused and len(self._queue) > limit:
             effects = self._shed(now)
             if len(self._queue) > limit:
@@ -234,7 +234,7 @@ class Worker:
         queue, variant = self._queue, self._device.serving or self._wanted
         ends_s = now + self._latency(variant, self._cost(1))
         late: list[_Ticket] = []
-        while queue and self._steering.overrun_s(queue[0].work, queue[0].item, ends_s) > 0:
+        while queue and self._rules.overrun_s(queue[0].work, queue[0].item, ends_s) > 0:
             late.append(queue.popleft())
         return self._drop(late, variant, ends_s, now) if late else []
 
@@ -249,14 +249,14 @@ class Worker:
             if not (ready := self._gathering.ready(len(queue), now)):
                 return self._wait()
             variant, size = self._selected(self._following, lease, ready, now)
-        elif self._steering.batching != IDLE and self._holds(lease, now):
+        elif self._rules.batching != IDLE and self._holds(lease, now):
             return [Wake(self._hold_s)]
         else:
             size = batch_size(len(queue), lease.batch)
         latency = self._latency(variant, cost := self._cost(size))
         batch: list[_Ticket] = []
         late: list[_Ticket] = []
-        overrun_s, ends_s = self._steering.overrun_s, now + latency
+        overrun_s, ends_s = self._rules.overrun_s, now + latency
         while queue and len(batch) < size and not (batch and (queue[0].alone or batch[0].alone)):
             ticket = queue.popleft()
             missed = overrun_s(ticket.work, ticket.item, ends_s) > 0
@@ -264,7 +264,7 @@ class Worker:
         effects = self._drop(late, variant, ends_s, now) if late else []
         if batch:
             self._running, self._running_variant, self._began_s = batch, variant, now
-            self._released = released(len(batch), lease.batch, self._steering.batching)
+            self._released = released(len(batch), lease.batch, self._rules.batching)
             self._job, self._running_cost = self._job + 1, cost
             items = () if self._strikes is None else tuple([t.key for t in batch])
             values = tuple([t.item.value for t in batch])
@@ -282,17 +282,17 @@ class Worker:
         """What the latency of the next batch is looked up by."""
         return self._queue[0].work.size if self._sized and self._queue else items
 
-    def _selected(self, tables: Following, lease: Lease, ready: int, now: float) -> tuple[str, int]:
+    def _selected(
+        self, tables: TableLookup, lease: Lease, ready: int, now: float
+    ) -> tuple[str, int]:
         """What the tables say for so many of the queue; a variant that is not here yet is stood in
         for by the lease's."""
         head = self._queue[0]
-        stretch = self._pace.stretch if self._steering.paced else 1.0
-        slack_s = (
-            self._steering.slack_s(head.work, head.item, tables.selection.slo_s, now) / stretch
-        )
+        stretch = self._pace.stretch if self._rules.paced else 1.0
+        slack_s = self._rules.slack_s(head.work, head.item, tables.selection.slo_s, now) / stretch
         qps = self._gathering.qps(now) * stretch
         variant, size = tables.choose(ready, slack_s, qps, self._gathering.run)
-        if self._steering.capped and self._latency(variant, size) > slack_s:
+        if self._rules.capped and self._latency(variant, size) > slack_s:
             # Late whatever runs: as many per second as can be, and nobody waits for all of them.
             return self._device.serving, batch_size(ready, lease.batch)
         if variant not in self._device.held:
@@ -302,7 +302,7 @@ class Worker:
     def _holds(self, lease: Lease, now: float) -> bool:
         """Whether the next batch may wait for more, and until when."""
         head, latency = self._queue[0], self._latency(self._device.serving, lease.batch)
-        self._hold_s = self._steering.begin_s(
+        self._hold_s = self._rules.begin_s(
             len(self._queue), lease.batch, (head.work, head.item), latency
         )
         return self._hold_s > now
@@ -313,7 +313,7 @@ class Worker:
         gone: list[Onward] = []
         for ticket in late:
             item = ticket.item
-            end = dropped(task, self._steering.why(variant, ticket.work, item, ends_s))
+            end = dropped(task, self._rules.why(variant, ticket.work, item, ends_s))
             ended = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
             gone.append((ticket.work, "", ended))
         done = self._completions(late, DROPPED, now, 0.0)
@@ -458,7 +458,7 @@ class Worker:
         return [*effects, *self._start(now)] if effects else self._start(now)
 
     def _forward(self, onward: list[Onward], now: float) -> list[Effect]:
-        effects, counts = self._steering.onward(onward, now)
+        effects, counts = self._rules.onward(onward, now)
         for name, count in counts.items():
             self._reporter.count(f"{name}/{self._running_variant}", count)
         return effects
@@ -486,7 +486,7 @@ class Worker:
         lease = next((each for each in plan.leases if each.worker == self._name), None)
         effects = self._change(lease)
         effects += self._follow(now)
-        self._steering = Steering(plan, self._pipeline, lease, self._latency, now)
+        self._rules = WorkerRules(plan, self._pipeline, lease, self._latency, now)
         self._show_state()
         return [*effects, *self._soon(now), *self._backpressure(now)]
 
@@ -507,7 +507,7 @@ class Worker:
         policy, task = plan.settings.policy if plan else "", variant_id(self._wanted).task
         self._following = following = self._selections.of(policy, task)
         if (following is None) != (before is None):
-            self._gathering = Gathering(now)
+            self._gathering = BurstBuffer(now)
         if following is not None:
             self._gathering.wait_s = WAIT * following.selection.slo_s
         return self._device.want(self._wanted, following.variants if following else ())

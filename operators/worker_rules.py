@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from control.per_query.batching import BATCHERS, most_held
-from control.per_query.dropping import BUDGETS, RULES, Stage
+from control.per_query.dropping import BUDGETS, RULES, TaskTiming
 from control.per_query.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
 from control.per_query.routing import spreads
 from control.policies import policy_named
@@ -22,7 +22,7 @@ from operators.drop_reasons import (
     too_late_for_rest,
     would_overrun,
 )
-from operators.outbox import BY_TURN, Onward, parcels
+from operators.outbox import BY_TURN, Onward, packed
 from schemas.effects import Effect
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Item, Lease, Plan, Settings, Work
@@ -37,7 +37,7 @@ UNSTEERED = Plan(
 )
 
 
-class Steering:
+class WorkerRules:
     """What follows from a plan for one worker's items; ``lease`` None: it has none."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Steering:
         self._partitions = pipeline.egress_partitions
         self._variant = lease.key if lease else ""
         self._spreads = spreads(plan.routes, self._variant)
-        self._stage = Stage(0.0, 0.0, last=True)
+        self._stage = TaskTiming(0.0, 0.0, last=True)
         self._hops_s = self._behind_s = 0.0
         self.most = 0  # items that the worker may hold
         self._way = WAYS.get(self._rule.reroutes)
@@ -77,7 +77,7 @@ class Steering:
         last = not pipeline.task(lease.task).children
         hops_s = pipeline.comm_s * (2 if lease.task == pipeline.root.name else 1)
         self._hops_s, self._behind_s = hops_s, rest_s + hops * pipeline.comm_s
-        self._stage = Stage(
+        self._stage = TaskTiming(
             chosen(BUDGETS, budget)(latency_s, pipeline.compute_share, hops_s),
             0.0 if last else self._behind_s,
             last,
@@ -119,7 +119,7 @@ class Steering:
         chosen: Sequence[int] = ()
         if self._junctions and self._way is not None:
             pieces, chosen = self._steered(pieces, self._way, counts, now)
-        return parcels(pieces, self._spreads, self._epoch, self._partitions, chosen), counts
+        return packed(pieces, self._spreads, self._epoch, self._partitions, chosen), counts
 
     def _steered(
         self, pieces: Sequence[Onward], way: Way, counts: Counts, now: float

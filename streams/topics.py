@@ -33,7 +33,7 @@ SHARED = (PLANS, REPORTS, COMMANDS, COMMAND_RESULTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class TopicRule:
     """How a topic is made. ``partitions`` is a number, or the key of the pipeline file that has
     it; ``kept_ms`` None: forever. With ``compacted`` the newest record of each key is kept."""
 
@@ -68,16 +68,16 @@ EVERY_TASK = work_topic("<task>")
 # dead queries. Results and dead letters are read by people and other systems, so they stay longer.
 # No limit by size: it would delete what nobody has read yet.
 TABLE = (
-    Rule(logical=PLANS, partitions=1, kept_ms=None, compacted=True),
-    Rule(logical=REPORTS, partitions=1, kept_ms=2 * MINUTE_MS),
-    Rule(logical=COMMANDS, partitions=1, kept_ms=DAY_MS),
-    Rule(logical=COMMAND_RESULTS, partitions=1, kept_ms=DAY_MS, compacted=True),
-    Rule(logical=QUERIES, partitions=4, kept_ms=HOUR_MS),
-    Rule(logical=EVERY_TASK, partitions="slots", kept_ms=10 * MINUTE_MS),
-    Rule(logical=COMPLETIONS, partitions="ingress", kept_ms=10 * MINUTE_MS),
-    Rule(logical=OUTPUTS, partitions="egress_partitions", kept_ms=HOUR_MS),
-    Rule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS),
-    Rule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
+    TopicRule(logical=PLANS, partitions=1, kept_ms=None, compacted=True),
+    TopicRule(logical=REPORTS, partitions=1, kept_ms=2 * MINUTE_MS),
+    TopicRule(logical=COMMANDS, partitions=1, kept_ms=DAY_MS),
+    TopicRule(logical=COMMAND_RESULTS, partitions=1, kept_ms=DAY_MS, compacted=True),
+    TopicRule(logical=QUERIES, partitions=4, kept_ms=HOUR_MS),
+    TopicRule(logical=EVERY_TASK, partitions="slots", kept_ms=10 * MINUTE_MS),
+    TopicRule(logical=COMPLETIONS, partitions="ingress", kept_ms=10 * MINUTE_MS),
+    TopicRule(logical=OUTPUTS, partitions="egress_partitions", kept_ms=HOUR_MS),
+    TopicRule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS),
+    TopicRule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
 )
 
 
@@ -111,7 +111,7 @@ def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
     return tuple(topic for rule in TABLE for topic in _topics(rule, pipeline))
 
 
-def _topics(rule: Rule, pipeline: Pipeline) -> Iterator[Topic]:
+def _topics(rule: TopicRule, pipeline: Pipeline) -> Iterator[Topic]:
     if rule.logical == EVERY_TASK:
         for task in pipeline.tasks:
             name = physical(pipeline.name, work_topic(task.name))
@@ -121,6 +121,6 @@ def _topics(rule: Rule, pipeline: Pipeline) -> Iterator[Topic]:
     yield Topic(name, _partitions(rule, pipeline), rule.settings)
 
 
-def _partitions(rule: Rule, where: Pipeline | Task) -> int:
+def _partitions(rule: TopicRule, where: Pipeline | Task) -> int:
     named = rule.partitions
     return named if isinstance(named, int) else int(getattr(where, named))

@@ -8,7 +8,7 @@ from zlib import crc32
 from schemas.pipeline import Pipeline
 from schemas.records import Record
 from streams.codecs.wire import Fetched, encoder
-from streams.live.live_driver import Batch, Inbox, Live
+from streams.live.live_driver import FetchedBatch, Inbox, Live
 from streams.topics import physical, topics
 
 Place = tuple[str, int]
@@ -133,7 +133,7 @@ class JumpingInbox(Inbox):
             _, topic, value, slot = self._inputs.pop(0)
             self._transport.send(topic, value, slot, "")
         landed = self._transport.landed()
-        return [Batch(self._transport.assigned, landed)] if landed else []
+        return [FetchedBatch(self._transport.assigned, landed)] if landed else []
 
 
 def drive(

@@ -11,7 +11,7 @@ from operators.worker import Worker
 from schemas.effects import PLANS, QUERIES, Node
 from schemas.pipeline import Pipeline
 from schemas.records import Query, Record, Selection, SelectionTable, Settings
-from streams.live.emulated_executor import EmulatedHands
+from streams.live.emulated_executor import EmulatedExecutor
 from streams.live.live_driver import Live, Observer
 from streams.simulated.delays import steady
 from streams.simulated.simulated_driver import Simulated
@@ -120,8 +120,8 @@ def run_live(
     return transport
 
 
-def small_hands(live: Live, node: str, seed: int, clock: VirtualClock) -> EmulatedHands:
-    return EmulatedHands(
+def small_hands(live: Live, node: str, seed: int, clock: VirtualClock) -> EmulatedExecutor:
+    return EmulatedExecutor(
         lambda variant: small_model(seed, node, variant),
         lambda variant: small_model(seed, node, variant).load_s,
         live.post_at(node),

@@ -232,7 +232,7 @@ def deployment(
     cost = {EDGE: 0.0, NEAR: tiers["near"]["usd_per_gpu_h"], CLOUD: tiers["cloud"]["usd_per_gpu_h"]}
     price = np.array([cost[tier] for tier in space.tiers])[placements]
     cpu = np.array([stage.cpu for stage in stages])
-    slowness = np.where(cpu, np.where(is_edge, CPU_ON_EDGE, 1.0), 1 / of_tier)
+    slowdown = np.where(cpu, np.where(is_edge, CPU_ON_EDGE, 1.0), 1 / of_tier)
     ends = np.zeros((len(placements), 1), dtype=placements.dtype)  # at the edge, first tier
     froms = np.concatenate([ends, placements], axis=1)
     tos = np.concatenate([placements, ends], axis=1)
@@ -241,7 +241,7 @@ def deployment(
     rate = np.where(leaves_edge, upload_mbps, network["other_mbps"]) * 1e6 / 8
     return Deployment(
         space=space,
-        slowness=slowness.T,
+        slowdown=slowdown.T,
         per_byte=np.where(moves, 1 / rate, 0.0).T,
         delay=np.where(moves, network["t0_s"], 0.0).T,
         price=np.where(cpu, 0.0, price).T,

@@ -22,7 +22,7 @@ from benchmarks.papers.ramsis_compare import LOADS, Cluster, Row, at_constant_lo
 from benchmarks.papers.ramsis_nodes import by_nodes
 from benchmarks.papers.ramsis_page import page
 from benchmarks.papers.sources import DataError, table
-from control.policies.ramsis.pareto_models import Model, planned
+from control.policies.ramsis.pareto_models import CandidateModel, planned
 from profiles.profile import EMULATED, Entry, Latency, ProfileTable
 
 PAPER = "RAMSIS"
@@ -136,7 +136,9 @@ def _trace(data: Path, out: Path) -> list[Path]:
 def cluster(data: Path, family: str, slo_s: float, workers: int) -> Cluster:
     """The paper's models on so many workers, fastest first."""
     models = (
-        planned(Model(each.variant, each.accuracy, tuple(row.p95_s for row in each.latency)))
+        planned(
+            CandidateModel(each.variant, each.accuracy, tuple(row.p95_s for row in each.latency))
+        )
         for each in entries(data, family)
     )
     by_speed = sorted(models, key=lambda model: model.latency_s[0])

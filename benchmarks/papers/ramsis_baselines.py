@@ -17,7 +17,7 @@ model that carry the load and leave half of the SLO for waiting are
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from control.policies.ramsis.pareto_models import Model, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
 from control.policies.ramsis.tables import Table
 
 MARGIN = 1.05  # of throughput over load that Jellyfish+ keeps
@@ -37,7 +37,7 @@ Trial = Callable[[Fixed], float]
 
 
 def jellyfish(
-    models: Sequence[Model], slo_s: float, share_qps: float, margin: float = MARGIN
+    models: Sequence[CandidateModel], slo_s: float, share_qps: float, margin: float = MARGIN
 ) -> Fixed:
     """Jellyfish+: the most accurate model that has a batch in B, with the largest of them.
 
@@ -56,7 +56,9 @@ def jellyfish(
     return Fixed(last.name, len(last.latency_s))
 
 
-def model_switching(models: Sequence[Model], slo_s: float, share_qps: float, trial: Trial) -> Fixed:
+def model_switching(
+    models: Sequence[CandidateModel], slo_s: float, share_qps: float, trial: Trial
+) -> Fixed:
     """ModelSwitching: the most accurate model whose violation in a trial is below 1 %.
 
     As in the authors' code the batch is the one that Jellyfish+ without a margin would choose, for
@@ -72,7 +74,7 @@ def model_switching(models: Sequence[Model], slo_s: float, share_qps: float, tri
     return found or Fixed(fastest(models).name, most)
 
 
-def tuned_static(models: Sequence[Model], slo_s: float, trial: Trial) -> Fixed | None:
+def tuned_static(models: Sequence[CandidateModel], slo_s: float, trial: Trial) -> Fixed | None:
     """The most accurate model that keeps violations below 1 % in some batch, in the best of them.
 
     The best is the one of least violation, of equals the smallest. None where there is none.
@@ -90,7 +92,7 @@ def tuned_static(models: Sequence[Model], slo_s: float, trial: Trial) -> Fixed |
     return None
 
 
-def held(choice: Fixed, models: Sequence[Model], slo_s: float, qps: float) -> Table:
+def held(choice: Fixed, models: Sequence[CandidateModel], slo_s: float, qps: float) -> Table:
     """The table of a choice: the same in every state, so a worker follows it like any other.
 
     Raises ``SelectionError`` for a model that there is none of, or a batch it was not profiled at.
@@ -111,11 +113,11 @@ def held(choice: Fixed, models: Sequence[Model], slo_s: float, qps: float) -> Ta
     )
 
 
-def most_accurate_first(models: Sequence[Model]) -> list[Model]:
+def most_accurate_first(models: Sequence[CandidateModel]) -> list[CandidateModel]:
     """By falling accuracy, the faster first in a tie."""
     return sorted(models, key=lambda model: (-model.accuracy, model.latency_s[0]))
 
 
-def fastest(models: Sequence[Model]) -> Model:
+def fastest(models: Sequence[CandidateModel]) -> CandidateModel:
     """The model that serves one query soonest."""
     return min(models, key=lambda model: (model.latency_s[0], -model.accuracy))

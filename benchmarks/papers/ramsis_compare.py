@@ -39,7 +39,7 @@ from control.policies import POLICIES
 from control.policies.options import LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import fixed_levels
-from control.policies.ramsis.pareto_models import Model
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.table_leases import most_throughput
 from control.policies.ramsis.tables import OPTIONS, Ask, Table, grid, setting_for, solved
 from headrace.arrivals.arrival_processes import Times, from_rates, poisson
@@ -67,7 +67,7 @@ LENGTHS = tuple(range(1, LONGEST_RUN.of(POLICIES[RUNS].usual) + 1))
 class Cluster:
     """Workers that hold all of the models, fastest first; latencies in seconds by batch."""
 
-    models: tuple[Model, ...]
+    models: tuple[CandidateModel, ...]
     slo_s: float
     workers: int
 

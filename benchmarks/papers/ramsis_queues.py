@@ -19,7 +19,7 @@ from math import inf
 
 from control.per_query.table_lookup import for_runs, lasting
 from control.policies.ramsis.burst_lengths import WAIT
-from control.policies.ramsis.pareto_models import Model, extrapolated_s
+from control.policies.ramsis.pareto_models import CandidateModel, extrapolated_s
 from control.policies.ramsis.tables import Table
 
 ROUNDING_S = 1e-9  # a deadline met to within this is met
@@ -168,7 +168,7 @@ def _count(
 # ---------------------------------------------------------------------- decisions
 
 
-def decided(tables: Sequence[Table], models: Sequence[Model], in_force: InForce) -> Decide:
+def decided(tables: Sequence[Table], models: Sequence[CandidateModel], in_force: InForce) -> Decide:
     """Decisions by the table in force.
 
     A batch longer than was profiled takes what the straight line through the profile says.
@@ -192,7 +192,7 @@ def always(now: float) -> int:
     return 0
 
 
-def capped(model: Model, most: int) -> Rescue:
+def capped(model: CandidateModel, most: int) -> Rescue:
     """A rescue: this model, at most so many together."""
     runs = [_run(model, batch) for batch in range(1, most + 1)]
     return lambda queue: runs[min(queue, most) - 1]
@@ -230,7 +230,7 @@ def as_ingress(tables: Sequence[Table], in_force: InForce) -> RunAt:
     return run_at
 
 
-def _rows(table: Table, known: Mapping[str, Model]) -> list[list[Run]]:
+def _rows(table: Table, known: Mapping[str, CandidateModel]) -> list[list[Run]]:
     """What runs by [n - 1][level] up to the full queue; index -1 is a deadline that has passed."""
     rows = []
     for numbers, batches in zip(table.model[:-1], table.batch[:-1], strict=True):
@@ -242,7 +242,7 @@ def _rows(table: Table, known: Mapping[str, Model]) -> list[list[Run]]:
     return rows
 
 
-def _of_full(table: Table, known: Mapping[str, Model]) -> Callable[[int], Run]:
+def _of_full(table: Table, known: Mapping[str, CandidateModel]) -> Callable[[int], Run]:
     """What runs by the length of a queue that is full."""
     model, batch = known[table.models[table.model[-1][0]]], table.batch[-1][0]
     if batch < len(table.batch):
@@ -251,11 +251,11 @@ def _of_full(table: Table, known: Mapping[str, Model]) -> Callable[[int], Run]:
     return lambda queue: _run(model, queue)
 
 
-def _run(model: Model, batch: int) -> Run:
+def _run(model: CandidateModel, batch: int) -> Run:
     return batch, seconds_of(model, batch), model.accuracy
 
 
-def seconds_of(model: Model, batch: int) -> float:
+def seconds_of(model: CandidateModel, batch: int) -> float:
     """Planning latency; beyond the profile that of the straight line through it."""
     profiled = len(model.latency_s)
     if batch <= profiled:

@@ -2,7 +2,8 @@
 
 Every plan must keep its structure: one lease a worker, known tasks and variants, slots read and
 open once, routes that lead to open slots and sum to 1, and an open slot of each task where the
-plan calls itself feasible. With ``Conditions`` that say more than the pipeline it must also keep
+plan calls itself feasible. With ``PlanConditions`` that say more than the pipeline it must also
+keep
 
     memory       a worker that is to load a variant has the memory for it and for all that may be
                  on its device until then (make before break); leases that change no variant pass,
@@ -36,7 +37,7 @@ ROUNDING = 1e-4  # relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class PlanConditions:
     """What a plan meets. ``devices`` and ``loaded`` ("task/variant") are by worker, ``memory`` is
     in bytes by device, ``held`` are the leases in force by worker, and ``multiplicity`` the
     fan-outs that the plan's figures go by before the profile's."""
@@ -52,7 +53,7 @@ class Conditions:
     multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
-def check_plan(plan: Plan, conditions: Conditions) -> tuple[Violation, ...]:
+def check_plan(plan: Plan, conditions: PlanConditions) -> tuple[Violation, ...]:
     """Return the constraints that a plan violates; none for a good one."""
     broken = check_structure(plan, conditions.pipeline)
     if broken:
@@ -145,7 +146,7 @@ class _Judge:
     """A plan beside its conditions, with the look-ups that the constraints need."""
 
     plan: Plan
-    conditions: Conditions
+    conditions: PlanConditions
 
     @cached_property
     def open_leases(self) -> dict[tuple[str, int], Lease]:

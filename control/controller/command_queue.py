@@ -19,7 +19,7 @@ class Pending:
     before: Settings
 
 
-class Desk:
+class CommandQueue:
     """Commands are carried out one at a time, in order; each id counts once."""
 
     __slots__ = ("_ids", "_queue", "pending")

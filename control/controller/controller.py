@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from control.checks.allocation_check import check_allocation, check_resources
-from control.checks.plan_check import Conditions, check_plan
+from control.checks.plan_check import PlanConditions, check_plan
 from control.checks.violations import Violation, sentences
-from control.controller.command_queue import COMMAND_VALID_S, Desk, Pending
+from control.controller.command_queue import COMMAND_VALID_S, CommandQueue, Pending
 from control.controller.commands import CommandError, Situation, carry_out, unexpired
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
 from control.controller.report_age import ReportAges
-from control.estimation.estimates import Outlook
+from control.estimation.estimates import Estimates
 from control.policies import policy_named
-from control.policies.ramsis.table_jobs import Selecting
+from control.policies.ramsis.table_jobs import TableJobs
 from control.problem.plan_reasons import (
     FIRST,
     HANDOVER,
@@ -40,9 +40,9 @@ from control.problem.references import chosen
 from control.problem.routes import ROUTINGS
 from control.rollout.history import History
 from control.rollout.leases import running, without
-from control.rollout.next_plan import Ground
+from control.rollout.next_plan import PlanningContext
 from control.rollout.plan_builder import assemble, same
-from control.rollout.target import Course
+from control.rollout.target import RolloutTarget
 from profiles.profile import ProfileTable
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -108,12 +108,12 @@ class Controller:
         self._history = History(pipeline)
         self._settings = self._history.settings()
         self._members = Membership()
-        self._outlook = Outlook(pipeline, profile)
-        self._desk = Desk()
-        self._flight: _Flight | None = None
+        self._estimates = Estimates(pipeline, profile)
+        self._command_queue = CommandQueue()
+        self._in_flight: _Flight | None = None
         self._job = 0
-        self._course = Course()
-        self._selecting = Selecting(pipeline, profile, memory)
+        self._target = RolloutTarget()
+        self._table_jobs = TableJobs(pipeline, profile, memory)
         self._asked: Problem | None = None  # what the last solve was for
         self._reasons: list[PlanReason] = []
         self._ready: list[PlanReason] = []  # reasons that wait for more of their kind
@@ -158,7 +158,7 @@ class Controller:
         elif isinstance(record, Plan):
             self._seen(record, now)
         elif isinstance(record, CommandResult) and record.pipeline == self._pipeline.name:
-            self._desk.answered(record.id)
+            self._command_queue.answered(record.id)
         elif isinstance(record, Command):
             self._command(record, event, now)
         elif isinstance(record, Garbled) and event.topic == COMMANDS:
@@ -171,7 +171,7 @@ class Controller:
         if report.pipeline != self._pipeline.name:
             self._neighbours[report.pipeline] = now
             return
-        self._outlook.hear(report)
+        self._estimates.hear(report)
         self._members.listen(now)
         self._look_ahead(report, now)
         if report.role == "worker":
@@ -185,7 +185,7 @@ class Controller:
 
     def _counted(self, event: Counted, now: float) -> None:
         if now - event.at_s <= REPORT_AGE_S:
-            self._outlook.count(event)
+            self._estimates.count(event)
 
     def _worker_news(self, news: PlanReason | None, now: float) -> None:
         if news is None:
@@ -204,7 +204,7 @@ class Controller:
         ours = nameless or command.pipeline == self._pipeline.name
         if ours and now - event.at_s <= COMMAND_VALID_S:
             dated = replace(command, id=command.id or _name(event), issued_s=event.at_s)
-            self._desk.accept(dated)
+            self._command_queue.accept(dated)
 
     def _seen(self, plan: Plan, now: float) -> None:
         """A plan on the topic: from an earlier life, our own, or another controller's."""
@@ -219,7 +219,7 @@ class Controller:
 
     def _garbled(self, garbled: Garbled, name: str, at_s: float, now: float) -> list[Effect]:
         expired = now - at_s > COMMAND_VALID_S
-        if expired or not self._desk.know(name):
+        if expired or not self._command_queue.know(name):
             return []
         command = Command(id=name, pipeline=self._pipeline.name, action="")
         return [self._answer(command, False, garbled.reason, now)]
@@ -231,11 +231,11 @@ class Controller:
         newest = self._history.newest
         if newest is None:
             return
-        self._outlook.recall(newest)
+        self._estimates.recall(newest)
         self._settings = self._history.settings()
         self._plan = replace(newest, leases=self._history.fitting(newest))
         self._members.expect(self._plan.leases, now)
-        self._course.resume(self._plan)
+        self._target.resume(self._plan)
         self._members.follow(self._plan, {})
 
     # ------------------------------------------------------------------ what to do about it
@@ -247,15 +247,15 @@ class Controller:
         if self._settled:
             quiet = frozenset(self._members.quiet(now))
             drained = sorted(quiet - self._quiet)
-            self._course.moved(about_worker(x, PlanCause.WORKER_DRAINED) for x in drained)
+            self._target.moved(about_worker(x, PlanCause.WORKER_DRAINED) for x in drained)
             self._quiet = quiet
             if now >= self._merge_s:
-                self._course.moved(self._ready)
+                self._target.moved(self._ready)
                 self._ready = []
             effects += self._next_command(now)
             effects += self._solve(now)
             effects += self._advance(now)
-            effects += self._selecting.more()
+            effects += self._table_jobs.more()
         if now >= self._wake_s:
             self._wake_s = now + TICK_S
             effects.append(Wake(self._wake_s))
@@ -283,13 +283,13 @@ class Controller:
         ground = self._ground(plan.settings, now)
         leases = without(held, lost, self._history.slots)
         base = replace(plan, reason=sentence((reason, HANDOVER)), causes=causes((reason, HANDOVER)))
-        profile = self._outlook.profile
+        profile = self._estimates.profile
         made = assemble(base, leases, self._pipeline, profile, ground.members, ground.expected)
         return self._publish(made, now)
 
     def _next_command(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        while (command := self._desk.next()) is not None:
+        while (command := self._command_queue.next()) is not None:
             situation = Situation(
                 pipeline=self._pipeline,
                 settings=self._settings,
@@ -303,30 +303,30 @@ class Controller:
             except CommandError as error:
                 effects.append(self._answer(command, False, str(error), now))
                 continue
-            self._desk.pending = Pending(command, message, self._settings)
+            self._command_queue.pending = Pending(command, message, self._settings)
             self._settings = settings
         return effects
 
     def _solve(self, now: float) -> list[Effect]:
         # Without reports no demand is known: the plan in force stays, but for a command.
-        deaf = self._members.isolated(now) and self._desk.pending is None
-        if self._flight is not None or deaf:
+        deaf = self._members.isolated(now) and self._command_queue.pending is None
+        if self._in_flight is not None or deaf:
             return []
         if now >= self._replan_s:
             self._reasons.append(INTERVAL if self._plan else FIRST)
         elif self._asked is not None and now - self._asked_s >= UNLIKE_S:
-            unlike = self._outlook.unlike(self._asked, self._settings, now)
+            unlike = self._estimates.unlike(self._asked, self._settings, now)
             self._reasons += [unlike] if unlike else []
-        if not self._reasons and self._desk.pending is None:
+        if not self._reasons and self._command_queue.pending is None:
             return []
         self._job += 1
         problem = self._problem(self._settings, now)
-        self._flight = _Flight(
+        self._in_flight = _Flight(
             job=self._job,
             problem=problem,
             settings=self._settings,
             reasons=tuple(self._reasons),
-            pending=self._desk.pending,
+            pending=self._command_queue.pending,
         )
         self._reasons = []
         self._asked, self._asked_s = problem, now
@@ -335,23 +335,23 @@ class Controller:
 
     def _advance(self, now: float) -> list[Effect]:
         """The next step to the target, or other routes, where there is one to take."""
-        settings = self._course.settings(now)
-        if self._flight is not None or self._plan is None or settings is None:
+        settings = self._target.settings(now)
+        if self._in_flight is not None or self._plan is None or settings is None:
             return []
         if self._members.isolated(now):
             return []
-        plan = self._course.step(self._ground(settings, now), now)
+        plan = self._target.step(self._ground(settings, now), now)
         return self._publish(plan, now) if plan else []
 
-    def _ground(self, settings: Settings, now: float) -> Ground:
+    def _ground(self, settings: Settings, now: float) -> PlanningContext:
         policy = self._policy(settings)
-        return Ground(
+        return PlanningContext(
             pipeline=self._pipeline,
-            profile=self._outlook.profile,
+            profile=self._estimates.profile,
             history=self._history,
             members=self._members.members(settings.drained, now),
             in_force=self._plan,
-            expected=self._outlook.expected(policy, settings, now),
+            expected=self._estimates.expected(policy, settings, now),
         )
 
     def _policy(self, settings: Settings) -> Policy:
@@ -361,16 +361,16 @@ class Controller:
         members = self._members.members(settings.drained, now)
         policy = self._policy(settings)
         return Problem(
-            pipeline=self._outlook.planned(policy),
+            pipeline=self._estimates.planned(policy),
             policy=policy,
             slo_s=settings.slo_s,
             demand_qps=self._demand_qps(settings, now),
             devices=tuple(member.device for member in members if member.usable),
-            profile=self._outlook.keep_pace(policy),
+            profile=self._estimates.keep_pace(policy),
             memory=self._memory,
-            multiplicity=self._outlook.multiplicity,
-            arriving=self._outlook.arriving(now),
-            queued=self._outlook.queued(now),
+            multiplicity=self._estimates.multiplicity,
+            arriving=self._estimates.arriving(now),
+            queued=self._estimates.queued(now),
             running=running(self._plan.leases if self._plan else ()),
             path_accuracy=self._profile.path_accuracy if self._profile else {},
         )
@@ -378,12 +378,12 @@ class Controller:
     # ------------------------------------------------------------------ what comes of it
 
     def _solved(self, event: Solved, now: float) -> list[Effect]:
-        flight = self._flight
+        flight = self._in_flight
         if flight is None or event.job != flight.job:
-            return self._selecting.solved(event, now)
-        target = self._course.choose(event.plan, flight.problem, flight.settings, now)
+            return self._table_jobs.solved(event, now)
+        target = self._target.choose(event.plan, flight.problem, flight.settings, now)
         ground = self._ground(flight.settings, now)
-        plan = self._course.first(target, ground, self._reasons_of(flight), now)
+        plan = self._target.first(target, ground, self._reasons_of(flight), now)
         violations = (
             *check_allocation(event.plan, flight.problem),
             *check_resources(target.allocation, flight.problem),
@@ -392,16 +392,16 @@ class Controller:
         if violations:
             reason = f"the plan would violate constraints: {sentences(violations)}"
             return [*self._reject(violations), *self._give_up(reason, now)]
-        self._course.take(target, now)
-        plan = self._selecting.expecting(plan, self._outlook.arriving_qps(now))
+        self._target.take(target, now)
+        plan = self._table_jobs.expecting(plan, self._estimates.arriving_qps(now))
         if self._plan is not None and same(plan, self._plan) and not self._contested:
-            tables = self._selecting.follow(self._plan, self._members.devices, now)
+            tables = self._table_jobs.follow(self._plan, self._members.devices, now)
             return [*tables, *self._land(now)]
         return [*self._publish(plan, now), *self._land(now)]
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
-        if self._flight is None or event.job != self._flight.job:
-            return self._selecting.failed(event, now)
+        if self._in_flight is None or event.job != self._in_flight.job:
+            return self._table_jobs.failed(event, now)
         return self._give_up(event.error, now)
 
     def _reasons_of(self, flight: _Flight) -> list[PlanReason]:
@@ -417,9 +417,9 @@ class Controller:
             epoch=self._history.highest + 1,
             issued_s=now,
             demand_qps=self._demand_qps(plan.settings, now),
-            factors=self._outlook.factors,
+            factors=self._estimates.factors,
         )
-        plan = self._selecting.expecting(plan, self._outlook.arriving_qps(now))
+        plan = self._table_jobs.expecting(plan, self._estimates.arriving_qps(now))
         ground = self._ground(plan.settings, now)
         violations = check_plan(plan, self._conditions(plan, ground))
         if violations:
@@ -435,13 +435,13 @@ class Controller:
         out = Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}")
         outdated, self._history.outdated = self._history.outdated, []
         gone = [Forget(PLANS, f"{plan.pipeline}/{version}") for version in outdated]
-        return [out, *gone, *self._selecting.follow(plan, self._members.devices, now)]
+        return [out, *gone, *self._table_jobs.follow(plan, self._members.devices, now)]
 
-    def _conditions(self, plan: Plan, ground: Ground) -> Conditions:
+    def _conditions(self, plan: Plan, ground: PlanningContext) -> PlanConditions:
         """What a plan meets: the workers, and the figures by which it was to be made."""
         policy = self._policy(plan.settings)
         filling = chosen(ROUTINGS, policy.routing)
-        return Conditions(
+        return PlanConditions(
             pipeline=self._pipeline,
             policy=policy,
             profile=ground.profile,
@@ -463,24 +463,24 @@ class Controller:
 
     def _land(self, now: float) -> list[Effect]:
         """A solve has led to the plan in force: answer the command that waited for it."""
-        assert self._flight is not None
-        pending = self._flight.pending
-        self._flight = None
+        assert self._in_flight is not None
+        pending = self._in_flight.pending
+        self._in_flight = None
         if pending is None:
             return []
-        self._desk.pending = None
+        self._command_queue.pending = None
         return [self._answer(pending.command, True, pending.message, now)]
 
     def _give_up(self, error: str, now: float) -> list[Effect]:
         """A solve has led to no plan: the old one stays, and so do its settings."""
-        assert self._flight is not None
-        flight, self._flight = self._flight, None
+        assert self._in_flight is not None
+        flight, self._in_flight = self._in_flight, None
         if flight.pending is None:
             self._trouble = error
             return []
         self._settings = flight.pending.before
         self._reasons = [*flight.reasons, *self._reasons]
-        self._desk.pending = None
+        self._command_queue.pending = None
         return [self._answer(flight.pending.command, False, error, now)]
 
     def _answer(self, command: Command, ok: bool, message: str, now: float) -> Send:
@@ -509,7 +509,7 @@ class Controller:
         return {lease.worker: lease for lease in self._plan.leases} if self._plan else {}
 
     def _demand_qps(self, settings: Settings, now: float) -> float:
-        return self._outlook.demand_qps(self._policy(settings), settings, now)
+        return self._estimates.demand_qps(self._policy(settings), settings, now)
 
 
 def _name(event: Arrived) -> str:

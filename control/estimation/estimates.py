@@ -7,11 +7,11 @@ from dataclasses import replace
 from control.estimation.demand import Demand
 from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped
 from control.estimation.multiplicative_factors import Edge, Factors
-from control.estimation.report_deltas import Readings
-from control.estimation.slowdown import Slowness, drifted
+from control.estimation.report_deltas import ReportDeltas
+from control.estimation.slowdown import Slowdown, drifted
 from control.estimation.task_demand import TaskDemand
 from control.policies import spec_of
-from control.problem.forecast import Expected
+from control.problem.forecast import ExpectedTraffic
 from control.problem.plan_reasons import PlanReason
 from control.problem.problem import Problem
 from control.problem.references import chosen
@@ -22,11 +22,11 @@ from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
 
 
-class Outlook:
+class Estimates:
     """What the reports so far lead to expect of a pipeline."""
 
     __slots__ = (
-        "_at_tasks", "_demand", "_factors", "_pipeline", "_profile", "_readings", "_slowness",
+        "_at_tasks", "_demand", "_factors", "_pipeline", "_profile", "_readings", "_slowdown",
         "_stretches", "profile",
     )  # fmt: skip
 
@@ -34,8 +34,8 @@ class Outlook:
         self._pipeline = pipeline
         self._profile = profile
         self.profile = profile  # as devices keep to it, as of ``keep_pace``
-        self._readings = Readings()
-        self._slowness = Slowness(profile)
+        self._readings = ReportDeltas()
+        self._slowdown = Slowdown(profile)
         self._stretches: dict[str, float] = {}
         self._demand = Demand()
         self._at_tasks = TaskDemand()
@@ -52,7 +52,7 @@ class Outlook:
         self._readings, news = self._readings.take(report)
         if news is not None:
             self._factors = self._factors.observe(news)
-            self._slowness = self._slowness.observe(news)
+            self._slowdown = self._slowdown.observe(news)
 
     def count(self, event: Counted) -> None:
         """Take in how many queries have come to the input topic."""
@@ -64,7 +64,7 @@ class Outlook:
 
     def keep_pace(self, policy: Policy) -> ProfileTable | None:
         """Take what devices need by now for ``profile``, where the policy goes by that."""
-        seen = self._slowness.stretches() if _goes_by_pace(policy) else {}
+        seen = self._slowdown.stretches() if _goes_by_pace(policy) else {}
         if drifted(self._stretches, seen) is not None:
             self._stretches = seen
             self.profile = self._profile.stretched(seen) if self._profile else None
@@ -117,11 +117,11 @@ class Outlook:
         )
         return policy.headroom * chosen(ESTIMATORS, policy.estimator)(self._demand, now, horizon)
 
-    def expected(self, policy: Policy, settings: Settings, now: float) -> Expected:
+    def expected(self, policy: Policy, settings: Settings, now: float) -> ExpectedTraffic:
         """What to make routes for: what comes in now, not what a plan must be ready for."""
         given = settings.demand_qps
         arriving = self.arriving_qps(now) if given is None else given
-        return Expected(arriving, self.multiplicity)
+        return ExpectedTraffic(arriving, self.multiplicity)
 
     def unlike(self, problem: Problem, settings: Settings, now: float) -> PlanReason | None:
         """Return the reason to replan before the interval elapses, if there is one.
@@ -140,7 +140,7 @@ class Outlook:
                 text = f"demand fell to {expected:.4g} from the {planned}"
                 return PlanReason(PlanCause.DEMAND_FELL, text)
         if _goes_by_pace(problem.policy):
-            slow = drifted(self._stretches, self._slowness.stretches())
+            slow = drifted(self._stretches, self._slowdown.stretches())
             if slow is not None:
                 text = f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
                 return PlanReason(PlanCause.SLOWDOWN, text)

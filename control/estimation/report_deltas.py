@@ -23,12 +23,12 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class ReportDeltas:
     """The last report of every worker; ``take`` gives the next state."""
 
     _last: Mapping[str, Report] = field(default_factory=dict)
 
-    def take(self, report: Report) -> tuple["Readings", News | None]:
+    def take(self, report: Report) -> tuple["ReportDeltas", News | None]:
         """After a report, and what is new in it; None where it is older than what was known, or
         not a worker's."""
         if report.role != "worker":
@@ -42,4 +42,4 @@ class Readings:
             news = News(report, NONE, None)
         else:
             news = News(report, before.counts, report.sent_s - before.sent_s)
-        return Readings({**self._last, report.node: report}), news
+        return ReportDeltas({**self._last, report.node: report}), news

@@ -35,13 +35,13 @@ class _Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Slowness:
+class Slowdown:
     """What was seen; ``observe`` gives the next state."""
 
     profile: ProfileTable | None
     _ran: Mapping[str, _Ran] = field(default_factory=dict)  # by kind of device
 
-    def observe(self, news: News) -> "Slowness":
+    def observe(self, news: News) -> "Slowdown":
         """After what a worker reported."""
         # What a worker, or a life of it, did before it was first heard has no length.
         new = self._new(news) if news.seconds is not None else _Ran()
@@ -55,7 +55,7 @@ class Slowness:
             old.planned_s * kept + new.planned_s,
             old.took_s * kept + new.took_s,
         )
-        return Slowness(self.profile, {**self._ran, device: ran})
+        return Slowdown(self.profile, {**self._ran, device: ran})
 
     def _new(self, news: News) -> _Ran:
         """What a worker ran since its report before."""

@@ -28,7 +28,7 @@ from math import inf
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TaskTiming:
     """A task as a worker of it sees it: its budget, and the least that is behind it (0: last)."""
 
     budget_s: float
@@ -37,46 +37,46 @@ class Stage:
 
 
 # (the task, when the item came to it, its deadline) -> when its batch must have ended
-MustEnd = Callable[[Stage, float, float], float]
+MustEnd = Callable[[TaskTiming, float, float], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class DropRule:
     """A way to drop. ``reroutes`` names how late items look for another slot; "": they do not."""
 
     must_end: MustEnd
     reroutes: str = ""
 
 
-def _never(stage: Stage, entered_s: float, deadline_s: float) -> float:
+def _never(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
     return inf
 
 
-def _deadline(stage: Stage, entered_s: float, deadline_s: float) -> float:
+def _deadline(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
     return deadline_s
 
 
-def _last_task(stage: Stage, entered_s: float, deadline_s: float) -> float:
+def _last_task(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
     return deadline_s if stage.last else inf
 
 
-def _per_task(stage: Stage, entered_s: float, deadline_s: float) -> float:
+def _per_task(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
     return entered_s + stage.budget_s
 
 
-def _in_time(stage: Stage, entered_s: float, deadline_s: float) -> float:
+def _in_time(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
     return deadline_s - stage.rest_s
 
 
 GAP, IN_TIME = "gap", "in-time"  # of rerouting.WAYS
 
-RULES: Mapping[str, Rule] = {
-    "none": Rule(_never),
-    "deadline": Rule(_deadline),
-    "last-task": Rule(_last_task),
-    "per-task": Rule(_per_task),
-    "reroute-paper": Rule(_last_task, GAP),
-    "reroute": Rule(_in_time, IN_TIME),
+RULES: Mapping[str, DropRule] = {
+    "none": DropRule(_never),
+    "deadline": DropRule(_deadline),
+    "last-task": DropRule(_last_task),
+    "per-task": DropRule(_per_task),
+    "reroute-paper": DropRule(_last_task, GAP),
+    "reroute": DropRule(_in_time, IN_TIME),
 }
 
 

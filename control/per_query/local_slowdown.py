@@ -12,7 +12,7 @@ MEMORY = 20  # batches; the weight of those before fades by so much
 NOISE = 1.05  # a device that is less slow than this keeps to its profile
 
 
-class Pace:
+class LocalSlowdown:
     """Of one device. ``planned`` says how long a variant is planned to take for a batch of some
     size; 0: it was never measured."""
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from control.per_query.admission import Admission
 from control.per_query.dropping import GAP, IN_TIME
-from control.per_query.routing import Spread
+from control.per_query.routing import WeightedRoundRobin
 from schemas.pipeline import Pipeline
 from schemas.records import Route
 from schemas.variant_id import variant_id
@@ -50,7 +50,7 @@ class Junction:
     def __init__(self, routes: Sequence[Route], behind: "Behind", share: int, now: float) -> None:
         """``routes`` are those of one task and source, by falling accuracy; ``share`` is the
         number of senders among whom spare capacity is divided."""
-        self.spread = Spread((route.slot, route.share) for route in routes)
+        self.spread = WeightedRoundRobin((route.slot, route.share) for route in routes)
         self._latency = {r.slot: r.latency_s for r in routes}
         self._full = {r.slot: behind.full_s(r.latency_s) for r in routes}
         self._bare = {r.slot: behind.bare_s(r.latency_s) for r in routes}

@@ -7,7 +7,7 @@ from schemas.records import Route
 EQUAL = 1e-9  # shares that differ by less are ordered by rounding errors
 
 
-class Spread:
+class WeightedRoundRobin:
     """Smooth weighted round robin over the slots of one task.
 
     Of any n picks in a row each slot gets its share of n to within one pick or so, so that short
@@ -53,7 +53,7 @@ class Turns:
 
     __slots__ = ("_slot", "_spread", "left")
 
-    def __init__(self, spread: Spread) -> None:
+    def __init__(self, spread: WeightedRoundRobin) -> None:
         self._spread = spread
         self._slot = -1
         self.left = 0
@@ -61,7 +61,7 @@ class Turns:
     def __bool__(self) -> bool:
         return bool(self._spread)
 
-    def change(self, spread: Spread) -> None:
+    def change(self, spread: WeightedRoundRobin) -> None:
         """Other slots or shares, from the next run on: who has just had one is not first again."""
         spread.resume(self._slot)
         self._spread, self.left = spread, 0
@@ -74,12 +74,14 @@ class Turns:
         return self._slot, self.left
 
 
-def spreads(routes: Iterable[Route], source: str) -> dict[str, Spread]:
-    """One ``Spread`` per task for a sender: its own routes where the plan has some, else all's."""
+def spreads(routes: Iterable[Route], source: str) -> dict[str, WeightedRoundRobin]:
+    """One ``WeightedRoundRobin`` per task for a sender: its own routes where the plan has some,
+    else all's."""
     shares: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for route in routes:
         shares.setdefault((route.task, route.source), []).append((route.slot, route.share))
     tasks = sorted({task for task, _ in shares})
     return {
-        task: Spread(shares.get((task, source)) or shares.get((task, ""), [])) for task in tasks
+        task: WeightedRoundRobin(shares.get((task, source)) or shares.get((task, ""), []))
+        for task in tasks
     }

@@ -20,7 +20,7 @@ STEP = 3  # numbers of a row that belong together: level, variant, batch
 Row = tuple[list[float], list[tuple[str, int]]]
 
 
-class Following:
+class TableLookup:
     """A selection ready to be asked; variants are named "task/variant" as on a device."""
 
     __slots__ = ("_loads", "_ready", "_runs", "selection", "variants")
@@ -72,7 +72,7 @@ class Selections:
     __slots__ = ("_ready",)
 
     def __init__(self) -> None:
-        self._ready: dict[tuple[str, str], Following] = {}
+        self._ready: dict[tuple[str, str], TableLookup] = {}
 
     def take(self, selection: Selection, known: Collection[str]) -> bool:
         """Keep the newest; without tables, as none can be made any more, those of earlier end.
@@ -85,10 +85,10 @@ class Selections:
         elif faults(selection, known):
             return False
         else:
-            self._ready[at] = Following(selection)
+            self._ready[at] = TableLookup(selection)
         return True
 
-    def of(self, policy: str, task: str) -> Following | None:
+    def of(self, policy: str, task: str) -> TableLookup | None:
         """Those of a policy for a task, where there are any."""
         return self._ready.get((policy, task))
 

@@ -27,14 +27,14 @@ NOTHING_OBSERVED: Mapping[tuple[str, str], float] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedTraffic:
     """What routes are made for: root queries per second, and fan-out as observed."""
 
     demand_qps: float = 0.0
     multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
-NOTHING = Expected()
+NOTHING = ExpectedTraffic()
 
 
 def throughputs(

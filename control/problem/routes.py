@@ -45,7 +45,7 @@ class Receiver:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class FillOrder:
     """How receivers are filled: up to which part of their capacity, those of equal accuracy
     together or one by one."""
 
@@ -54,11 +54,11 @@ class Filling:
     within_budget: bool = True  # only over paths that keep the compute budget
 
 
-PAPER = Filling(1.0, together=False, within_budget=False)
-BALANCED = Filling()
+PAPER = FillOrder(1.0, together=False, within_budget=False)
+BALANCED = FillOrder()
 
 # By the name in a policy; None: by throughput, whatever the accuracy (``forecast.routes``).
-ROUTINGS: Mapping[str, Filling | None] = {
+ROUTINGS: Mapping[str, FillOrder | None] = {
     "throughput": None,
     "most-accurate-first": PAPER,
     "balanced": BALANCED,
@@ -74,7 +74,7 @@ def most_accurate_first(
     receivers: Receivers,
     demand_qps: float,
     factor: Factor,
-    filling: Filling,
+    filling: FillOrder,
     barred: Barred = (),
 ) -> tuple[Route, ...]:
     """Routes to every receiver, those with a share of 0 too: they may have capacity to spare.
@@ -167,7 +167,7 @@ class _Pool:
 
     __slots__ = ("_capacity", "_filling", "_groups", "_load", "receivers")
 
-    def __init__(self, receivers: Sequence[Receiver], filling: Filling) -> None:
+    def __init__(self, receivers: Sequence[Receiver], filling: FillOrder) -> None:
         self.receivers = sorted(receivers, key=lambda each: (-each.accuracy, each.slot))
         self._capacity = [each.capacity_qps for each in self.receivers]
         self._load = [0.0] * len(self.receivers)

@@ -30,7 +30,7 @@ MARGIN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class ServedValue:
     """What replicas make of a demand: the part of it they serve, how accurately."""
 
     served: float
@@ -73,7 +73,7 @@ def _possible(kept: Allocation, problem: Problem) -> bool:
     )
 
 
-def worth(replicas: tuple[Replicas, ...], problem: Problem) -> Worth | None:
+def worth(replicas: tuple[Replicas, ...], problem: Problem) -> ServedValue | None:
     """What replicas make of the problem's demand; None where one of them was not measured."""
     if problem.profile is None:
         return None
@@ -83,11 +83,13 @@ def worth(replicas: tuple[Replicas, ...], problem: Problem) -> Worth | None:
         return None
 
 
-def _worth(replicas: tuple[Replicas, ...], problem: Problem, profile: ProfileTable) -> Worth | None:
+def _worth(
+    replicas: tuple[Replicas, ...], problem: Problem, profile: ProfileTable
+) -> ServedValue | None:
     pipeline = problem.pipeline
     receivers = _receivers(replicas, problem, profile)
     if any(not receivers.get(task.name) for task in pipeline.tasks):
-        return Worth(0.0, 0.0, sum(each.count for each in replicas))
+        return ServedValue(0.0, 0.0, sum(each.count for each in replicas))
     routes = most_accurate_first(
         pipeline,
         receivers,
@@ -101,7 +103,7 @@ def _worth(replicas: tuple[Replicas, ...], problem: Problem, profile: ProfileTab
         for task, found in receivers.items() for each in found
     ]  # fmt: skip
     accuracy = accuracy_by_path(pipeline, profile, leases, routes) or 0.0
-    return Worth(
+    return ServedValue(
         _served(problem, receivers, profile), accuracy, sum(each.count for each in replicas)
     )
 

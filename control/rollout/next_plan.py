@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from control.policies import policy_named
-from control.problem.forecast import Expected, items_per_query, mix
+from control.problem.forecast import ExpectedTraffic, items_per_query, mix
 from control.problem.plan_reasons import PlanReason, causes, sentence
 from control.problem.problem import Allocation, Replicas
 from control.problem.references import chosen
@@ -40,7 +40,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class PlanningContext:
     """What a next plan stands on."""
 
     pipeline: Pipeline
@@ -48,7 +48,7 @@ class Ground:
     history: History
     members: Sequence[Member]
     in_force: Plan | None
-    expected: Expected
+    expected: ExpectedTraffic
 
 
 def scales(pipeline: Pipeline, settings: Settings) -> bool:
@@ -58,7 +58,7 @@ def scales(pipeline: Pipeline, settings: Settings) -> bool:
 
 
 def next_plan(
-    target: Target, ground: Ground, reasons: Sequence[PlanReason], now: float
+    target: Target, ground: PlanningContext, reasons: Sequence[PlanReason], now: float
 ) -> tuple[Plan, bool]:
     """The next plan, and whether there will be another one once workers have loaded."""
     plan = ground.in_force
@@ -84,7 +84,7 @@ def next_plan(
     return made, posts != wanted
 
 
-def _staged(wanted: Posts, plan: Plan, held: Mapping[str, Lease], ground: Ground) -> Posts:
+def _staged(wanted: Posts, plan: Plan, held: Mapping[str, Lease], ground: PlanningContext) -> Posts:
     profile = ground.profile
     policy = policy_named(ground.pipeline, plan.settings.policy) or Policy(name="")
     devices = {member.name: member.device for member in ground.members}
@@ -101,7 +101,7 @@ def _staged(wanted: Posts, plan: Plan, held: Mapping[str, Lease], ground: Ground
     return staged(ground.members, held, wanted, _needed(plan, ground), rate)
 
 
-def _needed(plan: Plan, ground: Ground) -> dict[str, float]:
+def _needed(plan: Plan, ground: PlanningContext) -> dict[str, float]:
     """Items per second that arrive at each task, as the plan in force shares them."""
     expected = ground.expected
     if ground.profile is None:

@@ -11,7 +11,7 @@ from control.policies import policy_named, spec_of
 from control.problem.candidates import budgets_s
 from control.problem.forecast import (
     NOTHING,
-    Expected,
+    ExpectedTraffic,
     Mix,
     accuracy_by_path,
     capacity_qps,
@@ -49,7 +49,7 @@ def assemble(
     pipeline: Pipeline,
     profile: ProfileTable | None,
     members: Iterable[Member],
-    expected: Expected = NOTHING,
+    expected: ExpectedTraffic = NOTHING,
 ) -> Plan:
     """``base`` with other leases and all that follows from them.
 
@@ -151,7 +151,7 @@ class _Ways:
         )
 
 
-def _tables(ways: _Ways, busy: Sequence[Lease], expected: Expected) -> tuple[Route, ...]:
+def _tables(ways: _Ways, busy: Sequence[Lease], expected: ExpectedTraffic) -> tuple[Route, ...]:
     pipeline = ways.pipeline
     filling = replace(
         chosen(ROUTINGS, ways.policy.routing) or BALANCED, up_to=ways.policy.utilisation
@@ -201,7 +201,7 @@ def _receivers(leases: Sequence[Lease], crew: Mapping[str, Member]) -> list[Leas
 
 
 def _items(
-    pipeline: Pipeline, profile: ProfileTable | None, variants: Mix, expected: Expected
+    pipeline: Pipeline, profile: ProfileTable | None, variants: Mix, expected: ExpectedTraffic
 ) -> dict[str, float] | None:
     if profile is None:
         return None

@@ -7,14 +7,14 @@ from control.problem.candidates import device_kinds
 from control.problem.plan_reasons import ROUTES, STAGED, PlanReason
 from control.problem.problem import Allocation, Problem
 from control.rollout.hysteresis import worth_a_change
-from control.rollout.next_plan import Ground, Target, next_plan, scales
+from control.rollout.next_plan import PlanningContext, Target, next_plan, scales
 from control.rollout.plan_builder import same
 from schemas.records import Plan, Settings
 
 ROUTES_S = 2.0  # routes follow demand so often
 
 
-class Course:
+class RolloutTarget:
     """The allocation that was settled on, and why there may be a next step to it now."""
 
     __slots__ = ("_moves", "_routes_s", "_since_s", "_staging", "_target")
@@ -48,7 +48,7 @@ class Course:
         return replace(kept, allocation=replace(found, replicas=kept.allocation.replicas))
 
     def first(
-        self, target: Target, ground: Ground, reasons: Sequence[PlanReason], now: float
+        self, target: Target, ground: PlanningContext, reasons: Sequence[PlanReason], now: float
     ) -> Plan:
         """The first step to another target."""
         plan, self._staging = next_plan(target, ground, reasons, now)
@@ -69,7 +69,7 @@ class Course:
             return self._target.settings
         return None
 
-    def step(self, ground: Ground, now: float) -> Plan | None:
+    def step(self, ground: PlanningContext, now: float) -> Plan | None:
         """The next plan, None where it would say the same."""
         assert self._target is not None
         flows = scales(ground.pipeline, self._target.settings)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from headrace.cli.options import DurationType, json_option, pipeline_argument, read_file
-from headrace.cli.simulate import Spread
+from headrace.cli.simulate import RepeatedOptions
 from headrace.terminal import print_json, print_text
 
 
@@ -30,7 +30,7 @@ class MixType(click.ParamType):
         return found
 
 
-@click.command(cls=Spread)
+@click.command(cls=RepeatedOptions)
 @pipeline_argument
 @json_option
 @click.option("--policy", multiple=True, metavar="NAME", help="Policies; without it the file's.")

@@ -27,9 +27,9 @@ class _Pair(click.ParamType):
 def _give(
     file: Path, bootstrap: str | None, as_json: bool, action: str, arguments: Mapping[str, str]
 ) -> int:
-    from headrace.client.give_command import give_and_tell
+    from headrace.client.give_command import give_command
 
-    return give_and_tell(read_file(file), bootstrap, action, arguments, as_json=as_json)
+    return give_command(read_file(file), bootstrap, action, arguments, as_json=as_json)
 
 
 @click.command()

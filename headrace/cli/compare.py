@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_deployed
-from headrace.cli.simulate import Spread, run_options
+from headrace.cli.simulate import RepeatedOptions, run_options
 from headrace.terminal import print_json, print_text, say
 
 
-@click.command(cls=Spread)
+@click.command(cls=RepeatedOptions)
 @pipeline_argument
 @run_options
 @click.option(

@@ -47,7 +47,7 @@ def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
     """
     import time
 
-    from headrace.cluster.log_files import Entry, Filter, Follower, entries, role_logs
+    from headrace.cluster.log_files import Filter, Follower, LogEntry, entries, role_logs
     from headrace.processes import run_directory
 
     directory = run_directory(read_file(file).pipeline.name)
@@ -62,7 +62,7 @@ def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
     wanted = Filter(tuple(asked["roles"]), asked["level"], asked["pattern"])
     width = max(map(len, known))
 
-    def show(entry: Entry) -> None:
+    def show(entry: LogEntry) -> None:
         print_text(f"{entry.role:<{width}} | {entry.text}")
 
     following = Follower(directory)

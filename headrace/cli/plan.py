@@ -13,7 +13,7 @@ from headrace.terminal import print_json, print_text
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
     from headrace.planning.device_mix import MixRequest
-    from headrace.planning.dry_run import Asked
+    from headrace.planning.dry_run import PlanRequest
 
 
 class _Demands(click.ParamType):
@@ -93,12 +93,12 @@ def plan(
             budget=budget, sizes=sizes, bound=bound, pick=pick, top=top, slo_s=slo, policy=policy
         )
         return _mix(read_file(file), request, demand, cheapest, as_json)
-    from headrace.planning.dry_run import Asked, plans
+    from headrace.planning.dry_run import PlanRequest, plans
     from headrace.planning.dry_run import as_json as line
     from headrace.planning.plan_text import described
     from headrace.planning.table_plans import selects
 
-    asked = Asked(
+    asked = PlanRequest(
         demands_qps=demand, devices=devices, slo_s=slo, comm_s=comm, policy=policy, solver=solver
     )
     read = read_file(file)
@@ -146,7 +146,7 @@ def _mix(
 
 
 def _tables(
-    file: "PipelineFile", asked: "Asked", violation: float | None, as_json: bool, table: bool
+    file: "PipelineFile", asked: "PlanRequest", violation: float | None, as_json: bool, table: bool
 ) -> int:
     """The plans of policies that choose a model per batch."""
     from headrace.planning.table_plans import as_json as line

@@ -7,7 +7,7 @@ import click
 
 from headrace.broker.connect import brokers
 from headrace.cli.options import bootstrap_option, pipeline_argument, read_deployed
-from headrace.roles.log_options import Telling, telling_options
+from headrace.roles.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
     from headrace.config.topology import Share
@@ -53,8 +53,8 @@ def _kafka(bootstrap: str | None) -> "KafkaConfig":
 @pipeline_argument
 @bootstrap_option
 @share_option
-@telling_options
-def ingress(file: Path, bootstrap: str | None, share: "Share", telling: Telling) -> None:
+@role_options
+def ingress(file: Path, bootstrap: str | None, share: "Share", telling: LogOptions) -> None:
     """Run ingress: take queries in, refuse or admit them.
 
     \b
@@ -70,8 +70,8 @@ def ingress(file: Path, bootstrap: str | None, share: "Share", telling: Telling)
 @pipeline_argument
 @bootstrap_option
 @share_option
-@telling_options
-def egress(file: Path, bootstrap: str | None, share: "Share", telling: Telling) -> None:
+@role_options
+def egress(file: Path, bootstrap: str | None, share: "Share", telling: LogOptions) -> None:
     """Run egress: join the branches of each query into its answer.
 
     \b
@@ -96,7 +96,7 @@ def egress(file: Path, bootstrap: str | None, share: "Share", telling: Telling) 
     help="Workers in this process; above 1 for emulated ones.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of what emulated workers draw.")
-@telling_options
+@role_options
 def worker(
     file: Path,
     bootstrap: str | None,
@@ -104,7 +104,7 @@ def worker(
     device: str,
     count: int,
     seed: int,
-    telling: Telling,
+    telling: LogOptions,
 ) -> None:
     """Run a worker: it serves what the plan gives it.
 
@@ -120,8 +120,8 @@ def worker(
 @click.command()
 @pipeline_argument
 @bootstrap_option
-@telling_options
-def control(file: Path, bootstrap: str | None, telling: Telling) -> None:
+@role_options
+def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     """Run the control app: reports and commands in, plans out.
 
     \b

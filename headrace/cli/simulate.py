@@ -21,7 +21,7 @@ from headrace.terminal import print_json, print_text
 SEVERAL = {"--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*", "--seed": r"\d+"}
 
 
-class Spread(click.Command):
+class RepeatedOptions(click.Command):
     """Reads ``--seed 1 2 3`` and ``--seed 1,2,3`` as ``--seed 1 --seed 2 --seed 3``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -95,7 +95,7 @@ def run_options(function: F) -> F:
     return function
 
 
-@click.command(cls=Spread)
+@click.command(cls=RepeatedOptions)
 @pipeline_argument
 @run_options
 @click.option("--trace-out", type=click.Path(path_type=Path), help="Write a Chrome trace.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PLACE = re.compile(r"(\d+)-(\d+)")
 
 
-class Found(Protocol):
+class MatchingAnswer(Protocol):
     """The answer in a record if it is one that is sought."""
 
     def __call__(self, message: "Message", *, read: Read) -> Answer | None: ...
@@ -47,7 +47,7 @@ def last_answer(kafka: KafkaConfig, pipeline: Pipeline, end: str | None) -> Answ
 
 
 def _newest(
-    kafka: KafkaConfig, pipeline: Pipeline, found: Found, nothing: str, hint: str
+    kafka: KafkaConfig, pipeline: Pipeline, found: MatchingAnswer, nothing: str, hint: str
 ) -> Answer:
     topic = physical(pipeline.name, RESULTS)
     read = reader_of(pipeline)

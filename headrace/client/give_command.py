@@ -34,7 +34,7 @@ def give(
         return commander.result(commander.give(action, arguments), RESULT_WITHIN_S)
 
 
-def give_and_tell(
+def give_command(
     file: PipelineFile,
     bootstrap: str | None,
     action: str,

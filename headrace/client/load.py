@@ -22,7 +22,7 @@ DISTINCT = 2000  # inputs made ahead; making one takes longer than sending it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class LoadOptions:
     """What was sent and what became of it."""
 
     tally: Tally
@@ -32,7 +32,7 @@ class Load:
     inputs: int  # distinct ones
 
 
-def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> Load:
+def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadOptions:
     """Send the load that the options ask for and wait for the answers."""
     rng = np.random.default_rng(asked["seed"])
     times = arrivals(asked, rng)
@@ -56,7 +56,7 @@ def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> Load:
     finally:
         loop.close()
     score = None if workload is None else workload.score
-    return Load(
+    return LoadOptions(
         tally=tally(sent, answers, score),
         seconds=float(times[-1]) if len(times) else 0.0,
         behind_ms=loop.behind_s * 1e3,
@@ -92,7 +92,7 @@ def _run(loop: OpenLoop, times: Times, inputs: Inputs) -> None:
         run_to_end(loop, lambda: advance(loop.sent, f"{len(loop.answers)} answers"))
 
 
-def load_row(load: Load) -> dict[str, Any]:
+def load_row(load: LoadOptions) -> dict[str, Any]:
     """The account as JSON."""
     return {
         **load.tally.as_json(),

@@ -37,16 +37,16 @@ DRAIN_MORE_S = 2.0  # beyond the SLO and grace
 
 
 @dataclass(slots=True)
-class Told:
+class ReceivedSignal:
     """Which signal has come, if any."""
 
     signal: int = 0
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[Told]:
+def listening() -> Iterator[ReceivedSignal]:
     """Note SIGTERM and SIGINT instead of dying of them; a second SIGINT interrupts as usual."""
-    told = Told()
+    told = ReceivedSignal()
 
     def note(number: int, _frame: FrameType | None) -> None:
         if told.signal == signal.SIGINT == number:
@@ -61,7 +61,7 @@ def listening() -> Iterator[Told]:
             signal.signal(number, handler)
 
 
-class Run:
+class LocalRun:
     """A pipeline's roles on this machine, with the state file that other terminals read."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Run:
             write_state(self.directory, state)
         self._state = state
 
-    def await_ready(self, told: Told) -> Plan:
+    def await_ready(self, told: ReceivedSignal) -> Plan:
         """Wait until every node serves; the plan in force, which may be infeasible: a command
         may mend it, and needs the pipeline up.
 

@@ -47,7 +47,7 @@ def _before(log: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class LogEntry:
     """A line of a log with the lines that belong to it, such as a traceback."""
 
     time: str  # sortable; "" where the line has none
@@ -64,7 +64,7 @@ class Filter:
     level: str = "debug"
     pattern: str = ""
 
-    def wants(self, entry: Entry) -> bool:
+    def wants(self, entry: LogEntry) -> bool:
         """True for an entry that passes."""
         if self.roles and entry.role not in self.roles:
             return False
@@ -78,7 +78,7 @@ def role_logs(directory: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(directory.glob("*.log"))}
 
 
-def entries(directory: Path, wanted: Filter) -> Iterator[Entry]:
+def entries(directory: Path, wanted: Filter) -> Iterator[LogEntry]:
     """The entries of all roles, those before a rotation too, in the order of their times."""
     every = [
         _of_role(role, [path for path in (_before(log), log) if path.exists()])
@@ -87,27 +87,29 @@ def entries(directory: Path, wanted: Filter) -> Iterator[Entry]:
     return (entry for entry in merge(*every) if wanted.wants(entry))
 
 
-def _of_role(role: str, paths: Sequence[Path]) -> list[Entry]:
-    found: list[Entry] = []
+def _of_role(role: str, paths: Sequence[Path]) -> list[LogEntry]:
+    found: list[LogEntry] = []
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as lines:
             found += parsed(role, lines, found[-1] if found else None)
     return found
 
 
-def parsed(role: str, lines: TextIO | Sequence[str], last: Entry | None = None) -> list[Entry]:
+def parsed(
+    role: str, lines: TextIO | Sequence[str], last: LogEntry | None = None
+) -> list[LogEntry]:
     """Entries from lines; a line without a time belongs to the entry before it."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     for line in lines:
         text = line.rstrip("\n")
         match = _HUMAN.match(text) or _JSON.match(text)
         if match:
-            found.append(Entry(f"{match[1]} {match[2]}", role, match[3].lower(), text))
+            found.append(LogEntry(f"{match[1]} {match[2]}", role, match[3].lower(), text))
         elif found:
             before = found[-1]
-            found[-1] = Entry(before.time, role, before.level, f"{before.text}\n{text}")
+            found[-1] = LogEntry(before.time, role, before.level, f"{before.text}\n{text}")
         else:
-            found.append(Entry(last.time if last else "", role, "info", text))
+            found.append(LogEntry(last.time if last else "", role, "info", text))
     return found
 
 
@@ -118,9 +120,9 @@ class Follower:
         self._directory = directory
         self._ends = {role: path.stat().st_size for role, path in role_logs(directory).items()}
 
-    def take(self, wanted: Filter) -> list[Entry]:
+    def take(self, wanted: Filter) -> list[LogEntry]:
         """The entries that came since the last call, by time; of a file that shrank, all."""
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         for role, path in role_logs(self._directory).items():
             size, end = path.stat().st_size, self._ends.get(role, 0)
             with path.open("rb") as file:

@@ -25,7 +25,7 @@ from headrace.processes import (
     environment,
     how_it_ended,
 )
-from headrace.roles.logs import told
+from headrace.roles.logs import log_text
 
 SOUND_AFTER_S = 60.0  # a role that ran so long begins anew with the shortest pause
 LONGEST_PAUSE_S = 30.0
@@ -180,4 +180,4 @@ def last_word(log: Path) -> str:
     except OSError:
         return ""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return told(last)[:300]
+    return log_text(last)[:300]

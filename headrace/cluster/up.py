@@ -11,7 +11,14 @@ from typing import Any, TextIO
 
 from headrace.broker import local_broker as broker
 from headrace.broker.connect import kafka_config, local_broker, reached
-from headrace.cluster.local_run import TEND_EVERY_S, Run, Told, claim, listening, take_down
+from headrace.cluster.local_run import (
+    TEND_EVERY_S,
+    LocalRun,
+    ReceivedSignal,
+    claim,
+    listening,
+    take_down,
+)
 from headrace.cluster.purge import Purged
 from headrace.cluster.purge import purge as purged_from
 from headrace.cluster.run_state import neighbours
@@ -35,7 +42,7 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
     with listening() as told:
         kafka, started = _broker(bootstrap)
         try:
-            run = Run(file, kafka, directory, broker_started=started)
+            run = LocalRun(file, kafka, directory, broker_started=started)
             _serve(run, told, as_json=as_json)
         finally:
             if started or handed_over(directory):
@@ -51,7 +58,7 @@ def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
     return reached(local.bootstrap), local.started_here
 
 
-def _serve(run: Run, told: Told, *, as_json: bool) -> None:
+def _serve(run: LocalRun, told: ReceivedSignal, *, as_json: bool) -> None:
     began = time.monotonic()
     try:
         run.start()
@@ -71,7 +78,7 @@ def _serve(run: Run, told: Told, *, as_json: bool) -> None:
         run.stop()
 
 
-def _row(run: Run, plan: Plan, took_s: float) -> dict[str, Any]:
+def _row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:
     return {
         "pipeline": run.name,
         "bootstrap": run.bootstrap,

@@ -30,7 +30,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class DemoConditions:
     """Under which the demo ran. ``warm_up`` queries came before the clock and are not counted."""
 
     pipeline: str
@@ -47,7 +47,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MeanStep:
     """A part of a query's way: its mean over the answered queries."""
 
     what: str
@@ -108,7 +108,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedAccuracy:
     """What the profile expects of the branches that were answered: by measured paths, and by the
     products of their variants' accuracies."""
 
@@ -121,12 +121,12 @@ class Expected:
 class DemoReport:
     """Everything a demo has to tell."""
 
-    conditions: Conditions
+    conditions: DemoConditions
     whole: Part
     change: Change | None
     parts: tuple[Part, ...]  # in order of time
-    steps: tuple[Step, ...]
-    expected: Expected | None  # None where no paths were measured
+    steps: tuple[MeanStep, ...]
+    expected: ExpectedAccuracy | None  # None where no paths were measured
 
     @property
     def total(self) -> Tally:
@@ -170,7 +170,7 @@ class DemoReport:
         }
 
 
-def report(conditions: Conditions, seen: Seen, change: Change | None) -> DemoReport:
+def report(conditions: DemoConditions, seen: Seen, change: Change | None) -> DemoReport:
     """The report on a demo's queries and answers."""
     whole = Span("all", "", seen.spans[0].begin_s, seen.spans[-1].end_s)
     good = [a for q in seen.sent if (a := seen.answers.get(q.id)) and outcome_of(a) == ANSWERED]
@@ -214,7 +214,7 @@ def _part(span: Span, sent: Sequence[Sent], seen: Seen) -> Part:
     )
 
 
-def expected(answers: Iterable[Answer], profile: ProfileTable | None) -> Expected | None:
+def expected(answers: Iterable[Answer], profile: ProfileTable | None) -> ExpectedAccuracy | None:
     """What the profile expects of these answers' branches; None where no paths were measured."""
     gap = None if profile is None else path_gap(profile)
     if profile is None or gap is None:
@@ -232,7 +232,7 @@ def expected(answers: Iterable[Answer], profile: ProfileTable | None) -> Expecte
     if not total:
         return None
     by_paths = sum(along * n for along, _, n in known) / total
-    return Expected(by_paths, sum(product * n for _, product, n in known) / total, gap)
+    return ExpectedAccuracy(by_paths, sum(product * n for _, product, n in known) / total, gap)
 
 
 def variant_shares(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
@@ -249,14 +249,14 @@ def variant_shares(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
     }
 
 
-def time_spent(answers: Sequence[Answer]) -> tuple[Step, ...]:
+def time_spent(answers: Sequence[Answer]) -> tuple[MeanStep, ...]:
     """The mean of every step over these answers, in order of the way."""
     steps = StepTimes()
     for answer in answers:
         steps.take(answer)
     total_ms = sum(steps.mean_ms.values())
     return tuple(
-        Step(what, mean_ms, mean_ms / total_ms if total_ms else 0.0)
+        MeanStep(what, mean_ms, mean_ms / total_ms if total_ms else 0.0)
         for what, mean_ms in steps.mean_ms.items()
     )
 
@@ -267,7 +267,7 @@ def _row(part: Tally) -> dict[str, Any]:
     return row
 
 
-def _expected_row(expected: Expected) -> dict[str, Any]:
+def _expected_row(expected: ExpectedAccuracy) -> dict[str, Any]:
     return {
         "by_paths": round(expected.by_paths, 6),
         "by_products": round(expected.by_products, 6),

@@ -15,7 +15,7 @@ from typing import TypeVar
 from headrace.broker.connect import KAFKA_CONFIG, kafka_config, reached
 from headrace.broker.local_broker import borrow
 from headrace.broker.watchdog import kept
-from headrace.cluster.local_run import Run, Told
+from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import Unfeasible
 from headrace.processes import Process
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class EnvironmentOptions:
     """What the command line asks for; ``rate_qps`` None: by the profile."""
 
     file: PipelineFile
@@ -39,12 +39,12 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoEnvironment:
     """A pipeline that is up, with its first plan."""
 
-    wish: Wish
+    wish: EnvironmentOptions
     kafka: KafkaConfig
-    run: Run
+    run: LocalRun
     plan: Plan
 
     @property
@@ -60,9 +60,9 @@ def shipped_pipeline() -> Path:
 
 def wished(
     file: Path | None, bootstrap: str | None, seconds: float, rate_qps: float | None, seed: int
-) -> Wish:
+) -> EnvironmentOptions:
     """The wish of a command line; raises ``PipelineError``."""
-    return Wish(
+    return EnvironmentOptions(
         file=read_pipeline_file(file or shipped_pipeline()),
         bootstrap=bootstrap,
         seconds=seconds,
@@ -71,7 +71,9 @@ def wished(
     )
 
 
-def on_stage(wish: Wish, act: Callable[[Stage], T]) -> tuple[T, tuple[str, ...]]:
+def demo_environment(
+    wish: EnvironmentOptions, act: Callable[[DemoEnvironment], T]
+) -> tuple[T, tuple[str, ...]]:
     """What ``act`` returned, and the processes that are left once all that was started should be
     gone.
 
@@ -104,7 +106,7 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _broker(wish: Wish, home: Path, started: list[Process]) -> Iterator[KafkaConfig]:
+def _broker(wish: EnvironmentOptions, home: Path, started: list[Process]) -> Iterator[KafkaConfig]:
     """The brokers asked for, else one of the demo's own."""
     if kafka_config(wish.bootstrap).bootstrap:
         yield reached(wish.bootstrap)
@@ -121,20 +123,20 @@ def _broker(wish: Wish, home: Path, started: list[Process]) -> Iterator[KafkaCon
 
 
 def _acted(
-    wish: Wish,
+    wish: EnvironmentOptions,
     kafka: KafkaConfig,
     directory: Path,
     started: list[Process],
-    act: Callable[[Stage], T],
+    act: Callable[[DemoEnvironment], T],
 ) -> T:
-    run = Run(wish.file, kafka, directory)
+    run = LocalRun(wish.file, kafka, directory)
     try:
         with waiting("making the topics"):
             run.start()
-        plan = run.await_ready(Told())
+        plan = run.await_ready(ReceivedSignal())
         if not plan.feasible:
             raise Unfeasible(f"the plan is not feasible: {plan.binding}")
-        found = act(Stage(wish, kafka, run, plan))
+        found = act(DemoEnvironment(wish, kafka, run, plan))
     except BaseException:
         run.kill()
         raise

@@ -15,8 +15,8 @@ from headrace.client.load import made
 from headrace.client.open_loop import OpenLoop, run_to_end
 from headrace.client.topic_clients import Commander, new_id
 from headrace.config.pipeline_file import load_profile, load_workload
-from headrace.demo.demo_report import Change, Conditions, DemoReport, Seen, Span, report
-from headrace.demo.environment import Stage
+from headrace.demo.demo_report import Change, DemoConditions, DemoReport, Seen, Span, report
+from headrace.demo.environment import DemoEnvironment
 from headrace.demo.plan_log import PlanLog, devices
 from headrace.demo.screen import Screen, outcomes_text, screen
 from headrace.demo.script import Script
@@ -40,7 +40,7 @@ class Material:
     times: Times
 
 
-def material(stage: Stage, script: Script) -> Material:
+def material(stage: DemoEnvironment, script: Script) -> Material:
     """Inputs and arrival times, drawn with the wish's seed; raises ``PipelineError``."""
     rng = np.random.default_rng(stage.wish.seed)
     workload = load_workload(stage.wish.file)
@@ -48,7 +48,7 @@ def material(stage: Stage, script: Script) -> Material:
     return Material(workload, inputs, script.arrivals(rng))
 
 
-def loaded(stage: Stage, script: Script, of: Material, title: str = "") -> DemoReport:
+def loaded(stage: DemoEnvironment, script: Script, of: Material, title: str = "") -> DemoReport:
     """Run a script and report. ``title`` stands before every line of progress."""
     kafka, pipeline = stage.kafka, stage.pipeline
     with (
@@ -75,8 +75,10 @@ def loaded(stage: Stage, script: Script, of: Material, title: str = "") -> DemoR
     return report(_conditions(stage, script, of, loop), seen, change)
 
 
-def _conditions(stage: Stage, script: Script, of: Material, loop: OpenLoop) -> Conditions:
-    return Conditions(
+def _conditions(
+    stage: DemoEnvironment, script: Script, of: Material, loop: OpenLoop
+) -> DemoConditions:
+    return DemoConditions(
         pipeline=stage.pipeline.name,
         machine=machine(),
         seconds=script.seconds,
@@ -116,7 +118,7 @@ def _where(loop: OpenLoop, script: Script, log: PlanLog, title: str) -> str:
 
 
 @contextlib.contextmanager
-def _loop(stage: Stage, what: str) -> Iterator[OpenLoop]:
+def _loop(stage: DemoEnvironment, what: str) -> Iterator[OpenLoop]:
     loop = OpenLoop(stage.kafka, stage.pipeline, new_id(what))
     try:
         yield loop
@@ -124,7 +126,7 @@ def _loop(stage: Stage, what: str) -> Iterator[OpenLoop]:
         loop.close()
 
 
-def _begin_with(policy: str, stage: Stage, commander: Commander, log: PlanLog) -> None:
+def _begin_with(policy: str, stage: DemoEnvironment, commander: Commander, log: PlanLog) -> None:
     """Put the policy in force, unless it is."""
     log.feed()
     if log.plans and log.plans[-1].settings.policy == policy:
@@ -141,7 +143,7 @@ def _begin_with(policy: str, stage: Stage, commander: Commander, log: PlanLog) -
     raise Unsuccessful(f"the command to apply policy {policy} had no result; see the logs")
 
 
-def _warm_up(stage: Stage, of: Material) -> None:
+def _warm_up(stage: DemoEnvironment, of: Material) -> None:
     """The first records through a fresh broker are slow: classes load, segments are made."""
     times = [number / WARM_UP_QPS for number in range(WARM_UP_QUERIES)]
     with (
@@ -161,7 +163,12 @@ class _Drive:
     """Steps a load to its end, and gives the script's command on the way."""
 
     def __init__(
-        self, stage: Stage, script: Script, commander: Commander, log: PlanLog, shown: Screen
+        self,
+        stage: DemoEnvironment,
+        script: Script,
+        commander: Commander,
+        log: PlanLog,
+        shown: Screen,
     ) -> None:
         self._stage = stage
         self._script = script

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.demo.demo_report import DemoReport
-from headrace.demo.environment import Stage, Wish, on_stage
+from headrace.demo.environment import DemoEnvironment, EnvironmentOptions, demo_environment
 from headrace.demo.load_script import loaded, material
 from headrace.demo.script import fixed_policies, scripted
 from headrace.errors import PipelineError
@@ -19,7 +19,7 @@ AROUND_S = 15.0  # warm-up and the change of policy before each run
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PolicyComparison:
     """Reports by policy, the one that scales first."""
 
     runs: tuple[tuple[str, DemoReport], ...]
@@ -53,7 +53,7 @@ class Comparison:
         }
 
 
-def compared(wish: Wish) -> Comparison:
+def compared(wish: EnvironmentOptions) -> PolicyComparison:
     """Run all of them; raises what a demo raises, and ``PipelineError`` without fixed plans."""
     names = fixed_policies(wish.file.pipeline)
     if not names or wish.file.pipeline.policy in names:
@@ -62,11 +62,11 @@ def compared(wish: Wish) -> Comparison:
             "against its fixed plans; name one that scales (loki) under policy and fixed ones, "
             "with replicas, under policies"
         )
-    runs, left = on_stage(wish, lambda stage: _runs(stage, names))
-    return Comparison(runs, left)
+    runs, left = demo_environment(wish, lambda stage: _runs(stage, names))
+    return PolicyComparison(runs, left)
 
 
-def _runs(stage: Stage, fixed: Sequence[str]) -> tuple[tuple[str, DemoReport], ...]:
+def _runs(stage: DemoEnvironment, fixed: Sequence[str]) -> tuple[tuple[str, DemoReport], ...]:
     wish = stage.wish
     script = scripted(wish.file, stage.plan, wish.seconds, wish.rate_qps)
     of = material(stage, script)

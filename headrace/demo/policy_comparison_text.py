@@ -10,7 +10,7 @@ from rich.text import Text
 from headrace.cells import percent
 from headrace.demo.demo_report import Part
 from headrace.demo.demo_text import accuracy, attainment, load_text, variants
-from headrace.demo.policy_comparison import Comparison
+from headrace.demo.policy_comparison import PolicyComparison
 
 ROWS: Mapping[str, Callable[[Part], str]] = {
     "right and in time": lambda part: percent(part.score),
@@ -20,7 +20,7 @@ ROWS: Mapping[str, Callable[[Part], str]] = {
 }
 
 
-def shown(found: Comparison) -> Any:
+def shown(found: PolicyComparison) -> Any:
     """The comparison, for rich."""
     parts: list[Text | Table] = [Text(""), Text(title(found), style="bold"), _table(found)]
     for policy, report in found.runs:
@@ -30,13 +30,13 @@ def shown(found: Comparison) -> Any:
     return Group(*parts)
 
 
-def title(found: Comparison) -> str:
+def title(found: PolicyComparison) -> str:
     """Who did best."""
     said = ", ".join(f"{policy} {percent(report.whole.score)}" for policy, report in found.runs)
     return f"parts right and in time: {said}; best: {found.best or 'nobody knows'}"
 
 
-def _table(found: Comparison) -> Table:
+def _table(found: PolicyComparison) -> Table:
     first = found.runs[0][1]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -54,7 +54,7 @@ def _rate(part: Part) -> str:
     return f"{part.tally.queries / part.seconds:.0f}/s" if part.seconds else ""
 
 
-def conditions(found: Comparison) -> list[str]:
+def conditions(found: PolicyComparison) -> list[str]:
     """What has to be known to judge the figures."""
     lines = []
     for policy, report in found.runs:

@@ -17,7 +17,7 @@ from control.policies.loki.allocate import allocate
 from control.problem.problem import PlanError, Problem
 from headrace.arrivals.arrival_processes import Times, ramp
 from headrace.config.pipeline_file import PipelineFile
-from headrace.planning.dry_run import Asked, problem
+from headrace.planning.dry_run import PlanRequest, problem
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 
@@ -158,7 +158,7 @@ def hardware_qps(file: PipelineFile) -> float | None:
     policy = policy_named(file.pipeline, file.pipeline.policy)
     if policy is None or not spec_of(policy.kind).hardware_mode:
         return None
-    asked = problem(file, Asked(demands_qps=()))
+    asked = problem(file, PlanRequest(demands_qps=()))
     try:
         return _most(asked) if asked.profile is not None else None
     except PlanError:

@@ -24,7 +24,7 @@ RELATIVE, ABSOLUTE = "relative", "absolute"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class CertifiedMetric:
     """One line of a certificate: ``error`` is simulated - live, or that divided by live.
 
     ``simulated`` is the mean of the simulations, ``low`` and ``high`` their range.
@@ -93,7 +93,7 @@ class Certificate:
     """How well a simulation foretold a live run."""
 
     conditions: Conditions
-    metrics: tuple[Metric, ...]
+    metrics: tuple[CertifiedMetric, ...]
 
     @property
     def verdict(self) -> str:
@@ -136,7 +136,7 @@ class Certificate:
         try:
             return cls(
                 conditions=Conditions(**value["conditions"]),
-                metrics=tuple(Metric(**metric) for metric in value["metrics"]),
+                metrics=tuple(CertifiedMetric(**metric) for metric in value["metrics"]),
             )
         except (KeyError, TypeError) as error:
             raise CertificateError(
@@ -162,7 +162,7 @@ def certified(conditions: Conditions, live: Figures, *simulated: Figures) -> Cer
     return Certificate(conditions=conditions, metrics=tuple(_metrics(live, simulated)))
 
 
-def _metrics(live: Figures, simulated: Sequence[Figures]) -> Iterator[Metric]:
+def _metrics(live: Figures, simulated: Sequence[Figures]) -> Iterator[CertifiedMetric]:
     for name, unit, kind, must, aim in _BOUNDS:
         values = [getattr(each, name) for each in simulated]
         yield metric(name, unit, kind, getattr(live, name), values, must=must, aim=aim)
@@ -174,7 +174,7 @@ def _metrics(live: Figures, simulated: Sequence[Figures]) -> Iterator[Metric]:
 
 def _parts(
     name: str, unit: str, kind: str, runs: Sequence[Mapping[str, float]]
-) -> Iterator[Metric]:
+) -> Iterator[CertifiedMetric]:
     """A line for each part of a figure; what a run does not have is 0. The live one is first."""
     for part in dict.fromkeys(key for run in runs for key in run):
         live, *simulated = (run.get(part, 0.0) for run in runs)
@@ -190,14 +190,14 @@ def metric(
     *,
     must: float | None = None,
     aim: float | None = None,
-) -> Metric:
+) -> CertifiedMetric:
     """A line with its error and verdict; without a value where a simulation has none."""
     known = [value for value in simulated if value is not None]
     whole = len(known) == len(simulated) > 0
     mean = fsum(known) / len(known) if whole else None
     error = _error(kind, live, mean)
     same = live is None and mean is None
-    return Metric(
+    return CertifiedMetric(
         name=name, unit=unit, live=live, simulated=mean, error=error, kind=kind, must=must,
         aim=aim, verdict=_verdict(0.0 if same else error, must, aim),
         low=min(known) if whole else None, high=max(known) if whole else None,

@@ -1,7 +1,7 @@
 """A certificate for a person."""
 
 from headrace.cells import columns
-from headrace.fidelity.certificate import ABSOLUTE, RELATIVE, Certificate, Metric
+from headrace.fidelity.certificate import ABSOLUTE, RELATIVE, Certificate, CertifiedMetric
 
 VERDICTS = {"aim": "within the aim", "must": "within bounds", "missed": "MISSED", "": ""}
 _HEAD = ("metric", "live", "simulated", "range", "error", "bound", "aim", "")
@@ -14,7 +14,7 @@ def text(certificate: Certificate) -> str:
     return "\n".join([table, "", *_conditions(certificate)])
 
 
-def _row(metric: Metric) -> tuple[str, ...]:
+def _row(metric: CertifiedMetric) -> tuple[str, ...]:
     return (
         metric.name.removesuffix("_ms").replace("_", " ") + (" ms" if metric.unit == "ms" else ""),
         _value(metric.live, metric.unit),
@@ -35,13 +35,13 @@ def _value(value: float | None, unit: str) -> str:
     return f"{value:.0f}" if unit == "queries" else f"{value:.1f}"
 
 
-def _range(metric: Metric) -> str:
+def _range(metric: CertifiedMetric) -> str:
     if metric.low == metric.high:
         return ""
     return f"{_value(metric.low, metric.unit)} to {_value(metric.high, metric.unit)}"
 
 
-def _error(value: float | None, metric: Metric, *, signed: bool = False) -> str:
+def _error(value: float | None, metric: CertifiedMetric, *, signed: bool = False) -> str:
     if value is None:
         return "-" if signed else ""
     sign = "+" if signed else ""

@@ -18,14 +18,14 @@ from operators.outcomes import LATE, outcome_of
 from profiles.profile import EMULATED, ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
 from schemas.variant_id import variant_id
-from streams.simulated.delays import ANY_SIZE, STAMP_S, Seen, World, mean
+from streams.simulated.delays import ANY_SIZE, STAMP_S, DelayTrace, Seen, mean
 
 FEWEST = 100  # of a kind that tell how long such things take
 SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "most": 1.0}  # quantiles, by their names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class RecordedBatch:
     """A batch that ran; ``received_s``: when the first known item of it came."""
 
     worker: str
@@ -49,14 +49,14 @@ def seen(
     dilate: float,
     from_s: float,
     until_s: float,
-) -> World:
+) -> DelayTrace:
     """What these answers tell of that time; where they are too few, nothing but built-in hops.
 
     ``devices`` has the device of each worker.
     """
     known = list(answers)
     ran = batches(known)
-    kinds: dict[tuple[str, int], list[Batch]] = {}
+    kinds: dict[tuple[str, int], list[RecordedBatch]] = {}
     for each in ran:
         if devices.get(each.worker, EMULATED) != EMULATED:
             for size in (ANY_SIZE, each.size):
@@ -77,7 +77,7 @@ def seen(
     lag_s = mean(lags)
     # Time stamps are early by half a ms on average, which the simulation has apart.
     early_s = STAMP_S / 4  # of each of two hops
-    return World(
+    return DelayTrace(
         seconds=until_s - from_s,
         hops=wall((each for answer in known for each in hops_s(answer)), lag_s),
         ways_in=wall((each for answer in known for each in ways_in_s(answer)), early_s),
@@ -88,7 +88,7 @@ def seen(
     )
 
 
-def told(world: World) -> dict[str, dict[str, float]]:
+def delay_text(world: DelayTrace) -> dict[str, dict[str, float]]:
     """Some of the quantiles by their names in a certificate, times in ms."""
     return {
         name: _some(seen, 1e3 if name.endswith("_ms") else 1.0)
@@ -96,7 +96,7 @@ def told(world: World) -> dict[str, dict[str, float]]:
     }
 
 
-def _kinds(world: World) -> dict[str, Seen]:
+def _kinds(world: DelayTrace) -> dict[str, Seen]:
     of_tasks = [seen for (_, size), seen in world.stretch.items() if size == ANY_SIZE]
     return {
         "hop_ms": world.hops,
@@ -143,7 +143,7 @@ def _read_at_once(hop: Hop) -> bool:
     return hop.started_s - hop.received_s <= hop.finished_s - hop.started_s
 
 
-def batches(answers: Iterable[Answer]) -> list[Batch]:
+def batches(answers: Iterable[Answer]) -> list[RecordedBatch]:
     """The batches in which items of these answers ran, by worker and time."""
     hops: dict[tuple[str, float], Hop] = {}
     for answer in answers:
@@ -152,7 +152,7 @@ def batches(answers: Iterable[Answer]) -> list[Batch]:
             if first is None or hop.received_s < first.received_s:
                 hops[hop.worker, hop.started_s] = hop
     return [
-        Batch(
+        RecordedBatch(
             worker=hop.worker, variant=hop.key, size=hop.batch,
             received_s=hop.received_s, started_s=hop.started_s, finished_s=hop.finished_s,
             released=hop.released,
@@ -161,7 +161,7 @@ def batches(answers: Iterable[Answer]) -> list[Batch]:
     ]  # fmt: skip
 
 
-def lags_s(ran: Sequence[Batch]) -> Iterator[tuple[float, float]]:
+def lags_s(ran: Sequence[RecordedBatch]) -> Iterator[tuple[float, float]]:
     """The end of a batch, and from then until the next one began where its items were waiting."""
     for before, after in pairwise(ran):
         lag_s = after.started_s - before.finished_s
@@ -171,7 +171,7 @@ def lags_s(ran: Sequence[Batch]) -> Iterator[tuple[float, float]]:
             yield before.finished_s, lag_s
 
 
-def starts_s(ran: Sequence[Batch]) -> Iterator[tuple[float, float]]:
+def starts_s(ran: Sequence[RecordedBatch]) -> Iterator[tuple[float, float]]:
     """When a worker received what nothing kept waiting, and from then until that ran."""
     for before, after in pairwise(ran):
         idle = after.worker == before.worker and before.finished_s <= after.received_s
@@ -180,7 +180,7 @@ def starts_s(ran: Sequence[Batch]) -> Iterator[tuple[float, float]]:
 
 
 def stretches(
-    ran: Iterable[Batch], profile: ProfileTable, devices: Mapping[str, str]
+    ran: Iterable[RecordedBatch], profile: ProfileTable, devices: Mapping[str, str]
 ) -> Iterator[tuple[float, float]]:
     """When batches began, and how long they took by their profiled median."""
     for batch in ran:

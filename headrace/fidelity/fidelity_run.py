@@ -18,9 +18,9 @@ from headrace.broker.jar_lock import ROOTS
 from headrace.config.pipeline_file import PipelineFile, load_profile
 from headrace.errors import CertificateError, PipelineError
 from headrace.fidelity.certificate import Certificate, Conditions, certified
+from headrace.fidelity.delay_trace import delay_text as told_of
 from headrace.fidelity.delay_trace import seen
-from headrace.fidelity.delay_trace import told as told_of
-from headrace.fidelity.live_run import Stage, answers, number_of, play, staged
+from headrace.fidelity.live_run import LiveEnvironment, answers, number_of, play, staged
 from headrace.machine import machine
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
@@ -30,14 +30,14 @@ from headrace.simulation.warm_start import Start, start_of
 from headrace.terminal import progress
 from schemas.records import Plan
 from streams.observers.run_metrics import RunMetrics, given_up
-from streams.simulated.delays import World
+from streams.simulated.delays import DelayTrace
 
 SUFFIX = ".fidelity.json"
 LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CertificateRequest:
     """What to certify. ``until_s`` cuts the arrivals; the first ``warm_up_s`` are not counted."""
 
     file: PipelineFile
@@ -60,18 +60,18 @@ def asked(
     warm_up_s: float = 0.0,
     until_s: float | None = None,
     simulations: int = 1,
-) -> Asked:
+) -> CertificateRequest:
     """What the options ask for; raises ``PipelineError`` for a policy that is none."""
     name = policy or file.pipeline.policy
     if policy_named(file.pipeline, name) is None:
         raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
-    return Asked(
+    return CertificateRequest(
         file=file, arrivals=arrivals, policy=name, seed=seed, dilate=dilate, warm_up_s=warm_up_s,
         until_s=until_s, simulations=simulations,
     )  # fmt: skip
 
 
-def certify(wish: Asked) -> Certificate:
+def certify(wish: CertificateRequest) -> Certificate:
     """Run it live, simulate it, compare. Raises what bringing a pipeline up raises."""
     times = drawn(wish)
     _rehearse(wish, times)
@@ -87,13 +87,13 @@ def certify(wish: Asked) -> Certificate:
     return certified(conditions(wish, times, stage, world), told(wish, times, stage), *simulations)
 
 
-def _rehearse(wish: Asked, times: Times) -> None:
+def _rehearse(wish: CertificateRequest, times: Times) -> None:
     """Simulate the first query: what cannot be simulated need not be run live for minutes."""
     run = Run(file=wish.file, policy=wish.policy, seed=wish.seed, arrivals=Recorded(times[:1]))
     simulated(run, lambda sent: None)
 
 
-def drawn(wish: Asked) -> Times:
+def drawn(wish: CertificateRequest) -> Times:
     """The arrivals, as seconds from the start; raises ``ArrivalsError`` and ``PipelineError``."""
     times = read_arrivals(wish.arrivals, np.random.default_rng(wish.seed))
     if wish.until_s is not None:
@@ -106,7 +106,7 @@ def drawn(wish: Asked) -> Times:
     return times
 
 
-def machine_seen(wish: Asked, times: Times, stage: Stage) -> World:
+def machine_seen(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> DelayTrace:
     """What the answers tell of the machine while the arrivals came."""
     from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
     known = (each for each in answers(stage) if each.answered_s < until_s)
@@ -114,7 +114,7 @@ def machine_seen(wish: Asked, times: Times, stage: Stage) -> World:
     return seen(known, profile, devices(wish.file), wish.dilate, from_s, until_s)
 
 
-def start_seen(wish: Asked, plans: Iterable[Plan], began_s: float) -> Start | None:
+def start_seen(wish: CertificateRequest, plans: Iterable[Plan], began_s: float) -> Start | None:
     """Where the live run had come to when its warm-up was over.
 
     None where workers choose by tables, which are made before the arrivals begin and come with no
@@ -127,7 +127,9 @@ def start_seen(wish: Asked, plans: Iterable[Plan], began_s: float) -> Start | No
     return start_of(plans, began_s, wish.warm_up_s, policy.interval_s)
 
 
-def foretold(wish: Asked, times: Times, world: World, start: Start | None) -> Figures:
+def foretold(
+    wish: CertificateRequest, times: Times, world: DelayTrace, start: Start | None
+) -> Figures:
     """What the simulation of that seed says.
 
     Which of several plans a cold start leads to is chance and stays for minutes, so simulations
@@ -154,7 +156,7 @@ def foretold(wish: Asked, times: Times, world: World, start: Start | None) -> Fi
     return figures(ended.account, watches[0], ended.last_s)
 
 
-def told(wish: Asked, times: Times, stage: Stage) -> Figures:
+def told(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> Figures:
     """What the live run came to."""
     since_s = stage.began_s + wish.warm_up_s
     metrics = RunMetrics(wish.file.pipeline, accuracies(load_profile(wish.file)), since_s)
@@ -172,11 +174,13 @@ def told(wish: Asked, times: Times, stage: Stage) -> Figures:
     return figures(metrics, steps, stage.began_s + float(times[-1]))
 
 
-def _counted(wish: Asked, times: Times) -> int:
+def _counted(wish: CertificateRequest, times: Times) -> int:
     return int(len(times) - np.searchsorted(times, wish.warm_up_s))
 
 
-def conditions(wish: Asked, times: Times, stage: Stage, world: World) -> Conditions:
+def conditions(
+    wish: CertificateRequest, times: Times, stage: LiveEnvironment, world: DelayTrace
+) -> Conditions:
     """What was run, and under which load."""
     file = wish.file
     return Conditions(

@@ -26,7 +26,7 @@ from headrace.broker.watchdog import kept
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.load import made
 from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
-from headrace.cluster.local_run import Run, Told
+from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.config.pipeline_file import PipelineFile, load_workload
 from headrace.errors import Unsuccessful
 from headrace.roles.dilation_env import dilated
@@ -47,17 +47,17 @@ DISTINCT = 300  # inputs made ahead
 WARM_UP_S = 20.0  # of the broker: longer makes its hops no faster
 UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # an emulated device never looks at it
 
-Each = Callable[["Stage", int], None]  # told how many queries were sent, at every step
+Each = Callable[["LiveEnvironment", int], None]  # told how many queries were sent, at every step
 
 
 @dataclass(slots=True, kw_only=True)
-class Stage:
+class LiveEnvironment:
     """A pipeline that is up, and what is known of its run so far."""
 
     file: PipelineFile
     kafka: KafkaConfig
     dilation: Dilation
-    run: Run
+    run: LocalRun
     began_s: float = 0.0  # inner: the start of the arrivals
     sent_s: dict[str, Any] = field(default_factory=dict)  # by query id: the truth, if known
     answers: list[bytes] = field(default_factory=list)  # as they stood on the results topic
@@ -75,7 +75,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[Stage]:
+def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvironment]:
     """The pipeline, up on a broker of its own under a policy; gone after the block.
 
     Raises what bringing a pipeline up raises, and ``Unsuccessful`` for real devices in slow time.
@@ -89,11 +89,13 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[Stage]:
         kafka = KafkaConfig(broker.bootstrap)
         with waiting("warming the broker up"):
             warm_up(kafka, WARM_UP_S)
-        run = Run(file, kafka, Path(folder) / "run")
+        run = LocalRun(file, kafka, Path(folder) / "run")
         try:
             run.start()
-            run.await_ready(Told())
-            stage = Stage(file=file, kafka=kafka, dilation=dilation, run=run, broker_pid=broker.pid)
+            run.await_ready(ReceivedSignal())
+            stage = LiveEnvironment(
+                file=file, kafka=kafka, dilation=dilation, run=run, broker_pid=broker.pid
+            )
             if policy != file.pipeline.policy:
                 _apply(stage, policy)
             yield stage
@@ -120,7 +122,7 @@ def _broker(home: Path) -> Iterator[Running]:
         yield running
 
 
-def _apply(stage: Stage, policy: str) -> None:
+def _apply(stage: LiveEnvironment, policy: str) -> None:
     with closing(Commander(stage.kafka, stage.file.pipeline.name)) as commander:
         command = commander.give("apply-policy", {"policy": policy})
         result = commander.result(command, POLICY_WITHIN_S)
@@ -128,7 +130,7 @@ def _apply(stage: Stage, policy: str) -> None:
         raise Unsuccessful(f"policy {policy} was not applied: {result.message}")
 
 
-def play(stage: Stage, times_s: Times, each: Each, seed: int = 0) -> None:
+def play(stage: LiveEnvironment, times_s: Times, each: Each, seed: int = 0) -> None:
     """Send queries at ``times_s`` (inner seconds from the start) and gather what comes of them."""
     pipeline = stage.file.pipeline
     inputs = _inputs(stage.file, len(times_s), seed)
@@ -157,7 +159,7 @@ def _inputs(file: PipelineFile, count: int, seed: int) -> Iterator[tuple[bytes, 
 
 
 def _send(
-    stage: Stage,
+    stage: LiveEnvironment,
     times_s: Times,
     inputs: Iterator[tuple[bytes, Any]],
     asker: Asker,
@@ -189,14 +191,14 @@ def _send(
     stage.host_cpu_share, stage.own_cpu_share = busy.shares()
 
 
-def _look(stage: Stage, asker: Asker, tail: Tail) -> None:
+def _look(stage: LiveEnvironment, asker: Asker, tail: Tail) -> None:
     asker.poll()
     for reason in asker.refused.values():
         raise BrokerError(f"the broker did not take a query: {reason}")
     stage.answers += tail.take(0)
 
 
-def _await_answers(stage: Stage, tail: Tail) -> None:
+def _await_answers(stage: LiveEnvironment, tail: Tail) -> None:
     pipeline = stage.file.pipeline
     longest_s = max(pipeline.slo_s, *pipeline.slo_classes.values(), 0.0) + pipeline.grace_s
     until_s = time.time() + longest_s * stage.dilation.factor + PATIENCE_S
@@ -206,14 +208,14 @@ def _await_answers(stage: Stage, tail: Tail) -> None:
         say(f"{stage.taken - len(stage.answers)} queries have no answer")
 
 
-def plans(stage: Stage) -> list[Plan]:
+def plans(stage: LiveEnvironment) -> list[Plan]:
     """Every plan so far."""
     name = stage.file.pipeline.name
     found = [decoded(m.value() or b"") for m in read_to_end(stage.kafka, physical(name, PLANS))]
     return [plan for plan in found if isinstance(plan, Plan) and plan.pipeline == name]
 
 
-def answers(stage: Stage) -> Iterator[Answer]:
+def answers(stage: LiveEnvironment) -> Iterator[Answer]:
     """What came of the queries, in the order of the answers."""
     read = reader_of(stage.file.pipeline)
     for value in stage.answers:
@@ -228,7 +230,7 @@ def number_of(answer: Answer) -> int:
 class _Busy:
     """The busy part of all cores since it was made, and what the run itself used of them."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: LiveEnvironment) -> None:
         self._stage = stage
         self._before = psutil.cpu_times()
         self._own = self._own_s()

@@ -48,7 +48,7 @@ def spanning(
     return Axis(floor(low / step + 1e-9) * step, -floor(-high / step + 1e-9) * step, start, end)
 
 
-def told(value: float) -> str:
+def tick_label(value: float) -> str:
     """A value beside an axis: no more digits than it needs."""
     text = f"{value:.6g}" if abs(value) < 1e6 else f"{value:.3g}"
     return "0" if text == "-0" else text

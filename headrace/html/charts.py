@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from headrace.html.axes import Axis, spanning, told
+from headrace.html.axes import Axis, spanning, tick_label
 
 WIDTH, HEIGHT = 920.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 14.0, 44.0
@@ -19,7 +19,7 @@ Point = tuple[float, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """Points of one name; None makes a gap. ``steps``: a value holds until the next one."""
 
     name: str
@@ -41,7 +41,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class UprightLine:
     """An upright line at a value, with what it stands for."""
 
     x: float
@@ -58,7 +58,8 @@ class Labels:
 
 
 def line_chart(
-    lines: Sequence[Line], labels: Labels, *, zero: bool = True, rules: Sequence[Rule] = (),
+    lines: Sequence[ChartLine], labels: Labels, *,
+    zero: bool = True, rules: Sequence[UprightLine] = (),
     height: float = HEIGHT, x_most: float | None = None, holds: Sequence[float] = (),
 ) -> str:  # fmt: skip
     """Lines over a common axis; the upright one begins at 0 if ``zero`` and spans ``holds``."""
@@ -100,13 +101,13 @@ def _frame(x_axis: Axis, y_axis: Axis, labels: Labels, height: float) -> str:
         parts.append(
             f'<line class="grid" x1="{LEFT:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text class="tick" x="{LEFT - 8:g}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{told(value)}</text>"
+            f"{tick_label(value)}</text>"
         )
     for value in x_axis.ticks(10):
         x = x_axis.at(value)
         parts.append(
             f'<text class="tick" x="{x:.1f}" y="{floor_px + 17:g}" text-anchor="middle">'
-            f"{told(value)}</text>"
+            f"{tick_label(value)}</text>"
         )
     middle = (TOP + floor_px) / 2
     parts.append(
@@ -119,7 +120,7 @@ def _frame(x_axis: Axis, y_axis: Axis, labels: Labels, height: float) -> str:
     return "".join(parts)
 
 
-def _line(line: Line, x_axis: Axis, y_axis: Axis) -> str:
+def _line(line: ChartLine, x_axis: Axis, y_axis: Axis) -> str:
     """The line, in pieces where it has gaps and no further than the axis."""
     pieces = []
     shown = [point for point in line.points if x_axis.low <= point[0] <= x_axis.high]
@@ -143,7 +144,7 @@ def _path(places: Sequence[tuple[float, float]], steps: bool) -> str:
     return text if rest else f"{text}h1"
 
 
-def _upright(rule: Rule, x_axis: Axis, height: float) -> str:
+def _upright(rule: UprightLine, x_axis: Axis, height: float) -> str:
     x, base = x_axis.at(rule.x), height - BOTTOM - 8
     return (
         f'<line class="rule" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP:g}" y2="{height - BOTTOM:g}"/>'

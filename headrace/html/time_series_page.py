@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from headrace.html.charts import Labels, Line, Point, Rule, line_chart
+from headrace.html.charts import ChartLine, Labels, Point, UprightLine, line_chart
 from headrace.html.page import bar, css, section, table, text
-from headrace.results.time_series import Recording
+from headrace.results.time_series import TimeSeries
 
-Named = Sequence[tuple[str, Recording]]  # in the order of the legend
-Values = Callable[[Recording], Sequence[float | None]]
+Named = Sequence[tuple[str, TimeSeries]]  # in the order of the legend
+Values = Callable[[TimeSeries], Sequence[float | None]]
 
 SECONDS = "seconds since the first arrival"
 BEYOND = 1.6  # times the largest latency shown, where it is not far behind the SLO
@@ -43,7 +43,9 @@ def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
 def latencies(named: Named, slo_s: float) -> str:
     """The distribution of latencies, with the SLO."""
     lines = [
-        Line(name, css(at), [(0.0, 0.0), *((s * 1e3, 100 * share) for s, share in each.latency)])
+        ChartLine(
+            name, css(at), [(0.0, 0.0), *((s * 1e3, 100 * share) for s, share in each.latency)]
+        )
         for at, (name, each) in enumerate(named)
     ]
     labels = Labels(
@@ -54,7 +56,8 @@ def latencies(named: Named, slo_s: float) -> str:
     slo_ms = slo_s * 1e3
     longest = max((each.latency[-2][0] for _, each in named if each.latency), default=slo_s)
     drawn = line_chart(
-        lines, labels, rules=[Rule(slo_ms, f"SLO {slo_ms:g} ms")], height=300.0, holds=(100.0,),
+        lines, labels, rules=[UprightLine(slo_ms, f"SLO {slo_ms:g} ms")], height=300.0,
+        holds=(100.0,),
         x_most=max(min(longest * 1e3, BEYOND * slo_ms), 1.1 * slo_ms),
     )  # fmt: skip
     return section(
@@ -85,9 +88,9 @@ def given_up(named: Named) -> str:
 
 def _demand(named: Named, axis: str) -> str:
     first = named[0][1]
-    demand = Line("demand", "demand", list(zip(first.ends_s, first.demand_qps, strict=True)))
+    demand = ChartLine("demand", "demand", list(zip(first.ends_s, first.demand_qps, strict=True)))
     lines = [
-        Line(f"capacity, {name}", css(at), _points(each, each.capacity_qps), steps=True)
+        ChartLine(f"capacity, {name}", css(at), _points(each, each.capacity_qps), steps=True)
         for at, (name, each) in enumerate(named)
     ]
     labels = Labels(x=axis, y="queries/s", about="Demand and capacity over time")
@@ -98,14 +101,14 @@ def _chart(
     named: Named, axis: str, what: str, values: Values, *, steps: bool = False, zero: bool = True
 ) -> str:
     lines = [
-        Line(name, css(at), _points(each, values(each)), steps)
+        ChartLine(name, css(at), _points(each, values(each)), steps)
         for at, (name, each) in enumerate(named)
     ]
     labels = Labels(x=axis, y=what, about=f"{what} over time")
     return line_chart(lines, labels, zero=zero)
 
 
-def _points(each: Recording, values: Sequence[float | None]) -> list[Point]:
+def _points(each: TimeSeries, values: Sequence[float | None]) -> list[Point]:
     return list(zip(each.ends_s, values, strict=True))
 
 

@@ -26,7 +26,7 @@ ENOUGH_SLOTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PlanRequest:
     """What to plan for; None: as the pipeline file says."""
 
     demands_qps: tuple[float, ...]
@@ -45,7 +45,7 @@ class Planned:
     allocation: Allocation
 
 
-def plans(file: PipelineFile, asked: Asked) -> Iterator[Planned]:
+def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
     """A plan for each demand, in order, infeasible ones included.
 
     Raises ``Unfeasible`` where nothing can be planned at all, and ``PlanError`` for a policy
@@ -64,7 +64,7 @@ def plans(file: PipelineFile, asked: Asked) -> Iterator[Planned]:
         yield Planned(each, found)
 
 
-def problem(file: PipelineFile, asked: Asked) -> Problem:
+def problem(file: PipelineFile, asked: PlanRequest) -> Problem:
     """The pipeline file's problem with what was asked otherwise, and a demand of 0."""
     pipeline = file.pipeline
     pipeline = replace(
@@ -86,7 +86,7 @@ def problem(file: PipelineFile, asked: Asked) -> Problem:
     )
 
 
-def _policy(pipeline: Pipeline, asked: Asked) -> Policy:
+def _policy(pipeline: Pipeline, asked: PlanRequest) -> Policy:
     name = asked.policy or pipeline.policy
     policy = policy_named(pipeline, name)
     if policy is None:

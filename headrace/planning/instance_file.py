@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from control.policies.compass.instance import Candidate, Choice, Instance, Item, Tier
+from control.policies.compass.instance import Candidate, Instance, PlanItem, SessionPlan, Tier
 from control.policies.compass.references import SCHEDULERS
 from control.policies.compass.scheduling import Schedule
 from control.problem.problem import PlanError
@@ -71,14 +71,14 @@ def _tier(path: Path, name: str, tier: _Tier, gpus: str) -> Tier:
     return Tier(tier.gpus, tier.price)
 
 
-def _choice(path: Path, query: _Query, plan: _Plan) -> Choice:
+def _choice(path: Path, query: _Query, plan: _Plan) -> SessionPlan:
     for item in plan.items:
         kinds = tuple(type(part) for part in item)
         if kinds not in ((str, int), (str, int, str)):
             raise PlanError(
                 f"{path}: query {query.id!r} has the item {list(item)}; write [TIER, QUARTERS]"
             )
-    return Choice(tuple(Item(*item) for item in plan.items), plan.cost)
+    return SessionPlan(tuple(PlanItem(*item) for item in plan.items), plan.cost)
 
 
 def solve(instance: Instance, objective: str, policy: str) -> Schedule:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from control.policies import policy_named
-from control.policies.compass.search import Options, Profiled, Proposal, Search, Slo
-from control.policies.compass.sequential_test import Rule, Tested, run_test
+from control.policies.compass.search import Profiled, Proposal, SearchOptions, SessionSearch, Slo
+from control.policies.compass.sequential_test import StopRule, Tested, run_test
 from control.policies.compass.space import Space
 from control.problem.problem import PlanError
 from headrace.config.pipeline_file import PipelineFile
@@ -55,7 +55,7 @@ class Found:
     asked: Asked
     slo: Slo
     sessions: SessionSpace
-    search: Search
+    search: SessionSearch
     stopped: str = ""
     steps: list[Step] = field(default_factory=list)
     device_s: float = 0.0
@@ -86,10 +86,12 @@ def search_recorded(
     slo = _slo(sessions, asked)
     rule = _rule(options)
     deployment = sessions.deployment(truth.memory)
-    search = Search(
+    search = SessionSearch(
         deployment,
         slo,
-        Options(committee=str(options["members"]), rule=rule, history=int(options["history"])),
+        SearchOptions(
+            committee=str(options["members"]), rule=rule, history=int(options["history"])
+        ),
         truth.sent,
     )
     found = Found(asked=asked, slo=slo, sessions=sessions, search=search)
@@ -131,13 +133,13 @@ def policy_options(file: PipelineFile) -> Mapping[str, Any]:
     return policy.options
 
 
-def _rule(options: Mapping[str, Any]) -> Rule:
+def _rule(options: Mapping[str, Any]) -> StopRule:
     samples = dict(options["samples"])
     unknown = sorted(set(samples) - {"least", "most"})
     if unknown:
         raise PlanError(f"samples has the key {unknown[0]!r}; it can have least and most")
-    usual = Rule()
-    return Rule(
+    usual = StopRule()
+    return StopRule(
         least=samples.get("least", usual.least),
         most=samples.get("most", usual.most),
         confidence=float(options["confidence"]),
@@ -172,7 +174,7 @@ def _stopped(found: Found, options: Mapping[str, Any]) -> str:
 class _Recorded:
     """A profiler that reads its scores and seconds off a recording, with a prefix cache."""
 
-    def __init__(self, space: Space, truth: RecordedTruth, slo: Slo, rule: Rule) -> None:
+    def __init__(self, space: Space, truth: RecordedTruth, slo: Slo, rule: StopRule) -> None:
         self._space, self._truth, self._slo, self._rule = space, truth, slo, rule
         self._samples: dict[tuple[int, int], int] = {}  # outputs that are cached, by prefix
 

@@ -25,7 +25,7 @@ from control.policies.ramsis.tables import (
 from control.problem.problem import PlanError
 from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.errors import Unfeasible
-from headrace.planning.dry_run import Asked, spent
+from headrace.planning.dry_run import PlanRequest, spent
 from schemas.pipeline import Policy
 
 
@@ -41,13 +41,15 @@ class Made:
     workers: int
 
 
-def selects(file: PipelineFile, asked: Asked) -> bool:
+def selects(file: PipelineFile, asked: PlanRequest) -> bool:
     """Whether the policy that was asked for chooses a model per batch."""
     policy = policy_named(file.pipeline, asked.policy or file.pipeline.policy)
     return policy is not None and bool(spec_of(policy.kind).choose)
 
 
-def tables(file: PipelineFile, asked: Asked, violation: float | None = None) -> Iterator[Made]:
+def tables(
+    file: PipelineFile, asked: PlanRequest, violation: float | None = None
+) -> Iterator[Made]:
     """A table for each demand, in order; with ``violation`` the most accurate that keeps to it.
 
     Raises ``PlanError`` for what these policies cannot plan, ``ProfileError`` for what was not
@@ -119,7 +121,7 @@ def _rows(plan: SelectionPlan) -> list[str]:
     return lines
 
 
-def _ask(file: PipelineFile, asked: Asked, named: Policy) -> Ask:
+def _ask(file: PipelineFile, asked: PlanRequest, named: Policy) -> Ask:
     pipeline, policy = file.pipeline, asked.policy or file.pipeline.policy
     if len(pipeline.tasks) > 1:
         raise PlanError(

@@ -43,7 +43,7 @@ REPEATS = Repeats()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ProfilingOptions:
     """How to profile: ``batches`` for every variant (None: 1, 2, 4 ... up to the largest that
     the file uses) and ``busy`` further processes (None: one per other worker of the named
     devices, at most one per CPU core)."""
@@ -65,7 +65,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProfilingStep:
     """What is measured now, after ``done`` of ``total`` steps."""
 
     done: int
@@ -73,14 +73,14 @@ class Step:
     what: str
 
 
-Progress = Callable[[Step], None]
+Progress = Callable[[ProfilingStep], None]
 
 
 def profile(
     file: PipelineFile,
     devices: Sequence[str],
     out: Path,
-    settings: Settings = Settings(),
+    settings: ProfilingOptions = ProfilingOptions(),
     progress: Progress = lambda step: None,
 ) -> ProfileTable:
     """Measure every variant on each device (none named: those of the cluster), write ``out``.
@@ -100,7 +100,7 @@ def profile(
         measured(
             job,
             companions(job.device, devices, file.cluster, cores(), settings.busy),
-            lambda what: progress(Step(next(steps), total, what)),
+            lambda what: progress(ProfilingStep(next(steps), total, what)),
         )
         for job in planned
     ]
@@ -108,7 +108,7 @@ def profile(
     # Foreign work spoils latencies; these two let a reader see it.
     origin["load_average"] = {"before": load_before, "after": load_average()}
     table = ProfileTable(file.pipeline.name, tuple(entries), origin)
-    progress(Step(total, total, "done"))
+    progress(ProfilingStep(total, total, "done"))
     written(table, out)
     return table
 
@@ -135,7 +135,7 @@ def real_devices(cluster: Cluster, named: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def jobs(file: PipelineFile, devices: Sequence[str], settings: Settings) -> list[Job]:
+def jobs(file: PipelineFile, devices: Sequence[str], settings: ProfilingOptions) -> list[Job]:
     """What has to be measured, device by device, in the order of the file."""
     return [
         Job(
@@ -179,7 +179,9 @@ def default_out(file: PipelineFile, devices: Sequence[str]) -> Path:
     return file.path.parent / f"profile-{'-'.join(kinds)}.json"
 
 
-def provenance(file: PipelineFile, devices: Sequence[str], settings: Settings) -> dict[str, Any]:
+def provenance(
+    file: PipelineFile, devices: Sequence[str], settings: ProfilingOptions
+) -> dict[str, Any]:
     """Where, when and how the profile was measured."""
     return {
         **machine_facts(),
@@ -220,7 +222,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def line(step: Step, elapsed_s: float) -> str:
+def line(step: ProfilingStep, elapsed_s: float) -> str:
     """A step as a line of text, with the time left once it can be told."""
     left = time_left_s(elapsed_s, step.done, step.total)
     tail = f", about {left:.0f} s left" if left is not None and step.done < step.total else ""

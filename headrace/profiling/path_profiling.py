@@ -28,9 +28,9 @@ from headrace.config.pipeline_file import (
 )
 from headrace.errors import PipelineError
 from headrace.profiling.device_profiling import (
+    ProfilingOptions,
+    ProfilingStep,
     Progress,
-    Settings,
-    Step,
     machine_facts,
     real_devices,
     written,
@@ -66,7 +66,7 @@ def profile_paths(
     file: PipelineFile,
     devices: Sequence[str],
     out: Path,
-    settings: Settings,
+    settings: ProfilingOptions,
     progress: Progress = lambda step: None,
 ) -> ProfileTable:
     """Measure every path on the first of the devices and add it to the profile ``out``.
@@ -80,9 +80,13 @@ def profile_paths(
     job = PathJob(file=file, device=device, samples=settings.samples, seed=settings.seed)
     total, done = _runs(file.pipeline), iter(range(10**6))
     found: tuple[PathAccuracy, ...] = in_a_process(
-        _measure, (job,), file.path, "paths", lambda what: progress(Step(next(done), total, what))
+        _measure,
+        (job,),
+        file.path,
+        "paths",
+        lambda what: progress(ProfilingStep(next(done), total, what)),
     )
-    progress(Step(total, total, "done"))
+    progress(ProfilingStep(total, total, "done"))
     origin = {**table.provenance, "paths": _provenance(job)}
     table = replace(table, paths=found, provenance=origin)
     written(table, out)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.config.pipeline_file import PipelineFile
-from headrace.profiling.device_profiling import Settings, default_out, shown
+from headrace.profiling.device_profiling import ProfilingOptions, default_out, shown
 from headrace.profiling.device_profiling import profile as measure
 from profiles.path_accuracy import gap_text, path_gap
 from profiles.profile import ProfileTable
@@ -15,7 +15,7 @@ from profiles.profile import ProfileTable
 
 def profiled(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Path, ProfileTable]:
     """Measure as the options ask; where it was written, and the table."""
-    settings = Settings(
+    settings = ProfilingOptions(
         batches=asked["batches"],
         busy=asked["busy"],
         samples=asked["samples"],
@@ -31,7 +31,7 @@ def profiled_paths(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Path, 
     """Measure whole paths as the options ask; where they were added, and the table."""
     from headrace.profiling.path_profiling import profile_paths
 
-    settings = Settings(samples=asked["samples"], seed=asked["seed"])
+    settings = ProfilingOptions(samples=asked["samples"], seed=asked["seed"])
     devices = asked["devices"]
     out = asked["out"] or default_out(file, devices)
     with shown(sys.stderr) as step:

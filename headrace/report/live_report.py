@@ -16,7 +16,7 @@ from headrace.fidelity.certificate import Certificate
 from headrace.fidelity.fidelity_run import stale, stored
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
-from headrace.results.time_series import Recorder, Recording, width_s
+from headrace.results.time_series import Recorder, TimeSeries, width_s
 from headrace.roles.wiring import accuracies
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan
@@ -46,7 +46,7 @@ class LiveReport:
     last_s: float
     figures: Figures
     counts: dict[str, int]  # queries by outcome
-    recording: Recording
+    recording: TimeSeries
     policies: tuple[InForce, ...]
     certificate: Certificate | None
     stale: tuple[str, ...]  # files that have changed since the certificate

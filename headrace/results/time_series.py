@@ -21,7 +21,7 @@ SHARES = (*(at / 200 for at in range(1, 200)), 0.997, 0.999, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class TimeSeries:
     """Stretches of ``width_s`` seconds, told by their ends; None where nothing can be told.
 
     ``violation`` are shares of the queries that ended, ``accuracy`` is over leaves in time.
@@ -103,7 +103,7 @@ class Recorder:
         stretch = floor(answer.created_s / self._width_s)
         self._made[stretch] = self._made.get(stretch, 0) + 1
 
-    def recording(self, first_s: float, last_s: float) -> Recording:
+    def recording(self, first_s: float, last_s: float) -> TimeSeries:
         """What was seen of a stretch of time; seconds count from its beginning."""
         self.reach(last_s + self._width_s)
         inside = [
@@ -111,7 +111,7 @@ class Recorder:
             for before, after in pairwise(self._marks)
             if after.at_s > first_s and before.at_s < last_s
         ]
-        return Recording(
+        return TimeSeries(
             width_s=self._width_s,
             ends_s=tuple(after.at_s - first_s for _, after in inside),
             demand_qps=tuple(self._demand_qps(after) for _, after in inside),
@@ -149,4 +149,4 @@ def _violation(before: _Mark, after: _Mark) -> float | None:
     return 1 - (after.answered - before.answered) / ended if ended else None
 
 
-__all__ = ["MOST_STRETCHES", "SHARES", "WIDTHS_S", "Recorder", "Recording", "width_s"]
+__all__ = ["MOST_STRETCHES", "SHARES", "WIDTHS_S", "Recorder", "TimeSeries", "width_s"]

@@ -24,7 +24,7 @@ KAFKA, QUEUE, RUN = "kafka", "queue", "run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class WaterfallStep:
     """A stretch of a query's time, in ms since it was made. ``slack_ms``: what is left of the
     deadline at its end."""
 
@@ -41,7 +41,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class WaterfallStage:
     """A task's part: one batch, or several folded, whose last to finish has the ``steps``."""
 
     task: str
@@ -53,7 +53,7 @@ class Stage:
     batches: int
     branches: int  # of the query that passed here
     first_done_ms: float
-    steps: tuple[Step, ...]
+    steps: tuple[WaterfallStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Explained:
     """A query's story. ``notes`` say what looks odd."""
 
     answer: Answer
-    stages: tuple[Stage, ...]
-    last: Step  # from the last hop to the answer
+    stages: tuple[WaterfallStage, ...]
+    last: WaterfallStep  # from the last hop to the answer
     fates: tuple[Fate, ...]
     notes: tuple[str, ...]
 
@@ -127,7 +127,7 @@ def _by_variant(answer: Answer) -> Iterator[list[_Visit]]:
     return (found[key] for key in depths)
 
 
-def _stages(answer: Answer, visits: Sequence[_Visit], shown: int) -> Iterator[Stage]:
+def _stages(answer: Answer, visits: Sequence[_Visit], shown: int) -> Iterator[WaterfallStage]:
     batches: dict[tuple[str, float, float], list[_Visit]] = {}
     for visit in visits:
         hop = visit.hop
@@ -137,12 +137,12 @@ def _stages(answer: Answer, visits: Sequence[_Visit], shown: int) -> Iterator[St
     return (_stage(answer, group) for group in folded)
 
 
-def _stage(answer: Answer, runs: Sequence[Sequence[_Visit]]) -> Stage:
+def _stage(answer: Answer, runs: Sequence[Sequence[_Visit]]) -> WaterfallStage:
     hops = [visit.hop for run in runs for visit in run]
     sizes = [hop.batch for hop in hops]
     # Of a batch's items, the one that waited longest.
     shown = min(runs[-1], key=lambda visit: visit.hop.received_s)
-    return Stage(
+    return WaterfallStage(
         task=hops[0].task,
         variant=hops[0].variant,
         workers=tuple(sorted({hop.worker for hop in hops})),
@@ -156,7 +156,7 @@ def _stage(answer: Answer, runs: Sequence[Sequence[_Visit]]) -> Stage:
     )
 
 
-def _steps(answer: Answer, visit: _Visit) -> tuple[Step, ...]:
+def _steps(answer: Answer, visit: _Visit) -> tuple[WaterfallStep, ...]:
     hop = visit.hop
     way = "Kafka" if visit.after else "Kafka, ingress"
     return (
@@ -166,14 +166,14 @@ def _steps(answer: Answer, visit: _Visit) -> tuple[Step, ...]:
     )
 
 
-def _last(answer: Answer) -> Step:
+def _last(answer: Answer) -> WaterfallStep:
     ends = [path[-1].finished_s for path in answer.paths if path]
     name = "Kafka, egress" if ends else "until answered"
     return _step(answer, KAFKA, name, max(ends, default=answer.created_s), answer.answered_s)
 
 
-def _step(answer: Answer, kind: str, name: str, from_s: float, to_s: float) -> Step:
-    return Step(
+def _step(answer: Answer, kind: str, name: str, from_s: float, to_s: float) -> WaterfallStep:
+    return WaterfallStep(
         kind=kind,
         name=name,
         from_ms=(from_s - answer.created_s) * 1e3,
@@ -194,7 +194,7 @@ def _fates(answer: Answer) -> tuple[Fate, ...]:
 CLOCK_TICK_MS = 1.0  # Kafka's own time stamps are whole milliseconds
 
 
-def _notes(stages: Iterable[Stage]) -> Iterator[str]:
+def _notes(stages: Iterable[WaterfallStage]) -> Iterator[str]:
     for stage in stages:
         for step in stage.steps:
             if step.took_ms < -CLOCK_TICK_MS:
@@ -217,7 +217,7 @@ def _rerouted(answer: Answer) -> Iterator[str]:
         yield f"{items} of {variant} went another way: {reasons[0]}"
 
 
-def _stage_row(stage: Stage) -> dict[str, Any]:
+def _stage_row(stage: WaterfallStage) -> dict[str, Any]:
     return {
         "task": stage.task,
         "variant": stage.variant,
@@ -233,7 +233,7 @@ def _stage_row(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _step_row(step: Step) -> dict[str, Any]:
+def _step_row(step: WaterfallStep) -> dict[str, Any]:
     return {
         "kind": step.kind,
         "name": step.name,

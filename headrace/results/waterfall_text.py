@@ -7,7 +7,15 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from headrace.results.tally import latency_ms
-from headrace.results.waterfall import KAFKA, QUEUE, RUN, Explained, Fate, Stage, Step
+from headrace.results.waterfall import (
+    KAFKA,
+    QUEUE,
+    RUN,
+    Explained,
+    Fate,
+    WaterfallStage,
+    WaterfallStep,
+)
 from operators.outcomes import outcome_of
 from schemas.codec.json_form import to_json
 from schemas.records import ANSWERED, Answer, Query
@@ -82,7 +90,7 @@ class _Scale:
         inside = 0 <= due_ms < end_ms
         self._due = min(int(due_ms * self._per_ms), columns - 1) if inside else -1
 
-    def bar(self, step: Step) -> Text:
+    def bar(self, step: WaterfallStep) -> Text:
         """The step at its place: one column at least, so that nothing is invisible."""
         mark, style = MARKS[step.kind]
         start = self._column(step.from_ms)
@@ -123,7 +131,7 @@ def _waterfall(story: Explained, width: int) -> Iterator[Text]:
     yield _step_line(story.last, scale)
 
 
-def _stage_line(stage: Stage) -> str:
+def _stage_line(stage: WaterfallStage) -> str:
     workers = stage.workers
     where = ", ".join(workers) if len(workers) <= 3 else f"{len(workers)} workers"
     sizes = f"a batch of {stage.batch[0]}"
@@ -139,7 +147,7 @@ def _stage_line(stage: Stage) -> str:
     return f"{line}, for {stage.branches} branches" if stage.branches > 1 else line
 
 
-def _released(stage: Stage) -> str:
+def _released(stage: WaterfallStage) -> str:
     """Why its batches began; "" for what older workers wrote, who did not tell."""
     known = [(reason, count) for reason, count in stage.released if reason]
     if len(known) == 1:
@@ -152,7 +160,7 @@ def _span(numbers: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _step_line(step: Step, scale: _Scale) -> Text:
+def _step_line(step: WaterfallStep, scale: _Scale) -> Text:
     numbers = f"{step.from_ms:>{NUMBER}.1f}{step.took_ms:>{NUMBER}.1f}"
     slack = Text(f"{step.slack_ms:>{NUMBER}.1f}", style="red" if step.slack_ms < 0 else "")
     line = Text.assemble(f"  {step.name:<{NAMES - 2}}", numbers, slack, " ", scale.bar(step))

@@ -24,7 +24,7 @@ log = logging.getLogger("headrace.role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class LogOptions:
     """The options. ``metrics_port`` 0: any that is free; None: no metrics."""
 
     log_format: str = "human"
@@ -33,10 +33,10 @@ class Telling:
     metrics_host: str = LOOPBACK
 
 
-SILENT = Telling()  # no metrics, and a log as the process has it
+SILENT = LogOptions()  # no metrics, and a log as the process has it
 
 
-def telling_options(function: F) -> F:
+def role_options(function: F) -> F:
     """``--log-format``, ``--log-level``, ``--metrics-port`` and ``--metrics-host`` of a role, as
     ``telling``; its log is set up before it begins, and with JSON its end is a line of it too."""
 
@@ -45,7 +45,7 @@ def telling_options(function: F) -> F:
         form, level = os.environ[FORMAT_VARIABLE], os.environ[LEVEL_VARIABLE]
         configure(form, level)
         host = os.environ[METRICS_HOST_VARIABLE]
-        telling = Telling(
+        telling = LogOptions(
             log_format=form, log_level=level, metrics_port=metrics_port, metrics_host=host
         )
         with _end_told(telling):
@@ -114,7 +114,7 @@ def _inherited(variable: str) -> Callable[[click.Context, click.Parameter, Any],
 
 
 @contextlib.contextmanager
-def _end_told(telling: Telling) -> Iterator[None]:
+def _end_told(telling: LogOptions) -> Iterator[None]:
     """An error that ends the role: said as everywhere, or a line of a log in JSON."""
     try:
         yield

@@ -93,7 +93,7 @@ class Seldom(logging.Filter):
 _ROUTINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (DEBUG|INFO|WARNING) ")
 
 
-def told(line: str) -> str:
+def log_text(line: str) -> str:
     """What the last line of an ended role's log tells of its end: the line, or the message of one
     in JSON; "" for a line of the daily round."""
     if _ROUTINE.match(line):

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Protocol
 
 from headrace.processes import RESTARTED
-from headrace.roles.log_options import Telling
+from headrace.roles.log_options import LogOptions
 from schemas.pipeline import Pipeline
 from streams.live.live_driver import Observer
 from streams.observers.clock_skew import ClockSkews
@@ -22,7 +22,7 @@ CONTROL = "control"  # the role that hears reports
 LAG_WITHIN_S = 0.5  # what a scrape waits for the reading thread
 
 
-class Reading(Protocol):
+class TransportReading(Protocol):
     """What is asked of a transport (``streams/kafka/transport.py``)."""
 
     @property
@@ -36,8 +36,8 @@ class Reading(Protocol):
 def observed(
     role: str,
     pipeline: Pipeline,
-    telling: Telling,
-    reading: Reading | None = None,
+    telling: LogOptions,
+    reading: TransportReading | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> Iterator[tuple[Observer, ...]]:
     """A role's observers for as long as it runs; tells when it starts and when it ends.
@@ -64,7 +64,7 @@ def _served(
     pipeline: Pipeline,
     port: int,
     host: str,
-    reading: Reading | None,
+    reading: TransportReading | None,
 ) -> int:
     # Imported here: a role without metrics does not pay for it.
     from headrace.roles.metrics_port import serve
@@ -75,7 +75,7 @@ def _served(
     return serve(sources, port, host, pipeline.name)
 
 
-def _broker(pipeline: Pipeline, reading: Reading) -> Iterator[Sample]:
+def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[Sample]:
     yield "broker_up", (), 0.0 if reading.away else 1.0
     yield "commit_failures_total", (), float(reading.commit_failures)
     behind: dict[str, float] = {}

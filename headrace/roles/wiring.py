@@ -16,7 +16,7 @@ from headrace.processes import run_directory
 from headrace.roles.dilation_env import dilation
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.gc_tuning import collect_seldom
-from headrace.roles.log_options import SILENT, Telling
+from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.observability import observed
 from headrace.roles.process_clock import process_clock
 from headrace.roles.subprocess_operator import Isolated
@@ -44,15 +44,15 @@ from streams.kafka.kafka_client import KafkaConfig, partitions_of
 from streams.kafka.preflight import prepare
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
-from streams.live.emulated_executor import EmulatedHands
-from streams.live.live_driver import Live, ModelHands, Observer, Operator
+from streams.live.emulated_executor import EmulatedExecutor
+from streams.live.live_driver import Live, ModelExecutor, Observer, Operator
 from streams.topics import physical
 
 LEAVE_S = 8.0  # a worker that is told to end waits so long for its slots to be taken over
 
 
 def run_ingress(
-    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: Telling = SILENT
+    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: LogOptions = SILENT
 ) -> None:
     """Serve as ingress until told to stop."""
     pipeline = file.pipeline
@@ -96,7 +96,7 @@ def input_places(
 
 
 def run_egress(
-    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: Telling = SILENT
+    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: LogOptions = SILENT
 ) -> None:
     """Serve as egress until told to stop."""
     pipeline = file.pipeline
@@ -129,7 +129,7 @@ def run_worker(
     device: str,
     count: int = 1,
     seed: int = 0,
-    telling: Telling = SILENT,
+    telling: LogOptions = SILENT,
 ) -> None:
     """Serve as a worker until told to stop; ``count`` emulated ones share a process."""
     pipeline = file.pipeline
@@ -172,11 +172,11 @@ def _give_hands(
     for number, each in enumerate(names):
         if host == EMULATED:
             rng = np.random.default_rng([seed, number])
-            hands = emulated_hands(live, each, file.pipeline, profile, rng, device)
-            live.give_hands(each, hands)
+            executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
+            live.give_hands(each, executor)
         else:
             make = model_maker(file)
-            running = ModelHands(make, host, live.post(each), process_clock, journals[each])
+            running = ModelExecutor(make, host, live.post(each), process_clock, journals[each])
             live.give_hands(each, running)
 
 
@@ -194,14 +194,14 @@ def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
     return partial(Controller, file.pipeline, table if table.entries else None, workers, memory)
 
 
-def emulated_hands(
+def emulated_executor(
     live: Live,
     node: str,
     pipeline: Pipeline,
     profile: ProfileTable,
     rng: np.random.Generator,
     device: str = EMULATED,
-) -> EmulatedHands:
+) -> EmulatedExecutor:
     """Hands that wait what the profile says of the device, or of the type that it is."""
 
     def make(key: str) -> Emulated:
@@ -213,7 +213,7 @@ def emulated_hands(
         task, variant = variant_id(key)
         return profile.entry(task, variant, device).load_s
 
-    return EmulatedHands(make, load_s, live.post_at(node), dilation().clock(process_clock))
+    return EmulatedExecutor(make, load_s, live.post_at(node), dilation().clock(process_clock))
 
 
 def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
@@ -264,7 +264,7 @@ def accuracies(profile: ProfileTable) -> dict[str, float]:
 
 
 def _drive(
-    pipeline: Pipeline, nodes: dict[str, Node], kafka: KafkaConfig, group: str, telling: Telling
+    pipeline: Pipeline, nodes: dict[str, Node], kafka: KafkaConfig, group: str, telling: LogOptions
 ) -> None:
     transport = KafkaTransport(kafka, group)
     with observed(", ".join(nodes), pipeline, telling, transport) as observers:

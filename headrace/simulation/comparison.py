@@ -12,10 +12,10 @@ import numpy as np
 
 from headrace.config.pipeline_file import PipelineFile
 from headrace.results.statistics import Mean, difference, mean_of
-from headrace.results.time_series import Recorder, Recording, width_s
+from headrace.results.time_series import Recorder, TimeSeries, width_s
 from headrace.simulation.batch_runs import Row, distinct, on_all_cores, runs
 from headrace.simulation.simulation_run import Advance, Run, simulated
-from headrace.simulation.static_best import NAME, Search, search, yielded
+from headrace.simulation.static_best import NAME, StaticSearch, search, yielded
 
 # What is compared, in order: keys of a run's row.
 FIGURES = (
@@ -30,7 +30,7 @@ class Played:
     """A run that is over: its row, and what happened when."""
 
     row: Row
-    recording: Recording
+    recording: TimeSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Comparison:
     file: PipelineFile
     seeds: tuple[int, ...]
     runs: Mapping[str, tuple[Played, ...]]
-    search: Search | None = None  # for the best fixed choice, where it was asked for
+    search: StaticSearch | None = None  # for the best fixed choice, where it was asked for
 
     @property
     def against(self) -> str:
@@ -91,7 +91,7 @@ def compared(wanted: Sequence[Run], names: Sequence[str]) -> Comparison:
     return Comparison(wanted[0].file, seeds, by_policy, found)
 
 
-def _with_best(wanted: Sequence[Run], names: Sequence[str], found: Search) -> list[Run]:
+def _with_best(wanted: Sequence[Run], names: Sequence[str], found: StaticSearch) -> list[Run]:
     """The runs of all policies, now that the best fixed choice is one of them."""
     file = wanted[0].file
     policies = (*file.pipeline.policies, found.best)

@@ -62,14 +62,14 @@ from streams.simulated.delays import (
     STAMP_S,
     Delay,
     Delays,
-    World,
+    DelayTrace,
     as_seen,
     beside,
     drawn,
     replayed,
     steady,
 )
-from streams.simulated.simulated_driver import Model, Observer, Simulated
+from streams.simulated.simulated_driver import LatencyModel, Observer, Simulated
 from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then, ready or not
@@ -100,7 +100,7 @@ class Run:
     latency: str = ""  # a quantile of the profile; "": drawn
     solve_s: float | None = None
     dilate: float = 1.0  # as in streams/live/dilation.py: what the world takes is so much shorter
-    world: World | None = None  # None: built-in delays, batches as the profile has them
+    world: DelayTrace | None = None  # None: built-in delays, batches as the profile has them
     start: Start | None = None  # None: planned as the pipeline comes up
     sizes: SizeDistribution | None = None  # of queries, where the arrivals have none
     hops: bool = True  # False: records arrive when they are written, and nothing else takes time
@@ -358,7 +358,7 @@ class _World:
             planned=latency_of(self.profile, device, "p95"),
         )  # fmt: skip
 
-    def _make(self, node: str, key: str) -> Model:
+    def _make(self, node: str, key: str) -> LatencyModel:
         stretches = {} if self.devices[node] == EMULATED else self._stretches(node, key)
         if not stretches:
             return self._emulated(self.profile, node, key, self.run.latency)

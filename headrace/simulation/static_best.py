@@ -27,7 +27,7 @@ from control.policies.static import divide
 from control.problem.problem import Allocation, PlanError, Problem
 from headrace.arrivals.arrival_processes import Times
 from headrace.config.pipeline_file import PipelineFile
-from headrace.planning.dry_run import Asked, problem
+from headrace.planning.dry_run import PlanRequest, problem
 from headrace.simulation.fixed_mixes import mixes, singles
 from headrace.simulation.simulation_run import Run
 from schemas.pipeline import Policy
@@ -57,14 +57,14 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class StaticSearch:
     """What a search came to: the best choice, called ``static-best``, and all that were tried."""
 
     best: Policy
     tried: tuple[Tried, ...]  # by growing demand, the file's own last
 
 
-def search(run: Run, rows: Rows) -> Search:
+def search(run: Run, rows: Rows) -> StaticSearch:
     """The best fixed choice for a run's arrivals; ``rows`` simulates.
 
     Raises ``PlanError`` where nothing that is profiled can serve the pipeline.
@@ -91,7 +91,7 @@ def search(run: Run, rows: Rows) -> Search:
         if all(each.yielded <= best.yielded for each in better):
             break
     best = max(tried, key=lambda each: each.yielded)
-    return Search(replace(best.policy, name=NAME), tuple(tried))
+    return StaticSearch(replace(best.policy, name=NAME), tuple(tried))
 
 
 def _more(run: Run, policies: Sequence[Policy], known: Sequence[Tried], rows: Rows) -> list[Tried]:
@@ -166,7 +166,7 @@ def _on_all_devices(plan: Allocation, asked: Problem) -> dict[str, int]:
 
 def _asked(file: PipelineFile, demand: float) -> Problem:
     """As ``headrace plan`` has it, but with the slots that there are."""
-    asked = problem(file, Asked(demands_qps=(demand,), policy="loki"))
+    asked = problem(file, PlanRequest(demands_qps=(demand,), policy="loki"))
     return replace(asked, demand_qps=demand, pipeline=file.pipeline)
 
 

@@ -49,7 +49,7 @@ from streams.control_app.control_records import arrived, history
 from streams.control_app.hearing import DEAF_S, Hearing
 from streams.control_app.host import ControlHost
 from streams.control_app.solver_pool import Planners
-from streams.kafka.connectivity import Hushed, Presence
+from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.faust_security import to_faust
 from streams.kafka.input_offsets import InputTopic
 from streams.kafka.kafka_client import BrokerError, KafkaConfig, reach
@@ -119,7 +119,7 @@ class Steward:
         self.tick_s = TICK_S * dilation.factor
         self._fresh = fresh
         self._observers = observers
-        self._presence = Presence(kafka)
+        self._connectivity = Connectivity(kafka)
         self._kafka = kafka
         self._host: ControlHost | None = None  # None: another app is in charge
         self._planners = planners or Planners()
@@ -136,8 +136,8 @@ class Steward:
 
     def arrived(self, logical: str, message: Any) -> None:
         """A record on a control topic."""
-        if (message.timestamp or 0.0) > self._presence.since_s:
-            self._presence.heard(self._clock())
+        if (message.timestamp or 0.0) > self._connectivity.since_s:
+            self._connectivity.heard(self._clock())
         if logical == REPORTS:
             self._hearing.hear()
             if message.offset < self._reports_from:
@@ -153,7 +153,7 @@ class Steward:
     def tick(self) -> None:
         """Time has passed: the process runs, and the broker may be away."""
         self._look_at_the_clock()
-        self._presence.look(self._clock())
+        self._connectivity.look(self._clock())
         if self._stalled and self._inbox.empty():
             self._inbox.put_nowait(self._nothing)  # which lets it catch up
 
@@ -181,7 +181,7 @@ class Steward:
 
     def hushed(self) -> logging.Filter:
         """For log handlers: the libraries' lines on an absent broker become one of ours."""
-        return Hushed(self._presence)
+        return QuietFilter(self._connectivity)
 
     def close(self) -> None:
         """End the planners' process."""

@@ -27,7 +27,7 @@ LEVELS = {
 }
 
 
-class Presence:
+class Connectivity:
     """What the clients of one process know. ``told`` may be called from any thread, the rest from
     one."""
 
@@ -80,7 +80,7 @@ class Presence:
         tell(log, LEVELS[event], event, text, **fields)
 
 
-class Hushed(logging.Filter):
+class QuietFilter(logging.Filter):
     """Turns what aiokafka, and Faust on top of it, say of an absent broker into its absence.
 
     What else aiokafka warns of it also retries: a coordinator that moves, or is not known yet
@@ -91,16 +91,16 @@ class Hushed(logging.Filter):
     NONE_LEFT = "Unable to update metadata"
     MARKS = ("Unable connect to node", NONE_LEFT, "KafkaConnectionError", "NodeNotReadyError")
 
-    def __init__(self, presence: Presence) -> None:
+    def __init__(self, presence: Connectivity) -> None:
         super().__init__()
-        self._presence = presence
+        self._connectivity = presence
         self._spans: dict[tuple[str, str], tuple[float, float]] = {}  # of each line: first, last
 
     def filter(self, record: logging.LogRecord) -> bool:
         library = record.name.partition(".")[0]
         if library not in self.LIBRARIES or record.levelno >= logging.CRITICAL:
             return True
-        text, presence = record.getMessage(), self._presence
+        text, presence = record.getMessage(), self._connectivity
         if any(mark in text for mark in self.MARKS):
             _, _, why = text.partition(": ")
             presence.failed(why, none_left=text.startswith(self.NONE_LEFT))

@@ -29,7 +29,7 @@ HOPELESS = (
 )
 
 
-class Client(Protocol):
+class LedgerClient(Protocol):
     """What the ledger needs of ``confluent_kafka.Consumer``."""
 
     def commit(self, *, offsets: Starts, asynchronous: bool) -> Starts: ...

@@ -30,7 +30,7 @@ from confluent_kafka import (
 
 from schemas.effects import REPORTS
 from streams.codecs.wire import Fetched
-from streams.kafka.connectivity import Presence
+from streams.kafka.connectivity import Connectivity
 from streams.kafka.kafka_client import (
     BrokerError,
     KafkaConfig,
@@ -94,8 +94,8 @@ class KafkaTransport:
 
     def __init__(self, config: KafkaConfig, group: str) -> None:
         self._config, self._group = config, group
-        self._presence = Presence(config)
-        heed = heeding(config, self._presence.told)
+        self._connectivity = Connectivity(config)
+        heed = heeding(config, self._connectivity.told)
         self._reader = consumer(config, group, error_cb=heed)
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -245,7 +245,7 @@ class KafkaTransport:
             return
 
     def _report(self, value: bytes, slot: int, key: str) -> None:
-        away = self._presence.away
+        away = self._connectivity.away
 
         def delivered(error: KafkaError | None, _: Any) -> None:
             if error is None:
@@ -273,17 +273,17 @@ class KafkaTransport:
         self._hand_over()
         self._ledger.check()
         self._check_stall(now)
-        self._presence.look(now)
+        self._connectivity.look(now)
         if self._heard:
             self._heard = False
-            self._presence.heard(now)
+            self._connectivity.heard(now)
         if now >= self._commit_at and (self._ready or self._ledger.unsettled):
             self._commit_at = now + COMMIT_S
             self._commit()
 
     def _close_turn(self, now: float) -> None:
         if self._turn.waiting or self._turn.done:
-            self._turn.absent = self._presence.away and self._turn.waiting > 0
+            self._turn.absent = self._connectivity.away and self._turn.waiting > 0
             self._turn.ended_s = now
             self._turns.append(self._turn)
             self._ended += 1
@@ -326,7 +326,7 @@ class KafkaTransport:
     @property
     def away(self) -> bool:
         """No broker answers."""
-        return self._presence.away
+        return self._connectivity.away
 
     def lag(self, timeout_s: float) -> dict[Place, int]:
         """For each slot that is read with commits: the records behind its committed offset.

@@ -14,7 +14,7 @@ class Emulation(Protocol):
     def predict(self, values: list[Any]) -> list[Any]: ...
 
 
-class EmulatedHands:
+class EmulatedExecutor:
     """Emulated devices: time passes on the driver's timers, outputs are drawn from the profile.
 
     One process hosts many of them, because none needs a thread.

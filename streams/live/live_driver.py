@@ -71,7 +71,7 @@ class Transport(Protocol):
     def unsettled(self) -> bool: ...
 
 
-class Hands(Protocol):
+class Executor(Protocol):
     """What performs a worker's ``Infer`` and ``Load``."""
 
     def infer(self, effect: Infer) -> None: ...
@@ -117,7 +117,7 @@ class Inbox:
         return entries
 
 
-class Batch(NamedTuple):
+class FetchedBatch(NamedTuple):
     """One fetch, and the last assignment that it was read under."""
 
     assigned: int
@@ -143,7 +143,7 @@ class Live:
         self._clock = clock
         self._inbox = inbox or Inbox()
         self._observers = tuple(observers)
-        self._hands: dict[str, Hands] = {}
+        self._executor: dict[str, Executor] = {}
         self._timers: list[tuple[float, int, str, Event]] = []
         self._count = 0
         self._logical: dict[str, str] = {}
@@ -158,9 +158,9 @@ class Live:
 
     # ------------------------------------------------------------------ from other threads
 
-    def give_hands(self, node: str, hands: Hands) -> None:
+    def give_hands(self, node: str, executor: Executor) -> None:
         """A worker's models."""
-        self._hands[node] = hands
+        self._executor[node] = executor
 
     def post(self, node: str) -> Post:
         """How hands report back, from their thread."""
@@ -210,8 +210,8 @@ class Live:
                 self.turn(room)
         finally:
             self._stopping = True
-            for hands in self._hands.values():
-                hands.close()
+            for executor in self._executor.values():
+                executor.close()
             room.release()
             if reader.ident is not None:
                 reader.join()
@@ -226,7 +226,7 @@ class Live:
                 return
             if found:
                 room.acquire()
-                self._inbox.put(Batch(self._transport.assigned, found))
+                self._inbox.put(FetchedBatch(self._transport.assigned, found))
 
     def start(self) -> None:
         """Every node's first event."""
@@ -244,11 +244,11 @@ class Live:
         if self._past:
             self._end_past(now)
         self._transport.end_turn(now)
-        for hands in self._hands.values():
-            hands.look(now)
+        for executor in self._executor.values():
+            executor.look(now)
 
     def _take(self, entry: Any, room: threading.Semaphore | None) -> None:
-        if type(entry) is Batch:
+        if type(entry) is FetchedBatch:
             if room is not None:
                 room.release()
             self._records(entry)
@@ -262,7 +262,7 @@ class Live:
         most = IDLE_S if self._transport.unsettled else 1.0
         return min(max(wait, 0.0), most)
 
-    def _records(self, batch: Batch) -> None:
+    def _records(self, batch: FetchedBatch) -> None:
         for fetched in batch.records:
             place = (fetched.topic, fetched.slot)
             readers = self._readers.get(place, ())
@@ -336,13 +336,13 @@ class Live:
         if kind is Send:
             self._send(effect)  # type: ignore[arg-type]
         elif kind is Infer:
-            self._hands[node].infer(effect)  # type: ignore[arg-type]
+            self._executor[node].infer(effect)  # type: ignore[arg-type]
         elif kind is Assign:
             self._assign(node, effect)  # type: ignore[arg-type]
         elif kind is Wake:
             self._later(effect.at_s, node, Woke())  # type: ignore[union-attr]
         elif kind is Load:
-            self._hands[node].load(effect)  # type: ignore[arg-type]
+            self._executor[node].load(effect)  # type: ignore[arg-type]
         else:
             raise TypeError(f"{node} asked for {effect!r}, which the live driver does not perform")
 
@@ -420,7 +420,7 @@ class Operator(Protocol):
     def predict(self, batch: list[Any]) -> list[Any]: ...
 
 
-class ModelHands:
+class ModelExecutor:
     """Real models: batches run on one thread, so a device runs one at a time; loads on another,
     so that the old variant serves meanwhile."""
 

@@ -16,7 +16,7 @@ from control.controller.command_queue import COMMAND_VALID_S
 from operators.outcomes import outcome_of
 from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
 from schemas.records import ANSWERED, Answer, Command, Lease, Plan, Query, Report, Work
-from streams.observers.log_lines import ASKED, LEVELS, TOLD, Line, followed
+from streams.observers.log_lines import ASKED, LEVELS, TOLD, LogLine, followed
 
 log = logging.getLogger("headrace.node")
 
@@ -57,9 +57,9 @@ class Journal:
         }  # fmt: skip
 
     def _tellers(
-        self, lines: dict[type, Callable[[Any], Line]]
+        self, lines: dict[type, Callable[[Any], LogLine]]
     ) -> dict[type, Callable[[str, Any, float], None]]:
-        def teller(line: Callable[[Any], Line]) -> Callable[[str, Any, float], None]:
+        def teller(line: Callable[[Any], LogLine]) -> Callable[[str, Any, float], None]:
             return lambda node, about, now: self._tell(node, line(about), now)
 
         kinds = [kind for kind in lines if self._debug or kind not in EVERY_QUERY]
@@ -115,7 +115,7 @@ class Journal:
 
     # ------------------------------------------------------------------ lines and crowds
 
-    def _tell(self, node: str, line: Line, now: float) -> None:
+    def _tell(self, node: str, line: LogLine, now: float) -> None:
         if not self._debug and line.event.startswith(CROWDS):
             key = (node, line.event, line.kind)
             window = self._windows.setdefault(key, _Window(now))

@@ -72,7 +72,7 @@ LEVELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """A line of the log. ``kind`` is the class of a reason, where there is one."""
 
     event: str
@@ -84,12 +84,12 @@ class Line:
 # ---------------------------------------------------------------------- plans and variants
 
 
-def plan_made(effect: Send) -> Line:
+def plan_made(effect: Send) -> LogLine:
     """The control app has written a plan."""
     plan = effect.record
     assert isinstance(plan, Plan)
     bad = "" if plan.feasible else f"; not feasible: {plan.binding}"
-    return Line(
+    return LogLine(
         "plan.made",
         f"plan {plan.epoch}: {plan.reason}{bad}",
         {
@@ -103,24 +103,24 @@ def plan_made(effect: Send) -> Line:
     )
 
 
-def plan_rejected(effect: Reject) -> Line:
+def plan_rejected(effect: Reject) -> LogLine:
     """A plan violates a constraint: the one before stays in force."""
-    return Line(
+    return LogLine(
         "plan.rejected",
         f"a plan is not put in force: {effect.reason}",
         {"constraints": list(effect.constraints), "reason": effect.reason},
     )
 
 
-def selection_made(effect: Send) -> Line:
+def selection_made(effect: Send) -> LogLine:
     """The control app has written a task's tables, or that there can be none."""
     selection = effect.record
     assert isinstance(selection, Selection)
     fields = {"task": selection.task, "policy": selection.policy, "tables": len(selection.tables)}
     if not selection.tables:
-        return Line("selection.none", f"{selection.task}: {selection.reason}", fields)
+        return LogLine("selection.none", f"{selection.task}: {selection.reason}", fields)
     more = "" if selection.complete else "; finer ones are being made"
-    return Line(
+    return LogLine(
         "selection.made",
         f"{len(selection.tables)} tables for {selection.task}, {selection.workers} workers, "
         f"up to {selection.tables[-1].qps:.4g} items/s{more}",
@@ -128,13 +128,13 @@ def selection_made(effect: Send) -> Line:
     )
 
 
-def followed(plan: Plan, lease: Lease | None, before: Lease | None) -> Line:
+def followed(plan: Plan, lease: Lease | None, before: Lease | None) -> LogLine:
     """A node follows a plan; workers have a lease in it, or had one in the plan before."""
     fields = {"epoch": plan.epoch, "reason": plan.reason, **_lease_fields(lease)}
     if lease is None and before is None:
-        return Line("plan.followed", f"plan {plan.epoch}: {plan.reason}", fields)
+        return LogLine("plan.followed", f"plan {plan.epoch}: {plan.reason}", fields)
     name = "lease.kept" if lease == before else "lease.changed"
-    return Line(name, f"plan {plan.epoch}: {_lease_words(lease)}; {plan.reason}", fields)
+    return LogLine(name, f"plan {plan.epoch}: {_lease_words(lease)}; {plan.reason}", fields)
 
 
 def _lease_fields(lease: Lease | None) -> dict[str, Any]:
@@ -157,22 +157,22 @@ def _lease_words(lease: Lease | None) -> str:
     return f"{lease.key}, batches of {lease.batch}, slots {slots}{drains}"
 
 
-def load_began(effect: Load) -> Line:
+def load_began(effect: Load) -> LogLine:
     """A worker brings a variant to its device."""
-    return Line("load.began", f"{effect.variant} is being loaded", _variant(effect.variant))
+    return LogLine("load.began", f"{effect.variant} is being loaded", _variant(effect.variant))
 
 
-def load_ended(event: Loaded) -> Line:
+def load_ended(event: Loaded) -> LogLine:
     """A variant is on the device."""
     fields = {**_variant(event.variant), "seconds": round(event.seconds, 6)}
-    return Line("load.ended", f"{event.variant} is loaded after {event.seconds:.3f} s", fields)
+    return LogLine("load.ended", f"{event.variant} is loaded after {event.seconds:.3f} s", fields)
 
 
-def failed(event: Failed) -> Line:
+def failed(event: Failed) -> LogLine:
     """A load, a batch or a solve ended in an error."""
     if isinstance(event.job, str):
-        return Line("load.failed", event.error, _variant(event.job) | _trace(event))
-    return Line("job.failed", event.error, {"job": event.job} | _trace(event))
+        return LogLine("load.failed", event.error, _variant(event.job) | _trace(event))
+    return LogLine("job.failed", event.error, {"job": event.job} | _trace(event))
 
 
 def _trace(event: Failed) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _variant(key: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------- queries
 
 
-def query_ended(effect: Send) -> Line:
+def query_ended(effect: Send) -> LogLine:
     """A query has its answer, whichever."""
     answer = effect.record
     assert isinstance(answer, Answer)
@@ -204,7 +204,7 @@ def query_ended(effect: Send) -> Line:
         "epoch": answer.epoch,
     }
     event = f"query.{outcome_of(answer)}"
-    return Line(event, _end_words(answer, took_ms), fields, cause_of(answer))
+    return LogLine(event, _end_words(answer, took_ms), fields, cause_of(answer))
 
 
 def _end_words(answer: Answer, took_ms: float) -> str:
@@ -219,16 +219,16 @@ def _end_words(answer: Answer, took_ms: float) -> str:
     return f"{text}: {why}" if why else text
 
 
-def query_read(event: Arrived) -> Line:
+def query_read(event: Arrived) -> LogLine:
     """Ingress has read a query."""
     query = event.record
     assert isinstance(query, Query)
     place = _origin(event.slot, event.offset)
     name = query.id or place
-    return Line("query.read", f"query {name} read", {"query": name, "origin": place})
+    return LogLine("query.read", f"query {name} read", {"query": name, "origin": place})
 
 
-def work_sent(effect: Send) -> Line:
+def work_sent(effect: Send) -> LogLine:
     """Items of a query are on their way."""
     work = effect.record
     assert isinstance(work, Work)
@@ -242,7 +242,7 @@ def work_sent(effect: Send) -> Line:
         "ends": _ends(work),
         "epoch": work.epoch,
     }
-    return Line("work.sent", f"query {work.query_id}: {_count(len(work.items))} to {to}", fields)
+    return LogLine("work.sent", f"query {work.query_id}: {_count(len(work.items))} to {to}", fields)
 
 
 def _ends(work: Work) -> list[str]:
@@ -251,7 +251,7 @@ def _ends(work: Work) -> list[str]:
     return list(dict.fromkeys(ends))
 
 
-def dead_letter(effect: Send) -> Line:
+def dead_letter(effect: Send) -> LogLine:
     """A record that nobody can read is kept."""
     letter = effect.record
     assert isinstance(letter, DeadLetter)
@@ -261,7 +261,7 @@ def dead_letter(effect: Send) -> Line:
         "origin": _origin(letter.partition, letter.offset),
         "reason": letter.reason,
     }
-    return Line("dead-letter", f"record {place} cannot be read: {letter.reason}", fields)
+    return LogLine("dead-letter", f"record {place} cannot be read: {letter.reason}", fields)
 
 
 def _origin(partition: int, offset: int) -> str:
@@ -272,18 +272,20 @@ def _origin(partition: int, offset: int) -> str:
 # ---------------------------------------------------------------------- batches
 
 
-def batch_began(effect: Infer) -> Line:
+def batch_began(effect: Infer) -> LogLine:
     """A worker runs a batch."""
     count = len(effect.values)
     fields = {"job": effect.job, "items": count, **_variant(effect.variant)}
-    return Line("batch.began", f"batch {effect.job} of {effect.variant}: {_count(count)}", fields)
+    return LogLine(
+        "batch.began", f"batch {effect.job} of {effect.variant}: {_count(count)}", fields
+    )
 
 
-def batch_ended(event: Inferred) -> Line:
+def batch_ended(event: Inferred) -> LogLine:
     """A batch has run."""
     seconds = event.finished_s - event.started_s
     fields = {"job": event.job, "seconds": round(seconds, 6)}
-    return Line("batch.ended", f"batch {event.job} ran for {seconds * 1e3:.1f} ms", fields)
+    return LogLine("batch.ended", f"batch {event.job} ran for {seconds * 1e3:.1f} ms", fields)
 
 
 def _count(items: int) -> str:
@@ -293,7 +295,7 @@ def _count(items: int) -> str:
 # ---------------------------------------------------------------------- control
 
 
-def command_given(event: Arrived) -> Line:
+def command_given(event: Arrived) -> LogLine:
     """A command has come in."""
     command = event.record
     assert isinstance(command, Command)
@@ -303,10 +305,10 @@ def command_given(event: Arrived) -> Line:
         "action": command.action,
         "arguments": dict(command.arguments),
     }
-    return Line("command.given", f"command {command.id}: {' '.join(words)}", fields)
+    return LogLine("command.given", f"command {command.id}: {' '.join(words)}", fields)
 
 
-def command_answered(effect: Send) -> Line:
+def command_answered(effect: Send) -> LogLine:
     """A command was carried out, or refused."""
     result = effect.record
     assert isinstance(result, CommandResult)
@@ -318,22 +320,22 @@ def command_answered(effect: Send) -> Line:
         "epoch": result.epoch,
     }
     text = f"command {result.id} ({result.action}) {word}: {result.message}"
-    return Line(f"command.{word}", text, fields)
+    return LogLine(f"command.{word}", text, fields)
 
 
-def solve_began(effect: Solve) -> Line:
+def solve_began(effect: Solve) -> LogLine:
     """A planner was asked."""
     fields = {"job": effect.job, "solver": effect.solver}
-    return Line("solve.began", f"the planner {effect.solver} has begun", fields)
+    return LogLine("solve.began", f"the planner {effect.solver} has begun", fields)
 
 
-def solve_ended(event: Solved) -> Line:
+def solve_ended(event: Solved) -> LogLine:
     """A planner has answered."""
-    return Line("solve.ended", "the planner has a plan", {"job": event.job})
+    return LogLine("solve.ended", "the planner has a plan", {"job": event.job})
 
 
 # What is said of an event or effect, by its type; for records by theirs.
-TOLD: dict[type, Callable[[Any], Line]] = {
+TOLD: dict[type, Callable[[Any], LogLine]] = {
     Command: command_given,
     Failed: failed,
     Inferred: batch_ended,
@@ -341,7 +343,7 @@ TOLD: dict[type, Callable[[Any], Line]] = {
     Query: query_read,
     Solved: solve_ended,
 }
-ASKED: dict[type, Callable[[Any], Line]] = {
+ASKED: dict[type, Callable[[Any], LogLine]] = {
     Answer: query_ended,
     CommandResult: command_answered,
     DeadLetter: dead_letter,

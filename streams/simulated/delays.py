@@ -19,7 +19,7 @@ Seen = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class DelayTrace:
     """What a machine and its broker were seen to take, moment by moment, in wall seconds.
 
     Each is (when, how long), growing by when, from 0 to ``seconds``. ``hops`` between two tasks
@@ -112,7 +112,7 @@ def beside(at_s: float, seconds: float) -> float:
     return other_s if other_s < seconds else at_s - span_s
 
 
-def as_seen(world: World, rng: np.random.Generator, dilate: float, moment: Delay) -> Delays:
+def as_seen(world: DelayTrace, rng: np.random.Generator, dilate: float, moment: Delay) -> Delays:
     """The same as a machine was seen at a moment, and again from the beginning after the end.
 
     What holds one record up holds up the others, too, and the batches: drawn apart, each by its

@@ -51,7 +51,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Record
 from schemas.variant_id import variant_id
 from streams.simulated.delays import Delays
-from streams.simulated.topic_log import Log, Place, Reader
+from streams.simulated.topic_log import Log, Place, SlotReader
 from streams.topics import logical, topics
 
 _LANDING = float("-inf")  # records come before every timer of the same instant
@@ -59,7 +59,7 @@ _UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # by any node
 _UNCOMMITTED = (PLANS, REPORTS, COMMANDS, COMPLETIONS, *_UNREAD)
 
 
-class Model(Protocol):
+class LatencyModel(Protocol):
     """A variant on a device, as its profile knows it (operators/models/emulated.py)."""
 
     @property
@@ -75,7 +75,7 @@ class Observer(Protocol):
 
 
 # The model of a variant ("task/variant") on the device of a node.
-Make = Callable[[str, str], Model]
+Make = Callable[[str, str], LatencyModel]
 # What a solver returns, and the seconds that it takes.
 Solver = Callable[[Solve], tuple[Solved | Failed, float]]
 
@@ -89,7 +89,7 @@ class _Running:
         self.name = name
         self.handle = node.handle
         self.alive = True
-        self.models: dict[str, Model] = {}
+        self.models: dict[str, LatencyModel] = {}
         self.read: dict[Place, Log] = {}
 
 
@@ -130,7 +130,7 @@ class Simulated:
         self._slots = {logical(pipeline.name, t.name): t.partitions for t in topics(pipeline)}
         self._nodes: dict[str, _Running] = {}
         self._logs: dict[Place, Log] = {}
-        self._slowness: dict[str, float] = {}
+        self._slowdown: dict[str, float] = {}
         self._away_until_s = start_s  # the broker
         # (time, rank, count, what to call, its two arguments)
         self._heap: list[tuple[float, float, int, Callable[[Any, Any], None], Any, Any]] = []
@@ -160,7 +160,7 @@ class Simulated:
 
     def slow(self, name: str, factor: float) -> None:
         """Let the device of a node take ``factor`` times as long for what it begins from now on."""
-        self._slowness[name] = factor
+        self._slowdown[name] = factor
 
     def stop_broker(self, for_s: float) -> None:
         """Let no record through and commit nothing before ``for_s`` have passed."""
@@ -269,7 +269,7 @@ class Simulated:
 
     def _infer(self, running: _Running, effect: Infer) -> None:
         model = running.models[effect.variant]
-        seconds = model.latency_s(effect.cost) * self._slowness.get(running.name, 1.0)
+        seconds = model.latency_s(effect.cost) * self._slowdown.get(running.name, 1.0)
         outputs = tuple(model.predict(effect.values))
         begins_s = self.now
         if self._delays.starts:
@@ -364,7 +364,7 @@ class Simulated:
         if log.landed >= log.trims:
             log.trim(self.now)
 
-    def _read(self, log: Log, reader: Reader) -> None:
+    def _read(self, log: Log, reader: SlotReader) -> None:
         """Hand a reader what has landed, as long as it wants it."""
         if self.now < reader.since_s:
             return
@@ -376,7 +376,7 @@ class Simulated:
             record, at_s = log.records[offset - log.first]
             self._handle(reader.node, Arrived(record, topic, slot, offset, at_s))
 
-    def _read_past(self, log: Log, reader: Reader) -> None:
+    def _read_past(self, log: Log, reader: SlotReader) -> None:
         """Hand a new reader what still counts of the plans so far, as the live driver does."""
         topic, slot = log.place
         past = CatchUp(self._pipeline)
@@ -387,7 +387,9 @@ class Simulated:
         for event in past.newest():
             self._handle(reader.node, event)
 
-    def _catch_up(self, log: Log, reader: Reader, read: Callable[[Log, Reader], None]) -> None:
+    def _catch_up(
+        self, log: Log, reader: SlotReader, read: Callable[[Log, SlotReader], None]
+    ) -> None:
         reader.since_s = max(self.now + self._delays.fetch(), self._away_until_s)
         self._push(reader.since_s, _LANDING, read, log, reader)
 
@@ -410,7 +412,7 @@ class Simulated:
         for place in sorted((topic, slot) for slot in slots):
             if place not in running.read:
                 log = running.read[place] = self._logs.get(place) or self._log(place)
-                reader = Reader(running.name, running, log.start(self.now), self.now)
+                reader = SlotReader(running.name, running, log.start(self.now), self.now)
                 log.readers[running.name] = reader
                 self._catch_up(log, reader, self._read_past if topic == PLANS else self._read)
 

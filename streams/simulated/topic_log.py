@@ -16,7 +16,7 @@ TRIM = 256  # records let go at a time
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
+class SlotReader:
     """A node's place in a slot. ``since_s``: no record reaches a new reader before this time.
 
     ``done`` waits to be committed at ``due_s``; nobody looks before somebody must know.
@@ -45,7 +45,7 @@ class Log:
     landed: int = 0  # the offset behind the newest record that readers can have
     trims: int = TRIM  # looked at again when so many have landed
     last_s: float = 0.0  # when the newest record lands
-    readers: dict[str, Reader] = field(default_factory=dict)
+    readers: dict[str, SlotReader] = field(default_factory=dict)
     committed: int = 0
     note: str = ""
 

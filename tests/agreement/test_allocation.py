@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from control.checks.allocation_check import check_allocation
 from control.policies.loki.allocate import allocate, allocate_within_slo
-from control.policies.loki.milp_search import Search, accurate, find
+from control.policies.loki.milp_search import SolveOptions, accurate, find
 from control.policies.options import with_options
 from control.problem.candidates import choices
 from control.problem.mip import Bounds
@@ -77,7 +77,7 @@ def test_the_default_solver_finds_the_share_that_cbc_was_seen_to_miss() -> None:
 def test_paths_without_batches_and_covers_lead_to_the_same_accuracy(problem: Problem) -> None:
     found = {}
     for most_configured in (10**6, 0):
-        search = Search("highs", Bounds(1e-7, 10**5), unmetered, most_configured)
+        search = SolveOptions("highs", Bounds(1e-7, 10**5), unmetered, most_configured)
         result = find(
             choices(problem), problem.demand_qps, accurate, search, served=1.0, bounded=True
         )

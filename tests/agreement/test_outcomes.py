@@ -20,7 +20,7 @@ from headrace.client.ask import answer_text
 from headrace.client.find_answer import answer_that_ended
 from headrace.client.formats import reader_of
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
-from headrace.demo.demo_report import Conditions, Seen, Span
+from headrace.demo.demo_report import DemoConditions, Seen, Span
 from headrace.demo.demo_report import report as demo_report
 from headrace.report.live_report import LiveReport, reported
 from headrace.results.tally import Sent, Tally, tally
@@ -202,7 +202,7 @@ def the_demo(taped: Taped) -> dict[str, Any]:
     return demo_report(CONDITIONS, seen, None).as_json()
 
 
-CONDITIONS = Conditions(
+CONDITIONS = DemoConditions(
     pipeline="p", machine="", seconds=UNTIL_S, rate_qps=1.0, peak_qps=1.0, hardware_qps=None,
     seed=0, warm_up=0, distinct_inputs=1, behind_ms=0.0,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from benchmarks.papers.ramsis_queues import Seen, always, capped, decided, in_ru
 from control.policies import POLICIES
 from control.policies.options import with_options
 from control.policies.ramsis.burst_lengths import SAVING
-from control.policies.ramsis.pareto_models import Model
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.table_leases import most_throughput
 from control.policies.ramsis.tables import OPTIONS, Ask, setting_for, solved
 from headrace.arrivals.arrival_processes import Recorded, poisson
@@ -21,11 +21,11 @@ from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.simulation.simulation_run import Run, simulated
 from profiles.profile import EMULATED, Entry, Latency, ProfileTable
 from schemas.pipeline import Policy
-from streams.simulated.delays import World
+from streams.simulated.delays import DelayTrace
 
 SLO_S = 0.1
-QUICK = Model("quick", 0.6, (0.01003, 0.01511, 0.02017, 0.02519))
-RIGHT = Model("right", 0.8, (0.03007, 0.05013, 0.07019, 0.09023))
+QUICK = CandidateModel("quick", 0.6, (0.01003, 0.01511, 0.02017, 0.02519))
+RIGHT = CandidateModel("right", 0.8, (0.03007, 0.05013, 0.07019, 0.09023))
 SMALL = Cluster(models=(QUICK, RIGHT), slo_s=SLO_S, workers=3)
 AT_ONCE = ((0.0, 0.0),)  # hops
 
@@ -77,7 +77,7 @@ def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
         seed=1,
         arrivals=Recorded(times),
         latency="p95",
-        world=World(seconds=1.0, hops=AT_ONCE),
+        world=DelayTrace(seconds=1.0, hops=AT_ONCE),
     )
     account = simulated(run, lambda sent: None).account
     counts, in_time = account.counts, account.counts["answered"]

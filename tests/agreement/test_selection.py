@@ -8,7 +8,13 @@ import pytest
 
 from benchmarks.selection_reference import Dense, dense, iterate, shares
 from benchmarks.selection_worker import decisions, follow, with_increments
-from control.policies.ramsis.mdp import Process, Setting, fixed_levels, model_levels, whole_queue
+from control.policies.ramsis.mdp import (
+    DecisionProcess,
+    Setting,
+    fixed_levels,
+    model_levels,
+    whole_queue,
+)
 from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, stationary, worth
 from control.policies.ramsis.variable_batching import part_of_queue
 from tests.selection_world import BEST, FAST, GOOD, a_setting
@@ -126,7 +132,7 @@ def test_a_worker_among_many_does_what_its_table_promises_but_for_the_levels(qps
 
 
 def ten_runs(
-    setting: Setting, process: Process, found: Solution
+    setting: Setting, process: DecisionProcess, found: Solution
 ) -> tuple[list[float], list[float]]:
     """Accuracy and violation, each run with its own arrivals."""
     table = decisions(process, found.choice)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.papers.ramsis import write
-from control.policies.ramsis.pareto_models import Model, planned, worthwhile_alone
+from control.policies.ramsis.pareto_models import CandidateModel, planned, worthwhile_alone
 from control.policies.ramsis.tables import OPTIONS, Ask, models_of, solved
 from headrace.config.pipeline_file import load_profile, read_pipeline_file
 
@@ -80,7 +80,9 @@ def test_the_front_of_the_26_models_is_the_set_of_the_paper(asks: dict[str, Ask]
     with (DATA / "image_accuracy.csv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     every = [
-        Model(row["model"], float(row["accuracy_pct"]) / 100, (float(row["raw_p95_ms_batch1"]),))
+        CandidateModel(
+            row["model"], float(row["accuracy_pct"]) / 100, (float(row["raw_p95_ms_batch1"]),)
+        )
         for row in rows
     ]
     assert len(every) == 26

@@ -14,7 +14,7 @@ from streams.topics import (
     MINUTE_MS,
     SHARED,
     TABLE,
-    Rule,
+    TopicRule,
     physical,
     topics,
 )
@@ -36,7 +36,7 @@ def duration(milliseconds: int) -> str:
     return f"{count:g} {name}{'s' if name == 'day' and count != 1 else ''}"
 
 
-def shown(rule: Rule) -> str:
+def shown(rule: TopicRule) -> str:
     """The rule as a row of the page."""
     settings = rule.settings
     name = f"headrace.{rule.logical}" if rule.logical in SHARED else f"<p>.{rule.logical}"

@@ -13,7 +13,7 @@ from schemas.effects import Node
 from schemas.records import Answer, Lease, Query, Settings
 from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, producer
 from streams.kafka.transport import KafkaTransport
-from streams.live.emulated_executor import EmulatedHands
+from streams.live.emulated_executor import EmulatedExecutor
 from streams.live.live_driver import Live
 from streams.topics import topics
 from tests.builders import a_lease, a_pipeline, a_plan
@@ -51,8 +51,8 @@ def running(config: KafkaConfig, nodes: dict[str, Node]) -> Iterator[None]:
             thread.join(30)
 
 
-def emulated(live: Live, name: str) -> EmulatedHands:
-    return EmulatedHands(
+def emulated(live: Live, name: str) -> EmulatedExecutor:
+    return EmulatedExecutor(
         lambda variant: small_model(1, name, variant),
         lambda variant: 0.05,
         live.post_at(name),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from control.policies.compass.instance import Bin, Candidate, Demand, Instance, Item, demand
+from control.policies.compass.instance import Bin, Candidate, Demand, Instance, PlanItem, demand
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -79,10 +79,10 @@ class _Demands:
     """Numbers distinct demands in the order of their first appearance."""
 
     def __init__(self) -> None:
-        self._by_items: dict[tuple[Item, ...], int] = {}
+        self._by_items: dict[tuple[PlanItem, ...], int] = {}
         self._numbers: dict[Demand, int] = {}
 
-    def of(self, items: tuple[Item, ...]) -> int:
+    def of(self, items: tuple[PlanItem, ...]) -> int:
         found = self._by_items.get(items)
         if found is None:
             found = self._numbers.setdefault(demand(items), len(self._numbers))

@@ -40,7 +40,7 @@ class Deployment:
     """
 
     space: Space
-    slowness: Floats
+    slowdown: Floats
     per_byte: Floats
     delay: Floats
     price: Floats
@@ -54,19 +54,19 @@ class Deployment:
 
         ``seconds[c, s]`` on the reference device; ``sent[c, h]`` bytes of every hop.
         """
-        longest: Floats = np.full((len(seconds), self.slowness.shape[1]), -np.inf)
+        longest: Floats = np.full((len(seconds), self.slowdown.shape[1]), -np.inf)
         for number, path in enumerate(self.paths):
             hops = [*path, len(self.space.stages) + number]
-            path_s = seconds[:, path] @ self.slowness[path] + sent[:, hops] @ self.per_byte[hops]
+            path_s = seconds[:, path] @ self.slowdown[path] + sent[:, hops] @ self.per_byte[hops]
             longest = np.maximum(longest, path_s + self.delay[hops].sum(axis=0))
         return longest
 
     def variance(self, seconds: Floats, deviation: Floats) -> Floats:
         """The variance of the longest path's seconds at log deviations of its stages."""
-        widest: Floats = np.zeros((len(seconds), self.slowness.shape[1]))
+        widest: Floats = np.zeros((len(seconds), self.slowdown.shape[1]))
         for path in self.paths:
             spread = (seconds[:, path] * deviation[:, path]) ** 2
-            widest = np.maximum(widest, spread @ self.slowness[path] ** 2)
+            widest = np.maximum(widest, spread @ self.slowdown[path] ** 2)
         return widest
 
     def occupied(self, configuration: int, stage: int, placement: int, seconds: float) -> Occupied:
@@ -74,7 +74,7 @@ class Deployment:
         described = self.space.stages[stage]
         tier = self.space.tiers[int(self.space.placements[placement, stage])]
         return Occupied(
-            seconds=seconds * float(self.slowness[stage, placement]),
+            seconds=seconds * float(self.slowdown[stage, placement]),
             tier=tier,
             batched=described.batched,
             memory=float(self.memory[configuration, stage] / self.capacity[stage, placement]),

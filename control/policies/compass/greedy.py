@@ -9,18 +9,18 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from control.policies.compass.instance import COST, Bin, Choice, Instance, Item, demand
+from control.policies.compass.instance import COST, Bin, Instance, PlanItem, SessionPlan, demand
 from control.policies.compass.packing import QUARTERS, gpus
 
 Pair = tuple[int, int]  # session, plan
 
 
-def dollars(instance: Instance, choice: Choice) -> float:
+def dollars(instance: Instance, choice: SessionPlan) -> float:
     """$ an hour of a plan's shares of GPUs."""
     return sum(instance.tiers[i.tier].price * i.quarters / QUARTERS for i in choice.items)
 
 
-def resource(instance: Instance, choice: Choice) -> float:
+def resource(instance: Instance, choice: SessionPlan) -> float:
     """The paper's "resource" of a plan: the sum of its shares of the tiers."""
     total = 0.0
     for item in choice.items:
@@ -70,7 +70,7 @@ class _Filled:
         self._sizes: dict[Bin, list[int]] = {}
         self._used = dict.fromkeys(instance.tiers, 0)
 
-    def take(self, items: tuple[Item, ...]) -> bool:
+    def take(self, items: tuple[PlanItem, ...]) -> bool:
         """Take a plan's items if they fit; whether they did."""
         added = {bin: self._with(bin, sizes) for bin, sizes in demand(items)}
         used = dict(self._used)

@@ -12,7 +12,7 @@ GOODPUT, COST = "goodput", "cost"
 OBJECTIVES = (GOODPUT, COST)
 
 
-class Item(NamedTuple):  # hashed by the ten thousand
+class PlanItem(NamedTuple):  # hashed by the ten thousand
     """A share of one GPU of a tier: ``quarters`` of it, beside items of the same ``pool`` only."""
 
     tier: str
@@ -21,10 +21,10 @@ class Item(NamedTuple):  # hashed by the ten thousand
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SessionPlan:
     """A plan of a session: its items, and a cost that ranks it among the session's plans."""
 
-    items: tuple[Item, ...]
+    items: tuple[PlanItem, ...]
     cost: float = 0.0
 
 
@@ -34,7 +34,7 @@ class Candidate:
 
     id: str | int
     weight: float
-    plans: tuple[Choice, ...]
+    plans: tuple[SessionPlan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Instance:
 Demand = tuple[tuple[Bin, Sizes], ...]  # of one plan, sorted by bin
 
 
-def demand(items: tuple[Item, ...]) -> Demand:
+def demand(items: tuple[PlanItem, ...]) -> Demand:
     """Count a plan's items by tier, pool and size."""
     counts: dict[Bin, list[int]] = {}
     for item in items:

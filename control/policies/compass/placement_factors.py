@@ -45,7 +45,7 @@ def deployment(
     _check_links(space, froms, tos, delay)
     return Deployment(
         space=space,
-        slowness=np.where(cpu, 1 / cpu_speed, 1 / speed).T,
+        slowdown=np.where(cpu, 1 / cpu_speed, 1 / speed).T,
         per_byte=per_byte[froms, tos].T,
         delay=delay[froms, tos].T,
         price=np.where(cpu, 0.0, price).T,

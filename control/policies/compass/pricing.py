@@ -111,7 +111,7 @@ def cheapest_estimate(
     Infinite where not even whole GPUs are quick enough.
     """
     latency = deployment.latency(seconds[None], sent[None])[0]
-    compute = seconds[:, None] * deployment.slowness
+    compute = seconds[:, None] * deployment.slowdown
     paid = deployment.price > 0
     slack = slo_s - latency + np.where(paid, compute, 0.0).sum(axis=0)
     root = np.sqrt(deployment.price * compute)

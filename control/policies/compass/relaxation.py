@@ -38,7 +38,7 @@ _OPTIMIZE: Any = optimize  # its stubs take no sparse arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class ProgramData:
     """The program's data: ``takes[d, r]`` per demand, ``row_bin[r]``, ``gives[r]``, ``free[r]``
     per packing row, ``tier[b]`` and ``price[b]`` per bin, ``limit[t]`` GPUs per tier (inf: any)."""
 
@@ -68,7 +68,7 @@ class Relaxed:
     bound: float
 
 
-def model(instance: Instance, found: Classes, objective: str) -> Model:
+def model(instance: Instance, found: Classes, objective: str) -> ProgramData:
     """The program of an instance for one objective."""
     names = list(instance.tiers)
     rows = [
@@ -79,7 +79,7 @@ def model(instance: Instance, found: Classes, objective: str) -> Model:
     free = {b: instance.free.get(bin, (0, 0, 0)) for b, bin in enumerate(found.bins)}
     by_row = [found.sizes[:, b, :] @ np.array(TAKES[k]) for b, k in rows]
     tiers = instance.tiers.values()
-    return Model(
+    return ProgramData(
         classes=found,
         cost=objective == COST,
         takes=np.array(by_row, dtype=np.float64).reshape(len(rows), len(found.sizes)).T,
@@ -92,7 +92,7 @@ def model(instance: Instance, found: Classes, objective: str) -> Model:
     )
 
 
-def relax(data: Model) -> Relaxed | None:
+def relax(data: ProgramData) -> Relaxed | None:
     """Solve the linear program; None if no schedule serves every session (cost only)."""
     if data.columns > DIRECT:
         prices = _sampled_prices(data)
@@ -102,7 +102,7 @@ def relax(data: Model) -> Relaxed | None:
     return _restricted(data, np.ones(data.columns, dtype=bool), np.zeros(data.columns))
 
 
-def _sampled_prices(data: Model) -> Floats | None:
+def _sampled_prices(data: ProgramData) -> Floats | None:
     owners = np.arange(0, len(data.classes.count), max(1, len(data.classes.count) // SAMPLE))
     chosen = np.isin(data.classes.owner, owners)
     scale = float(data.classes.count[owners].sum() / data.classes.count.sum())
@@ -110,7 +110,7 @@ def _sampled_prices(data: Model) -> Floats | None:
     return None if found is None else found.prices
 
 
-def _descended(data: Model, prices: Floats) -> Floats:
+def _descended(data: ProgramData, prices: Floats) -> Floats:
     """Prices of a lower dual bound: with thousands of classes the bound is all but smooth."""
     if data.cost:  # the sample's are better: a GPU's price is given, not found
         return prices
@@ -127,7 +127,7 @@ def _descended(data: Model, prices: Floats) -> Floats:
     return lower if dual_bound(data, lower) < start else prices
 
 
-def _bound_and_slope(data: Model, prices: Floats) -> tuple[float, Floats]:
+def _bound_and_slope(data: ProgramData, prices: Floats) -> tuple[float, Floats]:
     """The goodput's dual bound over limited tiers and its slope in the prices."""
     values = column_values(data, prices)
     best = best_values(data, values)
@@ -142,7 +142,7 @@ def _bound_and_slope(data: Model, prices: Floats) -> tuple[float, Floats]:
     return bound, supplied - demanded @ data.takes
 
 
-def _sift(data: Model, center: Floats) -> Relaxed | None:
+def _sift(data: ProgramData, center: Floats) -> Relaxed | None:
     """The program's solution from starting prices, the best within ROUNDS; None if none."""
     window, best = FIRST_WINDOW, None
     tighter = max if data.cost else min
@@ -162,12 +162,12 @@ def _sift(data: Model, center: Floats) -> Relaxed | None:
     return best and replace(best, bound=bound)
 
 
-def _gap(data: Model, found: Relaxed, bound: float) -> float:
+def _gap(data: ProgramData, found: Relaxed, bound: float) -> float:
     value = _value(data, found)
     return abs(bound - value) / max(abs(value), 1.0)
 
 
-def _near(data: Model, prices: Floats, window: float) -> tuple[Floats, Bools]:
+def _near(data: ProgramData, prices: Floats, window: float) -> tuple[Floats, Bools]:
     """What classes with one near column take, and the near columns of the others."""
     values = column_values(data, prices)
     best = best_values(data, values)
@@ -178,7 +178,7 @@ def _near(data: Model, prices: Floats, window: float) -> tuple[Floats, Bools]:
     return np.where(fixed, data.classes.count[data.classes.owner], 0.0), near & ~fixed
 
 
-def _toward(data: Model, center: Floats, prices: Floats) -> Floats:
+def _toward(data: ProgramData, center: Floats, prices: Floats) -> Floats:
     """The best prices on the way: those of a small program may be far off (in-out separation)."""
     ways = [center, *(center + step * (prices - center) for step in (0.05, 0.2, 0.5, 1.0))]
     sign = -1.0 if data.cost else 1.0
@@ -187,37 +187,37 @@ def _toward(data: Model, center: Floats, prices: Floats) -> Floats:
     return ways[best] if bounds[best] < bounds[0] - TOLERANCE * abs(bounds[0]) else center
 
 
-def _alone(data: Model, near: Bools, spare: Bools) -> Bools:
+def _alone(data: ProgramData, near: Bools, spare: Bools) -> Bools:
     """Columns of classes with one near column, which are not left unserved by as good a plan."""
     options = np.bincount(data.classes.owner[near], minlength=len(data.classes.count))
     alone: Bools = ((options == 1) & ~spare)[data.classes.owner]
     return alone
 
 
-def column_values(data: Model, prices: Floats) -> Floats:
+def column_values(data: ProgramData, prices: Floats) -> Floats:
     """What a session of the owner gains by each column at these prices of the packing rows."""
     gained = -(data.takes @ prices)[data.classes.demand]
     return gained if data.cost else gained + data.classes.weight[data.classes.owner]
 
 
-def best_values(data: Model, values: Floats) -> Floats:
+def best_values(data: ProgramData, values: Floats) -> Floats:
     """The best column's value of each class; in goodput at least 0, for not being served."""
     best: Floats = np.maximum.reduceat(values, data.classes.start)
     return best if data.cost else np.maximum(best, 0.0)
 
 
-def _value(data: Model, found: Relaxed) -> float:
+def _value(data: ProgramData, found: Relaxed) -> float:
     if not data.cost:
         return float(data.classes.weight[data.classes.owner] @ found.taken)
     return relaxed_cost(data, found.taken)
 
 
-def relaxed_cost(data: Model, taken: Floats) -> float:
+def relaxed_cost(data: ProgramData, taken: Floats) -> float:
     """$ an hour of fractions of GPUs that hold what is taken."""
     return float(data.price @ opened(data, taken))
 
 
-def opened(data: Model, taken: Floats) -> Floats:
+def opened(data: ProgramData, taken: Floats) -> Floats:
     """Fractions of empty GPUs that each bin needs."""
     per_demand = np.bincount(data.classes.demand, taken, minlength=len(data.takes))
     over = (per_demand @ data.takes - data.free) / data.gives
@@ -226,7 +226,9 @@ def opened(data: Model, taken: Floats) -> Floats:
     return need
 
 
-def _restricted(data: Model, active: Bools, fixed: Floats, scale: float = 1.0) -> Relaxed | None:
+def _restricted(
+    data: ProgramData, active: Bools, fixed: Floats, scale: float = 1.0
+) -> Relaxed | None:
     """The program over active columns beside fixed ones, all GPUs scaled; None if infeasible."""
     columns = np.flatnonzero(active)
     base = np.bincount(data.classes.demand, fixed, minlength=len(data.takes)) @ data.takes
@@ -261,7 +263,7 @@ class Program:
     equal_rhs: Floats | None
 
 
-def assemble(data: Model, columns: Ints, free: Floats, limit: Floats) -> Program:
+def assemble(data: ProgramData, columns: Ints, free: Floats, limit: Floats) -> Program:
     """The program over some columns, whose classes' sessions are all to be placed by them."""
     owners, at = np.unique(data.classes.owner[columns], return_inverse=True)
     bins, rows = len(data.tier), len(data.free)
@@ -290,7 +292,7 @@ def assemble(data: Model, columns: Ints, free: Floats, limit: Floats) -> Program
     )
 
 
-def dual_bound(data: Model, prices: Floats) -> float:
+def dual_bound(data: ProgramData, prices: Floats) -> float:
     """The Lagrangian bound of any prices of the packing rows, made feasible where they are not."""
     prices = prices.copy()
     worth = np.zeros(len(data.tier))

@@ -13,7 +13,7 @@ from scipy import optimize
 from control.policies.compass.classes import Ints
 from control.policies.compass.packing import gpus
 from control.policies.compass.relaxation import (
-    Model,
+    ProgramData,
     Relaxed,
     assemble,
     column_values,
@@ -27,11 +27,11 @@ GAP = 1e-5
 
 
 @dataclass(slots=True)
-class Filling:
+class PackedSessions:
     """Sessions taken by column, and what that fills. ``sizes[b]`` counts items by size, ``used[b]``
     the empty GPUs opened for bin ``b``, ``room[t]`` those left of tier ``t``."""
 
-    data: Model
+    data: ProgramData
     free: tuple[tuple[int, int, int], ...]
     taken: Ints
     sizes: Ints
@@ -39,7 +39,9 @@ class Filling:
     room: list[float]
 
     @classmethod
-    def of(cls, data: Model, free: tuple[tuple[int, int, int], ...], taken: Ints) -> "Filling":
+    def of(
+        cls, data: ProgramData, free: tuple[tuple[int, int, int], ...], taken: Ints
+    ) -> "PackedSessions":
         """With these sessions taken, whether they fit or not."""
         found = data.classes
         per_demand = np.bincount(found.demand, taken, minlength=len(found.sizes))
@@ -89,7 +91,9 @@ class Filling:
         self.taken[column] += 1
 
 
-def rounded(data: Model, free: tuple[tuple[int, int, int], ...], relaxed: Relaxed) -> Filling:
+def rounded(
+    data: ProgramData, free: tuple[tuple[int, int, int], ...], relaxed: Relaxed
+) -> PackedSessions:
     """A whole schedule near the fractional one; in cost some sessions may be left unplaced."""
     filling = _floor(data, free, np.floor(relaxed.taken + EPSILON).astype(np.int64))
     left = _left(filling)
@@ -102,16 +106,18 @@ def rounded(data: Model, free: tuple[tuple[int, int, int], ...], relaxed: Relaxe
     return filling
 
 
-def _left(filling: Filling) -> Ints:
+def _left(filling: PackedSessions) -> Ints:
     found = filling.data.classes
     served = np.bincount(found.owner, filling.taken, minlength=len(found.count))
     left: Ints = (found.count - served).astype(np.int64)
     return left
 
 
-def _floor(data: Model, free: tuple[tuple[int, int, int], ...], taken: Ints) -> Filling:
+def _floor(
+    data: ProgramData, free: tuple[tuple[int, int, int], ...], taken: Ints
+) -> PackedSessions:
     """The floor; pools that each round up may overfill a tier, then sessions are given up."""
-    filling = Filling.of(data, free, taken)
+    filling = PackedSessions.of(data, free, taken)
     owner = data.classes.owner
     while not filling.fits:
         full = {t for t, room in enumerate(filling.room) if room < 0}
@@ -121,11 +127,11 @@ def _floor(data: Model, free: tuple[tuple[int, int, int], ...], taken: Ints) -> 
         columns = np.flatnonzero(uses.any(axis=1) & (taken > 0))
         worst = columns[np.argmin(data.classes.weight[owner[columns]])]
         taken[worst] -= 1
-        filling = Filling.of(data, free, taken)
+        filling = PackedSessions.of(data, free, taken)
     return filling
 
 
-def _fill_best(filling: Filling, left: Ints, order: Ints) -> None:
+def _fill_best(filling: PackedSessions, left: Ints, order: Ints) -> None:
     """Serve whom one still can, best first. What does not fit now does not fit later."""
     owner = filling.data.classes.owner
     for column in order.tolist():
@@ -137,7 +143,7 @@ def _fill_best(filling: Filling, left: Ints, order: Ints) -> None:
             left[owner[column]] -= 1
 
 
-def _fill_cheapest(filling: Filling, left: Ints, order: Ints) -> None:
+def _fill_cheapest(filling: PackedSessions, left: Ints, order: Ints) -> None:
     """Place every session by the column that adds least to the cost now, hardest to place last."""
     owner, price = filling.data.classes.owner, filling.data.price
     columns: dict[int, list[int]] = {}
@@ -159,7 +165,7 @@ def _fill_cheapest(filling: Filling, left: Ints, order: Ints) -> None:
             left[each] -= 1
 
 
-def mended(filling: Filling, relaxed: Relaxed) -> Filling:
+def mended(filling: PackedSessions, relaxed: Relaxed) -> PackedSessions:
     """The schedule after an integer program over some sessions, if that is better."""
     data = filling.data
     columns = _movable(filling, relaxed)
@@ -170,18 +176,18 @@ def mended(filling: Filling, relaxed: Relaxed) -> Filling:
         return filling
     taken = fixed.copy()
     taken[columns] = solved
-    other = Filling.of(data, filling.free, taken)
+    other = PackedSessions.of(data, filling.free, taken)
     return other if other.fits and _better(other, filling) else filling
 
 
-def _better(one: Filling, other: Filling) -> bool:
+def _better(one: PackedSessions, other: PackedSessions) -> bool:
     if one.data.cost:
         ours, theirs = _left(one).sum(), _left(other).sum()
         return (ours, one.usd_per_h) < (theirs, other.usd_per_h)
     return one.weight > other.weight
 
 
-def _movable(filling: Filling, relaxed: Relaxed) -> Ints:
+def _movable(filling: PackedSessions, relaxed: Relaxed) -> Ints:
     """Columns of all classes if there are few, else of those that tie or were rounded."""
     data, found = filling.data, filling.data.classes
     if data.columns <= EXACT_COLUMNS:
@@ -195,7 +201,7 @@ def _movable(filling: Filling, relaxed: Relaxed) -> Ints:
     return np.flatnonzero(np.isin(found.owner, classes))
 
 
-def _integer(data: Model, columns: Ints, fixed: Ints) -> Ints | None:
+def _integer(data: ProgramData, columns: Ints, fixed: Ints) -> Ints | None:
     found = data.classes
     base = np.bincount(found.demand, fixed, minlength=len(data.takes)) @ data.takes
     program = assemble(data, columns, data.free - base, data.limit)
@@ -217,6 +223,6 @@ def _integer(data: Model, columns: Ints, fixed: Ints) -> Ints | None:
     return whole
 
 
-def unplaced(filling: Filling) -> int:
+def unplaced(filling: PackedSessions) -> int:
     """How many sessions with plans are not served."""
     return int(_left(filling).sum())

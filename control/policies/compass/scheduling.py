@@ -17,8 +17,14 @@ from control.policies.compass.classes import Classes, chosen_plans, classes
 from control.policies.compass.greedy import first_fit, greedy_pairs
 from control.policies.compass.instance import COST, GOODPUT, OBJECTIVES, Instance, demand
 from control.policies.compass.packing import gpus
-from control.policies.compass.relaxation import Model, Relaxed, model, relax
-from control.policies.compass.rounding import EXACT_COLUMNS, Filling, mended, rounded, unplaced
+from control.policies.compass.relaxation import ProgramData, Relaxed, model, relax
+from control.policies.compass.rounding import (
+    EXACT_COLUMNS,
+    PackedSessions,
+    mended,
+    rounded,
+    unplaced,
+)
 from control.problem.problem import Meter, PlanError, SolverRun, unmetered
 
 CERTAIN = 1e-9  # relative: a schedule that meets its bound so nearly is optimal
@@ -111,12 +117,16 @@ def _greedy(instance: Instance, objective: str, bound: float) -> Schedule:
     return finished(instance, plans, objective, bound)
 
 
-def _solved(instance: Instance, found: Classes, objective: str) -> tuple[Filling, Relaxed] | None:
+def _solved(
+    instance: Instance, found: Classes, objective: str
+) -> tuple[PackedSessions, Relaxed] | None:
     """The rounded program; None if even fractions cannot serve every session (cost only)."""
     data = model(instance, found, objective)
     free = tuple(instance.free.get(bin, (0, 0, 0)) for bin in found.bins)
     if not len(found.owner):
-        return Filling.of(data, free, found.owner.copy()), Relaxed(found.weight, data.free, 0.0)
+        return PackedSessions.of(data, free, found.owner.copy()), Relaxed(
+            found.weight, data.free, 0.0
+        )
     relaxed = relax(data)
     if relaxed is None:
         return None
@@ -126,7 +136,7 @@ def _solved(instance: Instance, found: Classes, objective: str) -> tuple[Filling
     return filling, relaxed
 
 
-def _may_improve(filling: Filling, bound: float) -> bool:
+def _may_improve(filling: PackedSessions, bound: float) -> bool:
     """Whether a better whole schedule is possible by the bound."""
     data = filling.data
     if data.cost:
@@ -134,7 +144,7 @@ def _may_improve(filling: Filling, bound: float) -> bool:
     return filling.weight + _step(data) <= bound * (1 + CERTAIN)
 
 
-def _step(data: Model) -> float:
+def _step(data: ProgramData) -> float:
     """The least by which two weights served can differ: 1 or more where weights are integers."""
     weights = data.classes.weight
     if not np.array_equal(weights, np.round(weights)):
@@ -142,7 +152,7 @@ def _step(data: Model) -> float:
     return float(np.gcd.reduce(weights.astype(np.int64)))
 
 
-def _worth_it(filling: Filling, bound: float) -> bool:
+def _worth_it(filling: PackedSessions, bound: float) -> bool:
     """Whether the instance is small, or what is left to gain is more than one in ten thousand."""
     data = filling.data
     if data.columns <= EXACT_COLUMNS or (data.cost and unplaced(filling) > 0):
@@ -151,7 +161,7 @@ def _worth_it(filling: Filling, bound: float) -> bool:
     return abs(value - bound) > NEAR_ENOUGH * bound
 
 
-def _plans(instance: Instance, found: Classes, filling: Filling) -> tuple[int | None, ...]:
+def _plans(instance: Instance, found: Classes, filling: PackedSessions) -> tuple[int | None, ...]:
     taken = [(j, int(n)) for j, n in enumerate(filling.taken.tolist()) if n > 0]
     return chosen_plans(found, len(instance.sessions), taken)
 

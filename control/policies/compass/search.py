@@ -26,13 +26,13 @@ from control.policies.compass.committee import Committee
 from control.policies.compass.composition import Deployment, StageTimes, meets
 from control.policies.compass.gaussian_process import GaussianProcess, Kernel
 from control.policies.compass.pricing import Priced, cheapest_estimate, priced
-from control.policies.compass.sequential_test import Rule, Tested, Verdict
+from control.policies.compass.sequential_test import StopRule, Tested, Verdict
 from control.problem.problem import PlanError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-RULE = Rule()
+RULE = StopRule()
 PRIOR_ACCURACY, PRIOR_SPREAD = 0.7, 0.15
 SAMPLE_SPREAD = 0.3  # of scores, until some are known
 LOOK_UP = 0.02  # of a stage's seconds, where its output is cached
@@ -93,22 +93,22 @@ class Profiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SearchOptions:
     """``committee`` by name: "better" or "top-k" (Circinus v1)."""
 
     committee: str = "better"
-    rule: Rule = RULE
+    rule: StopRule = RULE
     history: int = 12
 
 
-class Search:
+class SessionSearch:
     """The search for one session. ``plans`` holds the Pareto-optimal compliant plans so far."""
 
     def __init__(
         self,
         deployment: Deployment,
         slo: Slo,
-        options: Options,
+        options: SearchOptions,
         sent: Floats,
         history: Sequence[Past] = (),
     ) -> None:

@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class StopRule:
     """When to stop: see the module."""
 
     least: int = 50
@@ -151,7 +151,7 @@ TESTS: Mapping[str, Callable[[float], float]] = {
 }
 
 
-def look(estimate: Estimate, samples: int, floor: float, rule: Rule) -> Tested:
+def look(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Tested:
     """The state of a test after so many samples."""
     confidence = at_least(estimate, floor)
     if samples >= rule.least and TESTS[rule.test](confidence) >= rule.confidence:
@@ -166,7 +166,7 @@ def look(estimate: Estimate, samples: int, floor: float, rule: Rule) -> Tested:
 def run_test(
     scores: Floats,
     floor: float,
-    rule: Rule,
+    rule: StopRule,
     reference: Floats | None = None,
     strata: Sequence[int] = (),
 ) -> Tested:
@@ -177,7 +177,7 @@ def run_test(
     if not len(scores):
         raise PlanError("no sample has a truth, so no accuracy can be measured; give labels")
     last = min(len(scores), rule.most)
-    capped = Rule(
+    capped = StopRule(
         least=max(2, min(rule.least, last)), most=max(2, last), look=rule.look,
         confidence=rule.confidence, cap=rule.cap, test=rule.test,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def run_test(
 
 
 def _estimate(
-    scores: Floats, rule: Rule, reference: Floats | None, strata: Sequence[int]
+    scores: Floats, rule: StopRule, reference: Floats | None, strata: Sequence[int]
 ) -> Estimate:
     if rule.test == "stratified":
         return stratified(scores, strata)

@@ -20,7 +20,15 @@ from dataclasses import replace
 
 import pulp
 
-from control.policies.loki.milp_search import Aim, Found, Search, accurate, fewest, find, most
+from control.policies.loki.milp_search import (
+    Aim,
+    SolvedModel,
+    SolveOptions,
+    accurate,
+    fewest,
+    find,
+    most,
+)
 from control.policies.loki.relaxations import MANY, binding, nearest
 from control.policies.loki.solution import allocation
 from control.policies.options import ACCURACY_LEAST, GAP, NODES, SOLVER
@@ -43,7 +51,7 @@ WHOLE = 1 - 1e-7  # a served share above this is all
 NEARLY = 1 - 1e-7  # of the largest served share must be served in the step after
 
 
-First = Callable[[Choices, Problem, Search], Found]
+First = Callable[[Choices, Problem, SolveOptions], SolvedModel]
 
 
 def allocate(problem: Problem) -> Allocation:
@@ -86,20 +94,20 @@ def nobody() -> Allocation:
     return Allocation((), False, binding, mode=BEST_EFFORT, served_share=0.0)
 
 
-def search_for(problem: Problem) -> Search:
+def search_for(problem: Problem) -> SolveOptions:
     """How the policy wants its models solved."""
     policy = problem.policy
     bounds = Bounds(GAP.of(policy), NODES.of(policy))
     least = ACCURACY_LEAST.of(policy)
-    return Search(SOLVER.of(policy), bounds, problem.meter, accuracy_least=least)
+    return SolveOptions(SOLVER.of(policy), bounds, problem.meter, accuracy_least=least)
 
 
-def hardware(every: Choices, problem: Problem, search: Search) -> Found:
+def hardware(every: Choices, problem: Problem, search: SolveOptions) -> SolvedModel:
     """The first step: the most accurate variants on the fewest devices."""
     return _step(most_accurate(every), problem, fewest, search, bounded=False)
 
 
-def hardware_within_slo(every: Choices, problem: Problem, search: Search) -> Found:
+def hardware_within_slo(every: Choices, problem: Problem, search: SolveOptions) -> SolvedModel:
     """The first step of ``loki``: the fewest devices for the highest accuracy within the SLO."""
     best = most_accurate(every)
     if all(needed(best).units.values()):
@@ -113,11 +121,15 @@ def hardware_within_slo(every: Choices, problem: Problem, search: Search) -> Fou
     return _step(every, problem, fewest, kept, bounded=True)
 
 
-def _step(every: Choices, problem: Problem, aim: Aim, search: Search, *, bounded: bool) -> Found:
+def _step(
+    every: Choices, problem: Problem, aim: Aim, search: SolveOptions, *, bounded: bool
+) -> SolvedModel:
     return find(every, problem.demand_qps, aim, search, served=1.0, bounded=bounded)
 
 
-def best_effort(every: Choices, problem: Problem, search: Search, run: SolverRun) -> Allocation:
+def best_effort(
+    every: Choices, problem: Problem, search: SolveOptions, run: SolverRun
+) -> Allocation:
     """The last step: the largest served share, then accuracy; ``run`` is what solving took."""
     largest = find(every, problem.demand_qps, most, search, served=None, bounded=True)
     run = _and(run, largest)
@@ -142,7 +154,7 @@ def best_effort(every: Choices, problem: Problem, search: Search, run: SolverRun
     )
 
 
-def _check_accuracy(every: Choices, problem: Problem, search: Search) -> None:
+def _check_accuracy(every: Choices, problem: Problem, search: SolveOptions) -> None:
     """Raise ``PlanError`` where ``accuracy_least`` alone is why nothing can be served."""
     free = replace(search, accuracy_least=0.0)
     best = find(every, 0.0, accurate, free, served=1.0, bounded=True)
@@ -194,7 +206,7 @@ def _loads(every: Choices, runs: Mapping[str, Unit], own: Mapping[str, Unit]) ->
     return {name: items.get(name, 1.0) / unit.configs[0].rate for name, unit in own.items()}
 
 
-def _and(run: SolverRun, found: Found) -> SolverRun:
+def _and(run: SolverRun, found: SolvedModel) -> SolverRun:
     return SolverRun(
         run.solver, found.run.gap, run.cpu_s + found.run.cpu_s, run.wall_s + found.run.wall_s
     )

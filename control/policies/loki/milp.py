@@ -39,7 +39,7 @@ from typing import Any
 
 import pulp
 
-from control.policies.loki.paths import Node
+from control.policies.loki.paths import PathNode
 from control.problem.candidates import Choices, Unit
 
 Key = tuple[str, str, str]  # task, variant, kind of device
@@ -50,7 +50,7 @@ class FlowModel:
     """A PuLP model without objective, and its variables; ``served`` is the share served."""
 
     choices: Choices
-    nodes: list[Node]
+    nodes: list[PathNode]
     problem: Any
     served: Any
     share: list[Any]  # of each node
@@ -60,7 +60,7 @@ class FlowModel:
 
 
 def flow_model(
-    choices: Choices, nodes: list[Node], demand_qps: float, *, configured: bool, bounded: bool
+    choices: Choices, nodes: list[PathNode], demand_qps: float, *, configured: bool, bounded: bool
 ) -> FlowModel:
     """The constraints above; ``bounded``: with the bounds on the shares of tasks."""
     problem = pulp.LpProblem("allocation", pulp.LpMaximize)
@@ -133,7 +133,7 @@ def _add_flow(model: FlowModel) -> None:
 
 
 def _add_unit(
-    model: FlowModel, at: int, unit: Unit, ending: list[tuple[Node, Any]], demand_qps: float
+    model: FlowModel, at: int, unit: Unit, ending: list[tuple[PathNode, Any]], demand_qps: float
 ) -> None:
     replicas = model.replicas[unit.key_on_device]
     require(model, f"present_{at}", total(f for _, f in ending) <= replicas)
@@ -147,7 +147,7 @@ def _add_unit(
 
 
 def _add_configured(
-    model: FlowModel, at: int, unit: Unit, ending: list[tuple[Node, Any]], demand_qps: float
+    model: FlowModel, at: int, unit: Unit, ending: list[tuple[PathNode, Any]], demand_qps: float
 ) -> None:
     """Capacity and batch of a unit whose nodes each say their batch, or which has only one."""
     loads = []
@@ -161,7 +161,7 @@ def _add_configured(
 
 
 def _add_load(
-    model: FlowModel, at: int, unit: Unit, ending: list[tuple[Node, Any]], demand_qps: float
+    model: FlowModel, at: int, unit: Unit, ending: list[tuple[PathNode, Any]], demand_qps: float
 ) -> None:
     """The same where nodes do not say their batch."""
     key = unit.key_on_device

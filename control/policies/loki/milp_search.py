@@ -23,7 +23,7 @@ from control.policies.loki.milp import (
     total,
     weighted,
 )
-from control.policies.loki.paths import Node, TooLarge, fastest_s, nodes
+from control.policies.loki.paths import PathNode, TooLarge, fastest_s, nodes
 from control.problem.candidates import FITS_S, Choices, Config, Unit, needed
 from control.problem.mip import INFEASIBLE, OPTIMAL, Bounds, Outcome, solve_model
 from control.problem.problem import Meter, PlanError, SolverRun
@@ -39,7 +39,7 @@ USED = 1e-7  # a smaller share is a solver's tolerance
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SolveOptions:
     """How to solve: solver, its bounds, the meter, and with which form of the model.
 
     Of what is served the accuracy is ``accuracy_least`` or more.
@@ -53,7 +53,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SolvedModel:
     """A solved model and what solving took; ``solved`` tells whether there is a solution."""
 
     model: FlowModel
@@ -81,9 +81,9 @@ def most(model: FlowModel) -> tuple[int, Any]:
 
 
 def find(
-    choices: Choices, demand_qps: float, aim: Aim, search: Search,
+    choices: Choices, demand_qps: float, aim: Aim, search: SolveOptions,
     *, served: float | None, bounded: bool,
-) -> Found:  # fmt: skip
+) -> SolvedModel:  # fmt: skip
     """The best plan for an aim; ``served``: the share that must be served, None for any.
 
     Raises ``PlanError`` for a pipeline with more ways than a model can hold.
@@ -105,7 +105,7 @@ class _Wanted:
     bounded: bool
     accuracy_least: float
 
-    def model(self, choices: Choices, ways: list[Node], *, configured: bool) -> FlowModel:
+    def model(self, choices: Choices, ways: list[PathNode], *, configured: bool) -> FlowModel:
         """The model with its objective."""
         model = flow_model(
             choices, ways, self.demand_qps, configured=configured, bounded=self.bounded
@@ -121,13 +121,15 @@ class _Wanted:
         return model
 
 
-def _find_configured(choices: Choices, ways: list[Node], wanted: _Wanted, search: Search) -> Found:
+def _find_configured(
+    choices: Choices, ways: list[PathNode], wanted: _Wanted, search: SolveOptions
+) -> SolvedModel:
     model = wanted.model(choices, ways, configured=True)
     outcome = solve_model(model.problem, search.solver, search.bounds, search.meter)
     return _settled(model, outcome, outcome.run, search)
 
 
-def _find_by_covers(choices: Choices, wanted: _Wanted, search: Search) -> Found:
+def _find_by_covers(choices: Choices, wanted: _Wanted, search: SolveOptions) -> SolvedModel:
     """Covers are added until the solution breaks none, or a plan as good as its bound is known.
 
     After each round the batches that the solution chose make a plan of their own, over the paths
@@ -160,11 +162,11 @@ def _find_by_covers(choices: Choices, wanted: _Wanted, search: Search) -> Found:
         for at, (leaf, kept) in enumerate(broken):
             add_cover(model, leaf, kept, f"cover_{turn}_{at}")
     if best is None:
-        return Found(model, False, outcome.status == INFEASIBLE, run)
+        return SolvedModel(model, False, outcome.status == INFEASIBLE, run)
     return replace(best, run=replace(run, gap=_gap(best, bound)))
 
 
-def _ways(choices: Choices) -> list[Node]:
+def _ways(choices: Choices) -> list[PathNode]:
     try:
         return nodes(choices, False, MOST_NODES)
     except TooLarge as error:
@@ -179,7 +181,9 @@ def _per_round(bounds: Bounds, columns: int) -> Bounds:
     return replace(bounds, nodes=max(1, int(bounds.nodes / ROUNDS * min(1.0, 500 / columns))))
 
 
-def _repaired(choices: Choices, model: FlowModel, wanted: _Wanted, search: Search) -> Found:
+def _repaired(
+    choices: Choices, model: FlowModel, wanted: _Wanted, search: SolveOptions
+) -> SolvedModel:
     """The best plan near a solution that breaks covers: its batches, or some of the next faster.
 
     As many of those as make a model of the usual size. Units that it left out run fastest.
@@ -223,7 +227,7 @@ def _tighter(one: float, other: float, model: FlowModel) -> float:
     return min(one, other) if model.problem.sense == pulp.LpMaximize else max(one, other)
 
 
-def _better(one: Found | None, other: Found) -> Found | None:
+def _better(one: SolvedModel | None, other: SolvedModel) -> SolvedModel | None:
     if not other.solved:
         return one
     if one is None:
@@ -232,22 +236,24 @@ def _better(one: Found | None, other: Found) -> Found | None:
     return other if more == (other.model.problem.sense == pulp.LpMaximize) else one
 
 
-def _gap(best: Found | None, bound: float) -> float | None:
+def _gap(best: SolvedModel | None, bound: float) -> float | None:
     if best is None:
         return None
     value = _value(best.model)
     return abs(bound - value) / max(abs(value), 1e-9)
 
 
-def _settled(model: FlowModel, outcome: Outcome, run: SolverRun, search: Search) -> Found:
+def _settled(
+    model: FlowModel, outcome: Outcome, run: SolverRun, search: SolveOptions
+) -> SolvedModel:
     """With whole numbers of replicas made exact and shares solved for them once more."""
     infeasible = outcome.status == INFEASIBLE
     if not outcome.solved or _is_exact(model):
-        return Found(model, outcome.solved, infeasible, run)
+        return SolvedModel(model, outcome.solved, infeasible, run)
     for variable in (*model.replicas.values(), *model.on.values()):
         variable.lowBound = variable.upBound = round(variable.varValue)
     again = solve_model(model.problem, search.solver, search.bounds, search.meter)
-    return Found(model, again.solved, False, SolverRun(
+    return SolvedModel(model, again.solved, False, SolverRun(
         run.solver, run.gap, run.cpu_s + again.run.cpu_s, run.wall_s + again.run.wall_s
     ))  # fmt: skip
 
@@ -295,7 +301,7 @@ def _broken(model: FlowModel) -> Iterator[tuple[str, list[tuple[Unit, float]]]]:
 
 
 def _cover(
-    choices: Choices, node: Node, seconds: Mapping[Key, float], budget_s: float
+    choices: Choices, node: PathNode, seconds: Mapping[Key, float], budget_s: float
 ) -> list[tuple[Unit, float]]:
     """As few units of a path as possible, each as fast as possible, that still take too long."""
     took = {unit.task: seconds[unit.key_on_device] for unit in node.units}

@@ -15,7 +15,7 @@ class TooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PathNode:
     """A path of units. ``accuracy`` is 0 but at leaf tasks."""
 
     task: str
@@ -31,10 +31,10 @@ class Node:
         return self.units[-1]
 
 
-def nodes(choices: Choices, configured: bool, most: int) -> list[Node]:
+def nodes(choices: Choices, configured: bool, most: int) -> list[PathNode]:
     """Every node that fits, parents first; raises ``TooLarge`` above ``most``."""
     slack = _slack(choices)
-    found: list[Node] = []
+    found: list[PathNode] = []
     spent: list[float] = []
     root = choices.tasks[0]
     for task in choices.tasks:
@@ -67,14 +67,14 @@ def _labels(
 
 def _node(
     choices: Choices, task: str, unit: Unit, config: tuple[Config, ...], at: int,
-    parent: Node | None,
-) -> Node:  # fmt: skip
+    parent: PathNode | None,
+) -> PathNode:  # fmt: skip
     units = (*parent.units, unit) if parent else (unit,)
     items = parent.items * parent.unit.items[task] if parent else 1.0
     leaf = not choices.task(task).children
     accuracy = choices.accuracy(units) if leaf else 0.0
     configs = (*parent.configs, *config) if parent else config
-    return Node(task, units, configs, items, accuracy, at)
+    return PathNode(task, units, configs, items, accuracy, at)
 
 
 def _slack(choices: Choices) -> dict[str, float]:

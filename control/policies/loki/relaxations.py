@@ -14,7 +14,7 @@ from typing import Any
 import pulp
 
 from control.policies.loki.milp import FlowModel, require, total
-from control.policies.loki.milp_search import Search, find, most
+from control.policies.loki.milp_search import SolveOptions, find, most
 from control.policies.options import ACCURACY_LEAST
 from control.problem.candidates import MOST_SUMS, Choices, budgets_s, most_accurate, paths
 from control.problem.problem import Nearest, Problem
@@ -24,7 +24,7 @@ TOLERANCE = 1e-6  # by which a solver may overstep a row, and so a share that it
 STEP_S = 1e-4  # to which sums of latencies are rounded up where they are too many
 
 
-def nearest(every: Choices, problem: Problem, served: float, search: Search) -> Nearest:
+def nearest(every: Choices, problem: Problem, served: float, search: SolveOptions) -> Nearest:
     """For a problem of which only the share ``served`` can be served."""
     largest = max([served, *_served_freely(every, problem, search)])
     enough = [_devices(some, bounded, problem, search) for some, bounded in _modes(every)]
@@ -42,7 +42,7 @@ def _modes(every: Choices) -> list[tuple[Choices, bool]]:
     return [(every, True), *([(most_accurate(every), False)] if free else [])]
 
 
-def _served_freely(every: Choices, problem: Problem, search: Search) -> list[float]:
+def _served_freely(every: Choices, problem: Problem, search: SolveOptions) -> list[float]:
     """The shares that can be served where no bounds hold."""
     found = [
         find(some, problem.demand_qps, most, search, served=None, bounded=False)
@@ -97,7 +97,7 @@ def _slo_for(problem: Problem, leaf: str, depth: int, seconds: float) -> float:
     return seconds / pipeline.compute_share + (depth + 1) * pipeline.comm_s
 
 
-def _devices(every: Choices, bounded: bool, problem: Problem, search: Search) -> int | None:
+def _devices(every: Choices, bounded: bool, problem: Problem, search: SolveOptions) -> int | None:
     there = every.devices
     many = replace(every, devices=dict.fromkeys(there, MANY))
 
@@ -116,7 +116,7 @@ def _devices(every: Choices, bounded: bool, problem: Problem, search: Search) ->
     return int(sum(there.values()) + round(pulp.value(found.model.problem.objective)))
 
 
-def _slo_s(every: Choices, problem: Problem, search: Search) -> float | None:
+def _slo_s(every: Choices, problem: Problem, search: SolveOptions) -> float | None:
     """The first candidate that will do, feasibility growing with the SLO."""
     candidates = _candidates_s(every, problem)
     low, high = 0, len(candidates)
@@ -132,7 +132,7 @@ def _slo_s(every: Choices, problem: Problem, search: Search) -> float | None:
     return candidates[high] if high < len(candidates) else None
 
 
-def _feasible(every: Choices, problem: Problem, search: Search) -> bool:
+def _feasible(every: Choices, problem: Problem, search: SolveOptions) -> bool:
     def anything(model: FlowModel) -> tuple[int, Any]:
         return pulp.LpMinimize, total([model.served])
 

@@ -4,14 +4,14 @@ from collections import defaultdict
 from math import ceil
 
 from control.policies.loki.milp import FlowModel, Key
-from control.policies.loki.milp_search import USED, Found, chosen
-from control.policies.loki.paths import Node
+from control.policies.loki.milp_search import USED, SolvedModel, chosen
+from control.policies.loki.paths import PathNode
 from control.problem.problem import Allocation, PathShare, Replicas
 
 ROUNDING = 5e-6  # of a device: a solver's tolerance, no load (3e-6 was seen)
 
 
-def allocation(found: Found, demand_qps: float, mode: str) -> Allocation:
+def allocation(found: SolvedModel, demand_qps: float, mode: str) -> Allocation:
     """What the solution says, with no more replicas than its shares need."""
     model = found.model
     shares = _shares(model)
@@ -74,16 +74,16 @@ def _used(model: FlowModel) -> dict[int, float]:
     return dict(sorted(used.items()))
 
 
-def _merged(leaves: list[tuple[Node, float]]) -> list[tuple[Node, float]]:
+def _merged(leaves: list[tuple[PathNode, float]]) -> list[tuple[PathNode, float]]:
     """Nodes over the same units as one, whatever their batches."""
-    sums: dict[tuple[Key, ...], tuple[Node, float]] = {}
+    sums: dict[tuple[Key, ...], tuple[PathNode, float]] = {}
     for node, share in leaves:
         key = tuple(unit.key_on_device for unit in node.units)
         sums[key] = (node, sums.get(key, (node, 0.0))[1] + share)
     return list(sums.values())
 
 
-def _accuracy(model: FlowModel, leaves: list[tuple[Node, float]]) -> float:
+def _accuracy(model: FlowModel, leaves: list[tuple[PathNode, float]]) -> float:
     weight = model.choices.weight
     return sum(
         share * node.accuracy * (weight[node.task] if model.choices.tied else 1.0)

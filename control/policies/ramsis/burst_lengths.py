@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 
-from control.policies.ramsis.pareto_models import Model
+from control.policies.ramsis.pareto_models import CandidateModel
 
 MANY = 1e6  # in place of a load without bound
 WAIT = 0.1  # of the budget: so long a worker waits for the rest of a run
@@ -66,7 +66,7 @@ class Way:
     alone: float
 
 
-def ways(models: Sequence[Model], stream: Stream, runs: Iterable[int]) -> list[Way]:
+def ways(models: Sequence[CandidateModel], stream: Stream, runs: Iterable[int]) -> list[Way]:
     """The runs that come together and fit the SLO: first that which is best if none ever waits for
     another, then the others by what they could reach."""
     found = [
@@ -97,16 +97,16 @@ def _mixed(batches: Sequence[Batch], stream: Stream) -> float:
     return max([*(a for _, a in within), *mixed], default=0.0)
 
 
-def overrun(models: Sequence[Model], stream: Stream, among: Iterable[Way]) -> Way:
+def overrun(models: Sequence[CandidateModel], stream: Stream, among: Iterable[Way]) -> Way:
     """The runs that serve most per second where no table keeps up, the shortest of equal ones."""
     left = [way for way in among if _rate(models, stream, way.run) > 0]
     return max(left, key=lambda way: (_rate(models, stream, way.run), -way.run))
 
 
-def in_runs(model: Model, run: int) -> Model | None:
+def in_runs(model: CandidateModel, run: int) -> CandidateModel | None:
     """The model with runs of so many for queries; None where its largest batch is shorter."""
     latency_s = model.latency_s[run - 1 :: run]
-    return Model(model.name, model.accuracy, latency_s) if latency_s else None
+    return CandidateModel(model.name, model.accuracy, latency_s) if latency_s else None
 
 
 def gathered(levels_s: Sequence[float], slo_s: float) -> tuple[float, ...]:
@@ -130,7 +130,7 @@ def batches_of(rows: Sequence[Sequence[int]], run: int) -> tuple[tuple[int, ...]
     return (*shorter, tuple(len(queued) + 1 if b == whole else b * run for b in last))
 
 
-def _batches(models: Sequence[Model], stream: Stream, run: int) -> list[Batch]:
+def _batches(models: Sequence[CandidateModel], stream: Stream, run: int) -> list[Batch]:
     """Every batch of whole runs that is in time."""
     left_s = stream.slo_s - stream.gathering_s(run)
     return [
@@ -141,7 +141,7 @@ def _batches(models: Sequence[Model], stream: Stream, run: int) -> list[Batch]:
     ]
 
 
-def _rate(models: Sequence[Model], stream: Stream, run: int) -> float:
+def _rate(models: Sequence[CandidateModel], stream: Stream, run: int) -> float:
     """Queries per second of a worker that serves single runs; 0 where none leaves time to spare,
     except of queries one by one."""
     rates = [

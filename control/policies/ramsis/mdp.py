@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from control.policies.ramsis.arrival_counts import Arrivals
-from control.policies.ramsis.pareto_models import Model, SelectionError, extrapolated_s
+from control.policies.ramsis.pareto_models import CandidateModel, SelectionError, extrapolated_s
 from control.policies.ramsis.transitions import Ahead, Floats, Ints, look_ahead, offsets
 
 Bools = NDArray[np.bool_]
@@ -28,7 +28,7 @@ class Setting:
     ``levels_s`` are the slacks that are told apart, from 0 up to the SLO.
     """
 
-    models: tuple[Model, ...]
+    models: tuple[CandidateModel, ...]
     slo_s: float
     workers: int
     arrivals: Arrivals
@@ -89,7 +89,7 @@ def fixed_levels(slo_s: float, count: int = 100) -> tuple[float, ...]:
     return (*(j * slo_s / count for j in range(count)), slo_s)
 
 
-def model_levels(slo_s: float, models: tuple[Model, ...]) -> tuple[float, ...]:
+def model_levels(slo_s: float, models: tuple[CandidateModel, ...]) -> tuple[float, ...]:
     """Every latency within the SLO: the paper's model-based discretisation (section 4.2.1)."""
     latencies = {s for model in models for s in model.latency_s if s < slo_s}
     return (0.0, *sorted(latencies), slo_s)
@@ -106,7 +106,7 @@ class Chain:
     push: Callable[[Floats], Floats]
 
 
-class Process(Protocol):
+class DecisionProcess(Protocol):
     """A decision process: what may be chosen and what comes of it.
 
     ``expect`` gives the expected value of the next state for values of the states.

@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from control.policies.ramsis.mdp import Process
+from control.policies.ramsis.mdp import DecisionProcess
 from control.policies.ramsis.transitions import Floats, Ints
 
 T = TypeVar("T", np.float64, np.bool_)
@@ -39,7 +39,7 @@ TIE = 1e-10  # of two choices within it the faster wins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
+class QueueValue:
     """What a queue is worth in the long run, weighted by queries served.
 
     ``accuracy`` is over queries in states that meet the earliest deadline; ``violation`` is the
@@ -56,7 +56,7 @@ class Solution:
 
     choice: Ints
     values: Floats
-    worth: Worth
+    worth: QueueValue
     mass: Floats  # [n - 1, j]: share of decisions
     sweeps: int
 
@@ -68,7 +68,7 @@ class Objective:
     per: str = "query"
     price: float = 0.0
 
-    def reward(self, process: Process) -> Floats:
+    def reward(self, process: DecisionProcess) -> Floats:
         """r(s, c), [n - 1, c, j]."""
         return np.where(process.on_time, process.accuracy[:, None], -self.price)
 
@@ -76,7 +76,7 @@ class Objective:
         """What is maximised, of a queue of that worth."""
         return accuracy * (1 - violation) - self.price * violation
 
-    def weight(self, process: Process) -> Floats:
+    def weight(self, process: DecisionProcess) -> Floats:
         """w(s, c), [n - 1, c, 1]."""
         served = process.served[:, :, None]
         return served if self.per == "query" else np.ones_like(served)
@@ -92,7 +92,9 @@ class Swept:
     sweeps: int = 0
 
 
-def value_iteration(process: Process, objective: Objective, start: Floats | None) -> Solution:
+def value_iteration(
+    process: DecisionProcess, objective: Objective, start: Floats | None
+) -> Solution:
     """Best choices by value iteration; ``start`` may be the values of a similar process."""
     reward, weight = objective.reward(process), objective.weight(process)
     swept = Swept(np.zeros(reward.shape[::2]) if start is None else start)
@@ -115,7 +117,9 @@ def value_iteration(process: Process, objective: Objective, start: Floats | None
     return _valued(process, choice, swept.values, mass, swept.sweeps)
 
 
-def policy_iteration(process: Process, objective: Objective, start: Floats | None) -> Solution:
+def policy_iteration(
+    process: DecisionProcess, objective: Objective, start: Floats | None
+) -> Solution:
     """Best choices by policy iteration: value the choices, improve them, until none changes."""
     reward, weight = objective.reward(process), objective.weight(process)
     values = np.zeros(reward.shape[::2]) if start is None else start
@@ -132,13 +136,15 @@ def policy_iteration(process: Process, objective: Objective, start: Floats | Non
     return _valued(process, choice, values, None, sweeps)
 
 
-SOLVERS: Mapping[str, Callable[[Process, Objective, Floats | None], Solution]] = {
+SOLVERS: Mapping[str, Callable[[DecisionProcess, Objective, Floats | None], Solution]] = {
     "value-iteration": value_iteration,
     "policy-iteration": policy_iteration,
 }
 
 
-def falls_short(process: Process, objective: Objective, ratio: float, sweeps: int = 30) -> bool:
+def falls_short(
+    process: DecisionProcess, objective: Objective, ratio: float, sweeps: int = 30
+) -> bool:
     """Whether it is sure that no choices reach a mean of ``ratio`` per query.
 
     Sure it is where some values V have nowhere a V' - V of 0 or more, V' being the best of
@@ -154,7 +160,7 @@ def falls_short(process: Process, objective: Objective, ratio: float, sweeps: in
     return False
 
 
-def stationary(process: Process, choice: Ints, start: Floats | None = None) -> Floats:
+def stationary(process: DecisionProcess, choice: Ints, start: Floats | None = None) -> Floats:
     """The share p of decisions in each state [n - 1, j]: p = p P, summing to 1.
 
     From (I - P^T + u 1^T) p = u, with u the state of the first query, by GMRES; then by powers,
@@ -182,7 +188,7 @@ def stationary(process: Process, choice: Ints, start: Floats | None = None) -> F
     return mass
 
 
-def worth(process: Process, choice: Ints, mass: Floats) -> Worth:
+def worth(process: DecisionProcess, choice: Ints, mass: Floats) -> QueueValue:
     """Expected accuracy and violation of the choices, from the mass of the states."""
     queries = mass * _taken(
         np.broadcast_to(process.served[:, :, None], process.on_time.shape), choice
@@ -193,10 +199,10 @@ def worth(process: Process, choice: Ints, mass: Floats) -> Worth:
     counted = on_time if met > 0 else np.ones_like(on_time)
     accuracy = float((queries * process.accuracy[choice])[counted].sum() / queries[counted].sum())
     late = float(queries[np.logical_not(on_time)].sum())
-    return Worth(accuracy=min(accuracy, 1.0), violation=min(late, 1.0))  # sums round
+    return QueueValue(accuracy=min(accuracy, 1.0), violation=min(late, 1.0))  # sums round
 
 
-def _sweep(process: Process, reward: Floats, before: Swept, enough: float) -> Swept:
+def _sweep(process: DecisionProcess, reward: Floats, before: Swept, enough: float) -> Swept:
     """Value iteration from where it was, until the span is ``enough``, at most 100 sweeps."""
     masked, values, sweeps, span = _masked(process, reward), before.values, 0, np.inf
     scored = masked
@@ -210,7 +216,7 @@ def _sweep(process: Process, reward: Floats, before: Swept, enough: float) -> Sw
 
 
 def _evaluated(
-    process: Process, weight: Floats, reward: Floats, choice: Ints, values: Floats
+    process: DecisionProcess, weight: Floats, reward: Floats, choice: Ints, values: Floats
 ) -> tuple[Floats, float, int]:
     """Values h and ratio g of fixed choices, (I - P) h = w (r - g), and the sweeps it took.
 
@@ -241,7 +247,7 @@ def _solved(apply: Callable[[Floats], Floats], right: Floats, start: Floats, rto
     return solution
 
 
-def _masked(process: Process, scored: Floats) -> Floats:
+def _masked(process: DecisionProcess, scored: Floats) -> Floats:
     return np.where(process.allowed, scored, -np.inf)
 
 
@@ -260,7 +266,7 @@ def _ratio(weight: Floats, reward: Floats, choice: Ints, mass: Floats) -> float:
 
 
 def _valued(
-    process: Process, choice: Ints, values: Floats, mass: Floats | None, sweeps: int
+    process: DecisionProcess, choice: Ints, values: Floats, mass: Floats | None, sweeps: int
 ) -> Solution:
     mass = stationary(process, choice, mass)
     return Solution(

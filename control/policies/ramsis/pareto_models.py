@@ -18,7 +18,7 @@ class SelectionError(PlanError):
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class CandidateModel:
     """A model that every worker holds. ``latency_s[b - 1]`` is the planning latency of batch b."""
 
     name: str
@@ -38,15 +38,15 @@ class Model:
             )
 
 
-def planned(model: Model) -> Model:
+def planned(model: CandidateModel) -> CandidateModel:
     """The model with latencies that never fall as the batch grows."""
     lowered = list(model.latency_s)
     for at in range(len(lowered) - 2, -1, -1):
         lowered[at] = min(lowered[at], lowered[at + 1])
-    return Model(model.name, model.accuracy, tuple(lowered))
+    return CandidateModel(model.name, model.accuracy, tuple(lowered))
 
 
-def extrapolated_s(model: Model) -> float:
+def extrapolated_s(model: CandidateModel) -> float:
     """Seconds of a batch one larger than the largest: least squares of latency on batch."""
     count = len(model.latency_s)
     middle, mean = (count + 1) / 2, math.fsum(model.latency_s) / count
@@ -57,7 +57,7 @@ def extrapolated_s(model: Model) -> float:
     return mean + slope * (count + 1 - middle)
 
 
-def worthwhile(models: Sequence[Model]) -> tuple[Model, ...]:
+def worthwhile(models: Sequence[CandidateModel]) -> tuple[CandidateModel, ...]:
     """The models that no other makes pointless, fastest first.
 
     A model goes if another is at least as accurate and at most as slow for each of its batches;
@@ -66,17 +66,17 @@ def worthwhile(models: Sequence[Model]) -> tuple[Model, ...]:
     return _front(models, max((len(model.latency_s) for model in models), default=0))
 
 
-def worthwhile_alone(models: Sequence[Model]) -> tuple[Model, ...]:
+def worthwhile_alone(models: Sequence[CandidateModel]) -> tuple[CandidateModel, ...]:
     """The paper's front (section 4.3.3): accuracy against the latency of a single query."""
     return _front(models, 1)
 
 
-def _front(models: Sequence[Model], batches: int) -> tuple[Model, ...]:
-    def latencies(model: Model) -> tuple[float, ...]:
+def _front(models: Sequence[CandidateModel], batches: int) -> tuple[CandidateModel, ...]:
+    def latencies(model: CandidateModel) -> tuple[float, ...]:
         known = model.latency_s[:batches]
         return known + (math.inf,) * (batches - len(known))
 
-    kept: list[Model] = []
+    kept: list[CandidateModel] = []
     for model in sorted(models, key=lambda m: (latencies(m), -m.accuracy)):
         mine = latencies(model)
         beaten = (

@@ -109,7 +109,7 @@ class _Grid:
         )
 
 
-class Selecting:
+class TableJobs:
     """The part of the controller that has tables made, one at a time.
 
     Its jobs have numbers below 0, so that they are not those of plans.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from control.policies.options import DISPERSION, LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import Setting
-from control.policies.ramsis.pareto_models import Model, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
 from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 from profiles.profile import ProfileError, ProfileTable
@@ -77,7 +77,7 @@ def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:
 
 def alike(
     profile: ProfileTable, task: Task, devices: tuple[str, ...], quantile: str
-) -> tuple[Model, ...]:
+) -> tuple[CandidateModel, ...]:
     """A task's models on devices that are alike; raises ``SelectionError`` where they are not,
     ``ProfileError`` for what was not measured."""
     kinds = sorted(set(devices))
@@ -98,7 +98,7 @@ def runs(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
     return tuple(range(1, LONGEST_RUN.of(policy) + 1))
 
 
-def most_throughput(setting: Setting, part: float = 0.5) -> tuple[Model, int]:
+def most_throughput(setting: Setting, part: float = 0.5) -> tuple[CandidateModel, int]:
     """The model and the batch that serve most per second within a part of the SLO, which leaves the
     rest for the queue, or if none does, within all of it."""
     for most in (part, 1.0):

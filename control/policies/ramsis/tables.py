@@ -30,10 +30,16 @@ from control.policies.ramsis.burst_lengths import (
     overrun,
     ways,
 )
-from control.policies.ramsis.mdp import Process, Setting, fixed_levels, model_levels, whole_queue
+from control.policies.ramsis.mdp import (
+    DecisionProcess,
+    Setting,
+    fixed_levels,
+    model_levels,
+    whole_queue,
+)
 from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, falls_short
 from control.policies.ramsis.pareto_models import (
-    Model,
+    CandidateModel,
     SelectionError,
     planned,
     worthwhile,
@@ -52,7 +58,7 @@ OVERRUN = 0.5  # expected violation: nothing keeps up
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TableEntry:
     """Serve the ``batch`` queries with the earliest deadlines with ``model``."""
 
     model: str
@@ -75,7 +81,7 @@ class Table:
     batch: tuple[tuple[int, ...], ...]
     run: int = 1
 
-    def choose(self, queue: int, slack_s: float) -> Choice:
+    def choose(self, queue: int, slack_s: float) -> TableEntry:
         """What to run now, by the queue's length (from 1) and its earliest deadline's slack."""
         if queue < 1:
             raise SelectionError(f"a queue of {queue} has nothing to serve; wait for a query")
@@ -83,7 +89,7 @@ class Table:
         at = min(queue, full) - 1
         level = max(bisect_right(self.levels_s, slack_s) - 1, 0) if queue < full else 0
         batch = self.batch[at][level]
-        return Choice(self.models[self.model[at][level]], queue if batch == full else batch)
+        return TableEntry(self.models[self.model[at][level]], queue if batch == full else batch)
 
     def decisions(self) -> list[list[Any]]:
         """[[queue, slack index, model, batch], ...]; the full queue comes last, at index 0."""
@@ -108,12 +114,12 @@ class Options:
     solver: str = "value-iteration"
 
 
-BATCHING: Mapping[str, Callable[[Setting], Process]] = {
+BATCHING: Mapping[str, Callable[[Setting], DecisionProcess]] = {
     "whole-queue": whole_queue,
     "variable": part_of_queue,
 }
 # By which latencies a model is Pareto-optimal beside its accuracy.
-FRONTS: Mapping[str, Callable[[Sequence[Model]], tuple[Model, ...]]] = {
+FRONTS: Mapping[str, Callable[[Sequence[CandidateModel]], tuple[CandidateModel, ...]]] = {
     "every-batch": worthwhile,
     "single-query": worthwhile_alone,
 }
@@ -152,7 +158,7 @@ class Ask:
     ``runs``: queries may be sent in runs of so many, of which the best is taken.
     """
 
-    models: tuple[Model, ...]
+    models: tuple[CandidateModel, ...]
     slo_s: float
     workers: int
     qps: float
@@ -318,7 +324,7 @@ def for_load(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan:
 
 def models_of(
     profile: ProfileTable, task: Task, device: str, quantile: str = "p95"
-) -> tuple[Model, ...]:
+) -> tuple[CandidateModel, ...]:
     """A task's variants as models, each up to its largest batch; raises ``ProfileError``."""
     found = []
     for variant in task.variants:
@@ -327,7 +333,7 @@ def models_of(
         latency = tuple(
             profile.latency_s(task.name, variant.name, device, b, quantile) for b in batches
         )
-        found.append(Model(variant.name, entry.accuracy, latency))
+        found.append(CandidateModel(variant.name, entry.accuracy, latency))
     return tuple(found)
 
 
@@ -376,7 +382,7 @@ def described(
     return {**shown, "decisions": plan.table.decisions()} if table else shown
 
 
-def _table(setting: Setting, process: Process, solution: Solution, run: int) -> Table:
+def _table(setting: Setting, process: DecisionProcess, solution: Solution, run: int) -> Table:
     served = np.take_along_axis(process.served, solution.choice, axis=1).astype(int)
     return Table(
         qps=setting.arrivals.qps,

@@ -5,7 +5,7 @@ from pathlib import Path
 from benchmarks.emulated_cluster import APART, DEVICES, Outage, Recovery, prepared, recovery
 from headrace.arrivals.arrival_processes import Rates, read_workload
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.planning.dry_run import Asked, plans
+from headrace.planning.dry_run import PlanRequest, plans
 from schemas.records import Plan
 from tests.builders import a_lease, a_plan
 
@@ -47,6 +47,6 @@ def test_without_the_papers_data_the_shipped_pipeline_scales_from_hardware_to_ac
     rates = read_workload(arrivals)
     assert isinstance(rates, Rates)
     least, most = min(rates.rates_qps), max(rates.rates_qps)
-    asked = Asked(demands_qps=(least, most), devices=DEVICES)
+    asked = PlanRequest(demands_qps=(least, most), devices=DEVICES)
     found = [each.allocation.mode for each in plans(read_pipeline_file(path), asked)]
     assert found == ["hardware", "accuracy"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.ramsis import DataError, Seeds, compare, write
-from control.policies.ramsis.pareto_models import Model
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import models_of
 from headrace.arrivals.arrival_processes import read_arrivals
 from headrace.config.pipeline_file import load_profile, read_pipeline_file
@@ -47,8 +47,8 @@ def test_pipelines_are_valid_and_hold_the_set_of_the_paper(tmp_path: Path) -> No
         file = read_pipeline_file(out / f"{name}.yaml")
         models = models_of(load_profile(file), file.pipeline.root, "emulated")
         assert models == (
-            Model("quick", 0.6, (0.01, 0.02)),
-            Model("right", 0.805, (0.0305, 0.061)),
+            CandidateModel("quick", 0.6, (0.01, 0.02)),
+            CandidateModel("right", 0.805, (0.0305, 0.061)),
         )
         assert file.pipeline.slo_s == slo_s
         assert file.cluster.devices == (("emulated", workers),)

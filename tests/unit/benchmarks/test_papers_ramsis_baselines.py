@@ -9,11 +9,11 @@ from benchmarks.papers.ramsis_baselines import (
     model_switching,
     tuned_static,
 )
-from control.policies.ramsis.pareto_models import Model, SelectionError
-from control.policies.ramsis.tables import Choice
+from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
+from control.policies.ramsis.tables import TableEntry
 
-QUICK = Model("quick", 0.6, (0.02, 0.03, 0.04, 0.06))
-RIGHT = Model("right", 0.8, (0.05, 0.07, 0.12, 0.2))
+QUICK = CandidateModel("quick", 0.6, (0.02, 0.03, 0.04, 0.06))
+RIGHT = CandidateModel("right", 0.8, (0.05, 0.07, 0.12, 0.2))
 BOTH = (QUICK, RIGHT)
 
 
@@ -49,7 +49,7 @@ def test_model_switching_takes_the_fastest_where_every_trial_fails() -> None:
 
 
 def test_a_model_without_the_batch_is_not_tried() -> None:
-    short = Model("short", 0.9, (0.05,))
+    short = CandidateModel("short", 0.9, (0.05,))
     found = model_switching((QUICK, RIGHT, short), 0.15, 21.0, lambda choice: 0.0)
     assert found == Fixed("right", 2)
 
@@ -70,7 +70,12 @@ def test_there_may_be_no_static_choice() -> None:
 
 def test_a_choice_as_a_table_is_the_same_in_every_state() -> None:
     table = held(Fixed("right", 2), BOTH, slo_s=0.15, qps=100.0)
-    wanted = [Choice("right", 1), Choice("right", 2), Choice("right", 2), Choice("right", 2)]
+    wanted = [
+        TableEntry("right", 1),
+        TableEntry("right", 2),
+        TableEntry("right", 2),
+        TableEntry("right", 2),
+    ]
     for slack_s in (-1.0, 0.0, 0.07, 0.15):
         assert [table.choose(queue, slack_s) for queue in (1, 2, 3, 40)] == wanted
 

@@ -18,11 +18,11 @@ from benchmarks.papers.ramsis_compare import (
     tuned,
 )
 from benchmarks.papers.ramsis_page import page
-from control.policies.ramsis.pareto_models import Model
-from control.policies.ramsis.tables import Ask, Choice, Table
+from control.policies.ramsis.pareto_models import CandidateModel
+from control.policies.ramsis.tables import Ask, Table, TableEntry
 
-QUICK = Model("quick", 0.6, (0.01, 0.015, 0.02, 0.025))
-RIGHT = Model("right", 0.8, (0.03, 0.05, 0.07, 0.09))
+QUICK = CandidateModel("quick", 0.6, (0.01, 0.015, 0.02, 0.025))
+RIGHT = CandidateModel("right", 0.8, (0.03, 0.05, 0.07, 0.09))
 SMALL = Cluster(models=(QUICK, RIGHT), slo_s=0.1, workers=3)
 
 
@@ -33,9 +33,9 @@ def ask(qps: float) -> Ask:
 def test_a_short_queue_is_served_well_and_a_long_one_fast() -> None:
     table = central_table(ask(80.0), patience=8, margin=1.0)
     assert table.choose(1, 0.1).model == "right"
-    assert table.choose(40, 0.1) == Choice("quick", 4)
+    assert table.choose(40, 0.1) == TableEntry("quick", 4)
     # What is late whatever runs does not keep the others long.
-    assert table.choose(4, 0.0) == Choice("quick", 4)
+    assert table.choose(4, 0.0) == TableEntry("quick", 4)
 
 
 def test_no_choice_takes_longer_than_the_slack_where_one_fits() -> None:

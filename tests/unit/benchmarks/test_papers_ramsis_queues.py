@@ -17,10 +17,10 @@ from benchmarks.papers.ramsis_queues import (
     round_robin,
     seconds_of,
 )
-from control.policies.ramsis.pareto_models import Model
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import Table
 
-ONE = Model("one", 0.5, (1.0, 1.5))
+ONE = CandidateModel("one", 0.5, (1.0, 1.5))
 SLO_S = 2.0
 SINGLES = decided([held(Fixed("one", 1), [ONE], SLO_S, 1.0)], [ONE], always)
 PAIRS = decided([held(Fixed("one", 2), [ONE], SLO_S, 1.0)], [ONE], always)
@@ -50,7 +50,7 @@ def test_where_a_batch_would_be_late_the_rescue_runs_and_what_it_would_not_save_
     assert round_robin(times, 1, SINGLES, SLO_S, alone) == Seen(4, 2, 2, 1.0)
     assert central(times, 1, SINGLES, SLO_S, alone) == Seen(4, 2, 2, 1.0)
     # A faster one saves them.
-    fast = capped(Model("fast", 0.1, (0.1, 0.15)), 2)
+    fast = capped(CandidateModel("fast", 0.1, (0.1, 0.15)), 2)
     assert central(times, 1, SINGLES, SLO_S, fast) == Seen(4, 0, 3, 1.2)
 
 
@@ -59,7 +59,7 @@ def test_a_trial_ends_once_enough_are_late() -> None:
 
 
 def test_a_table_is_asked_by_queue_and_slack() -> None:
-    quick = Model("quick", 0.1, (0.1, 0.2))
+    quick = CandidateModel("quick", 0.1, (0.1, 0.2))
     table = Table(
         qps=1.0,
         models=("quick", "one"),

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from control.per_query.routing import Spread, Turns
+from control.per_query.routing import Turns, WeightedRoundRobin
 from control.policies.ramsis.burst_lengths import WAIT
-from operators.bursts import Gathering
+from operators.bursts import BurstBuffer
 from operators.ingress import Ingress
 from operators.worker import Worker
 from schemas.effects import PLANS, Arrived, Effect, Send, Wake, Woke
@@ -74,7 +74,7 @@ def ways(ingress: Ingress, offsets: range, now: float = 0.1) -> list[tuple[int, 
 def test_runs_are_whole_follow_each_other_in_turn_and_leave_nobody_out(
     lengths: list[int], slots: int
 ) -> None:
-    turns = Turns(Spread([(slot, 1.0) for slot in range(slots)]))
+    turns = Turns(WeightedRoundRobin([(slot, 1.0) for slot in range(slots)]))
     for at, length in enumerate(lengths):
         # What is asked for within a run changes nothing.
         picks = [turns.pick(length if n == 0 else 99) for n in range(length)]
@@ -83,11 +83,11 @@ def test_runs_are_whole_follow_each_other_in_turn_and_leave_nobody_out(
 
 
 def test_who_has_just_had_a_run_is_not_first_again_under_another_plan() -> None:
-    turns = Turns(Spread([(0, 0.5), (2, 0.5), (4, 0.5)]))
+    turns = Turns(WeightedRoundRobin([(0, 0.5), (2, 0.5), (4, 0.5)]))
     assert [turns.pick(1)[0] for _ in range(2)] == [0, 2]
-    turns.change(Spread([(0, 0.5), (2, 0.5), (4, 0.5)]))
+    turns.change(WeightedRoundRobin([(0, 0.5), (2, 0.5), (4, 0.5)]))
     assert turns.pick(1)[0] == 4
-    turns.change(Spread([(1, 0.5), (3, 0.5)]))
+    turns.change(WeightedRoundRobin([(1, 0.5), (3, 0.5)]))
     assert [turns.pick(1)[0] for _ in range(2)] == [1, 3]
 
 
@@ -161,8 +161,8 @@ def test_a_query_that_is_refused_leaves_a_run_as_it_is() -> None:
 # ---------------------------------------------------------------------- gathering
 
 
-def a_gathering(wait_s: float = 0.02) -> Gathering:
-    gathering = Gathering(0.0)
+def a_gathering(wait_s: float = 0.02) -> BurstBuffer:
+    gathering = BurstBuffer(0.0)
     gathering.wait_s = wait_s
     return gathering
 

@@ -1,5 +1,5 @@
 from control.per_query.routing import spreads
-from operators.outbox import parcels
+from operators.outbox import packed
 from schemas.effects import Send
 from schemas.records import DROPPED, Item, Origin, Route
 from tests.builders import a_hop, a_work, an_end, an_ended, an_item
@@ -15,7 +15,7 @@ def children(count: int) -> list[Item]:
 def test_twenty_children_for_one_slot_make_one_message() -> None:
     items = children(20)
     work = a_work(7, task="locate", epoch=3)
-    assert parcels([(work, "read", item) for item in items], ONE, 5, 2) == [
+    assert packed([(work, "read", item) for item in items], ONE, 5, 2) == [
         Send("work.read", a_work(7, *items, epoch=5), 3)
     ]
 
@@ -23,7 +23,7 @@ def test_twenty_children_for_one_slot_make_one_message() -> None:
 def test_children_are_spread_over_the_slots_and_packed_for_each() -> None:
     a, b, c = children(3)
     work = a_work(7, task="locate")
-    assert parcels([(work, "read", item) for item in (a, b, c)], BOTH, 1, 2) == [
+    assert packed([(work, "read", item) for item in (a, b, c)], BOTH, 1, 2) == [
         Send("work.read", a_work(7, a, c), 0),
         Send("work.read", a_work(7, b), 1),
     ]
@@ -31,7 +31,7 @@ def test_children_are_spread_over_the_slots_and_packed_for_each() -> None:
 
 def test_items_of_two_queries_never_share_a_message() -> None:
     (a,) = children(1)
-    assert parcels([(a_work(7), "read", a), (a_work(8), "read", a)], ONE, 1, 2) == [
+    assert packed([(a_work(7), "read", a), (a_work(8), "read", a)], ONE, 1, 2) == [
         Send("work.read", a_work(7, a), 3),
         Send("work.read", a_work(8, a), 3),
     ]
@@ -40,7 +40,7 @@ def test_items_of_two_queries_never_share_a_message() -> None:
 def test_what_ends_goes_to_the_egress_slot_of_its_querys_partition() -> None:
     ended = an_ended("seven")
     work = a_work(7, origin=Origin(3, 7))
-    assert parcels([(work, "", ended)], ONE, 1, 2) == [
+    assert packed([(work, "", ended)], ONE, 1, 2) == [
         Send("outputs", a_work(7, ended, origin=Origin(3, 7), task=""), 1)
     ]
 
@@ -50,13 +50,13 @@ def test_an_item_whose_task_nobody_serves_is_dropped_with_the_reason() -> None:
     end = an_end(DROPPED, "read", "no worker serves task 'read'")
     dropped = Item(branch=(0, 1), credit=4, path=(a_hop(),), end=end)
     expected = [Send("outputs", a_work(7, dropped, task=""), 0)]
-    assert parcels([(a_work(7), "read", item)], {}, 1, 2) == expected
-    assert parcels([(a_work(7), "read", item)], spreads([Route("read", 0, 0.0)], ""), 1, 2) == (
+    assert packed([(a_work(7), "read", item)], {}, 1, 2) == expected
+    assert packed([(a_work(7), "read", item)], spreads([Route("read", 0, 0.0)], ""), 1, 2) == (
         expected
     )
 
 
 def test_an_attempt_keeps_its_number() -> None:
-    ((send),) = parcels([(a_work(7, attempt=2), "", an_ended())], {}, 1, 2)
+    ((send),) = packed([(a_work(7, attempt=2), "", an_ended())], {}, 1, 2)
     assert isinstance(send, Send)
     assert send.record == a_work(7, an_ended(), task="", attempt=2)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from control.per_query.routing import Spread
+from control.per_query.routing import WeightedRoundRobin
 from operators.dead_letter import dead_letter
-from operators.outbox import parcels
-from operators.record_size import MOST_BYTES, excess, weight
+from operators.outbox import packed
+from operators.record_size import MOST_BYTES, excess, record_size
 from schemas.codec.single_object import encode
 from schemas.effects import Arrived, Send
 from schemas.records import DeadLetter, Garbled, Item, Origin, Work
@@ -28,11 +28,11 @@ RECORD_BYTES = 8 * 1024 * 1024
     ],
 )
 def test_a_value_weighs_about_its_bytes(value: object, bytes_: int) -> None:
-    assert weight(value) == bytes_
+    assert record_size(value) == bytes_
 
 
 def test_text_near_the_limit_is_weighed_as_utf_8() -> None:
-    assert weight("é" * (MOST_BYTES // 2)) == MOST_BYTES // 2 * 2
+    assert record_size("é" * (MOST_BYTES // 2)) == MOST_BYTES // 2 * 2
 
 
 def test_only_what_fits_no_record_is_excess() -> None:
@@ -43,7 +43,9 @@ def test_only_what_fits_no_record_is_excess() -> None:
 def test_items_that_together_exceed_a_record_travel_in_several() -> None:
     work = Work(query_id="q", origin=Origin(0, 0), task="a", created_s=0.0, deadline_s=1.0, epoch=1)
     items = [Item(branch=(0, i), credit=1, value=bytes(3 * 1024 * 1024)) for i in range(5)]
-    sent = parcels([(work, "b", item) for item in items], {"b": Spread([(0, 1.0)])}, 1, 4)
+    sent = packed(
+        [(work, "b", item) for item in items], {"b": WeightedRoundRobin([(0, 1.0)])}, 1, 4
+    )
     assert [len(send.record.items) for send in sent] == [2, 2, 1]
     assert [i for send in sent for i in send.record.items] == items
     assert all(len(encode(send.record)) < RECORD_BYTES for send in sent)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from operators.worker_rules import Steering
+from operators.worker_rules import WorkerRules
 from schemas.effects import Send
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import DROPPED, Hop, Item, Route, Settings
@@ -26,9 +26,9 @@ def a_pipeline_that(dropping: str, **changes: Any) -> Pipeline:
     return a_pipeline({"locate": ["read"], "read": []}, policies=(policy,), comm_s=0.001)
 
 
-def steering(dropping: str, **changes: Any) -> Steering:
+def rules(dropping: str, **changes: Any) -> WorkerRules:
     plan = a_plan(LEASES, 7, routes=ROUTES, settings=Settings(policy="static", slo_s=0.25))
-    return Steering(plan, a_pipeline_that(dropping, **changes), LEASE, lambda v, n: 9.0, 0.0)
+    return WorkerRules(plan, a_pipeline_that(dropping, **changes), LEASE, lambda v, n: 9.0, 0.0)
 
 
 def located(finished_s: float, **changes: Any) -> Hop:
@@ -44,7 +44,7 @@ WORK = a_work(1, task="locate", deadline_s=0.25)
 
 def sends(dropping: str, *children: Item) -> tuple[list[tuple[str, int, Item]], dict[str, int]]:
     """Where each item goes: topic, slot and the item; and what was counted."""
-    effects, counts = steering(dropping).onward([(WORK, "read", c) for c in children], 0.2)
+    effects, counts = rules(dropping).onward([(WORK, "read", c) for c in children], 0.2)
     found = []
     for effect in effects:
         assert isinstance(effect, Send)
@@ -99,19 +99,19 @@ def test_time_is_counted_from_the_hop_before() -> None:
 def test_what_is_dropped_before_a_batch_is_told_why(
     rule: str, ends_s: float, short_s: float, reason: str
 ) -> None:
-    steers, item = steering(rule), an_item()
+    steers, item = rules(rule), an_item()
     assert steers.overrun_s(WORK, item, ends_s) == pytest.approx(short_s)
     if reason:
         assert steers.why("locate/v", WORK, item, ends_s).text == reason
 
 
 def test_a_bare_budget_is_the_batch_alone() -> None:
-    bare = steering("per-task", budget="bare")
+    bare = rules("per-task", budget="bare")
     assert bare.overrun_s(WORK, an_item(), 0.05) == pytest.approx(0.03)
 
 
 def test_where_the_plan_tells_no_latency_the_worker_knows_its_own() -> None:
     plan = a_plan(LEASES, settings=Settings(policy="static", slo_s=0.25))
     pipeline = a_pipeline_that("per-task")
-    steers = Steering(plan, pipeline, LEASE, lambda v, n: 0.002 * n, 0.0)
+    steers = WorkerRules(plan, pipeline, LEASE, lambda v, n: 0.002 * n, 0.0)
     assert steers.overrun_s(WORK, an_item(), 0.1) == pytest.approx(0.1 - 2 * 0.008 - 0.002)

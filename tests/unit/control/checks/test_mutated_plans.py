@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from control.checks.allocation_check import check_allocation, items_per_s, rate
-from control.checks.plan_check import Conditions, check_plan
+from control.checks.plan_check import PlanConditions, check_plan
 from control.checks.violations import Constraint, Violation, sentence
 from control.policies import POLICIES
 from control.policies.solvers import solve
@@ -171,7 +171,7 @@ PLAN = Plan(
 )  # fmt: skip
 SIZED = a_profile()
 SIZED = replace(SIZED, entries=tuple(replace(e, memory_bytes=60 * MB) for e in SIZED.entries))
-MET = Conditions(
+MET = PlanConditions(
     pipeline=PIPELINE, policy=POLICIES["loki"].usual, profile=SIZED, within_budget=True,
     memory={"cpu": MEMORY}, devices=dict.fromkeys("abc", "cpu"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from control.controller.command_queue import COMMAND_VALID_S, KNOWN_IDS, Desk
+from control.controller.command_queue import COMMAND_VALID_S, KNOWN_IDS, CommandQueue
 from control.controller.commands import ACTIONS
 from control.controller.membership import LOADING_S
 from control.problem.problem import Allocation, Replicas
@@ -369,10 +369,10 @@ def test_only_so_many_plans_and_ids_are_remembered() -> None:
         history.add(structs.replace(world.plan, epoch=epoch, settings=settings))
     assert (min(history.plans), len(history.plans)) == (4, REMEMBERED_PLANS)
     assert history.outdated == ["00000001", "00000002", "00000003"]
-    desk = Desk()
+    command_queue = CommandQueue()
     for number in range(KNOWN_IDS + 1):
-        assert desk.know(str(number))
-    assert [desk.know("1"), desk.know("0")] == [False, True]
+        assert command_queue.know(str(number))
+    assert [command_queue.know("1"), command_queue.know("0")] == [False, True]
 
 
 def test_of_plans_that_only_share_traffic_anew_the_newest_is_remembered() -> None:

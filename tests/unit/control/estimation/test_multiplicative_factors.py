@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from control.estimation.multiplicative_factors import FEWEST, Factors
-from control.estimation.report_deltas import Readings
+from control.estimation.report_deltas import ReportDeltas
 from schemas.records import Factor, Report
 
 NET = ("locate/net", "read")
@@ -28,7 +28,7 @@ class Seen:
     """Factors with the readings that go with them."""
 
     def __init__(self, factors: Factors = NOTHING) -> None:
-        self.factors, self._readings = factors, Readings()
+        self.factors, self._readings = factors, ReportDeltas()
 
     def hear(self, *reports: Report) -> Factors:
         for report in reports:

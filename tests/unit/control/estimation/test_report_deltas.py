@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from control.estimation.report_deltas import News, Readings
+from control.estimation.report_deltas import News, ReportDeltas
 from schemas.records import Report
 
 FIRST = Report(
@@ -12,7 +12,7 @@ FIRST = Report(
 
 
 def after(*reports: Report) -> News | None:
-    readings, news = Readings(), None
+    readings, news = ReportDeltas(), None
     for report in reports:
         readings, news = readings.take(report)
     return news

@@ -2,8 +2,8 @@
 
 import pytest
 
-from control.estimation.report_deltas import Readings
-from control.estimation.slowdown import FEWEST, Slowness, drifted
+from control.estimation.report_deltas import ReportDeltas
+from control.estimation.slowdown import FEWEST, Slowdown, drifted
 from profiles.profile import ProfileTable
 from schemas.records import Report
 from tests.control_world import a_profile
@@ -28,12 +28,12 @@ def report(
 
 
 def seen(*reports: Report, profile: ProfileTable | None = PROFILE) -> dict[str, float]:
-    slowness, readings = Slowness(profile), Readings()
+    slowdown, readings = Slowdown(profile), ReportDeltas()
     # Its first batch, with which a library found its kernels, was before.
     for each in (report(0, 0.0, 0.2), report(1, 9.0, 0.4), *reports):
         readings, news = readings.take(each)
-        slowness = slowness.observe(news) if news else slowness
-    return slowness.stretches()
+        slowdown = slowdown.observe(news) if news else slowdown
+    return slowdown.stretches()
 
 
 def test_batches_that_take_twice_as_long_stretch_their_kind_of_device_by_two() -> None:

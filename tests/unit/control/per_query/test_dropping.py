@@ -4,11 +4,11 @@ from math import inf
 
 import pytest
 
-from control.per_query.dropping import BUDGETS, RULES, Stage
+from control.per_query.dropping import BUDGETS, RULES, TaskTiming
 from control.per_query.rerouting import WAYS
 
-FIRST = Stage(budget_s=0.05, rest_s=0.03, last=False)
-LAST = Stage(budget_s=0.05, rest_s=0.0, last=True)
+FIRST = TaskTiming(budget_s=0.05, rest_s=0.03, last=False)
+LAST = TaskTiming(budget_s=0.05, rest_s=0.0, last=True)
 
 
 @pytest.mark.parametrize(

@@ -3,33 +3,33 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.per_query.routing import Spread, spreads
+from control.per_query.routing import WeightedRoundRobin, spreads
 from schemas.records import Route
 
 
 def test_equal_shares_take_turns() -> None:
-    spread = Spread([(3, 0.5), (5, 0.5)])
+    spread = WeightedRoundRobin([(3, 0.5), (5, 0.5)])
     assert [spread.pick() for _ in range(4)] == [3, 5, 3, 5]
 
 
 def test_unequal_shares_are_mixed_evenly() -> None:
-    spread = Spread([(0, 0.75), (1, 0.25)])
+    spread = WeightedRoundRobin([(0, 0.75), (1, 0.25)])
     assert [spread.pick() for _ in range(8)] == [0, 0, 1, 0, 0, 0, 1, 0]
 
 
 def test_a_share_of_nothing_is_never_picked_and_nobody_is_no_spread() -> None:
-    spread = Spread([(0, 0.0), (1, 0.2)])
+    spread = WeightedRoundRobin([(0, 0.0), (1, 0.2)])
     assert [spread.pick() for _ in range(3)] == [1, 1, 1]
     assert spread
-    assert not Spread([(0, 0.0)])
-    assert not Spread([])
+    assert not WeightedRoundRobin([(0, 0.0)])
+    assert not WeightedRoundRobin([])
 
 
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=8), st.integers(1, 300))
 def test_every_window_gives_each_slot_its_share_to_within_a_few_picks(
     shares: list[float], window: int
 ) -> None:
-    spread = Spread(enumerate(shares))
+    spread = WeightedRoundRobin(enumerate(shares))
     picks = Counter(spread.pick() for _ in range(window))
     for slot, share in enumerate(shares):
         assert abs(picks[slot] - window * share / sum(shares)) < 1 + len(shares) / 2

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 from msgspec.structs import replace
 
-from control.per_query.table_lookup import Following, faults, for_runs, lasting
+from control.per_query.table_lookup import TableLookup, faults, for_runs, lasting
 from schemas.records import Selection, SelectionTable
 
 CALM = SelectionTable(qps=100.0, rows=((0, 0, 1, 2, 1, 1), (0, 0, 2, 1, 1, 1), (0, 0, 3)))
@@ -33,11 +33,11 @@ MADE = Selection(
 def test_a_decision_is_by_queue_and_slack(
     queue: int, slack_s: float, choice: tuple[str, int]
 ) -> None:
-    assert Following(MADE).choose(queue, slack_s, 25.0) == choice
+    assert TableLookup(MADE).choose(queue, slack_s, 25.0) == choice
 
 
 def test_a_batch_below_the_full_queue_is_what_it_says_however_long_the_queue() -> None:
-    assert Following(MADE).choose(9, 0.2, 50.0) == ("read/v", 1)
+    assert TableLookup(MADE).choose(9, 0.2, 50.0) == ("read/v", 1)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_batch_below_the_full_queue_is_what_it_says_however_long_the_queue() -
 def test_the_table_is_that_of_the_next_larger_load_else_the_largest(
     own_qps: float, variant: str
 ) -> None:
-    assert Following(MADE).choose(1, 0.2, own_qps)[0] == f"read/{variant}"
+    assert TableLookup(MADE).choose(1, 0.2, own_qps)[0] == f"read/{variant}"
 
 
 def test_a_sound_selection_has_no_fault() -> None:

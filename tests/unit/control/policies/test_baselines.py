@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from msgspec import structs
 
 from control.checks.allocation_check import check_allocation
-from control.estimation.estimates import Outlook
+from control.estimation.estimates import Estimates
 from control.estimation.task_demand import TaskDemand
 from control.policies import POLICIES
 from control.policies.inferline import allocate as inferline
@@ -157,33 +157,33 @@ def test_a_variants_rate_is_the_sum_over_workers_that_reported_lately() -> None:
 
 def test_what_arrives_at_tasks_is_read_off_workers_reports() -> None:
     pipeline = problem(1.0, "proteus").pipeline
-    outlook = Outlook(pipeline, None)
+    estimates = Estimates(pipeline, None)
     for second in range(3):
-        outlook.hear(a_report(second, 10.0 * second))
-    assert outlook.arriving(2.0).keys() == {"read/fast", "read/sure"}
+        estimates.hear(a_report(second, 10.0 * second))
+    assert estimates.arriving(2.0).keys() == {"read/fast", "read/sure"}
 
 
 def test_untied_branches_are_planned_by_what_each_gets_but_for_the_paper() -> None:
     untied = problem(1.0, "loki", branches="untied", tasks={"read": {"share": (0.3, 0.7)}}).pipeline
-    planned = Outlook(untied, None).planned(POLICIES["loki"].usual)
+    planned = Estimates(untied, None).planned(POLICIES["loki"].usual)
     assert (planned.branches, planned.task("read").share) == ("tied", (0.0, 1.0))
-    assert Outlook(untied, None).planned(POLICIES["loki-paper"].usual) == untied
+    assert Estimates(untied, None).planned(POLICIES["loki-paper"].usual) == untied
     tied = problem(1.0, "loki").pipeline
-    assert Outlook(tied, None).planned(POLICIES["loki"].usual) == tied
+    assert Estimates(tied, None).planned(POLICIES["loki"].usual) == tied
 
 
 def test_headroom_multiplies_an_estimate_and_not_what_a_command_has_set() -> None:
-    outlook = Outlook(problem(1.0, "loki").pipeline, None)
+    estimates = Estimates(problem(1.0, "loki").pipeline, None)
     for at in range(41):
-        outlook.hear(
+        estimates.hear(
             Report(
                 node="i", role="ingress", pipeline="p", epoch=1, incarnation=0.0, sent_s=at / 4,
                 state="ready", counts={"arrived": 25.0 * at},
             )
         )  # fmt: skip
     given = Settings(policy="loki", slo_s=0.25)
-    plain = outlook.demand_qps(POLICIES["loki-paper"].usual, given, 10.0)
-    more = outlook.demand_qps(replace(POLICIES["loki-paper"].usual, headroom=1.2), given, 10.0)
+    plain = estimates.demand_qps(POLICIES["loki-paper"].usual, given, 10.0)
+    more = estimates.demand_qps(replace(POLICIES["loki-paper"].usual, headroom=1.2), given, 10.0)
     assert (plain, more) == (pytest.approx(100.0), pytest.approx(120.0))
     fixed = structs.replace(given, demand_qps=50.0)
-    assert outlook.demand_qps(replace(POLICIES["loki"].usual, headroom=2.0), fixed, 10.0) == 50.0
+    assert estimates.demand_qps(replace(POLICIES["loki"].usual, headroom=2.0), fixed, 10.0) == 50.0

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from control.rollout.placement import Member
-from control.rollout.plan_builder import Expected, assemble, same
+from control.rollout.plan_builder import ExpectedTraffic, assemble, same
 from profiles.profile import PathAccuracy, ProfileTable
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Route, Settings
@@ -127,7 +127,9 @@ SCALED = structs.replace(BASE, settings=Settings(policy="loki-paper", slo_s=0.3)
 def scaled(demand_qps: float, **multiplicity: float) -> Plan:
     """The plan of ``LEASES`` for a demand, as the paper fills workers."""
     observed = {("locate/net", child): mean for child, mean in multiplicity.items()}
-    return assemble(SCALED, LEASES, a_pipeline(), a_profile(), CREW, Expected(demand_qps, observed))
+    return assemble(
+        SCALED, LEASES, a_pipeline(), a_profile(), CREW, ExpectedTraffic(demand_qps, observed)
+    )
 
 
 def test_a_policy_that_scales_fills_the_most_accurate_first_and_tells_what_is_left() -> None:
@@ -149,12 +151,12 @@ def test_fan_out_as_observed_moves_shares_and_capacity() -> None:
 
 def test_without_a_profile_of_all_of_it_traffic_is_shared_by_throughput() -> None:
     partly = ProfileTable("postcode", a_profile().entries[1:])
-    plan = assemble(SCALED, LEASES, a_pipeline(), partly, CREW, Expected(60.0))
+    plan = assemble(SCALED, LEASES, a_pipeline(), partly, CREW, ExpectedTraffic(60.0))
     assert [route.share for route in plan.routes] == [1.0, 0.5, 0.5]
     no_fan_out = ProfileTable(
         "postcode", tuple(replace(entry, children={}) for entry in a_profile().entries)
     )
-    plan = assemble(SCALED, LEASES, a_pipeline(), no_fan_out, CREW, Expected(60.0))
+    plan = assemble(SCALED, LEASES, a_pipeline(), no_fan_out, CREW, ExpectedTraffic(60.0))
     assert [route.share for route in plan.routes] == [
         1.0, pytest.approx(1000 / 1200), pytest.approx(200 / 1200),
     ]  # fmt: skip
@@ -167,7 +169,7 @@ def test_accuracy_follows_the_paths_where_senders_part() -> None:
     )
     pipeline = a_pipeline(locate={"net": 1, "weak": 1})
     crew = (*CREW, Member(name="d", device="cpu", serves="locate"))
-    plan = assemble(SCALED, leases, pipeline, profile, crew, Expected(125.0))
+    plan = assemble(SCALED, leases, pipeline, profile, crew, ExpectedTraffic(125.0))
     # 100 queries/s by net, 500 items of which vit takes 200; 25 by weak, all of it to forest.
     by_net = 0.9 * (0.4 * 0.95 + 0.6 * 0.8)
     assert plan.expected_accuracy == pytest.approx(0.8 * by_net + 0.2 * 0.5 * 0.8)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from control.problem.routes import (
     BALANCED,
     PAPER,
-    Filling,
+    FillOrder,
     Receiver,
     most_accurate_first,
     too_slow,
@@ -49,7 +49,7 @@ def spare(routes: tuple[Route, ...], task: str) -> dict[int, float]:
 
 
 def routed(
-    demand_qps: float, filling: Filling, *read: Receiver, factor: float = 1.0
+    demand_qps: float, filling: FillOrder, *read: Receiver, factor: float = 1.0
 ) -> tuple[Route, ...]:
     return most_accurate_first(
         TWO, {"locate": [NET], "read": read}, demand_qps, lambda v, c: factor, filling
@@ -188,7 +188,7 @@ def test_shares_sum_to_one_and_spare_is_never_negative(
     pools: tuple[list[tuple[float, float, float]], ...],
     demand: float,
     factors: float,
-    filling: Filling,
+    filling: FillOrder,
 ) -> None:
     receivers = {task: pooled(task, found) for task, found in zip("abcd", pools, strict=True)}
     barred = too_slow(THREE, receivers, {"c": 0.1, "d": 0.2}) if filling.within_budget else ()

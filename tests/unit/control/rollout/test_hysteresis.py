@@ -6,7 +6,7 @@ import pytest
 
 from control.policies import POLICIES
 from control.problem.problem import Allocation, Problem, Replicas
-from control.rollout.hysteresis import Worth, worth, worth_a_change
+from control.rollout.hysteresis import ServedValue, worth, worth_a_change
 from tests.control_world import a_pipeline, a_profile
 
 # locate/net does 100 items/s and makes 5 for read each; forest does 1000/s at 0.8, vit 200/s at
@@ -49,7 +49,7 @@ def test_an_allocation_is_worth_what_it_makes_of_the_demand(
     allocation: Allocation, demand: float, served: float, accuracy: float, devices: int
 ) -> None:
     found = worth(allocation.replicas, a_problem(demand))
-    assert found == Worth(pytest.approx(served), pytest.approx(accuracy), devices)
+    assert found == ServedValue(pytest.approx(served), pytest.approx(accuracy), devices)
 
 
 def test_fan_out_counts_as_it_was_observed() -> None:

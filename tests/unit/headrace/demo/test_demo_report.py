@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headrace.demo.demo_report import (
     Change,
-    Conditions,
+    DemoConditions,
     DemoReport,
     Seen,
     Span,
@@ -18,7 +18,7 @@ from headrace.demo.demo_report import (
     variant_shares,
 )
 from headrace.demo.demo_text import shown
-from headrace.demo.policy_comparison import Comparison
+from headrace.demo.policy_comparison import PolicyComparison
 from headrace.demo.policy_comparison_text import shown as shown_compared
 from headrace.results.latency_steps import steps
 from headrace.results.tally import Sent
@@ -27,7 +27,7 @@ from profiles.profile import PathAccuracy, ProfileTable
 from schemas.records import Answer, Hop, Lease, Origin, Plan, Settings
 from tests.control_world import an_entry
 
-CONDITIONS = Conditions(
+CONDITIONS = DemoConditions(
     pipeline="postcode", machine="a laptop", seconds=4.0, rate_qps=1.0, peak_qps=2.0,
     hardware_qps=1.5, seed=0, warm_up=60, distinct_inputs=2, behind_ms=3.0,
 )  # fmt: skip
@@ -210,12 +210,12 @@ def test_the_report_reads_well_without_a_terminal() -> None:
 
 def test_a_comparison_tells_who_did_best_by_what_was_right_and_in_time() -> None:
     better, worse = a_report([SENT[0]]), a_report()
-    found = Comparison((("loki", better), ("accurate", worse)))
+    found = PolicyComparison((("loki", better), ("accurate", worse)))
     row = found.as_json()
     assert (row["best"], [run["policy"] for run in row["runs"]]) == ("loki", ["loki", "accurate"])
     assert not found.sound
-    assert Comparison((("loki", better),)).sound
-    assert not Comparison((("loki", better),), left=("broker (process 7)",)).sound
+    assert PolicyComparison((("loki", better),)).sound
+    assert not PolicyComparison((("loki", better),), left=("broker (process 7)",)).sound
     text = text_of(shown_compared(found))
     assert "parts right and in time: loki 100.0 %, accurate 50.0 %; best: loki" in text
     assert "accurate: 0 late; without an answer: 1 x lost: no answer came" in text

@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 
 from headrace.errors import CertificateError
-from headrace.fidelity.certificate import Certificate, Conditions, Figures, Metric, certified
+from headrace.fidelity.certificate import (
+    Certificate,
+    CertifiedMetric,
+    Conditions,
+    Figures,
+    certified,
+)
 
 LIVE = Figures(
     queries=1000, p50_ms=100.0, p95_ms=200.0, p99_ms=240.0, branch_violation=0.02, violation=0.05,
@@ -24,7 +30,7 @@ def a_certificate(**changes: float | None) -> Certificate:
     return certified(CONDITIONS, LIVE, replace(LIVE, **changes))
 
 
-def the(name: str, certificate: Certificate) -> Metric:
+def the(name: str, certificate: Certificate) -> CertifiedMetric:
     return next(metric for metric in certificate.metrics if metric.name == name)
 
 
@@ -35,7 +41,7 @@ def test_a_simulation_that_agrees_meets_every_aim() -> None:
 
 
 def test_latency_is_judged_relative_to_live() -> None:
-    assert the("p50_ms", a_certificate(p50_ms=109.0)) == Metric(
+    assert the("p50_ms", a_certificate(p50_ms=109.0)) == CertifiedMetric(
         name="p50_ms", unit="ms", live=100.0, simulated=109.0, error=0.09, kind="relative",
         must=0.1, aim=0.05, verdict="must", low=109.0, high=109.0,
     )  # fmt: skip

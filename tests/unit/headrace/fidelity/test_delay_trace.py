@@ -6,13 +6,13 @@ from msgspec import structs
 
 from control.per_query.batching import DUE
 from headrace.fidelity.delay_trace import (
-    Batch,
+    RecordedBatch,
     batches,
+    delay_text,
     hops_s,
     lags_s,
     seen,
     starts_s,
-    told,
     ways_in_s,
     ways_out_s,
 )
@@ -20,7 +20,7 @@ from operators.models.emulated import Emulated, Stretched
 from profiles.profile import ProfileTable
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, Answer, Hop, Origin
-from streams.simulated.delays import ANY_SIZE, World
+from streams.simulated.delays import ANY_SIZE, DelayTrace
 from tests.unit.operators.models.test_emulated import NET, TABLE, an_entry
 
 
@@ -69,7 +69,7 @@ def later(hop: Hop, by_s: float) -> Hop:
     )  # fmt: skip
 
 
-FIRST = Batch(
+FIRST = RecordedBatch(
     worker="w0", variant="detect/v", size=2, received_s=1.0, started_s=1.5, finished_s=2.0
 )
 
@@ -79,7 +79,7 @@ def test_a_batch_counts_once_with_the_first_of_its_items() -> None:
     found = batches([an_answer((later, READ), (DETECT, READ))])
     assert found == [
         FIRST,
-        Batch(
+        RecordedBatch(
             worker="w1", variant="read/v", size=2, received_s=2.25, started_s=3.0, finished_s=4.0
         ),
     ]
@@ -102,7 +102,7 @@ def test_a_batch_that_nothing_kept_waiting_tells_how_long_a_start_takes() -> Non
 
 def test_too_few_answers_tell_nothing() -> None:
     found = seen([an_answer((DETECT, READ))], TABLE, {"w0": "emulated"}, 4.0, 0.0, 10.0)
-    assert found == World(seconds=10.0)
+    assert found == DelayTrace(seconds=10.0)
 
 
 def test_many_answers_tell_hops_in_wall_seconds_and_when_they_were() -> None:
@@ -111,7 +111,7 @@ def test_many_answers_tell_hops_in_wall_seconds_and_when_they_were() -> None:
     assert (found.seconds, set(found.hops), set(found.ways_in)) == (
         10.0, {(1.5, 1.0)}, {(-0.5, 2.49975)}
     )  # fmt: skip
-    shown = told(found)
+    shown = delay_text(found)
     assert shown["hop_ms"] == {"p50": 1e3, "p90": 1e3, "p99": 1e3, "most": 1e3}
     assert (shown["way_in_ms"]["p50"], shown["way_out_ms"]["p50"]) == (2499.75, 16e3)
     assert (shown["lag_ms"], shown["start_ms"], shown["stretch"]) == ({}, {}, {})

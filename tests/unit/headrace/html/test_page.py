@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.atomic_file import writable, write_page
-from headrace.html.axes import Axis, spanning, told
-from headrace.html.charts import Labels, Line, Rule, Spot, line_chart, spot_chart
+from headrace.html.axes import Axis, spanning, tick_label
+from headrace.html.charts import ChartLine, Labels, Spot, UprightLine, line_chart, spot_chart
 from headrace.html.page import COLOURS, css, legend, number, page, section, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
-from headrace.results.time_series import Recording
+from headrace.results.time_series import TimeSeries
 
 VOID = {"meta", "input", "br"}
 LABELS = Labels(x="seconds", y="accuracy, %", about="Accuracy <over> time")
@@ -45,14 +45,14 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-def a_recording(**changes: object) -> Recording:
+def a_recording(**changes: object) -> TimeSeries:
     usual: dict[str, object] = {
         "width_s": 1.0, "ends_s": (1.0, 2.0, 3.0), "demand_qps": (5.0, 6.0, 7.0),
         "capacity_qps": (None, 8.0, 8.0), "devices": (3, 3, 4), "accuracy": (0.9, None, 0.8),
         "violation": (0.0, 0.5, None), "latency": ((0.1, 0.4), (0.2, 0.7), (0.3, 0.8)),
         "bad": {("read", "late"): 3, ("", "over_capacity"): 1},
     }  # fmt: skip
-    return Recording(**{**usual, **changes})  # type: ignore[arg-type]
+    return TimeSeries(**{**usual, **changes})  # type: ignore[arg-type]
 
 
 def test_a_page_is_whole_has_no_script_and_asks_nobody_for_anything() -> None:
@@ -72,7 +72,7 @@ def test_a_page_is_whole_has_no_script_and_asks_nobody_for_anything() -> None:
 
 def test_a_line_has_gaps_where_nothing_is_known() -> None:
     points = [(0.0, 1.0), (1.0, 2.0), (2.0, None), (3.0, 1.0)]
-    drawn = line_chart([Line("loki", "s0", points)], LABELS, rules=[Rule(2.5, "SLO")])
+    drawn = line_chart([ChartLine("loki", "s0", points)], LABELS, rules=[UprightLine(2.5, "SLO")])
     path = drawn.partition('<path d="')[2].partition('"')[0]
     assert path.count("M") == 2
     assert "nan" not in drawn
@@ -103,7 +103,7 @@ def test_an_axis_spans_its_values_with_round_ticks(values: list[float], zero: bo
 
 def test_values_beside_an_axis_have_no_more_digits_than_they_need() -> None:
     assert Axis(0.0, 1.0, 0.0, 1.0).ticks(5) == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    assert [told(v) for v in (0.30000000000000004, -0.0, 1200.0, 2.5e7)] == [
+    assert [tick_label(v) for v in (0.30000000000000004, -0.0, 1200.0, 2.5e7)] == [
         "0.3", "0", "1200", "2.5e+07"
     ]  # fmt: skip
 

@@ -11,8 +11,8 @@ from headrace.config.pipeline_file import Cluster, PipelineFile, load_profile, r
 from headrace.errors import PipelineError
 from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.device_profiling import (
-    Settings,
-    Step,
+    ProfilingOptions,
+    ProfilingStep,
     companions,
     default_out,
     jobs,
@@ -70,7 +70,9 @@ class Words:
         return [texts[i % 2] for i in range(n)], [i % 2 for i in range(n)]
     def task_score(self, task, output, truth): return float(task == "split" or truth == 0)
 """
-QUICK = Settings(repeats=Repeats(least=3, most=5, budget_s=0.0), samples=10, busy=1, batches=(1, 2))
+QUICK = ProfilingOptions(
+    repeats=Repeats(least=3, most=5, budget_s=0.0), samples=10, busy=1, batches=(1, 2)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +91,7 @@ def words(folder: Path, module: str, shout: str = "Shout") -> PipelineFile:
 
 def test_a_pipeline_is_profiled_from_end_to_end(tmp_path: Path) -> None:
     file = words(tmp_path, "words_whole")
-    steps: list[Step] = []
+    steps: list[ProfilingStep] = []
     out = tmp_path / "profile-cpu.json"
     table = profile(file, ["cpu"], out, QUICK, steps.append)
     assert load_profile(file) == table
@@ -99,13 +101,13 @@ def test_a_pipeline_is_profiled_from_end_to_end(tmp_path: Path) -> None:
     ]
     assert [row.batch for entry in table.entries for row in entry.latency] == [1, 2, 1, 2]
     assert steps == [
-        Step(0, 6, "split/plain on cpu, load and accuracy"),
-        Step(1, 6, "split/plain on cpu, batch 1"),
-        Step(2, 6, "split/plain on cpu, batch 2"),
-        Step(3, 6, "shout/plain on cpu, load and accuracy"),
-        Step(4, 6, "shout/plain on cpu, batch 1"),
-        Step(5, 6, "shout/plain on cpu, batch 2"),
-        Step(6, 6, "done"),
+        ProfilingStep(0, 6, "split/plain on cpu, load and accuracy"),
+        ProfilingStep(1, 6, "split/plain on cpu, batch 1"),
+        ProfilingStep(2, 6, "split/plain on cpu, batch 2"),
+        ProfilingStep(3, 6, "shout/plain on cpu, load and accuracy"),
+        ProfilingStep(4, 6, "shout/plain on cpu, batch 1"),
+        ProfilingStep(5, 6, "shout/plain on cpu, batch 2"),
+        ProfilingStep(6, 6, "done"),
     ]
     provenance = json.loads(out.read_text())["provenance"]
     assert set(provenance) >= {
@@ -128,7 +130,7 @@ def test_an_operator_that_fails_is_told_in_a_sentence(
     tmp_path: Path, shout: str, message: str
 ) -> None:
     file = words(tmp_path, f"words_{shout.lower()}", shout)
-    alone = Settings(repeats=QUICK.repeats, samples=10, busy=0, batches=(1,))
+    alone = ProfilingOptions(repeats=QUICK.repeats, samples=10, busy=0, batches=(1,))
     out = tmp_path / "profile-cpu.json"
     with pytest.raises(PipelineError, match=message):
         profile(file, ["cpu"], out, alone)
@@ -137,14 +139,14 @@ def test_an_operator_that_fails_is_told_in_a_sentence(
 
 def test_batches_go_up_to_the_largest_that_the_file_uses(tmp_path: Path) -> None:
     file = words(tmp_path, "words_batches")
-    assert [(job.name, job.batches) for job in jobs(file, ["cpu"], Settings())] == [
+    assert [(job.name, job.batches) for job in jobs(file, ["cpu"], ProfilingOptions())] == [
         ("split/plain on cpu", (1, 2)),
         ("shout/plain on cpu", (1, 2, 4, 6)),
     ]
 
 
 def test_batches_can_be_named(tmp_path: Path) -> None:
-    planned = jobs(words(tmp_path, "words_named"), ["cpu"], Settings(batches=(1, 16)))
+    planned = jobs(words(tmp_path, "words_named"), ["cpu"], ProfilingOptions(batches=(1, 16)))
     assert [job.batches for job in planned] == [(1, 16), (1, 16)]
 
 
@@ -205,20 +207,20 @@ def test_a_pipeline_without_workload_cannot_be_profiled(tmp_path: Path) -> None:
 )
 def test_settings_check_themselves(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ProfileError, match=message):
-        Settings(**settings)  # type: ignore[arg-type]
+        ProfilingOptions(**settings)  # type: ignore[arg-type]
 
 
 def test_a_line_tells_the_time_left() -> None:
-    assert line(Step(0, 4, "a/b on cpu"), 0.5) == "[0/4] a/b on cpu"
-    assert line(Step(1, 4, "a/b on cpu"), 30.0) == "[1/4] a/b on cpu, about 90 s left"
-    assert line(Step(4, 4, "done"), 120.0) == "[4/4] done"
+    assert line(ProfilingStep(0, 4, "a/b on cpu"), 0.5) == "[0/4] a/b on cpu"
+    assert line(ProfilingStep(1, 4, "a/b on cpu"), 30.0) == "[1/4] a/b on cpu, about 90 s left"
+    assert line(ProfilingStep(4, 4, "done"), 120.0) == "[4/4] done"
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal() -> None:
     stream = io.StringIO()
     with shown(stream) as progress:
-        progress(Step(0, 2, "a/b on cpu"))
-        progress(Step(2, 2, "done"))
+        progress(ProfilingStep(0, 2, "a/b on cpu"))
+        progress(ProfilingStep(2, 2, "done"))
     assert stream.getvalue() == "[0/2] a/b on cpu\n[2/2] done\n"
 
 
@@ -229,7 +231,7 @@ def test_progress_is_a_bar_on_a_terminal() -> None:
 
     stream = Terminal()
     with shown(stream) as progress:
-        progress(Step(1, 2, "a/b on cpu"))
+        progress(ProfilingStep(1, 2, "a/b on cpu"))
     assert "a/b on cpu" in stream.getvalue()
 
 

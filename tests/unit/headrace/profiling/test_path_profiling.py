@@ -10,7 +10,7 @@ import pytest
 
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
 from headrace.errors import PipelineError
-from headrace.profiling.device_profiling import Settings, Step, profile
+from headrace.profiling.device_profiling import ProfilingOptions, ProfilingStep, profile
 from headrace.profiling.path_profiling import along_paths, judge, profile_paths, right
 from headrace.profiling.profile_text import paths_json, paths_text
 from profiles.measure import Repeats
@@ -65,7 +65,9 @@ class Words:
     def task_inputs(self, task, n, rng): return ["a"] * n, [0] * n
     def task_score(self, task, output, truth): return 1.0
 """
-QUICK = Settings(repeats=Repeats(least=3, most=5, budget_s=0.0), samples=2, busy=0, batches=(1,))
+QUICK = ProfilingOptions(
+    repeats=Repeats(least=3, most=5, budget_s=0.0), samples=2, busy=0, batches=(1,)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +88,7 @@ def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(tmp_pat
     out = tmp_path / "profile-cpu.json"
     before = profile(file, ["cpu"], out, QUICK)
     was = json.loads(out.read_text())
-    steps: list[Step] = []
+    steps: list[ProfilingStep] = []
     table = profile_paths(file, [], out, QUICK, steps.append)
     assert table.paths == (
         PathAccuracy(("split/all", "shout/loud"), 0.8, 2),  # 4 of 4 and 0 of 1
@@ -102,13 +104,13 @@ def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(tmp_pat
     assert (origin["queries"], origin["seed"], origin["device"]) == (2, 0, "cpu")
     assert set(origin["weights"]) == {"split/all", "split/two", "shout/loud", "shout/meek"}
     assert steps == [
-        Step(0, 6, "split/all, 2 items"),
-        Step(1, 6, "split/two, 2 items"),
-        Step(2, 6, "shout/loud, 4 items"),
-        Step(3, 6, "shout/loud, 2 items"),
-        Step(4, 6, "shout/meek, 4 items"),
-        Step(5, 6, "shout/meek, 2 items"),
-        Step(6, 6, "done"),
+        ProfilingStep(0, 6, "split/all, 2 items"),
+        ProfilingStep(1, 6, "split/two, 2 items"),
+        ProfilingStep(2, 6, "shout/loud, 4 items"),
+        ProfilingStep(3, 6, "shout/loud, 2 items"),
+        ProfilingStep(4, 6, "shout/meek, 4 items"),
+        ProfilingStep(5, 6, "shout/meek, 2 items"),
+        ProfilingStep(6, 6, "done"),
     ]
 
 

@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from headrace.client.find_answer import answer_of, answer_that_ended
 from headrace.client.formats import read_answer
-from headrace.results.waterfall import KAFKA, QUEUE, RUN, Fate, Stage, Step, explained
+from headrace.results.waterfall import (
+    KAFKA,
+    QUEUE,
+    RUN,
+    Fate,
+    WaterfallStage,
+    WaterfallStep,
+    explained,
+)
 from headrace.results.waterfall_text import view
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import encode
@@ -47,7 +55,7 @@ def an_answer(answered_ms: float, paths: Sequence[Sequence[Hop]], **more: Any) -
     )
 
 
-def rounded(stages: Sequence[Stage]) -> list[list[tuple[str, float, float]]]:
+def rounded(stages: Sequence[WaterfallStage]) -> list[list[tuple[str, float, float]]]:
     return [
         [(s.name, round(s.took_ms, 3), round(s.slack_ms, 3)) for s in stage.steps]
         for stage in stages
@@ -266,7 +274,7 @@ def test_an_answer_is_found_by_how_it_ended(
 
 
 def test_a_step_knows_its_length() -> None:
-    assert Step(kind=RUN, name="run", from_ms=3, to_ms=8, slack_ms=0).took_ms == 5
+    assert WaterfallStep(kind=RUN, name="run", from_ms=3, to_ms=8, slack_ms=0).took_ms == 5
 
 
 def test_what_was_rerouted_is_said_with_the_reason_of_the_first() -> None:

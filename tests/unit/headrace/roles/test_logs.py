@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from headrace.roles.log_options import (
     METRICS_HOST_VARIABLE,
     METRICS_VARIABLE,
-    Telling,
-    telling_options,
+    LogOptions,
+    role_options,
 )
 from headrace.roles.logs import (
     FORMAT_VARIABLE,
@@ -24,7 +24,7 @@ from headrace.roles.logs import (
     REPEAT_S,
     Seldom,
     configure,
-    told,
+    log_text,
 )
 from streams.kafka.kafka_client import BrokerError
 from streams.observers.journal import tell
@@ -95,12 +95,12 @@ def test_libraries_repeat_themselves_seldom_and_ours_count_for_themselves() -> N
 def test_the_last_line_tells_of_the_end_unless_it_is_of_the_daily_round() -> None:
     bad = record(text="it cannot be done")
     bad.levelname = "ERROR"
-    assert told(FORMATTERS["json"]().format(bad)) == "it cannot be done"
-    assert told(FORMATTERS["human"]().format(bad)).endswith(" ERROR   node: it cannot be done")
-    assert [told(FORMATTERS[form]().format(DROPPED)) for form in FORMATTERS] == ["", ""]
-    assert told("headrace: no broker") == "headrace: no broker"
-    assert told('{"no": "line of ours"}') == '{"no": "line of ours"}'
-    assert told("{broken") == "{broken"
+    assert log_text(FORMATTERS["json"]().format(bad)) == "it cannot be done"
+    assert log_text(FORMATTERS["human"]().format(bad)).endswith(" ERROR   node: it cannot be done")
+    assert [log_text(FORMATTERS[form]().format(DROPPED)) for form in FORMATTERS] == ["", ""]
+    assert log_text("headrace: no broker") == "headrace: no broker"
+    assert log_text('{"no": "line of ours"}') == '{"no": "line of ours"}'
+    assert log_text("{broken") == "{broken"
 
 
 def test_lines_go_to_stderr_from_the_level_that_was_asked_for(
@@ -120,9 +120,9 @@ def test_lines_go_to_stderr_from_the_level_that_was_asked_for(
 
 
 @click.command()
-@telling_options
+@role_options
 @click.option("--raises", default="")
-def a_role(raises: str, telling: Telling) -> None:
+def a_role(raises: str, telling: LogOptions) -> None:
     if raises:
         raise BrokerError(raises) if raises != "unexpected" else ZeroDivisionError()
     click.echo(repr(telling))
@@ -134,12 +134,12 @@ def test_options_and_environment_say_how_a_role_tells(
     for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE, METRICS_HOST_VARIABLE):
         monkeypatch.setenv(variable, "")  # so that what the command sets is taken back
     run = CliRunner().invoke
-    assert run(a_role).stdout == f"{Telling()!r}\n"
+    assert run(a_role).stdout == f"{LogOptions()!r}\n"
     given = [
         "--log-format", "json", "--log-level", "debug", "--metrics-port", "9400",
         "--metrics-host", "0.0.0.0",
     ]  # fmt: skip
-    wanted = Telling(
+    wanted = LogOptions(
         log_format="json", log_level="debug", metrics_port=9400, metrics_host="0.0.0.0"
     )
     assert run(a_role, given).stdout == f"{wanted!r}\n"

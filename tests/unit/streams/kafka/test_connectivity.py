@@ -5,7 +5,7 @@ import logging
 import pytest
 from confluent_kafka import KafkaError
 
-from streams.kafka.connectivity import PERSIST_S, REMIND_S, Hushed, Presence
+from streams.kafka.connectivity import PERSIST_S, REMIND_S, Connectivity, QuietFilter
 from streams.kafka.kafka_client import KafkaConfig
 
 REFUSED = KafkaError(
@@ -32,7 +32,7 @@ def lines(told: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 def test_an_absence_is_one_line_however_often_the_clients_try(
     told: pytest.LogCaptureFixture,
 ) -> None:
-    presence = Presence(KafkaConfig("127.0.0.1:9"))
+    presence = Connectivity(KafkaConfig("127.0.0.1:9"))
     for attempt in range(200):
         presence.told(REFUSED)
         if attempt in (20, 21, 90):  # each client finds out for itself
@@ -61,8 +61,8 @@ def a_record(name: str, text: str, level: int = logging.ERROR) -> logging.LogRec
 def test_what_aiokafka_says_of_an_absent_broker_becomes_its_absence(
     told: pytest.LogCaptureFixture,
 ) -> None:
-    presence = Presence(KafkaConfig("127.0.0.1:9"))
-    passes = Hushed(presence).filter
+    presence = Connectivity(KafkaConfig("127.0.0.1:9"))
+    passes = QuietFilter(presence).filter
     assert not passes(a_record("aiokafka", "Unable connect to node with id 1: [Errno 111] refused"))
     assert not passes(a_record("aiokafka", "Unable to update metadata from [1]"))
     presence.look(99.0)
@@ -77,7 +77,7 @@ def test_what_aiokafka_says_of_an_absent_broker_becomes_its_absence(
 
 
 def test_what_aiokafka_retries_is_told_once_it_goes_on() -> None:
-    passes = Hushed(Presence(KafkaConfig("127.0.0.1:9"))).filter
+    passes = QuietFilter(Connectivity(KafkaConfig("127.0.0.1:9"))).filter
     lost = "Group Coordinator Request failed: [Error 15] GroupCoordinatorNotAvailableError"
 
     def told_at(created: float) -> bool:
@@ -94,11 +94,11 @@ def test_what_aiokafka_retries_is_told_once_it_goes_on() -> None:
 def test_an_exception_in_aiokafka_is_told_at_once() -> None:
     record = a_record("aiokafka.conn", "Unexpected exception in AIOKafkaConnection")
     record.exc_info = (ValueError, ValueError("x"), None)
-    assert Hushed(Presence(KafkaConfig("127.0.0.1:9"))).filter(record)
+    assert QuietFilter(Connectivity(KafkaConfig("127.0.0.1:9"))).filter(record)
 
 
 def test_one_broken_connection_is_no_absence(told: pytest.LogCaptureFixture) -> None:
-    presence = Presence(KafkaConfig("127.0.0.1:9"))
+    presence = Connectivity(KafkaConfig("127.0.0.1:9"))
     presence.told(REFUSED)
     presence.look(1.0)
     assert (lines(told), presence.away) == ([], False)
@@ -110,7 +110,7 @@ def test_one_broken_connection_is_no_absence(told: pytest.LogCaptureFixture) -> 
 
 def test_no_secret_stands_in_a_line(told: pytest.LogCaptureFixture) -> None:
     config = KafkaConfig("127.0.0.1:9", {"sasl.password": "swordfish"})
-    presence = Presence(config)
+    presence = Connectivity(config)
     presence.told(KafkaError(KafkaError._TRANSPORT, "the password swordfish is wrong"))
     presence.told(DOWN)
     presence.look(1.0)

@@ -27,11 +27,11 @@ from streams.live.live_driver import (
     CATCH_UP_S,
     LOAD_S,
     STUCK_S,
-    Batch,
+    FetchedBatch,
     Inbox,
     Live,
     LogWentBack,
-    ModelHands,
+    ModelExecutor,
     OperatorStuck,
 )
 from tests.builders import a_pipeline, a_plan, a_work
@@ -78,7 +78,7 @@ class World:
         return self._live.has_left
 
     def fetched(self, assigned: int, *records: Fetched) -> None:
-        self._inbox.put(Batch(assigned, list(records)))
+        self._inbox.put(FetchedBatch(assigned, list(records)))
         self._live.turn()
 
 
@@ -181,21 +181,21 @@ def posted() -> SimpleQueue[Event]:
 
 
 @pytest.fixture
-def hands(posted: SimpleQueue[Event]) -> Iterator[ModelHands]:
-    hands = ModelHands(Named, "cpu", posted.put, clock=lambda: 0.0)
-    yield hands
-    hands.close()
+def executor(posted: SimpleQueue[Event]) -> Iterator[ModelExecutor]:
+    executor = ModelExecutor(Named, "cpu", posted.put, clock=lambda: 0.0)
+    yield executor
+    executor.close()
 
 
 def test_a_variant_loaded_anew_while_another_served_can_be_used(
-    hands: ModelHands, posted: SimpleQueue[Event]
+    executor: ModelExecutor, posted: SimpleQueue[Event]
 ) -> None:
     def loads(variant: str) -> None:
-        hands.load(Load(variant))
+        executor.load(Load(variant))
         assert posted.get(timeout=10) == Loaded(variant, 0.0)
 
     def infers(job: int, variant: str) -> None:
-        hands.infer(Infer(job, variant, (1,)))
+        executor.infer(Infer(job, variant, (1,)))
         assert posted.get(timeout=10) == Inferred(job, (variant,), 0.0, 0.0)
 
     loads("read/a")
@@ -207,14 +207,14 @@ def test_a_variant_loaded_anew_while_another_served_can_be_used(
 
 
 def test_variants_loaded_beside_stay_until_one_is_wanted_alone(
-    hands: ModelHands, posted: SimpleQueue[Event]
+    executor: ModelExecutor, posted: SimpleQueue[Event]
 ) -> None:
     def loads(effect: Load) -> None:
-        hands.load(effect)
+        executor.load(effect)
         assert posted.get(timeout=10) == Loaded(effect.variant, 0.0)
 
     def infers(job: int, variant: str) -> None:
-        hands.infer(Infer(job, variant, (1,)))
+        executor.infer(Infer(job, variant, (1,)))
         assert posted.get(timeout=10) == Inferred(job, (variant,), 0.0, 0.0)
 
     loads(Load("read/a"))
@@ -225,7 +225,7 @@ def test_variants_loaded_beside_stay_until_one_is_wanted_alone(
     loads(Load("read/b"))  # it is there: nothing is made anew
     infers(5, "read/a")
     infers(6, "read/b")
-    assert list(hands._operators) == ["read/b"]
+    assert list(executor._operators) == ["read/b"]
 
 
 class Waiting(Named):
@@ -243,23 +243,23 @@ class Waiting(Named):
 def test_a_batch_that_does_not_end_ends_the_process_with_the_mend(
     posted: SimpleQueue[Event],
 ) -> None:
-    hands = ModelHands(Waiting, "cpu", posted.put, clock=lambda: 5.0)
-    hands.load(Load("read/a"))
+    executor = ModelExecutor(Waiting, "cpu", posted.put, clock=lambda: 5.0)
+    executor.load(Load("read/a"))
     posted.get(timeout=10)
-    hands.infer(Infer(1, "read/a", (1,)))
+    executor.infer(Infer(1, "read/a", (1,)))
     assert Waiting.began.wait(10)
-    hands.look(5.0 + STUCK_S)
+    executor.look(5.0 + STUCK_S)
     assert posted.empty()
-    hands.look(5.1 + STUCK_S)
+    executor.look(5.1 + STUCK_S)
     failed = posted.get(timeout=10)
     assert isinstance(failed, Failed)
     assert failed.job == 1
     assert "has been running one batch" in failed.error
     with pytest.raises(OperatorStuck, match=r"read/a has been running .* `limits: \{time: ...\}`"):
-        hands.look(5.1 + STUCK_S)
+        executor.look(5.1 + STUCK_S)
     Waiting.release.set()
     assert posted.get(timeout=10) == Inferred(1, ("read/a",), 5.0, 5.0)
-    hands.close()
+    executor.close()
 
 
 def test_a_sentence_of_the_hands_goes_on_as_it_is(posted: SimpleQueue[Event]) -> None:
@@ -267,12 +267,12 @@ def test_a_sentence_of_the_hands_goes_on_as_it_is(posted: SimpleQueue[Event]) ->
         def predict(self, batch: list[Any]) -> list[Any]:
             raise OperatorFailed("read/a took longer than its limit of 1 s")
 
-    hands = ModelHands(Ended, "cpu", posted.put, clock=lambda: 0.0)
-    hands.load(Load("read/a"))
+    executor = ModelExecutor(Ended, "cpu", posted.put, clock=lambda: 0.0)
+    executor.load(Load("read/a"))
     posted.get(timeout=10)
-    hands.infer(Infer(1, "read/a", (1,)))
+    executor.infer(Infer(1, "read/a", (1,)))
     assert posted.get(timeout=10) == Failed(1, "read/a took longer than its limit of 1 s")
-    hands.close()
+    executor.close()
 
 
 def test_of_the_plans_that_a_topic_keeps_a_new_reader_is_told_the_newest_only() -> None:
@@ -287,11 +287,11 @@ def test_of_the_plans_that_a_topic_keeps_a_new_reader_is_told_the_newest_only() 
     live.start()
     landed = transport.landed()
     for part in (landed[:7], landed[7:]):
-        inbox.put(Batch(transport.assigned, part))
+        inbox.put(FetchedBatch(transport.assigned, part))
         live.turn()
     assert worker.epochs == [25]
     transport.send("headrace.plans", encode(a_plan(epoch=26)), 0, "")
-    inbox.put(Batch(transport.assigned, transport.landed()))
+    inbox.put(FetchedBatch(transport.assigned, transport.landed()))
     live.turn()
     assert worker.epochs == [25, 26]
 
@@ -305,7 +305,7 @@ def test_a_past_whose_last_offsets_hold_no_record_is_told_after_a_while() -> Non
     inbox = Inbox()
     live = Live(a_pipeline(), {"worker": worker}, transport, clock=clock, inbox=inbox)
     live.start()
-    inbox.put(Batch(transport.assigned, transport.landed()[:2]))
+    inbox.put(FetchedBatch(transport.assigned, transport.landed()[:2]))
     live.turn()
     assert worker.epochs == []
     clock.now = CATCH_UP_S + 0.1
@@ -348,18 +348,18 @@ RAISED: dict[str, BaseException] = {
 def test_whatever_an_operator_raises_fails_its_batch_and_the_next_one_runs(
     posted: SimpleQueue[Event], variant: str, words: str
 ) -> None:
-    hands = ModelHands(Raising, "cpu", posted.put, clock=lambda: 0.0)
-    hands.load(Load(variant))
+    executor = ModelExecutor(Raising, "cpu", posted.put, clock=lambda: 0.0)
+    executor.load(Load(variant))
     posted.get(timeout=10)
-    hands.infer(Infer(1, variant, (1,)))
+    executor.infer(Infer(1, variant, (1,)))
     failed = posted.get(timeout=10)
     assert isinstance(failed, Failed)
     assert failed.error.startswith(f"{variant} {words} (at test_live_slots.py:")
     assert "raise error" in failed.trace
-    hands.infer(Infer(2, variant, (1,)))
+    executor.infer(Infer(2, variant, (1,)))
     assert posted.get(timeout=10) == Inferred(2, (variant,), 0.0, 0.0)
-    hands.look(0.0)
-    hands.close()
+    executor.look(0.0)
+    executor.close()
 
 
 def test_a_load_that_exits_fails_with_its_type_and_may_be_tried_again(
@@ -369,30 +369,30 @@ def test_a_load_that_exits_fails_with_its_type_and_may_be_tried_again(
         def load(self, device: str) -> None:
             raise SystemExit("no licence")
 
-    hands = ModelHands(Exits, "cpu", posted.put, clock=lambda: 0.0)
+    executor = ModelExecutor(Exits, "cpu", posted.put, clock=lambda: 0.0)
     for _ in range(2):
-        hands.load(Load("read/a"))
+        executor.load(Load("read/a"))
         failed = posted.get(timeout=10)
         assert isinstance(failed, Failed)
         assert failed.error.startswith("read/a cannot be loaded: SystemExit: no licence")
-    hands.close()
+    executor.close()
 
 
 def test_a_batch_of_a_variant_that_is_not_loaded_fails_and_the_thread_lives(
-    hands: ModelHands, posted: SimpleQueue[Event]
+    executor: ModelExecutor, posted: SimpleQueue[Event]
 ) -> None:
-    hands.infer(Infer(1, "read/never", (1,)))
+    executor.infer(Infer(1, "read/never", (1,)))
     failed = posted.get(timeout=10)
     assert isinstance(failed, Failed)
-    hands.look(0.0)
+    executor.look(0.0)
 
 
 def test_a_thread_of_models_that_has_ended_ends_the_process(posted: SimpleQueue[Event]) -> None:
-    hands = ModelHands(Named, "cpu", posted.put, clock=lambda: 0.0)
-    hands.close()
-    hands._thread.join(10)
+    executor = ModelExecutor(Named, "cpu", posted.put, clock=lambda: 0.0)
+    executor.close()
+    executor._thread.join(10)
     with pytest.raises(OperatorStuck, match="thread that runs batches has ended"):
-        hands.look(0.0)
+        executor.look(0.0)
 
 
 def test_a_load_that_does_not_end_fails_and_ends_the_process(posted: SimpleQueue[Event]) -> None:
@@ -402,18 +402,18 @@ def test_a_load_that_does_not_end_fails_and_ends_the_process(posted: SimpleQueue
         def load(self, device: str) -> None:
             assert release.wait(10)
 
-    hands = ModelHands(Hangs, "cpu", posted.put, clock=lambda: 5.0)
-    hands.load(Load("read/a"))
-    hands.look(5.0 + LOAD_S)
+    executor = ModelExecutor(Hangs, "cpu", posted.put, clock=lambda: 5.0)
+    executor.load(Load("read/a"))
+    executor.look(5.0 + LOAD_S)
     assert posted.empty()
-    hands.look(5.1 + LOAD_S)
+    executor.look(5.1 + LOAD_S)
     failed = posted.get(timeout=10)
     assert isinstance(failed, Failed)
     assert failed.job == "read/a"
     with pytest.raises(OperatorStuck, match="read/a has been loading for 600 s"):
-        hands.look(5.1 + LOAD_S)
+        executor.look(5.1 + LOAD_S)
     release.set()
-    hands.close()
+    executor.close()
 
 
 def test_a_variant_that_is_loading_is_not_loaded_a_second_time(posted: SimpleQueue[Event]) -> None:
@@ -424,13 +424,13 @@ def test_a_variant_that_is_loading_is_not_loaded_a_second_time(posted: SimpleQue
             made.append(self)
             assert release.wait(10)
 
-    hands = ModelHands(Slow, "cpu", posted.put, clock=lambda: 0.0)
-    hands.load(Load("read/a"))
-    hands.load(Load("read/a"))
+    executor = ModelExecutor(Slow, "cpu", posted.put, clock=lambda: 0.0)
+    executor.load(Load("read/a"))
+    executor.load(Load("read/a"))
     release.set()
     assert posted.get(timeout=10) == Loaded("read/a", 0.0)
     assert len(made) == 1
-    hands.close()
+    executor.close()
 
 
 def test_a_slot_whose_offsets_go_back_ends_the_role_with_a_sentence() -> None:

@@ -12,7 +12,7 @@ from streams.simulated.delays import (
     COMMIT_S,
     FETCH_S,
     NEAR,
-    World,
+    DelayTrace,
     as_seen,
     beside,
     drawn,
@@ -38,7 +38,7 @@ def a_machine_that_pauses() -> tuple[tuple[float, float], ...]:
 
 def test_as_seen_a_pause_of_the_machine_holds_up_all_that_happens_in_it() -> None:
     seen = a_machine_that_pauses()
-    world = World(seconds=10.0, hops=seen, ways_in=seen, starts={"read": seen})
+    world = DelayTrace(seconds=10.0, hops=seen, ways_in=seen, starts={"read": seen})
     now = 0.0
     found = as_seen(world, np.random.default_rng(1), 1.0, lambda: now)
     assert found.way_in is not None
@@ -75,7 +75,7 @@ def test_as_seen_everything_comes_as_often_as_it_was_seen(together: bool) -> Non
 
 def test_as_seen_the_ways_in_and_out_and_the_lag_are_their_own() -> None:
     between, way_in, way_out, lag = ([(0.0, seconds)] * 9 for seconds in (1.0, 2.0, 4.0, 8.0))
-    world = World(seconds=1.0, hops=between, ways_in=way_in, ways_out=way_out, lags=lag)
+    world = DelayTrace(seconds=1.0, hops=between, ways_in=way_in, ways_out=way_out, lags=lag)
     found = as_seen(world, np.random.default_rng(1), 2.0, lambda: 0.0)
     assert found.way_in is not None
     assert found.way_out is not None
@@ -85,7 +85,7 @@ def test_as_seen_the_ways_in_and_out_and_the_lag_are_their_own() -> None:
 
 
 def test_a_single_task_has_no_hops_between_and_its_ways_as_they_were_seen() -> None:
-    world = World(seconds=1.0, ways_in=[(0.0, 2.0)] * 9, ways_out=[(0.0, 4.0)] * 9)
+    world = DelayTrace(seconds=1.0, ways_in=[(0.0, 2.0)] * 9, ways_out=[(0.0, 4.0)] * 9)
     found = as_seen(world, np.random.default_rng(1), 1.0, lambda: 0.0)
     assert found.way_in is not None
     assert found.way_out is not None
@@ -94,7 +94,7 @@ def test_a_single_task_has_no_hops_between_and_its_ways_as_they_were_seen() -> N
 
 
 def test_a_machine_of_which_nothing_was_seen_is_a_quiet_one() -> None:
-    found = as_seen(World(seconds=9.0), np.random.default_rng(1), 2.0, lambda: 0.0)
+    found = as_seen(DelayTrace(seconds=9.0), np.random.default_rng(1), 2.0, lambda: 0.0)
     quiet = drawn(np.random.default_rng(1), dilate=2.0)
     assert [found.hop() for _ in range(9)] == [quiet.hop() for _ in range(9)]
 

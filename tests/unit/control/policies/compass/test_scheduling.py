@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control.policies.compass.classes import classes
-from control.policies.compass.instance import Candidate, Choice, Instance, Item, Tier
+from control.policies.compass.instance import Candidate, Instance, PlanItem, SessionPlan, Tier
 from control.policies.compass.packing import place
 from control.policies.compass.references import SCHEDULERS
 from control.policies.compass.relaxation import DIRECT, dual_bound, model
@@ -16,9 +16,12 @@ from control.policies.compass.scheduling import Schedule, packed, schedule
 from control.problem.problem import PlanError
 
 ITEM = st.builds(
-    Item, st.sampled_from(["cloud", "near"]), st.integers(1, 4), st.sampled_from(["", "", "llm"])
+    PlanItem,
+    st.sampled_from(["cloud", "near"]),
+    st.integers(1, 4),
+    st.sampled_from(["", "", "llm"]),
 )
-PLAN = st.builds(Choice, st.lists(ITEM, max_size=3).map(tuple), st.floats(0, 5))
+PLAN = st.builds(SessionPlan, st.lists(ITEM, max_size=3).map(tuple), st.floats(0, 5))
 PLANS = st.lists(PLAN, max_size=3).map(tuple)
 
 
@@ -96,10 +99,10 @@ def drawn(sessions: int, seed: int, gpus: int | None, weights: tuple[float, ...]
     rng = np.random.default_rng(seed)
     names = ("cloud", "near", "near-edge")
 
-    def plan() -> Choice:
+    def plan() -> SessionPlan:
         count = int(rng.integers(1, 4))
-        return Choice(
-            tuple(Item(names[rng.integers(3)], int(rng.integers(1, 5))) for _ in range(count))
+        return SessionPlan(
+            tuple(PlanItem(names[rng.integers(3)], int(rng.integers(1, 5))) for _ in range(count))
         )
 
     return Instance(
@@ -167,7 +170,7 @@ def test_the_integer_program_over_single_gpus_agrees(seed: int, objective: str) 
 
 
 def test_goodput_that_serves_everything_is_as_cheap_as_can_be() -> None:
-    dear, cheap = Choice((Item("cloud", 4),)), Choice((Item("near", 1),))
+    dear, cheap = SessionPlan((PlanItem("cloud", 4),)), SessionPlan((PlanItem("near", 1),))
     instance = Instance(
         tiers={"cloud": Tier(4, 5.0), "near": Tier(4, 2.0)},
         sessions=tuple(Candidate(i, 1.0, (dear, cheap)) for i in range(3)),
@@ -178,13 +181,13 @@ def test_goodput_that_serves_everything_is_as_cheap_as_can_be() -> None:
 
 def test_seats_of_different_models_share_no_gpu() -> None:
     # Compass, Appendix D.2: a quarter of an LLM is a seat in a batch of that model.
-    halves = [Candidate(m, 1.0, (Choice((Item("cloud", 2, m),)),)) for m in ("8b", "70b")]
+    halves = [Candidate(m, 1.0, (SessionPlan((PlanItem("cloud", 2, m),)),)) for m in ("8b", "70b")]
     instance = Instance(tiers={"cloud": Tier(1, 5.0)}, sessions=tuple(halves))
     assert schedule(instance, "goodput").served == 1
 
 
 def test_equal_demands_take_the_plan_that_costs_less() -> None:
-    plans = (Choice((Item("near", 1),), 2.0), Choice((Item("near", 1),), 1.0))
+    plans = (SessionPlan((PlanItem("near", 1),), 2.0), SessionPlan((PlanItem("near", 1),), 1.0))
     instance = Instance(tiers={"near": Tier(1, 2.0)}, sessions=(Candidate("a", 1.0, plans),))
     assert schedule(instance, "goodput").plans == (1,)
 
@@ -204,8 +207,12 @@ def test_an_unknown_objective_names_the_known_ones() -> None:
     [
         ({"near": Tier(-1, 2.0)}, Candidate("a", 1.0, ()), "0 or more"),
         ({}, Candidate("a", -1.0, ()), "must be 0 or more"),
-        ({}, Candidate("a", 1.0, (Choice((Item("moon", 1),)),)), "the tiers are none"),
-        ({"near": Tier(1, 2.0)}, Candidate("a", 1.0, (Choice((Item("near", 5),)),)), "1 to 4"),
+        ({}, Candidate("a", 1.0, (SessionPlan((PlanItem("moon", 1),)),)), "the tiers are none"),
+        (
+            {"near": Tier(1, 2.0)},
+            Candidate("a", 1.0, (SessionPlan((PlanItem("near", 5),)),)),
+            "1 to 4",
+        ),
     ],
 )
 def test_nonsense_is_refused_in_one_sentence(

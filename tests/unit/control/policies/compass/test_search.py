@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from control.policies.compass.composition import Deployment
-from control.policies.compass.search import Options, Past, Profiled, Search, Slo
-from control.policies.compass.sequential_test import Rule, Verdict, run_test
+from control.policies.compass.search import Past, Profiled, SearchOptions, SessionSearch, Slo
+from control.policies.compass.sequential_test import StopRule, Verdict, run_test
 from control.policies.compass.space import Knob, Space, Stage
 from control.problem.problem import PlanError
 
 TIERS = ("edge", "near", "cloud")
 SPEED = np.array([0.1, 0.45, 1.0])
 PRICE = np.array([0.0, 2.0, 5.0])
-RULE = Rule(most=200)
+RULE = StopRule(most=200)
 
 
 def a_space(pinned: bool = False, options: int = 4) -> Space:
@@ -56,7 +56,7 @@ class World:
         rate = np.where(froms == 0, 50e6, 500e6) / 8
         return Deployment(
             space=space,
-            slowness=np.where(cpu, 1.0, 1 / SPEED[placements]).T,
+            slowdown=np.where(cpu, 1.0, 1 / SPEED[placements]).T,
             per_byte=np.where(froms != tos, 1 / rate, 0).T,
             delay=np.where(froms != tos, 0.01, 0).T,
             price=np.where(cpu, 0.0, PRICE[placements]).T,
@@ -76,8 +76,8 @@ class World:
         )
 
 
-def searched(world: World, slo: Slo, history: list[Past], steps: int = 1000) -> Search:
-    search = Search(world.deployment, slo, Options(rule=RULE), world.sent, history)
+def searched(world: World, slo: Slo, history: list[Past], steps: int = 1000) -> SessionSearch:
+    search = SessionSearch(world.deployment, slo, SearchOptions(rule=RULE), world.sent, history)
     for _ in range(steps):
         asked = search.ask()
         if asked is None:
@@ -91,7 +91,7 @@ SLO = Slo(accuracy=0.85, latency_s=0.25)
 
 def first(world: World, slo: Slo, history: list[Past]) -> int:
     """Steps to the first compliant plan."""
-    search = Search(world.deployment, slo, Options(rule=RULE), world.sent, history)
+    search = SessionSearch(world.deployment, slo, SearchOptions(rule=RULE), world.sent, history)
     for step in range(1, 200):
         asked = search.ask()
         assert asked is not None
@@ -109,7 +109,7 @@ def past(world: World, configurations: list[int]) -> Past:
 def test_a_finished_search_has_the_cheapest_accepted_plan(seed: int) -> None:
     world = World(a_space(), seed)
     search = searched(world, SLO, [])
-    every = Search(world.deployment, SLO, Options(rule=RULE), world.sent)
+    every = SessionSearch(world.deployment, SLO, SearchOptions(rule=RULE), world.sent)
     for configuration in range(world.space.configuration_count):
         every.tell(world.profiled(configuration, SLO))
     assert search.best is not None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.policies.compass.sequential_test import (
-    Rule,
+    StopRule,
     Verdict,
     at_least,
     controlled,
@@ -17,7 +17,7 @@ from control.policies.compass.sequential_test import (
 from control.problem.problem import PlanError
 
 
-def verdicts(mean: float, rule: Rule, runs: int = 400) -> tuple[float, float]:
+def verdicts(mean: float, rule: StopRule, runs: int = 400) -> tuple[float, float]:
     """The share accepted at a floor of 0.8, and the mean number of samples."""
     rng = np.random.default_rng(int(mean * 1000))
     found = [run_test((rng.random(rule.most) < mean).astype(float), 0.8, rule) for _ in range(runs)]
@@ -27,25 +27,25 @@ def verdicts(mean: float, rule: Rule, runs: int = 400) -> tuple[float, float]:
 
 def test_clear_cases_are_decided_right_with_few_samples() -> None:
     for mean, right in ((0.95, 1.0), (0.5, 0.0)):
-        accepted, samples = verdicts(mean, Rule())
+        accepted, samples = verdicts(mean, StopRule())
         assert accepted == pytest.approx(right, abs=0.01)
         assert samples < 90
 
 
 def test_false_accepts_just_below_the_floor_stay_rare() -> None:
     # Repeated looks break the nominal 1 %; measured over 400 runs each.
-    rates = [verdicts(mean, Rule())[0] for mean in (0.74, 0.77)]
+    rates = [verdicts(mean, StopRule())[0] for mean in (0.74, 0.77)]
     assert rates[0] <= 0.03
     assert rates[1] <= 0.08
 
 
 def test_the_two_sided_rule_needs_more_samples() -> None:
-    one, two = (verdicts(0.9, Rule(test=name))[1] for name in ("one-sided", "two-sided"))
+    one, two = (verdicts(0.9, StopRule(test=name))[1] for name in ("one-sided", "two-sided"))
     assert two > one
 
 
 def test_a_control_variate_saves_half_of_the_samples_at_no_more_errors() -> None:
-    rule, floor = Rule(), 0.5
+    rule, floor = StopRule(), 0.5
     rng = np.random.default_rng(0)
     counts: dict[str, list[int]] = {"plain": [], "controlled": []}
     false: dict[str, int] = {"plain": 0, "controlled": 0}
@@ -84,18 +84,18 @@ def test_strata_that_explain_the_score_leave_the_variance_within() -> None:
 
 def test_equal_scores_are_not_taken_for_certainty() -> None:
     assert at_least(plain(np.ones(50)), 0.99) < 0.99
-    assert run_test(np.ones(350), 0.5, Rule()).verdict is Verdict.ACCEPTED
-    assert run_test(np.zeros(350), 0.5, Rule()).verdict is Verdict.REJECTED
+    assert run_test(np.ones(350), 0.5, StopRule()).verdict is Verdict.ACCEPTED
+    assert run_test(np.zeros(350), 0.5, StopRule()).verdict is Verdict.REJECTED
 
 
 def test_five_samples_are_a_cap_of_five() -> None:
-    found = run_test(np.array([1.0, 1.0, 0.0, 1.0, 1.0]), 0.9, Rule())
+    found = run_test(np.array([1.0, 1.0, 0.0, 1.0, 1.0]), 0.9, StopRule())
     assert (found.samples, found.verdict) == (5, Verdict.REJECTED)
 
 
 def test_samples_without_truth_are_refused() -> None:
     with pytest.raises(PlanError, match="give labels"):
-        run_test(np.array([]), 0.9, Rule())
+        run_test(np.array([]), 0.9, StopRule())
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_samples_without_truth_are_refused() -> None:
 )
 def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(PlanError):
-        Rule(**wrong)  # type: ignore[arg-type]
+        StopRule(**wrong)  # type: ignore[arg-type]

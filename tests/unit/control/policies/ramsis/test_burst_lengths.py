@@ -24,16 +24,16 @@ from control.policies.ramsis.burst_lengths import (
     ways,
 )
 from control.policies.ramsis.mdp_solver import falls_short
-from control.policies.ramsis.pareto_models import Model, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
 from control.policies.ramsis.table_leases import runs
-from control.policies.ramsis.tables import BATCHING, OPTIONS, Ask, Choice, setting_for, solved
+from control.policies.ramsis.tables import BATCHING, OPTIONS, Ask, TableEntry, setting_for, solved
 from headrace.config.pipeline_file import read_pipeline_file
 from tests.selection_world import FAST, GOOD
 
 RAMSIS = OPTIONS["ramsis"]
 # Eight together take three times as long as one.
-QUICK = Model("quick", 0.6, (0.020, 0.026, 0.032, 0.037, 0.043, 0.049, 0.054, 0.060))
-SLOW = Model("slow", 0.8, (0.030, 0.040, 0.050, 0.060, 0.070, 0.080, 0.090, 0.100))
+QUICK = CandidateModel("quick", 0.6, (0.020, 0.026, 0.032, 0.037, 0.043, 0.049, 0.054, 0.060))
+SLOW = CandidateModel("slow", 0.8, (0.030, 0.040, 0.050, 0.060, 0.070, 0.080, 0.090, 0.100))
 TEN = Stream(qps=800.0, workers=10, slo_s=0.1)
 RUNS = tuple(range(1, 9))
 
@@ -83,14 +83,14 @@ def test_a_worker_with_time_to_spare_may_be_as_accurate_as_its_best_model() -> N
 
 def test_one_that_has_half_the_time_for_the_better_model_mixes() -> None:
     # In fours 9.25 ms a query with one, 15 ms with the other.
-    only = [Model(m.name, m.accuracy, m.latency_s[:4]) for m in (QUICK, SLOW)]
+    only = [CandidateModel(m.name, m.accuracy, m.latency_s[:4]) for m in (QUICK, SLOW)]
     stream = replace(TEN, qps=10 / ((0.00925 + 0.015) / 2), slo_s=0.2)
     (way,) = ways(only, stream, [4])
     assert (way.at_most, way.alone) == (pytest.approx(0.7), pytest.approx(0.7))
 
 
 def test_one_that_cannot_keep_up_leaves_a_part() -> None:
-    only = [Model("quick", 0.6, QUICK.latency_s[:4])]
+    only = [CandidateModel("quick", 0.6, QUICK.latency_s[:4])]
     (way,) = ways(only, replace(TEN, qps=10 / 0.00925 * 2), [4])
     assert (way.at_most, way.alone) == (pytest.approx(0.3), 0.0)
 
@@ -105,7 +105,7 @@ def test_where_nothing_keeps_up_the_runs_that_serve_most_count_if_they_leave_tim
 
 
 def test_in_runs_a_model_has_every_so_manieth_batch() -> None:
-    assert in_runs(QUICK, 3) == Model("quick", 0.6, (0.032, 0.049))
+    assert in_runs(QUICK, 3) == CandidateModel("quick", 0.6, (0.032, 0.049))
     assert in_runs(FAST, 4) is None
     assert in_runs(FAST, 1) == FAST
 
@@ -129,7 +129,7 @@ def test_a_table_for_runs_chooses_as_many_as_are_there() -> None:
     assert [table.choose(n, 0.0).batch for n in (1, 2, 3, 4, 5, 6, 7, 30)] == [
         1, 2, 3, 4, 5, 6, 7, 30,
     ]  # fmt: skip
-    assert table.choose(3, 0.0) == Choice("quick", 3)
+    assert table.choose(3, 0.0) == TableEntry("quick", 3)
 
 
 def test_of_several_runs_the_best_is_taken() -> None:
@@ -183,8 +183,8 @@ def test_what_a_table_reaches_is_not_said_to_be_out_of_reach(
         {"workers": 1},
         {"models": (QUICK,)},
         {"models": (QUICK, QUICK)},
-        {"models": (Model("odd", 0.7, (0.05, 0.03, 0.04)),)},
-        {"models": (Model("single", 0.7, (0.02,)),)},
+        {"models": (CandidateModel("odd", 0.7, (0.05, 0.03, 0.04)),)},
+        {"models": (CandidateModel("single", 0.7, (0.02,)),)},
         {"dispersion": 4.0},
         {"slo_s": 0.0201},
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.selection_reference import dense
 from control.policies.ramsis.mdp import Setting, fixed_levels, model_levels, whole_queue
-from control.policies.ramsis.pareto_models import Model, SelectionError, planned
+from control.policies.ramsis.pareto_models import CandidateModel, SelectionError, planned
 from tests.selection_world import BEST, FAST, GOOD, a_setting
 
 
@@ -21,10 +21,10 @@ def any_settings(draw: st.DrawFn) -> Setting:
     latencies = st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=4)
     drawn = draw(st.lists(st.tuples(st.floats(0, 1), latencies), min_size=1, max_size=3))
     models = tuple(
-        planned(Model(f"m{at}", accuracy, tuple(latency)))
+        planned(CandidateModel(f"m{at}", accuracy, tuple(latency)))
         for at, (accuracy, latency) in enumerate(drawn)
     )
-    first = planned(Model("first", 0.5, (slo_s * draw(st.floats(0.01, 1.0)),)))
+    first = planned(CandidateModel("first", 0.5, (slo_s * draw(st.floats(0.01, 1.0)),)))
     return a_setting(
         qps=draw(st.floats(0, 2000)),
         workers=draw(st.integers(1, 70)),
@@ -89,7 +89,7 @@ def test_choices_are_the_models_that_meet_the_slack_and_else_the_fastest() -> No
 
 def test_states_count_the_empty_and_the_full_queue() -> None:
     # The paper's: 33 queue lengths by 101 levels, and the full queue.
-    many = Model("many", 0.5, tuple(0.001 * b for b in range(1, 33)))
+    many = CandidateModel("many", 0.5, tuple(0.001 * b for b in range(1, 33)))
     assert a_setting(models=(many,), levels=fixed_levels(0.1)).states == 3334
 
 
@@ -101,7 +101,7 @@ def test_capacity_is_that_of_the_best_batch_within_the_slo() -> None:
 
 
 def test_models_may_have_been_measured_to_different_batches() -> None:
-    short = Model("short", 0.95, (0.03,))
+    short = CandidateModel("short", 0.95, (0.03,))
     setting = a_setting(models=(FAST, short))
     assert setting.latencies_s()[:, 1].tolist() == [0.03, math.inf, math.inf, math.inf]
     assert whole_queue(setting).allowed[1:, 1].any() == np.False_

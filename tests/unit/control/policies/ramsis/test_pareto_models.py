@@ -5,7 +5,7 @@ import math
 import pytest
 
 from control.policies.ramsis.pareto_models import (
-    Model,
+    CandidateModel,
     SelectionError,
     extrapolated_s,
     planned,
@@ -13,40 +13,40 @@ from control.policies.ramsis.pareto_models import (
     worthwhile_alone,
 )
 
-SMALL = Model("small", 0.6, (0.010, 0.015, 0.020))
-LARGE = Model("large", 0.8, (0.030, 0.050, 0.070))
+SMALL = CandidateModel("small", 0.6, (0.010, 0.015, 0.020))
+LARGE = CandidateModel("large", 0.8, (0.030, 0.050, 0.070))
 
 
 def test_latency_that_falls_with_the_batch_is_lowered_to_what_a_larger_batch_takes() -> None:
-    odd = Model("odd", 0.5, (0.030, 0.020, 0.025, 0.022))
-    assert planned(odd) == Model("odd", 0.5, (0.020, 0.020, 0.022, 0.022))
+    odd = CandidateModel("odd", 0.5, (0.030, 0.020, 0.025, 0.022))
+    assert planned(odd) == CandidateModel("odd", 0.5, (0.020, 0.020, 0.022, 0.022))
 
 
 def test_the_full_queue_lies_on_the_line_through_the_measured_batches() -> None:
     assert extrapolated_s(LARGE) == pytest.approx(0.090)
-    assert extrapolated_s(Model("one", 0.5, (0.02,))) == 0.02
+    assert extrapolated_s(CandidateModel("one", 0.5, (0.02,))) == 0.02
 
 
 def test_a_model_that_is_slower_and_less_accurate_is_left_out() -> None:
-    worse = Model("worse", 0.59, (0.011, 0.015, 0.020))
+    worse = CandidateModel("worse", 0.59, (0.011, 0.015, 0.020))
     assert worthwhile([LARGE, worse, SMALL]) == (SMALL, LARGE)
 
 
 def test_a_model_that_is_faster_in_large_batches_only_stays() -> None:
-    batching = Model("batching", 0.6, (0.011, 0.012, 0.013))
+    batching = CandidateModel("batching", 0.6, (0.011, 0.012, 0.013))
     assert worthwhile([batching, SMALL]) == (SMALL, batching)
     assert worthwhile_alone([batching, SMALL]) == (SMALL,)
 
 
 def test_a_model_that_was_measured_further_stays() -> None:
-    further = Model("further", 0.6, (0.010, 0.015, 0.020, 0.021))
+    further = CandidateModel("further", 0.6, (0.010, 0.015, 0.020, 0.021))
     assert worthwhile([SMALL, further]) == (further,)
-    short = Model("short", 0.7, (0.010,))
+    short = CandidateModel("short", 0.7, (0.010,))
     assert worthwhile([short, SMALL]) == (SMALL, short)
 
 
 def test_of_equal_models_the_first_stays() -> None:
-    twin = Model("twin", SMALL.accuracy, SMALL.latency_s)
+    twin = CandidateModel("twin", SMALL.accuracy, SMALL.latency_s)
     assert worthwhile([SMALL, twin]) == (SMALL,)
     assert worthwhile([]) == ()
 
@@ -54,10 +54,10 @@ def test_of_equal_models_the_first_stays() -> None:
 @pytest.mark.parametrize("latency", [(), (0.0,), (0.1, -1.0), (math.inf,), (math.nan,)])
 def test_latencies_that_cannot_be_are_refused(latency: tuple[float, ...]) -> None:
     with pytest.raises(SelectionError, match="profile it again"):
-        Model("odd", 0.5, latency)
+        CandidateModel("odd", 0.5, latency)
 
 
 @pytest.mark.parametrize("accuracy", [-0.1, 1.1, math.nan])
 def test_an_accuracy_outside_0_to_1_is_refused(accuracy: float) -> None:
     with pytest.raises(SelectionError, match=r"must lie in 0\.\.1"):
-        Model("odd", accuracy, (0.1,))
+        CandidateModel("odd", accuracy, (0.1,))

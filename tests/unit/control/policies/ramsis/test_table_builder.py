@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control.per_query.table_lookup import Following, faults
+from control.per_query.table_lookup import TableLookup, faults
 from control.policies import POLICIES, choosing_kinds
 from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_builder import TableProblem, compact, make, names
@@ -35,7 +35,7 @@ def test_what_arrives_decides_as_the_table_did(kind: str) -> None:
     assert faults(made, variants) == ""
     arrived = decode(encode(made))
     assert isinstance(arrived, Selection)
-    following = Following(arrived)
+    following = TableLookup(arrived)
     for queue in range(1, len(table.model) + 3):
         for slack_s in (-1.0, *table.levels_s, SLO_S + 1):
             choice = table.choose(queue, slack_s)
@@ -81,7 +81,7 @@ def test_any_table_is_followed_as_it_was_meant(rows: list[list[tuple[int, int]]]
         variants=table.models, levels_s=table.levels_s,
         tables=(compact(plan, table.models, table.levels_s),),
     )  # fmt: skip
-    following = Following(made)
+    following = TableLookup(made)
     for queue in range(1, full + 2):
         for slack_s in (-0.1, 0.05, 0.1, 0.3):
             choice = table.choose(queue, slack_s)

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control.policies.ramsis.mdp_solver import Objective
-from control.policies.ramsis.pareto_models import Model, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
 from control.policies.ramsis.tables import (
     OPTIONS,
     Ask,
-    Choice,
     Options,
     SelectionPlan,
     Table,
+    TableEntry,
     described,
     for_load,
     grid,
@@ -59,12 +59,12 @@ def an_ask(qps: float = 100.0, workers: int = 6, **more: object) -> Ask:
 def test_a_table_is_looked_up_at_the_level_that_the_slack_has_reached(
     queue: int, slack_s: float, model: str
 ) -> None:
-    assert TABLE.choose(queue, slack_s) == Choice(model, queue)
+    assert TABLE.choose(queue, slack_s) == TableEntry(model, queue)
 
 
 @pytest.mark.parametrize("queue", [3, 4, 50])
 def test_a_full_queue_goes_to_the_fastest_as_one_batch(queue: int) -> None:
-    assert TABLE.choose(queue, 0.1) == Choice("fast", queue)
+    assert TABLE.choose(queue, 0.1) == TableEntry("fast", queue)
 
 
 def test_an_empty_queue_has_nothing_to_serve() -> None:
@@ -87,8 +87,8 @@ def test_decisions_are_listed_by_queue_and_slack_with_the_full_queue_last() -> N
 def test_a_solved_table_serves_a_lone_query_well_and_a_late_one_fast() -> None:
     plan = solved(RAMSIS, an_ask(qps=6.0))
     assert plan.table.models == ("fast", "good", "best")
-    assert plan.table.choose(1, 0.1) == Choice("best", 1)
-    assert plan.table.choose(1, 0.0) == Choice("fast", 1)
+    assert plan.table.choose(1, 0.1) == TableEntry("best", 1)
+    assert plan.table.choose(1, 0.0) == TableEntry("fast", 1)
     assert plan.feasible
     assert plan.expected_accuracy == pytest.approx(0.9, abs=1e-3)
     assert (plan.states, plan.actions) == (4 * 101 + 1, 7)
@@ -125,9 +125,11 @@ def test_equal_models_are_the_same_as_one(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", OPTIONS)
 def test_latency_that_falls_with_the_batch_is_planned_with_as_if_it_did_not(policy: str) -> None:
-    odd = Model("odd", 0.7, (0.080, 0.030, 0.040))
+    odd = CandidateModel("odd", 0.7, (0.080, 0.030, 0.040))
     plan = solved(OPTIONS[policy], an_ask(models=(odd,)))
-    mended = solved(OPTIONS[policy], an_ask(models=(Model("odd", 0.7, (0.030, 0.030, 0.040)),)))
+    mended = solved(
+        OPTIONS[policy], an_ask(models=(CandidateModel("odd", 0.7, (0.030, 0.030, 0.040)),))
+    )
     assert plan.table == mended.table
     assert plan.expected_accuracy == mended.expected_accuracy
 
@@ -256,7 +258,7 @@ def test_a_plan_is_described_with_its_decisions_where_they_are_asked_for() -> No
 def any_asks(draw: st.DrawFn) -> Ask:
     latencies = st.lists(st.floats(1e-3, 0.5), min_size=1, max_size=5)
     drawn = draw(st.lists(st.tuples(st.floats(0, 1), latencies), min_size=1, max_size=4))
-    models = tuple(Model(f"m{at}", a, tuple(times)) for at, (a, times) in enumerate(drawn))
+    models = tuple(CandidateModel(f"m{at}", a, tuple(times)) for at, (a, times) in enumerate(drawn))
     return Ask(
         models=models,
         slo_s=draw(st.floats(0.5, 1.0)),
@@ -313,7 +315,7 @@ def test_bursts_and_leaving_queries_do_not_go_together() -> None:
 
 def test_more_choices_than_fit_in_memory_are_refused() -> None:
     many = tuple(
-        Model(f"m{n}", 0.5 + n / 400, tuple(1e-3 * b + n * 1e-5 for b in range(1, 33)))
+        CandidateModel(f"m{n}", 0.5 + n / 400, tuple(1e-3 * b + n * 1e-5 for b in range(1, 33)))
         for n in range(100)
     )
     with pytest.raises(SelectionError, match="does not fit in memory; use fewer models"):
