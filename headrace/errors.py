@@ -8,12 +8,14 @@ HeadraceError                   [2]  schemas/errors.py: the message is for who m
 ├── ModelError                  [2]  operators: an operator that cannot be made
 ├── KafkaConfigError            [2]  streams: a client configuration that cannot be used
 ├── BrokerError                 [4]  streams: no broker, or one that refuses
+├── StoodStill                  [1]  streams: a process whose place another may have taken
 ├── LogWentBack                 [1]  streams: a topic that was made anew or has lost its end
 ├── RecordTooLarge              [2]  streams: a record of ours that has no smaller form
 ├── OperatorStuck               [1]  streams: an operator that neither returns nor ends
 ├── PipelineError               [2]  the pipeline file
 ├── ArrivalsError               [2]  a file of arrivals
 ├── CertificateError            [2]  a certificate of the simulation
+├── NameTaken                   [2]  a node of this name lives elsewhere
 ├── PortTaken                   [2]  the port for metrics
 ├── Unfeasible                  [3]  the plan in force cannot serve what is asked
 └── Unsuccessful                [1]  what was asked for did not come about
@@ -37,6 +39,10 @@ def exit_code(error: BaseException) -> int | None:
 
 class PipelineError(HeadraceError, ValueError):
     """A pipeline file, or what it names, that cannot be used; one sentence with the mend."""
+
+
+class NameTaken(HeadraceError):
+    """A node of this name lives elsewhere; one sentence with the mend."""
 
 
 class ArrivalsError(HeadraceError, ValueError):

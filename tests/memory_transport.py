@@ -103,6 +103,9 @@ class MemoryTransport:
     def end_turn(self, now: float) -> None:
         """Every send is confirmed at once."""
 
+    def abandon(self) -> None:
+        """Nothing waits."""
+
     def close(self) -> None:
         """Nothing to let go."""
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import cast
 
@@ -17,6 +17,7 @@ from headrace.roles.dilation_env import dilation
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.gc_tuning import collect_seldom
 from headrace.roles.log_options import SILENT, LogOptions
+from headrace.roles.namesakes import Namesakes
 from headrace.roles.observability import observed
 from headrace.roles.process_clock import process_clock
 from headrace.roles.subprocess_operator import Isolated
@@ -45,9 +46,10 @@ from streams.kafka.preflight import prepare
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.emulated_executor import EmulatedExecutor
-from streams.live.live_driver import Live, ModelExecutor, Observer, Operator
+from streams.live.live_driver import Live, ModelExecutor, Operator
 from streams.topics import physical
 
+FENCE_S = 5.0  # ingress or egress that stood still for so long may have been replaced
 LEAVE_S = 8.0  # a worker that is told to end waits so long for its slots to be taken over
 
 
@@ -58,14 +60,18 @@ def run_ingress(
     pipeline = file.pipeline
     prepare(kafka, pipeline, "ingress")
     count = partitions_of(kafka, physical(pipeline.name, QUERIES))
-    name = f"ingress-{share.index}"
+    name, incarnation = f"ingress-{share.index}", _now()
+    namesakes = _namesakes(kafka, pipeline, (name,))
     group, mine = f"{pipeline.name}.ingress", share.mine(count)
+    namesakes.check()  # before it commits anything
     node = Ingress(
-        name, pipeline, mine, incarnation=_now(), share=1.0 / share.of,
+        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of,
         upto=input_places(kafka, pipeline, group, mine), dispatcher=dispatcher(file, share.index),
         number=share.index,
     )  # fmt: skip
-    _drive(pipeline, {name: node}, kafka, group, telling)
+    with _driver(pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S) as live:
+        namesakes.watch(incarnation, live.fail)
+        _until_told(live, live.stop)
 
 
 def input_places(
@@ -101,17 +107,19 @@ def run_egress(
     """Serve as egress until told to stop."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "egress")
+    name, incarnation = f"egress-{share.index}", _now()
+    namesakes = _namesakes(kafka, pipeline, (name,))
     group = f"{pipeline.name}.egress"
     outputs = physical(pipeline.name, OUTPUTS)
     # Those beyond what the file says now may still hold what was written before it was changed.
     mine = share.mine(partitions_of(kafka, outputs))
+    namesakes.check()  # an earlier one has committed all that it will
     places = committed_notes(kafka, group, outputs, mine)
-    name = f"egress-{share.index}"
     node = Egress(
         name,
         pipeline,
         mine,
-        incarnation=_now(),
+        incarnation=incarnation,
         combine=load_combine(pipeline) or as_list,
         accuracies=accuracies(load_profile(file)),
         upto=upto_of_all(each.note for each in places),
@@ -119,7 +127,9 @@ def run_egress(
             kafka, physical(pipeline.name, RESULTS), answers_from_s(places), origins(pipeline)
         ),
     )
-    _drive(pipeline, {name: node}, kafka, group, telling)
+    with _driver(pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S) as live:
+        namesakes.watch(incarnation, live.fail)
+        _until_told(live, live.stop)
 
 
 def run_worker(
@@ -134,28 +144,30 @@ def run_worker(
     """Serve as a worker until told to stop; ``count`` emulated ones share a process."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "worker")
+    names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
+    incarnation, namesakes = _now(), _namesakes(kafka, pipeline, names)
     profile = planning_profile(file)
     host = file.cluster.host_device(device)
     if host != EMULATED:
         preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
-    names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
     journals = {} if host == EMULATED else {each: _journal(pipeline, each) for each in names}
     nodes: dict[str, Node] = {
         each: Worker(
             each,
             pipeline,
             device,
-            incarnation=_now(),
+            incarnation=incarnation,
             latency=latency_of(profile, device),
             planned=latency_of(profile, device, "p95"),
             strikes=journals[each].strikes if journals else None,
         )
         for each in names
     }
-    transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
-    with observed(name, pipeline, telling, transport) as observers:
-        live = _live(pipeline, nodes, transport, observers)
+    namesakes.check()
+    group = f"{pipeline.name}.workers"
+    with _driver(pipeline, nodes, kafka, group, telling, role=name) as live:
         _give_hands(live, file, profile, names, device, seed, journals)
+        namesakes.watch(incarnation, live.fail)
         _until_told(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
 
@@ -263,30 +275,32 @@ def accuracies(profile: ProfileTable) -> dict[str, float]:
     return variants | {" > ".join(each.path): each.accuracy for each in profile.paths}
 
 
-def _drive(
-    pipeline: Pipeline, nodes: dict[str, Node], kafka: KafkaConfig, group: str, telling: LogOptions
-) -> None:
-    transport = KafkaTransport(kafka, group)
-    with observed(", ".join(nodes), pipeline, telling, transport) as observers:
-        live = _live(pipeline, nodes, transport, observers)
-        _until_told(live, live.stop)
+def _namesakes(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:
+    return Namesakes(kafka, pipeline.name, names, dilation().factor)
 
 
-def _live(
+@contextlib.contextmanager
+def _driver(
     pipeline: Pipeline,
     nodes: Mapping[str, Node],
-    transport: KafkaTransport,
-    observers: Sequence[Observer],
-) -> Live:
-    how = dilation()
-    return Live(
-        pipeline,
-        nodes,
-        how.transport(transport),
-        clock=how.clock(process_clock),
-        inbox=how.inbox(),
-        observers=observers,
-    )
+    kafka: KafkaConfig,
+    group: str,
+    telling: LogOptions,
+    *,
+    role: str = "",
+    fence_s: float | None = None,
+) -> Iterator[Live]:
+    transport, how = KafkaTransport(kafka, group), dilation()
+    with observed(role or ", ".join(nodes), pipeline, telling, transport) as observers:
+        yield Live(
+            pipeline,
+            nodes,
+            how.transport(transport),
+            clock=how.clock(process_clock),
+            inbox=how.inbox(),
+            observers=observers,
+            fence_s=fence_s,
+        )
 
 
 def _now() -> float:

@@ -55,7 +55,7 @@ def _ingress(pipeline: Pipeline) -> _Uses:
     first = work_topic(pipeline.root.name)
     return _Uses(
         writes=(first, OUTPUTS, REPORTS, DEAD_LETTERS),
-        reads=(QUERIES, PLANS, COMPLETIONS),
+        reads=(QUERIES, PLANS, COMPLETIONS, REPORTS),
         commits=("ingress",),
         watches=("egress",),
     )
@@ -66,7 +66,7 @@ def _worker(pipeline: Pipeline) -> _Uses:
     children = (work_topic(t.name) for t in tasks if t.name != pipeline.root.name)
     return _Uses(
         writes=(*children, OUTPUTS, REPORTS, DEAD_LETTERS, COMPLETIONS),
-        reads=(*(work_topic(t.name) for t in tasks), PLANS),
+        reads=(*(work_topic(t.name) for t in tasks), PLANS, REPORTS),
         commits=("workers",),
     )
 
@@ -74,7 +74,7 @@ def _worker(pipeline: Pipeline) -> _Uses:
 def _egress(_: Pipeline) -> _Uses:
     # It reads its results back, so that a restart gives no second answer.
     return _Uses(
-        writes=(RESULTS, REPORTS, DEAD_LETTERS), reads=(OUTPUTS, RESULTS, PLANS),
+        writes=(RESULTS, REPORTS, DEAD_LETTERS), reads=(OUTPUTS, RESULTS, PLANS, REPORTS),
         commits=("egress",),
     )  # fmt: skip
 

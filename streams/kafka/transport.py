@@ -365,6 +365,12 @@ class KafkaTransport:
             raise BrokerError(refusal(self._config, error, "Read", *what))
         return False  # librdkafka tries again by itself
 
+    def abandon(self) -> None:
+        """Forget what was not sent or committed yet; ``close`` then only leaves."""
+        self._producer.purge()
+        self._turns.clear()
+        self._turn, self._ready = _Turn(), {}
+
     def close(self) -> None:
         """Wait for what was sent, commit, leave."""
         self._close_turn(self._now)

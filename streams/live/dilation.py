@@ -64,6 +64,7 @@ class _Transport:
         self.send = transport.send
         self.done = transport.done
         self.end_of = transport.end_of
+        self.abandon = transport.abandon
         self.close = transport.close
 
     def fetch(self, timeout_s: float) -> list[Fetched]:

@@ -64,6 +64,7 @@ class Transport(Protocol):
     def done(self, place: Place, offset: int, note: str) -> None: ...
     def end_turn(self, now: float) -> None: ...
     def end_of(self, place: Place) -> int | None: ...
+    def abandon(self) -> None: ...
     def close(self) -> None: ...
     @property
     def assigned(self) -> int: ...
@@ -82,6 +83,12 @@ class Executor(Protocol):
 
 class OperatorStuck(HeadraceError):
     """A batch or a load that does not end, or a thread that has died; only a new process helps."""
+
+    exit_code = UNSUCCESSFUL
+
+
+class StoodStill(HeadraceError):
+    """A process that stood still for so long that another may have taken its place."""
 
     exit_code = UNSUCCESSFUL
 
@@ -136,8 +143,11 @@ class Live:
         clock: Clock = time.time,
         inbox: Inbox | None = None,
         observers: Sequence[Observer] = (),
+        fence_s: float | None = None,
     ) -> None:
         self._pipeline = pipeline
+        self._fence_s = fence_s  # None: one that stood still goes on
+        self._turned_s: float | None = None  # the last turn ended
         self._nodes = dict(nodes)
         self._transport = transport
         self._clock = clock
@@ -169,6 +179,10 @@ class Live:
     def post_at(self, node: str) -> PostAt:
         """How emulated hands report back later, from the driver's own thread."""
         return lambda at_s, event: self._later(at_s, node, event)
+
+    def fail(self, error: BaseException) -> None:
+        """End ``run`` with this error; may be called from any thread."""
+        self._inbox.put(error)
 
     def stop(self) -> None:
         """End ``run`` after the turn; may be called from a signal handler."""
@@ -208,6 +222,9 @@ class Live:
             reader.start()
             while not (self._stopping or self.has_left):
                 self.turn(room)
+        except StoodStill:
+            self._transport.abandon()
+            raise
         finally:
             self._stopping = True
             for executor in self._executor.values():
@@ -235,7 +252,9 @@ class Live:
 
     def turn(self, room: threading.Semaphore | None = None) -> None:
         """Handle what is there, or wait for it; then timers; then confirmations and commits."""
-        for entry in self._inbox.drain(self._patience()):
+        entries = self._inbox.drain(self._patience())
+        self._check_fence()
+        for entry in entries:
             self._take(entry, room)
         now = self._clock()
         while self._timers and self._timers[0][0] <= now:
@@ -246,6 +265,18 @@ class Live:
         self._transport.end_turn(now)
         for executor in self._executor.values():
             executor.look(now)
+        self._turned_s = self._clock()
+
+    def _check_fence(self) -> None:
+        """Raise ``StoodStill`` before anything is done that another may have done meanwhile."""
+        if self._fence_s is None or self._turned_s is None:
+            return
+        stood_s = self._clock() - self._turned_s
+        if stood_s > self._fence_s:
+            raise StoodStill(
+                f"this process stood still for {stood_s:.1f} s; another may have taken its place, "
+                "so it ends and is to be started anew"
+            )
 
     def _take(self, entry: Any, room: threading.Semaphore | None) -> None:
         if type(entry) is FetchedBatch:

@@ -34,18 +34,18 @@ def test_each_role_writes_and_reads_what_its_node_does_and_no_more() -> None:
     } == {
         "ingress": (
             {f"{name}.work.locate", f"{name}.outputs", "headrace.reports", f"{name}.dead-letters"},
-            {f"{name}.queries", "headrace.plans", f"{name}.completions"},
+            {f"{name}.queries", "headrace.plans", f"{name}.completions", "headrace.reports"},
         ),
         "worker": (
             {
                 f"{name}.work.read", f"{name}.outputs", f"{name}.completions", "headrace.reports",
                 f"{name}.dead-letters",
             },
-            {f"{name}.work.locate", f"{name}.work.read", "headrace.plans"},
+            {f"{name}.work.locate", f"{name}.work.read", "headrace.plans", "headrace.reports"},
         ),
         "egress": (
             {f"{name}.results", "headrace.reports", f"{name}.dead-letters"},
-            {f"{name}.outputs", f"{name}.results", "headrace.plans"},
+            {f"{name}.outputs", f"{name}.results", "headrace.plans", "headrace.reports"},
         ),
         "control": (
             {"headrace.plans", "headrace.command-results"},

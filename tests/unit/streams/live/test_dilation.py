@@ -41,6 +41,9 @@ class Broker:
     def end_of(self, place: tuple[str, int]) -> int | None:
         """Nothing is known."""
 
+    def abandon(self) -> None:
+        """Nothing waits."""
+
     def end_turn(self, now: float) -> None:
         self.turns.append(now)
 

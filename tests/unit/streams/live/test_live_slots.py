@@ -33,6 +33,7 @@ from streams.live.live_driver import (
     LogWentBack,
     ModelExecutor,
     OperatorStuck,
+    StoodStill,
 )
 from tests.builders import a_pipeline, a_plan, a_work
 from tests.memory_transport import MemoryTransport, VirtualClock
@@ -441,3 +442,20 @@ def test_a_slot_whose_offsets_go_back_ends_the_role_with_a_sentence() -> None:
     with pytest.raises(LogWentBack, match=r"slot 0 of topic p\.work\.read went back from offset 7"):
         world.fetched(2, on_work(2))
     assert worker.seen == [5, 6]
+
+
+def test_a_process_that_stood_still_does_nothing_that_another_may_have_done() -> None:
+    worker, clock, inbox = Scripted({}), VirtualClock(), Inbox()
+    transport = MemoryTransport(a_pipeline(), clock, 0.0)
+    nodes = {"worker": worker}
+    live = Live(a_pipeline(), nodes, transport, clock=clock, inbox=inbox, fence_s=5.0)
+    live.start()
+    for passed_s in (0.0, 5.0):
+        clock.now += passed_s
+        inbox.put(None)
+        live.turn()
+    clock.now += 5.1
+    inbox.put(FetchedBatch(1, [on_plans(7)]))
+    with pytest.raises(StoodStill, match=r"this process stood still for 5\.1 s; another may have"):
+        live.turn()
+    assert worker.epochs == []

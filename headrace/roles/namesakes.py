@@ -1,0 +1,79 @@
+"""Does a node of this name live elsewhere? Two of one name would each do all of the work.
+
+Leases go to names, and so do the shares of ingress and egress: a second egress gives every query a
+second answer. So a role listens to the reports before it begins, and for a while after.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import closing
+
+from headrace.client.topic_clients import Tail, decoded
+from headrace.errors import NameTaken
+from schemas.effects import REPORTS
+from schemas.records import Report
+from streams.kafka.kafka_client import KafkaConfig
+from streams.topics import physical
+
+LISTEN_S = 0.7  # nodes report every 0.2 s
+WATCH_S = 3.0  # two that begin at once hear each other only then
+
+
+class Namesakes:
+    """Listens from now on for reports of nodes with these names."""
+
+    def __init__(
+        self, kafka: KafkaConfig, pipeline: str, names: Collection[str], slower: float = 1.0
+    ) -> None:
+        self._pipeline, self._names = pipeline, frozenset(names)
+        self._listen_s, self._watch_s = LISTEN_S * slower, WATCH_S * slower
+        self._kafka = kafka
+        self._mine = float("inf")  # the incarnation of the nodes here, once they report
+        self._tell: Callable[[BaseException], None] = self._keep
+        self._error: BaseException | None = None
+        self._quiet = threading.Event()  # nothing was heard for long enough, or something was
+        threading.Thread(target=self._run, name="namesakes", daemon=True).start()
+
+    def check(self) -> None:
+        """Return once no other node was heard for ``LISTEN_S``; raises ``NameTaken``."""
+        self._quiet.wait()
+        if self._error is not None:
+            raise self._error
+
+    def watch(self, incarnation: float, tell: Callable[[BaseException], None]) -> None:
+        """Go on for ``WATCH_S``; ``tell`` hears of a node of the name that began before this."""
+        self._mine, self._tell = incarnation, tell
+
+    def _keep(self, error: BaseException) -> None:
+        self._error = error
+
+    def _run(self) -> None:
+        try:
+            with closing(Tail(self._kafka, physical(self._pipeline, REPORTS))) as reports:
+                self._listen(reports)
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            self._keep(error)
+        finally:
+            self._quiet.set()
+
+    def _listen(self, reports: Tail) -> None:
+        began = time.monotonic()
+        while (passed_s := time.monotonic() - began) < self._listen_s + self._watch_s:
+            for record in map(decoded, reports.take(0.1)):
+                if isinstance(record, Report) and self._is_other(record):
+                    self._tell(self._taken(record))
+                    return
+            if passed_s >= self._listen_s:
+                self._quiet.set()
+
+    def _is_other(self, report: Report) -> bool:
+        same = report.pipeline == self._pipeline and report.node in self._names
+        return same and report.incarnation < self._mine
+
+    def _taken(self, report: Report) -> NameTaken:
+        return NameTaken(
+            f"a node named {report.node!r} of pipeline {self._pipeline} reports already; two of "
+            "one name would do all work twice: end the other, or give this one a name or share "
+            "of its own (--name, --share)"
+        )

@@ -1,0 +1,76 @@
+"""Two nodes of one name: the second one does not begin."""
+
+import time
+from threading import Event, Thread
+
+import pytest
+
+from headrace.errors import NameTaken
+from headrace.roles.namesakes import Namesakes
+from schemas.codec.single_object import encode
+from streams.kafka.kafka_client import KafkaConfig, ensure_topics, producer
+from streams.topics import topics
+from tests.builders import a_pipeline
+from tests.control_world import an_ingress_report
+
+pytestmark = pytest.mark.kafka
+
+PIPELINE = a_pipeline(name="postcode")
+
+
+@pytest.fixture
+def config(broker: str) -> KafkaConfig:
+    config = KafkaConfig(broker)
+    ensure_topics(config, topics(PIPELINE))
+    return config
+
+
+class Other:
+    """A node that reports every 0.2 s until it is ended."""
+
+    def __init__(self, config: KafkaConfig, name: str) -> None:
+        self._ended = Event()
+        self._producer = producer(config)
+        self._report = encode(an_ingress_report(time.time(), node=name))
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.2):
+            self._producer.produce("headrace.reports", self._report, partition=0)
+            self._producer.flush(5)
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def test_a_name_that_a_living_node_has_is_refused_until_that_one_has_ended(
+    config: KafkaConfig,
+) -> None:
+    other = Other(config, "ingress-0")
+    with pytest.raises(NameTaken, match="a node named 'ingress-0' of pipeline postcode reports"):
+        Namesakes(config, "postcode", ["ingress-0"]).check()
+    Namesakes(config, "postcode", ["ingress-1"]).check()
+    other.end()
+    Namesakes(config, "postcode", ["ingress-0"]).check()
+
+
+def test_of_two_that_begin_at_once_the_younger_one_ends(config: KafkaConfig) -> None:
+    told: list[BaseException] = []
+    heard = Event()
+
+    def tell(error: BaseException) -> None:
+        told.append(error)
+        heard.set()
+
+    younger = Namesakes(config, "postcode", ["ingress-0"])
+    older = Namesakes(config, "postcode", ["ingress-0"])
+    younger.check()
+    older.check()
+    other = Other(config, "ingress-0")  # its incarnation is 1.0
+    older.watch(0.5, told.append)
+    younger.watch(2.0, tell)
+    assert heard.wait(5)
+    other.end()
+    assert [type(error) for error in told] == [NameTaken]
