@@ -28,6 +28,9 @@ slo_class_option = click.option("--slo-class", default="", help="One of the file
 @deadline_option
 @slo_class_option
 @click.option("--id", "name", default="", help="The query's id. Without it one is made.")
+@click.option(
+    "--size", type=click.IntRange(1), default=1, help="The query's size, of a file with size."
+)
 @json_option
 def send(as_json: bool, **asked: Any) -> int:
     """Send one query, a file or - for stdin, and print its answer.
@@ -54,6 +57,9 @@ def send(as_json: bool, **asked: Any) -> int:
 @click.option("--arrivals", type=click.Path(path_type=Path), help="Arrival times instead: a file.")
 @click.option("--input", "payload", type=click.File("rb"), help="Send this instead of the workload")
 @click.option("--seed", default=0, show_default=True, help="Of arrivals and inputs.")
+@click.option(
+    "--sizes", type=click.Path(path_type=Path), help="CSV of size,probability; else the file's."
+)
 @deadline_option
 @slo_class_option
 @json_option
@@ -61,8 +67,8 @@ def load(as_json: bool, **asked: Any) -> int:
     """Send queries at random or given times; tell what became of them.
 
     Random times are a Poisson process. Inputs come from the pipeline file's workload, which also
-    judges the results. An arrivals file has one time in ms a line, or second,qps for every
-    second.
+    judges the results. An arrivals file has one time in ms a line, ms,size below such a header, or
+    second,qps for every second.
 
     \b
     Example:

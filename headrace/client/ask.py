@@ -28,6 +28,7 @@ def send_one(
     deadline: float | None,
     slo_class: str,
     name: str,
+    size: int = 1,
 ) -> Answer:
     """The answer to one query. Raises ``Unsuccessful`` if none comes."""
     payload = input.read()
@@ -40,6 +41,7 @@ def send_one(
         id=name or new_id("query"),
         deadline_s=None if deadline is None else time.time() + deadline,
         slo_class=slo_class,
+        size=size,
     )
     wait_s = answer_within_s(pipeline, deadline, slo_class)
     answer = ask_once(kafka, pipeline, query, wait_s)

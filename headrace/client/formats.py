@@ -58,13 +58,20 @@ def _answer(record: object) -> Answer:
     return record
 
 
-def _raw(query: Query) -> tuple[bytes, Headers]:
+def _raw(pipeline: Pipeline) -> Write:
+    size_header = pipeline.size.header if pipeline.size else ""
+    return lambda query: _raw_query(query, size_header)
+
+
+def _raw_query(query: Query, size_header: str) -> tuple[bytes, Headers]:
     assert isinstance(query.payload, bytes)
     headers = [(ID_HEADER, query.id.encode())]
     if query.deadline_s is not None:
         headers.append((DEADLINE_HEADER, f"{query.deadline_s * 1e3:.3f}".encode()))
     if query.slo_class:
         headers.append((SLO_CLASS_HEADER, query.slo_class.encode()))
+    if size_header:
+        headers.append((size_header, str(query.size).encode()))
     return query.payload, headers
 
 
@@ -81,7 +88,7 @@ def _confluent(pipeline: Pipeline) -> Write:
 
 
 WRITERS: dict[str, Callable[[Pipeline], Write]] = {
-    "raw": lambda _: _raw,
+    "raw": _raw,
     "avro": lambda _: lambda query: (encode(query), []),
     "confluent": _confluent,
 }

@@ -1,14 +1,15 @@
 """Load from the terminal: arrivals and inputs, sent in an open loop, and the account."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle, islice, repeat
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from headrace.arrivals.arrival_processes import Times, poisson, read_arrivals
+from headrace.arrivals.arrival_processes import Recorded, Times, poisson, read_workload
 from headrace.broker.connect import reached
 from headrace.cells import ms, percent
 from headrace.client.open_loop import Inputs, OpenLoop, run_to_end
@@ -35,7 +36,9 @@ class LoadOptions:
 def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadOptions:
     """Send the load that the options ask for and wait for the answers."""
     rng = np.random.default_rng(asked["seed"])
-    times = arrivals(asked, rng)
+    times, sizes = arrivals(asked, rng)
+    if not sizes:
+        sizes = drawn_sizes(file, asked.get("sizes"), len(times), rng)
     workload = None if asked["payload"] else load_workload(file)
     if workload is None:
         inputs: list[tuple[bytes, Any]] = [(asked["payload"].read(), None)]
@@ -51,7 +54,7 @@ def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadOptions:
         slo_class=asked["slo_class"],
     )
     try:
-        _run(loop, times, cycle(inputs))
+        _run(loop, times, cycle(inputs), sizes)
         sent, answers = loop.accounts()
     finally:
         loop.close()
@@ -65,15 +68,33 @@ def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadOptions:
     )
 
 
-def arrivals(asked: Mapping[str, Any], rng: np.random.Generator) -> Times:
-    """The arrival times that the options ask for; raises ``click.UsageError``."""
+def arrivals(asked: Mapping[str, Any], rng: np.random.Generator) -> tuple[Times, tuple[int, ...]]:
+    """The arrival times that the options ask for, and their sizes where a file has them.
+
+    Raises ``click.UsageError``.
+    """
     if asked["arrivals"] is not None:
         if asked["rate"] or asked["seconds"]:
             raise click.UsageError("--arrivals has its own rate and length; leave the others out")
-        return read_arrivals(asked["arrivals"], rng)
+        read = read_workload(asked["arrivals"])
+        return read.drawn(rng), read.sizes if isinstance(read, Recorded) else ()
     if asked["rate"] is None or asked["seconds"] is None:
         raise click.UsageError("give --rate and --seconds, or --arrivals")
-    return poisson(asked["rate"], asked["seconds"], rng)
+    return poisson(asked["rate"], asked["seconds"], rng), ()
+
+
+def drawn_sizes(
+    file: PipelineFile, named: Path | None, count: int, rng: np.random.Generator
+) -> tuple[int, ...]:
+    """Sizes for so many queries, from the distribution named or the file's; none where queries
+    have no sizes. Raises ``PlanError`` and ``SizesError``."""
+    if file.pipeline.size is None:
+        return ()
+    from headrace.planning.device_mix import read_sizes
+
+    sizes, _ = read_sizes(file, named)
+    drawn = rng.choice(sizes.sizes, size=count, p=sizes.probabilities)
+    return tuple(int(size) for size in drawn)
 
 
 def made(queries: Iterator[tuple[bytes, Any]], count: int) -> list[tuple[bytes, Any]]:
@@ -86,9 +107,9 @@ def made(queries: Iterator[tuple[bytes, Any]], count: int) -> list[tuple[bytes, 
     return found
 
 
-def _run(loop: OpenLoop, times: Times, inputs: Inputs) -> None:
+def _run(loop: OpenLoop, times: Times, inputs: Inputs, sizes: Sequence[int]) -> None:
     with progress("sending", len(times)) as advance:
-        loop.start(times.tolist(), inputs)
+        loop.start(times.tolist(), inputs, iter(sizes) if sizes else repeat(1))
         run_to_end(loop, lambda: advance(loop.sent, f"{len(loop.answers)} answers"))
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from headrace.client.formats import answers_in, reader_of
@@ -15,6 +16,7 @@ from streams.topics import physical
 
 STEP_S = 0.02  # how long a step waits for answers at most
 PATIENCE_S = 3.0  # beyond deadline and grace, for an answer on its way
+EVERY_ONE = repeat(1)  # the sizes of queries that have none
 Inputs = Iterator[tuple[bytes, Any]]  # payload, truth
 
 
@@ -43,15 +45,18 @@ class OpenLoop:
         self._truths: dict[str, Any] = {}
         self._times_s: Sequence[float] = ()
         self._inputs: Inputs = iter(())
+        self._sizes: Iterator[int] = EVERY_ONE
         self._began_s = 0.0
         self._next = 0
         self._last_s = 0.0
         self.answers: dict[str, Answer] = {}
         self.behind_s = 0.0  # how late a query left at worst
 
-    def start(self, times_s: Sequence[float], inputs: Inputs) -> None:
+    def start(
+        self, times_s: Sequence[float], inputs: Inputs, sizes: Iterator[int] = EVERY_ONE
+    ) -> None:
         """The clock of the load runs from now."""
-        self._times_s, self._inputs = times_s, inputs
+        self._times_s, self._inputs, self._sizes = times_s, inputs, sizes
         self._began_s, self._next = time.time(), 0
 
     @property
@@ -98,8 +103,11 @@ class OpenLoop:
         now = time.time()
         deadline = None if self._deadline_s is None else now + self._deadline_s
         self._asker.ask(
-            Query(payload=payload, id=name, deadline_s=deadline, slo_class=self._slo_class)
-        )
+            Query(
+                payload=payload, id=name, deadline_s=deadline, slo_class=self._slo_class,
+                size=next(self._sizes),
+            )
+        )  # fmt: skip
         self._last_s = now
         self._next += 1
 
