@@ -15,6 +15,7 @@ from headrace.cells import ms, percent
 from headrace.client.open_loop import Inputs, OpenLoop, run_to_end
 from headrace.client.topic_clients import new_id
 from headrace.config.pipeline_file import PipelineFile, load_workload
+from headrace.config.sizes_file import read_sizes
 from headrace.results.tally import Tally, tally
 from headrace.terminal import progress
 from streams.kafka.preflight import prepare
@@ -90,8 +91,6 @@ def drawn_sizes(
     have no sizes. Raises ``PlanError`` and ``SizesError``."""
     if file.pipeline.size is None:
         return ()
-    from headrace.planning.device_mix import read_sizes
-
     sizes, _ = read_sizes(file, named)
     drawn = rng.choice(sizes.sizes, size=count, p=sizes.probabilities)
     return tuple(int(size) for size in drawn)

@@ -3,8 +3,9 @@
 import contextlib
 
 from control.policies import policy_named, spec_of
-from control.policies.kairos.query_sizes import SizeDistribution, parsed
+from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.config.sizes_file import sizes_of
 from operators.dispatcher import Dispatcher, Part, dispatch_profile
 from profiles.profile import ProfileError, ProfileTable
 from schemas.pipeline import Variant
@@ -23,13 +24,6 @@ def per_query(
         return profile
     known = sizes or sizes_of(file) or SizeDistribution((limit.most,), (1.0,))
     return profile.per_query(dict(zip(known.sizes, known.probabilities, strict=True)))
-
-
-def sizes_of(file: PipelineFile) -> SizeDistribution | None:
-    """The distribution that the file names, None where it names none."""
-    if file.sizes is None or file.pipeline.size is None:
-        return None
-    return parsed(file.sizes.read_text(encoding="utf-8-sig"), file.sizes.name)
 
 
 def dispatches(file: PipelineFile) -> bool:

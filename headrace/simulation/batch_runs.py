@@ -14,7 +14,7 @@ from headrace.arrivals.arrival_processes import Arrivals, Bursts, Recorded, Rene
 from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
-from headrace.roles.dispatching import sizes_of
+from headrace.config.sizes_file import sizes_of
 from headrace.roles.gc_tuning import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults

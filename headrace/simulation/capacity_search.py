@@ -19,15 +19,15 @@ from headrace.arrivals.arrival_processes import Recorded
 from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.config.policy_options import with_policies
+from headrace.config.sizes_file import read_sizes, sizes_of
 from headrace.planning.device_mix import (
     MixRequest,
     Simulate,
     deployed,
     ranking_policy,
-    read_sizes,
     with_mix,
 )
-from headrace.roles.dispatching import per_query, sizes_of
+from headrace.roles.dispatching import per_query
 from headrace.simulation.batch_runs import distinct
 from headrace.simulation.simulation_run import Run, simulated
 from headrace.terminal import counting
