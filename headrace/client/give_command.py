@@ -117,6 +117,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
         "epoch": plan.epoch,
         "issued_s": plan.issued_s,
         "reason": plan.reason,
+        "causes": list(plan.causes),
         "settings": structs.asdict(plan.settings),
         "variants": variants(plan),
         "demand_qps": plan.demand_qps,

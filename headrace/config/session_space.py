@@ -17,6 +17,7 @@ from headrace.config.checks import topological
 from headrace.config.field_types import objectives
 from headrace.config.sections import FileSection, TaskSection, TierSection
 from headrace.config.yaml_source import Source
+from schemas.variant_id import variant_key
 
 if TYPE_CHECKING:
     from control.policies.compass.composition import Deployment
@@ -48,7 +49,7 @@ class SessionSpace:
         }
         variant = named.pop(VARIANT, self.variants.get(task, ""))
         knobs = ",".join(f"{knob}={option}" for knob, option in named.items())
-        return f"{task}/{variant}@{knobs}" if knobs else f"{task}/{variant}"
+        return f"{variant_key(task, variant)}@{knobs}" if knobs else variant_key(task, variant)
 
     def deployment(self, memory: np.ndarray[Any, np.dtype[np.float64]]) -> "Deployment":
         """The factors of placements; raises ``PlanError`` where a link is missing."""

@@ -9,12 +9,13 @@ that finished, with a word on the others, so that twenty branches stay readable.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.results.tally import latency_ms
 from operators.drop_reasons import brief
 from schemas.codec.json_form import to_json
+from schemas.enumerations import ReasonCode
 from schemas.records import Answer, Hop
 from schemas.variant_id import variant_key
 
@@ -64,6 +65,7 @@ class Fate:
     task: str
     reason: str  # of the first
     branches: int
+    code: ReasonCode = ReasonCode.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ class Explained:
             "stages": [_stage_row(stage) for stage in self.stages],
             "last": _step_row(self.last),
             "fates": [{"outcome": f.outcome, "task": f.task, "reason": f.reason,
-                       "branches": f.branches} for f in self.fates],
+                       "reason_code": f.code, "branches": f.branches} for f in self.fates],
             "notes": list(self.notes),
         }  # fmt: skip
 
@@ -186,8 +188,8 @@ def _fates(answer: Answer) -> tuple[Fate, ...]:
     found: dict[tuple[str, str, str], Fate] = {}
     for end in answer.ends:
         key = (end.outcome, end.task, brief(end.reason_code, end.reason))
-        known = found.get(key, Fate(end.outcome, end.task, end.reason, 0))
-        found[key] = Fate(end.outcome, end.task, known.reason, known.branches + 1)
+        known = found.get(key, Fate(end.outcome, end.task, end.reason, 0, end.reason_code))
+        found[key] = replace(known, branches=known.branches + 1)
     return tuple(found.values())
 
 

@@ -95,6 +95,7 @@ def plan_made(effect: Send) -> LogLine:
         {
             "epoch": plan.epoch,
             "reason": plan.reason,
+            "causes": list(plan.causes),
             "policy": plan.settings.policy,
             "feasible": plan.feasible,
             "demand_qps": plan.demand_qps,

@@ -23,6 +23,7 @@ from headrace.results.waterfall import (
 from headrace.results.waterfall_text import view
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import encode
+from schemas.enumerations import ReasonCode
 from schemas.records import ANSWERED, DROPPED, REFUSED, Answer, Hop, Origin
 from tests.builders import an_end
 
@@ -138,8 +139,11 @@ def test_branches_that_ended_alike_but_for_the_time_are_one_fate() -> None:
     story = explained(answer)
     assert story.fates == (
         Fate(ANSWERED, "read", "", 1),
-        Fate(DROPPED, "read", "read/v would end 12 ms after the deadline", 2),
+        Fate(
+            DROPPED, "read", "read/v would end 12 ms after the deadline", 2, ReasonCode.PAST_SAVING
+        ),
     )
+    assert [fate["reason_code"] for fate in story.as_json()["fates"]] == ["none", "past_saving"]
     last = [line.plain for line in view(story, "p", 80)][-2:]
     assert last == [
         "1 branch answered at read",
