@@ -1,4 +1,5 @@
-"""The front door: wiring and the terminal; from Python, ``headrace.Client``."""
+"""The front door: wiring and the terminal; from Python ``headrace.Client``, simulations that return
+records, and ``run_query`` for tests of operators."""
 
 import importlib
 from pathlib import Path
@@ -9,14 +10,39 @@ from headrace.roles.compiled import check
 if TYPE_CHECKING:
     from headrace.client.client import Client
     from headrace.errors import ClientClosed, NoAnswer
+    from headrace.simulation.experiments import (
+        capacity,
+        compare,
+        simulate,
+        simulated_queries,
+        simulated_seconds,
+    )
+    from headrace.testing import run_query
 
 check(Path(__file__).parents[1])
 
-__all__ = ["Client", "ClientClosed", "NoAnswer"]
+__all__ = [
+    "Client",
+    "ClientClosed",
+    "NoAnswer",
+    "capacity",
+    "compare",
+    "run_query",
+    "simulate",
+    "simulated_queries",
+    "simulated_seconds",
+]
+
+_CLIENT, _EXPERIMENTS = "headrace.client.client", "headrace.simulation.experiments"
+_PLACES = dict.fromkeys(("Client", "ClientClosed", "NoAnswer"), _CLIENT) | {
+    name: _EXPERIMENTS
+    for name in ("capacity", "compare", "simulate", "simulated_queries", "simulated_seconds")
+}
+_PLACES["run_query"] = "headrace.testing"
 
 
 def __getattr__(name: str) -> Any:
     # On first use, so that `headrace --help` does not wait for the Kafka client.
-    if name in __all__:
-        return getattr(importlib.import_module("headrace.client.client"), name)
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -7,9 +7,9 @@ import click
 
 # Commands in none of these stand under "More".
 SECTIONS = {
-    "Begin": ("init", "validate", "doctor", "demo", "completion"),
+    "Begin": ("init", "validate", "doctor", "demo", "schema", "completion"),
     "Plan and simulate": (
-        "profile", "plan", "capacity", "schedule", "simulate", "compare", "fidelity",
+        "profile", "plan", "capacity", "schedule", "search", "simulate", "compare", "fidelity",
     ),
     "Run": ("up", "down", "broker", "acls"),
     "Use": ("send", "load", "gateway"),

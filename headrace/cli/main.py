@@ -30,6 +30,7 @@ from headrace.cli.report import report
 from headrace.cli.roles import control, egress, ingress, worker
 from headrace.cli.run import down, up, validate
 from headrace.cli.schedule import schedule
+from headrace.cli.schema import schema
 from headrace.cli.search import search
 from headrace.cli.send import load, send
 from headrace.cli.simulate import simulate
@@ -40,7 +41,7 @@ from headrace.terminal import say
 COMMANDS = (
     acls, broker, capacity, command, compare, completion, control, dead_letters, demo, doctor, down,
     drain, egress, explain, fidelity, ingress, init, load, logs, pause, plan, policy, profile,
-    replan, report, restore, resume, schedule, search, send, simulate, status, up, validate,
+    replan, report, restore, resume, schedule, schema, search, send, simulate, status, up, validate,
     worker,
 )  # fmt: skip
 

@@ -85,6 +85,8 @@ RUN_OPTIONS = (
         help="Every batch takes this quantile of the profile; without it, draws.",
     ),
     click.option("--solve-time", type=DurationType(), help="Of a solve, in virtual time."),
+    click.option("--devices", metavar="N", help="Workers, not the file's: 8, cpu=4,cuda:0=2."),
+    click.option("--slo", type=DurationType(), help="Instead of the file's, as in 250ms."),
 )  # fmt: skip
 
 
@@ -99,6 +101,12 @@ def run_options(function: F) -> F:
 @pipeline_argument
 @run_options
 @click.option("--trace-out", type=click.Path(path_type=Path), help="Write a Chrome trace.")
+@click.option(
+    "--queries-out", type=click.Path(path_type=Path), help="Write every query: .csv or .jsonl."
+)
+@click.option(
+    "--seconds-out", type=click.Path(path_type=Path), help="Write every second: .csv or .jsonl."
+)
 @bootstrap_option
 @json_option
 def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) -> int:
@@ -115,8 +123,10 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     """
     # Tables of model selection are small matrix products, as in ``headrace plan``.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from headrace.simulation.batch_runs import rows, runs, table_text
+    from headrace.simulation.batch_runs import exported, rows, runs, table_text
 
-    found = rows(runs(read_deployed(file), asked), trace_out)
+    outs = [asked.pop(name) for name in ("queries_out", "seconds_out")]
+    wanted = runs(read_deployed(file), asked)
+    found = exported(wanted, *outs) if any(outs) else rows(wanted, trace_out)
     print_json(found) if as_json else print_text(table_text(found))
     return 0

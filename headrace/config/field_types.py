@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from schemas.durations import duration
 
@@ -133,13 +133,25 @@ def _positive(value: float) -> float:
     return value
 
 
-Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero)]
-Latency = Annotated[float, BeforeValidator(duration)]  # 0 is one
-Rate = Annotated[float, BeforeValidator(rate)]  # bytes a second
-Slo = Annotated[float, BeforeValidator(slo_seconds), AfterValidator(_above_zero)]
+# How values are written, for editors; the validators above say what is wrong with them.
+_DURATION_TEXT = WithJsonSchema(
+    {"type": "string", "pattern": r"^\d+(\.\d+)?\s*(s|ms|us)$", "examples": ["300ms", "2s"]}
+)
+_SIZE_TEXT = WithJsonSchema(
+    {"type": "string", "pattern": r"^\d+(\.\d+)? ?(MB|GB|MiB|GiB)$", "examples": ["512MB"]}
+)
+_RATE_TEXT = WithJsonSchema({"type": "string", "examples": ["8Mbps"]})
+_SLO_TEXT = WithJsonSchema(
+    {"anyOf": [{"type": "string", "examples": ["300ms"]}, {"type": "object"}]}
+)
+
+Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero), _DURATION_TEXT]
+Latency = Annotated[float, BeforeValidator(duration), _DURATION_TEXT]  # 0 is one
+Rate = Annotated[float, BeforeValidator(rate), _RATE_TEXT]  # bytes a second
+Slo = Annotated[float, BeforeValidator(slo_seconds), AfterValidator(_above_zero), _SLO_TEXT]
 Positive = Annotated[float, AfterValidator(_positive)]
 Bounds = Annotated[list[float], AfterValidator(_bounds)]
-Size = Annotated[int, BeforeValidator(size), Field(gt=0)]
+Size = Annotated[int, BeforeValidator(size), Field(gt=0), _SIZE_TEXT]
 Name = Annotated[str, AfterValidator(_name)]
 PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 Spec = Annotated[str, AfterValidator(_spec)]

@@ -314,6 +314,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         schema_registry=file.schema_registry or "",
         combine=file.combine or "",
         incomplete=file.incomplete,
+        answer_paths=file.answer_paths,
         slo_classes=dict(file.slo_classes),
         admission=file.admission,
         grace_s=file.grace,

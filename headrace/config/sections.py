@@ -4,6 +4,7 @@ What shows only when several places are looked at together is in ``headrace/conf
 """
 
 import reprlib
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
@@ -141,6 +142,9 @@ class DeadlineSection(Section):
     most: Duration | None = None
 
 
+MOST_MISTAKES = 20  # that are told at once
+
+
 class FileSection(Section):
     """The whole file."""
 
@@ -153,6 +157,7 @@ class FileSection(Section):
     schema_registry: str | None = None
     combine: Spec | None = None
     incomplete: Literal["answered", "dropped"] = "answered"
+    answer_paths: Literal["all", "none"] = "all"
     slo_classes: dict[Name, Duration] = {}
     admission: bool = True
     grace: Duration = 1.0
@@ -172,7 +177,7 @@ class FileSection(Section):
 
 
 def validated(source: Source) -> FileSection:
-    """Return the file as sections; raises ``PipelineError`` for the first mistake in the file."""
+    """Return the file as sections; raises ``PipelineError`` with every mistake, by line."""
     values = source.values
     wrong = wrong_in(values.get("policies")) if isinstance(values, dict) else []
     try:
@@ -180,8 +185,16 @@ def validated(source: Source) -> FileSection:
     except ValidationError as error:
         wrong = [*error.errors(include_url=False), *wrong]
     if wrong:
-        raise min((_told(source, each) for each in wrong), key=lambda told: told[0])[1]
+        raise together([_told(source, each) for each in wrong])
     return file
+
+
+def together(told: Sequence[tuple[int, PipelineError]]) -> PipelineError:
+    """All mistakes as one error: a sentence a line, in the order of the file, each once."""
+    ordered = dict.fromkeys(str(error) for _, error in sorted(told, key=lambda each: each[0]))
+    shown = list(ordered)[:MOST_MISTAKES]
+    left = len(ordered) - len(shown)
+    return PipelineError("\n".join([*shown, *([f"and {left} more"] if left else [])]))
 
 
 def _told(source: Source, details: ErrorDetails) -> tuple[int, PipelineError]:

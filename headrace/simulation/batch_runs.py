@@ -18,6 +18,8 @@ from headrace.config.sizes_file import sizes_of
 from headrace.roles.gc_tuning import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
+from headrace.simulation.overrides import changed, parsed
+from headrace.simulation.run_details import check_format, detailed, write_rows
 from headrace.simulation.simulation_run import Advance as Told
 from headrace.simulation.simulation_run import Run, devices, simulated
 from headrace.terminal import Advance, progress
@@ -34,6 +36,9 @@ def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
     """
+    file = changed(
+        file, parsed(asked["devices"]) if asked.get("devices") else None, asked.get("slo")
+    )
     policies = distinct("policy", asked["policy"] or (file.pipeline.policy,))
     seeds = distinct("seed", asked["seed"] or (0,))
     file = with_policies(file, policies)
@@ -86,6 +91,19 @@ def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
     collect_seldom()
     with progress("simulating", _expected(asked[0])) as advance:
         return [_traced(asked[0], trace, advance)]
+
+
+def exported(asked: Sequence[Run], queries: Path | None, seconds: Path | None) -> list[Row]:
+    """As ``rows``; the queries and the seconds of all runs go to files."""
+    for path in (queries, seconds):
+        if path is not None:
+            check_format(path)
+    found = on_all_cores(detailed, asked, "simulating")
+    if queries is not None:
+        write_rows(queries, [row for each in found for row in each.queries])
+    if seconds is not None:
+        write_rows(seconds, [row for each in found for row in each.seconds])
+    return [each.row for each in found]
 
 
 def on_all_cores(play: Callable[[Run, Told], T], asked: Sequence[Run], what: str) -> list[T]:

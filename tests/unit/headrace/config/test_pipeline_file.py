@@ -26,6 +26,7 @@ from headrace.config.pipeline_file import (
     weights_sha256,
 )
 from headrace.config.policy_sections import section_of
+from headrace.config.sections import together
 from headrace.errors import PipelineError
 from schemas.durations import duration
 from schemas.pipeline import Pipeline, Policy, Task, Variant
@@ -298,9 +299,19 @@ def test_the_message_starts_with_the_file_as_it_was_named(tmp_path: Path) -> Non
     )
 
 
-def test_of_several_mistakes_the_first_in_the_file_is_told(tmp_path: Path) -> None:
+def test_all_mistakes_are_told_at_once_by_line(tmp_path: Path) -> None:
     text = changed("slots: 8", "slot: 8").replace("egress: 2", "egress: 0")
-    assert "tasks.read.slot is no known key" in refusal(tmp_path, text)
+    with pytest.raises(PipelineError) as caught:
+        read_pipeline_file(written(tmp_path, text))
+    first, second = str(caught.value).splitlines()
+    assert "tasks.read.slot is no known key" in first
+    assert "cluster.egress is 0; it must be 1 or more" in second
+
+
+def test_of_very_many_mistakes_twenty_are_told() -> None:
+    told = [(line, PipelineError(f"f:{line}: wrong")) for line in (*range(25, 0, -1), 3)]
+    lines = str(together(told)).splitlines()
+    assert (lines[0], lines[19], lines[20:]) == ("f:1: wrong", "f:20: wrong", ["and 5 more"])
 
 
 def test_a_policy_takes_the_place_of_all_replicas_of_the_variants(tmp_path: Path) -> None:

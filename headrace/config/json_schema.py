@@ -1,0 +1,34 @@
+"""The pipeline file as a JSON Schema, for editors that complete and check YAML.
+
+Made from the sections that read the file, so that both say the same. Checks between keys (tasks
+form a tree, names exist, replicas fit) are those of ``headrace validate`` alone.
+"""
+
+from typing import Any
+
+from control.policies import known_kinds, spec_of
+from headrace.config.policy_sections import section_of
+from headrace.config.sections import FileSection
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema, as a value that JSON can hold."""
+    schema = FileSection.model_json_schema()
+    schema["properties"]["policies"]["additionalProperties"] = _policy(schema["$defs"])
+    return {"$schema": DIALECT, **schema, "title": "Headrace pipeline file"}
+
+
+def _policy(definitions: dict[str, Any]) -> dict[str, Any]:
+    """A policy: a kind, and for each kind its options."""
+    kinds = known_kinds()
+    branches = []
+    for kind in kinds:
+        section = section_of(spec_of(kind)).model_json_schema()
+        definitions |= section.pop("$defs", {})
+        section["properties"] = {**section["properties"], "kind": {"const": kind}}
+        branches.append(
+            {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": section}
+        )
+    return {"type": "object", "properties": {"kind": {"enum": list(kinds)}}, "allOf": branches}

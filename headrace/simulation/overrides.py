@@ -1,0 +1,53 @@
+"""A pipeline file with another cluster or SLO, for simulations and capacity: no file is edited."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import PipelineError
+
+Devices = int | Mapping[str, int] | None
+
+
+def changed(
+    file: PipelineFile, devices: Devices = None, slo_s: float | None = None
+) -> PipelineFile:
+    """The file with so many workers, by device or of its only device, and with this SLO.
+
+    Raises ``PipelineError`` for a number that is not above 0, and for a bare number where the
+    cluster has devices of several kinds.
+    """
+    if devices is not None:
+        counts = _counts(file, devices)
+        file = replace(file, cluster=replace(file.cluster, devices=counts))
+    if slo_s is not None:
+        if not slo_s > 0:
+            raise PipelineError(f"the SLO is {slo_s:g} s; it must be above 0")
+        file = replace(file, pipeline=replace(file.pipeline, slo_s=slo_s))
+    return file
+
+
+def _counts(file: PipelineFile, devices: int | Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    there = file.cluster.devices
+    if isinstance(devices, int):
+        if len(there) != 1:
+            names = ", ".join(device for device, _ in there)
+            raise PipelineError(f"{devices} devices of which kind? name them, as in {names}=2")
+        devices = {there[0][0]: devices}
+    for name, count in devices.items():
+        if count < 1:
+            raise PipelineError(f"{count} devices {name!r} serve nothing; name 1 or more")
+    return tuple(devices.items())
+
+
+def parsed(text: str) -> int | dict[str, int]:
+    """Devices as people write them: "8", or "cpu=4,cuda:0=2"; raises ``PipelineError``."""
+    try:
+        if "=" not in text:
+            return int(text)
+        parts = (part.rpartition("=") for part in text.split(","))
+        return {name.strip(): int(count) for name, _, count in parts}
+    except ValueError:
+        raise PipelineError(
+            f"{text!r} is no number of devices; write 8, or cpu=4,cuda:0=2"
+        ) from None

@@ -1,0 +1,103 @@
+"""A simulated run query by query and second by second, and as CSV or JSON lines."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import PipelineError
+from headrace.results.tally import latency_ms
+from headrace.results.time_series import Recorder, TimeSeries
+from headrace.simulation.simulation_run import Advance, Run, simulated
+from operators.outcomes import outcome_of
+from schemas.effects import RESULTS, Effect, Event, Send
+from schemas.records import Answer
+
+SECOND_S = 1.0
+FORMATS = (".csv", ".jsonl")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """A run's account, its queries in the order in which they ended, and its seconds."""
+
+    row: Row
+    queries: tuple[Row, ...]
+    seconds: tuple[Row, ...]
+
+
+class _Answers:
+    """An observer that keeps every answer."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[int, int], Answer] = {}
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        for effect in effects:
+            if isinstance(effect, Send) and effect.topic == RESULTS:
+                answer = effect.record
+                assert isinstance(answer, Answer)
+                # A query has one outcome: the first counts, as in every account.
+                self.found.setdefault((answer.origin.partition, answer.origin.offset), answer)
+
+
+def detailed(run: Run, told: Advance) -> Details:
+    """Play a run and keep its queries and seconds."""
+    answers, recorders = _Answers(), list[Recorder]()
+
+    def watch(account: Any) -> Recorder:
+        recorders.append(Recorder(account, SECOND_S))
+        return recorders[-1]
+
+    ended = simulated(run, told, (answers,), watch)
+    recording = recorders[0].recording(ended.first_s, ended.last_s)
+    return Details(
+        ended.as_json(run),
+        tuple(_query(run, answer, ended.first_s) for answer in answers.found.values()),
+        tuple(_seconds(run, recording)),
+    )
+
+
+def _query(run: Run, answer: Answer, first_s: float) -> Row:
+    used = dict.fromkeys(f"{hop.task}/{hop.variant}" for path in answer.paths for hop in path)
+    return {
+        "policy": run.policy, "seed": run.seed, "id": answer.id,
+        "created_s": round(answer.created_s - first_s, 6),
+        "answered_s": round(answer.answered_s - first_s, 6),
+        "latency_ms": round(latency_ms(answer), 3), "outcome": str(outcome_of(answer)),
+        "late": answer.late, "task": answer.task, "reason": answer.reason,
+        "expected_accuracy": answer.expected_accuracy, "variants": " ".join(used),
+    }  # fmt: skip
+
+
+def _seconds(run: Run, recording: TimeSeries) -> list[Row]:
+    columns = zip(
+        recording.ends_s, recording.demand_qps, recording.capacity_qps, recording.devices,
+        recording.accuracy, recording.violation, strict=True,
+    )  # fmt: skip
+    names = ("second", "demand_qps", "capacity_qps", "devices", "accuracy", "violation")
+    who = {"policy": run.policy, "seed": run.seed}
+    return [who | dict(zip(names, values, strict=True)) for values in columns]
+
+
+def check_format(path: Path) -> None:
+    """Raise ``PipelineError`` for a file of a format that is not written, or without a folder."""
+    if path.suffix not in FORMATS:
+        raise PipelineError(f"{path}: rows are written as {' or '.join(FORMATS)}; name such a file")
+    if not path.resolve().parent.is_dir():
+        raise PipelineError(f"{path}: there is no folder {path.resolve().parent}; create it")
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write records as CSV with a header, or as a JSON object a line, by the file's suffix."""
+    with path.open("w", encoding="utf-8", newline="") as out:
+        if path.suffix == ".csv":
+            writer = csv.DictWriter(out, list(rows[0]) if rows else [])
+            writer.writeheader()
+            writer.writerows(rows)
+        else:
+            out.writelines(f"{json.dumps(row)}\n" for row in rows)

@@ -1,0 +1,86 @@
+"""One query through the operators of a pipeline, in this process: for unit tests, without Kafka.
+
+    answer = run_query("pipeline.yaml", b"some text")
+    assert answer.result == ["SOME", "TEXT"]
+
+Operators are loaded and called as a worker does, item by item through fan-out, errors and
+``combine``; there are no deadlines, no batches of several queries and no limits.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.config.pipeline_file import PipelineFile, load_combine, read_pipeline_file
+from headrace.errors import PipelineError
+from operators.fanout import failed, outcome
+from operators.join import OpenQuery, answer, as_list
+from operators.models.loading import load_operator
+from operators.user_frames import sentence, with_frames
+from schemas.pipeline import Task, Variant
+from schemas.records import Answer, Hop, Item, Origin, Value
+
+__all__ = ["run_query"]
+
+
+def run_query(
+    file: str | Path | PipelineFile,
+    payload: Value,
+    *,
+    variants: Mapping[str, str] | None = None,
+    device: str = "cpu",
+) -> Answer:
+    """The answer to one query; an operator that raises makes it ``failed``, with the reason.
+
+    ``variants`` names the variant of a task ("split": "bach"); left out, the first of the file.
+    Raises ``PipelineError`` for a file, or a name in ``variants``, that is wrong, and
+    ``ModelError`` for an operator that cannot be made.
+    """
+    read = file if isinstance(file, PipelineFile) else read_pipeline_file(Path(file))
+    chosen = _chosen(read, variants or {})
+    loaded: dict[str, Any] = {}
+    for name, variant in chosen.items():
+        loaded[name] = load_operator(variant)
+        loaded[name].load(device)
+    query = OpenQuery("local", Origin(0, 0), 0.0, float("inf"))
+    waiting = [(read.pipeline.root.name, Item(value=payload))]
+    while waiting:
+        name, item = waiting.pop(0)
+        for child, made in _ran(read.pipeline.task(name), chosen[name], loaded[name], item):
+            if child:
+                waiting.append((child, made))
+            else:
+                query.branches[made.branch] = made
+                query.credit += made.credit
+    return answer(query, read.pipeline, load_combine(read.pipeline) or as_list, {}, 0.0)
+
+
+def _chosen(file: PipelineFile, named: Mapping[str, str]) -> dict[str, Variant]:
+    tasks = {task.name: {v.name: v for v in task.variants} for task in file.pipeline.tasks}
+    for task, variant in named.items():
+        if variant not in tasks.get(task, {}):
+            raise PipelineError(
+                f"{file.path} has no variant {task}/{variant}; name one of "
+                f"{', '.join(f'{t}/{v}' for t, each in tasks.items() for v in each)}"
+            )
+    return {
+        name: each[named[name]] if name in named else next(iter(each.values()))
+        for name, each in tasks.items()
+    }
+
+
+def _ran(task: Task, variant: Variant, operator: Any, item: Item) -> list[tuple[str, Item]]:
+    hop = Hop(
+        task=task.name, variant=variant.name, worker="local", epoch=0, received_s=0.0,
+        started_s=0.0, finished_s=0.0, batch=1,
+    )  # fmt: skip
+    path = (*item.path, hop)
+    try:
+        outputs = list(operator.predict([item.value]))
+    except Exception as error:  # noqa: BLE001 - a user's operator; what it raises is the answer
+        text = with_frames(f"{variant.key} raised {sentence(error)}", error)
+        return [("", failed(task.name, item, path, text))]
+    if len(outputs) != 1:
+        text = f"{variant.key} returned {len(outputs)} outputs for 1 inputs"
+        return [("", failed(task.name, item, path, text))]
+    return outcome(task, item, path, outputs[0])

@@ -1,0 +1,97 @@
+"""Simulations as functions that return records, and their export."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headrace
+from benchmarks.small_cluster import a_cluster
+from headrace.cli.main import run
+from headrace.errors import ArrivalsError, PipelineError
+
+
+def test_runs_are_records_by_policy_and_seed(tmp_path: Path) -> None:
+    file = a_cluster(tmp_path)
+    found = headrace.simulate(
+        file, policies=["static", "fast"], seeds=[1, 2], rate_qps=30, seconds=2
+    )
+    assert [(row["policy"], row["seed"]) for row in found] == [
+        ("static", 1), ("static", 2), ("fast", 1), ("fast", 2),
+    ]  # fmt: skip
+    assert all(isinstance(value, (int, float, str, dict, list, type(None)))
+               for row in found for value in row.values())  # fmt: skip
+
+
+def test_queries_and_seconds_add_up_to_the_run(tmp_path: Path) -> None:
+    file = a_cluster(tmp_path)
+    times = np.linspace(0.0, 3.0, 90)
+    (row,) = headrace.simulate(file, arrivals=times)
+    queries = headrace.simulated_queries(file, arrivals=times)
+    seconds = headrace.simulated_seconds(file, arrivals=times)
+    assert row["queries"] == len(queries) == 90
+    assert sum(each["outcome"] == "answered" for each in queries) == row["answered"]
+    created = sorted(each["created_s"] for each in queries)
+    assert created == pytest.approx(times.tolist(), abs=0.05)
+    assert sum(each["demand_qps"] for each in seconds) == pytest.approx(90, abs=2)
+
+
+def test_devices_and_slo_of_the_file_are_replaced(tmp_path: Path) -> None:
+    file = a_cluster(tmp_path, devices=6)
+    few, many = (
+        headrace.simulate(file, policies=["loki"], rate_qps=150, seconds=3, devices=count)[0]
+        for count in (2, 6)
+    )
+    assert few["violation"] > many["violation"]
+    (strict,) = headrace.simulate(file, rate_qps=30, seconds=2, slo_s=0.001)
+    assert strict["violation"] > 0.9
+    with pytest.raises(PipelineError, match="serve nothing"):
+        headrace.simulate(file, rate_qps=1, seconds=1, devices=0)
+
+
+def test_a_comparison_has_a_record_for_each_policy_and_figure(tmp_path: Path) -> None:
+    file = a_cluster(tmp_path)
+    found = headrace.compare(
+        file, policies=["static", "fast"], seeds=[1, 2, 3], rate_qps=30, seconds=2
+    )
+    by = {(row["policy"], row["figure"]): row for row in found}
+    assert by["static", "yield"]["difference"] is None
+    fast = by["fast", "yield"]
+    assert fast["low"] <= fast["mean"] <= fast["high"]
+    assert fast["difference"] == pytest.approx(fast["mean"] - by["static", "yield"]["mean"])
+
+
+def test_capacity_grows_with_devices_and_is_where_plans_become_infeasible(tmp_path: Path) -> None:
+    file = a_cluster(tmp_path, devices=4)
+    rows = headrace.capacity(file, policies=["loki"], devices=[2, 4])
+    assert [row["devices"] for row in rows] == [2, 4]
+    assert 0 < rows[0]["demand_qps"] < rows[1]["demand_qps"]
+    (strict,) = headrace.capacity(file, policies=["loki"], slos_s=[0.001])
+    assert (strict["demand_qps"], strict["accuracy"]) == (0.0, None)
+
+
+def test_wrong_arrivals_and_arguments_are_told(tmp_path: Path) -> None:
+    file = a_cluster(tmp_path)
+    with pytest.raises(ArrivalsError, match="must ascend"):
+        headrace.simulate(file, arrivals=[2.0, 1.0])
+    with pytest.raises(TypeError, match="no argument 'polices'"):
+        headrace.simulate(file, polices=["static"], rate_qps=1, seconds=1)
+
+
+def test_the_command_writes_queries_and_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, queries, seconds = a_cluster(tmp_path), tmp_path / "q.csv", tmp_path / "s.jsonl"
+    line = ["simulate", str(file), "--rate", "30", "--seconds", "2", "--seed", "1", "2"]
+    line += ["--queries-out", str(queries), "--seconds-out", str(seconds), "--json"]
+    assert run([*line, "--devices", "4", "--slo", "300ms"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    with queries.open(newline="") as text:
+        assert len(list(csv.DictReader(text))) == sum(row["queries"] for row in rows)
+    assert {json.loads(each)["seed"] for each in seconds.read_text().splitlines()} == {1, 2}
+    assert run([*line[:-1], "--queries-out", str(tmp_path / "q.parquet")]) == 2
+    assert "rows are written as .csv or .jsonl" in capsys.readouterr().err
+    assert run([*line, "--devices", "many"]) == 2
+    assert "write 8, or cpu=4,cuda:0=2" in capsys.readouterr().err

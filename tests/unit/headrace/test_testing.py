@@ -1,0 +1,62 @@
+"""One query through operators and combine, without Kafka."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace import run_query
+from headrace.errors import PipelineError
+
+OPERATORS = """
+class Split:
+    def load(self, device): self.device = device
+    def predict(self, batch): return [value.decode().split() for value in batch]
+
+class Shout:
+    def __init__(self, mark="!"): self.mark = mark
+    def load(self, device): pass
+    def predict(self, batch): return [value.upper() + self.mark for value in batch]
+
+class Picky(Shout):
+    def predict(self, batch): return [1 / 0 for _ in batch]
+
+def joined(words): return " ".join(words)
+"""
+FILE = """
+name: talk
+slo: 1s
+combine: talking:joined
+tasks:
+  split: {variants: {v: {operator: 'talking:Split'}}, children: [shout]}
+  shout:
+    variants:
+      loud: {operator: 'talking:Shout'}
+      asking: {operator: 'talking:Shout', arguments: {mark: '?'}}
+      picky: {operator: 'talking:Picky'}
+cluster: {devices: {cpu: 2}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "talking.py").write_text(OPERATORS)
+    (tmp_path / "pipeline.yaml").write_text(FILE)
+    return tmp_path / "pipeline.yaml"
+
+
+def test_a_query_runs_through_every_task_and_combine(file: Path) -> None:
+    found = run_query(file, b"well done")
+    assert (found.outcome, found.result) == ("answered", "WELL! DONE!")
+    assert run_query(file, b"well", variants={"shout": "asking"}).result == "WELL?"
+    assert run_query(file, b"").result == ""
+
+
+def test_an_operator_that_raises_fails_the_query_with_its_place(file: Path) -> None:
+    found = run_query(file, b"well", variants={"shout": "picky"})
+    assert (found.outcome, found.task) == ("failed", "shout")
+    assert "shout/picky raised ZeroDivisionError: division by zero (at talking.py:" in found.reason
+
+
+def test_a_variant_that_is_none_is_refused(file: Path) -> None:
+    with pytest.raises(PipelineError, match="no variant shout/soft; name one of split/v"):
+        run_query(file, b"x", variants={"shout": "soft"})
