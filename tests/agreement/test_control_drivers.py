@@ -40,8 +40,8 @@ from schemas.effects import (
     Wake,
     Woke,
 )
-from streams.control_app import app
-from streams.control_app.app import READ, Steward
+from streams.control_app import control_driver
+from streams.control_app.control_driver import READ, ControlDriver
 from streams.kafka.kafka_config import KafkaConfig
 from streams.observers.tape import Tape, Taped
 from streams.simulated import simulated_driver
@@ -172,18 +172,18 @@ def driven(script: Script) -> list[tuple[float, Event, tuple[Effect, ...]]]:
         return Controller(pipeline, planning_profile(run.file), len(devices(run.file)), memory)
 
     async def play() -> None:
-        steward = Steward(
+        driver = ControlDriver(
             pipeline, fresh, KafkaConfig("127.0.0.1:1"), [watching], clock=loop.time,
             planners=VirtualSolver(loop), inputs=broker, past=broker.history,
         )  # fmt: skip
         all_of_them = [physical(pipeline.name, logical) for logical in READ]
-        steward.assigned(all_of_them)
-        loop.call_at(script.gone_s, steward.assigned, [])
-        loop.call_at(script.back_s, steward.assigned, all_of_them)
+        driver.assigned(all_of_them)
+        loop.call_at(script.gone_s, driver.assigned, [])
+        loop.call_at(script.back_s, driver.assigned, all_of_them)
         for entry in script.entries:
             if isinstance(entry.event, Arrived):
-                loop.call_at(entry.now, steward.arrived, entry.event.topic, message(entry.event))
-        served = asyncio.create_task(steward.run(broker.write))
+                loop.call_at(entry.now, driver.arrived, entry.event.topic, message(entry.event))
+        served = asyncio.create_task(driver.run(broker.write))
         await asyncio.sleep(script.until_s)
         served.cancel()
 
@@ -222,6 +222,6 @@ def kinds(union: UnionType) -> set[type]:
 
 def test_every_driver_performs_every_effect_of_what_it_runs() -> None:
     assert kinds(Effect) == kinds(OperatorEffect) | kinds(ControlEffect)
-    assert set(app._PERFORMED) == kinds(ControlEffect)
+    assert set(control_driver._PERFORMED) == kinds(ControlEffect)
     inlined = kinds(Effect) - set(simulated_driver._PERFORMED)
     assert inlined == {Send, Wake}  # in its loop

@@ -26,7 +26,8 @@ from schemas.codec.single_object import decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Plan, Record, Settings
-from streams.control_app.app import Steward, make_app, run, started
+from streams.control_app.app import make_app, run, started
+from streams.control_app.control_driver import ControlDriver
 from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, producer
 from streams.topics import physical, topics
 from tests.control_world import FakeWorker, a_pipeline, a_profile
@@ -277,12 +278,12 @@ def start_twice(broker: str, folder: str) -> None:
     """Start apps until one does: the first one's broker is away, and back when looked for twice."""
     pipeline, there = a_pipeline(policies=(ACCURATE,)), KafkaConfig(broker)
     ensure_topics(there, topics(pipeline))
-    steward = Steward(pipeline, lambda: Controller(pipeline, None, 3), there)
+    driver = ControlDriver(pipeline, lambda: Controller(pipeline, None, 3), there)
     configs, answers = iter((KafkaConfig("127.0.0.1:1"), there)), iter((False, True))
     made: list[faust.App] = []
 
     def make() -> faust.App:
-        made.append(make_app(pipeline, next(configs), steward, folder))
+        made.append(make_app(pipeline, next(configs), driver, folder))
         return made[-1]
 
     async def whole() -> None:
@@ -292,4 +293,4 @@ def start_twice(broker: str, folder: str) -> None:
         await app.stop()
 
     asyncio.run(whole())
-    steward.close()
+    driver.close()

@@ -1,0 +1,365 @@
+"""The driver of the controller under Faust: one inbox, one event at a time.
+
+Everything the controller is told comes through the inbox, and its effects are performed before the
+next event: a plan is on the broker, confirmed, before the answer to the command that asked for it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Protocol
+
+from aiokafka.errors import KafkaError
+
+from control.controller.controller import TICK_S, Controller
+from control.estimation.demand import counted
+from schemas.codec.single_object import encode
+from schemas.effects import (
+    COMMANDS,
+    PLANS,
+    QUERIES,
+    REPORTS,
+    Arrived,
+    Assign,
+    Count,
+    Effect,
+    Event,
+    Failed,
+    Forget,
+    Reject,
+    Send,
+    Solve,
+    Wake,
+    Woke,
+)
+from schemas.pipeline import Pipeline
+from schemas.records import Plan
+from streams.codecs.wire import Fetched
+from streams.control_app.control_records import arrived, history
+from streams.control_app.hearing import DEAF_S, Hearing
+from streams.control_app.host import ControlHost
+from streams.control_app.solver_pool import Planners
+from streams.kafka.connectivity import Connectivity, QuietFilter
+from streams.kafka.input_offsets import InputTopic
+from streams.kafka.kafka_client import BrokerError, KafkaConfig, reach
+from streams.live.dilation import REAL, Dilation
+from streams.live.live_driver import Clock, Observer
+from streams.observers.journal import tell
+from streams.topics import physical
+
+log = logging.getLogger("headrace.control")
+
+STALL_S = 3.0  # after it another app may have been in charge in the meantime
+PUBLISH_S = 5.0  # what the broker has not taken by then is not sent any more
+AGAIN_S = 1.0  # between two tries to start while the broker is away
+NODE = "control"  # as observers know the controller
+LEVELS = {
+    "control.ready": logging.INFO,
+    "control.began": logging.INFO,
+    "control.ended": logging.WARNING,
+    "control.stalled": logging.WARNING,
+    "control.blind": logging.WARNING,
+    "control.unpublished": logging.WARNING,
+}
+READ = (REPORTS, COMMANDS, PLANS)
+
+# topic, value, partition (None: by key), key -> once the broker has it
+Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[Any]]
+
+
+class Inputs(Protocol):
+    """Where the topics stand; the methods block and raise ``BrokerError``."""
+
+    def ends(self) -> dict[int, int]: ...
+    def done(self) -> dict[int, int]: ...
+    def reports(self) -> int: ...
+
+
+class Solvers(Protocol):
+    """What runs planners, away from the loop."""
+
+    def start(self, effect: Solve) -> Future[Any]: ...
+    def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event: ...
+    def close(self) -> None: ...
+
+
+class ControlDriver:
+    """Tells the controller what happens and performs what it asks for, one event at a time."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        fresh: Callable[[], Controller],
+        kafka: KafkaConfig,
+        observers: Sequence[Observer] = (),
+        dilation: Dilation = REAL,
+        clock: Clock = time.time,
+        *,
+        planners: Solvers | None = None,
+        inputs: Inputs | None = None,
+        past: Callable[[], list[Arrived]] | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._clock = clock
+        self._dilation = dilation
+        self.tick_s = TICK_S * dilation.factor
+        self._fresh = fresh
+        self._observers = observers
+        self._connectivity = Connectivity(kafka)
+        self._kafka = kafka
+        self._host: ControlHost | None = None  # None: another app is in charge
+        self._planners = planners or Planners()
+        self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
+        self._awake_s = time.monotonic()
+        self._stalled = False
+        self._jobs: set[asyncio.Task[None]] = set()  # solves and counts under way
+        self._input = inputs or InputTopic(kafka, pipeline)
+        self._history = past or partial(history, kafka, pipeline)
+        self._hearing = Hearing()
+        self._reports_from = 0  # what was reported before says nothing about now
+
+    # ------------------------------------------------------------------ from Faust
+
+    def arrived(self, logical: str, message: Any) -> None:
+        """A record on a control topic."""
+        if (message.timestamp or 0.0) > self._connectivity.since_s:
+            self._connectivity.heard(self._clock())
+        if logical == REPORTS:
+            self._hearing.hear()
+            if message.offset < self._reports_from:
+                return
+        fetched = Fetched(
+            message.topic, message.partition, message.offset,
+            self._dilation.inner(message.timestamp or 0.0), message.key, message.value, None,
+        )  # fmt: skip
+        event = arrived(self._pipeline.name, logical, fetched)
+        if event is not None:
+            self._inbox.put_nowait(partial(self._tell, event))
+
+    def tick(self) -> None:
+        """Time has passed: the process runs, and the broker may be away."""
+        self._look_at_the_clock()
+        self._connectivity.look(self._clock())
+        if self._stalled and self._inbox.empty():
+            self._inbox.put_nowait(self._nothing)  # which lets it catch up
+
+    def assigned(self, topics: Iterable[str]) -> None:
+        """These topics are this app's to read: all of them, or another app is in charge."""
+        wanted = {physical(self._pipeline.name, logical) for logical in READ}
+        in_charge = wanted <= set(topics)
+        self._inbox.put_nowait(self._begin if in_charge else self._end)
+
+    # ------------------------------------------------------------------ one at a time
+
+    async def run(self, write: Write) -> None:
+        """Serve until cancelled."""
+        self._write = write
+        try:
+            while True:
+                told = await self._inbox.get()
+                self._look_at_the_clock()
+                if self._stalled:
+                    await self._catch_up()
+                await told()
+        finally:
+            for task in self._jobs:
+                task.cancel()
+
+    def hushed(self) -> logging.Filter:
+        """For log handlers: the libraries' lines on an absent broker become one of ours."""
+        return QuietFilter(self._connectivity)
+
+    def close(self) -> None:
+        """End the planners' process."""
+        self._planners.close()
+
+    def _look_at_the_clock(self) -> None:
+        # Ticks come also while the controller waits for the broker: without them for so long,
+        # the process itself stood still.
+        now = time.monotonic()
+        self._stalled = self._stalled or now - self._awake_s > STALL_S * self._dilation.factor
+        self._awake_s = now
+
+    async def _count(self, host: ControlHost) -> None:
+        """Read how many queries have come, and whether reports are heard here."""
+        loop = asyncio.get_running_loop()
+        try:
+            ends = await loop.run_in_executor(None, self._input.ends)
+            now = self._now()
+            done = await loop.run_in_executor(None, self._input.done)
+            self._post(host, counted(now, ends, done))
+            reported = await loop.run_in_executor(None, self._input.reports)
+        except BrokerError as error:
+            self._say("control.blind", f"{error}; demand is what ingress tells until then")
+            self._post(host, Failed(QUERIES, str(error)), watched=False)
+        else:
+            self._listen(reported, now)
+
+    def _listen(self, end: int, now: float) -> None:
+        self._reports_from = min(self._reports_from, end)  # the topic may have been made anew
+        if self._hearing.deaf(end, now):
+            raise BrokerError(
+                f"reports were written for {DEAF_S:g} s and none of them was heard here; "
+                "start the control app anew"
+            )
+
+    async def _catch_up(self) -> None:
+        """Read back what another app did while this one stood still, before it adds to that."""
+        self._stalled = False
+        if self._host is not None:
+            self._say("control.stalled", "reads back what another control app may have done")
+            await self._begin()
+
+    async def _begin(self) -> None:
+        past, self._reports_from = await self._past()
+        self._host = ControlHost(self._fresh())
+        # Of the past only the plan in force is news to whoever watches this process.
+        plans = [event for event in past if self._is_plan(event)]
+        for event in past:
+            await self._tell(event, watched=event in plans[-1:])
+        await self._tell(Woke())
+        text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
+        self._say("control.began", text, records=len(past))
+
+    async def _past(self) -> tuple[list[Arrived], int]:
+        """What earlier lives left on the control topics, and the end of the reports topic. Waits
+        for a broker that is away."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                past = await loop.run_in_executor(None, self._history)
+                return past, await loop.run_in_executor(None, self._input.reports)
+            except BrokerError:
+                if await asyncio.to_thread(reachable, self._kafka):
+                    raise
+                await asyncio.sleep(AGAIN_S)
+
+    async def _end(self) -> None:
+        if self._host is not None:
+            text = f"another control app is in charge of pipeline {self._pipeline.name}"
+            self._say("control.ended", text)
+        self._host = None
+
+    async def _nothing(self) -> None:
+        """An entry of the inbox that asks for nothing."""
+
+    def _is_plan(self, event: Event) -> bool:
+        record = event.record if isinstance(event, Arrived) else None
+        return isinstance(record, Plan) and record.pipeline == self._pipeline.name
+
+    async def _tell(self, event: Event, *, watched: bool = True) -> None:
+        if self._host is None:
+            return
+        now = self._now()
+        effects = self._host.handle(event, now)
+        for observer in self._observers if watched else ():
+            observer.saw(NODE, event, effects, now)
+        try:
+            for effect in effects:
+                await self._perform(effect)
+        except (KafkaError, TimeoutError) as error:
+            self._unpublished(error)
+
+    def _unpublished(self, error: KafkaError | TimeoutError) -> None:
+        """What was decided is not on the broker, or nobody knows: forget it, read back what is.
+        A plan that waited for the broker while the world moved on must not come out late."""
+        if isinstance(error, KafkaError) and not error.retriable:
+            raise error
+        self._say("control.unpublished", f"the broker did not take it within {PUBLISH_S:g} s")
+        self._stalled = True
+
+    def _now(self) -> float:
+        return self._dilation.inner(self._clock())
+
+    def _say(self, event: str, text: str, **fields: Any) -> None:
+        tell(log, LEVELS[event], event, text, pipeline=self._pipeline.name, **fields)
+
+    def _post(self, host: ControlHost, event: Event, *, watched: bool = True) -> None:
+        """Queue an event for a host, unless it was dropped in the meantime: one that follows it
+        counts its jobs apart."""
+        if host is self._host:
+            self._inbox.put_nowait(partial(self._tell, event, watched=watched))
+
+    async def _perform(self, effect: Effect) -> None:
+        performed = _PERFORMED.get(type(effect))
+        if performed is None or self._host is None:
+            raise TypeError(f"the controller asked for {effect!r}, which its driver cannot perform")
+        await performed(self, effect, self._host)
+
+    async def _assign(self, effect: Assign, host: ControlHost) -> None:
+        """Faust reads the control topics for as long as this app is in charge."""
+        if effect.topic not in READ:
+            raise TypeError(f"the controller is to read {effect.topic!r}; it reads {READ}")
+
+    async def _wake(self, effect: Wake, host: ControlHost) -> None:
+        self._wake_later(effect.at_s, host)
+
+    def _wake_later(self, at_s: float, host: ControlHost) -> None:
+        """Once the clock shows it: the loop's own timers go by another one."""
+        left_s = (at_s - self._now()) * self._dilation.factor
+        if left_s > 0:
+            asyncio.get_running_loop().call_later(left_s, self._wake_later, at_s, host)
+        else:
+            self._post(host, Woke())
+
+    async def _begin_solve(self, effect: Solve, host: ControlHost) -> None:
+        self._begin_job(self._solve(effect, host))
+
+    async def _begin_count(self, effect: Count, host: ControlHost) -> None:
+        self._begin_job(self._count(host))
+
+    def _begin_job(self, job: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(self._job_ended)
+
+    def _job_ended(self, task: asyncio.Task[None]) -> None:
+        self._jobs.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._inbox.put_nowait(partial(self._raise, error))
+
+    async def _raise(self, error: BaseException) -> None:
+        """End ``run`` with what nobody expected of a job."""
+        raise error
+
+    async def _reject(self, effect: Reject, host: ControlHost) -> None:
+        """For observers."""
+
+    async def _forget(self, effect: Forget, host: ControlHost) -> None:
+        topic = physical(self._pipeline.name, effect.topic)
+        await self._write(topic, None, 0, effect.key.encode())
+
+    async def _send(self, effect: Send, host: ControlHost) -> None:
+        topic = physical(self._pipeline.name, effect.topic)
+        slot = effect.slot if effect.slot >= 0 else None
+        await self._write(topic, encode(effect.record), slot, effect.key.encode() or None)
+
+    async def _solve(self, effect: Solve, host: ControlHost) -> None:
+        future = asyncio.wrap_future(self._planners.start(effect))
+        await asyncio.wait([future])
+        error = future.exception()
+        found = None if error else future.result()
+        self._post(host, self._planners.outcome(effect, error, found))
+
+
+_PERFORMED: dict[type, Callable[[ControlDriver, Any, ControlHost], Awaitable[None]]] = {
+    Assign: ControlDriver._assign,
+    Count: ControlDriver._begin_count,
+    Forget: ControlDriver._forget,
+    Reject: ControlDriver._reject,
+    Send: ControlDriver._send,
+    Solve: ControlDriver._begin_solve,
+    Wake: ControlDriver._wake,
+}
+
+
+def reachable(kafka: KafkaConfig) -> bool:
+    """Whether the brokers answer."""
+    try:
+        reach(kafka, AGAIN_S)
+    except BrokerError:
+        return False
+    return True
