@@ -303,7 +303,7 @@ class Worker:
         """Whether the next batch may wait for more, and until when."""
         head, latency = self._queue[0], self._latency(self._device.serving, lease.batch)
         self._hold_s = self._rules.begin_s(
-            len(self._queue), lease.batch, (head.work, head.item), latency
+            len(self._queue), lease.batch, (head.work, head.item, head.received_s), latency
         )
         return self._hold_s > now
 

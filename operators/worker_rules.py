@@ -4,10 +4,11 @@ A worker makes a new one of these for every plan that it follows.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from msgspec.structs import replace
 
-from control.per_query.batching import BATCHERS, most_held
+from control.per_query.batching import BATCHERS, batcher_of, most_held
 from control.per_query.dropping import BUDGETS, RULES, TaskTiming
 from control.per_query.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
 from control.per_query.routing import spreads
@@ -45,10 +46,11 @@ class WorkerRules:
     ) -> None:
         policy = policy_named(pipeline, plan.settings.policy) or Policy(name="")
         self._rule = chosen(RULES, policy.dropping)
-        self.batching = policy.batching
+        self.batching = batcher_of(policy)
+        self._delay_s = inf if policy.batch_delay_s is None else policy.batch_delay_s
         self.capped = policy.capped
         self.paced = policy.paced
-        self._begin_s = chosen(BATCHERS, policy.batching)
+        self._begin_s = chosen(BATCHERS, self.batching)
         self._epoch = plan.epoch
         self._partitions = pipeline.egress_partitions
         self._variant = lease.key if lease else ""
@@ -95,14 +97,17 @@ class WorkerRules:
         return min(work.deadline_s - self._behind_s, entered_s + self._hops_s + budget_s) - now
 
     def begin_s(
-        self, queued: int, largest: int, head: tuple[Work, Item], latency_s: float
+        self, queued: int, largest: int, head: tuple[Work, Item, float], latency_s: float
     ) -> float:
-        """When to begin a batch whose first item is ``head``; a full one takes ``latency_s``."""
-        work, item = head
+        """Return when to begin a batch, of which a full one takes ``latency_s``.
+
+        ``head`` is its first item, with its record and when the worker received it.
+        """
+        work, item, received_s = head
         entered_s = item.path[-1].finished_s if item.path else work.created_s
         must_end_s = self._rule.must_end(self._stage, entered_s, work.deadline_s)
         end_s = min(must_end_s, entered_s + self._stage.budget_s)
-        return self._begin_s(queued, largest, end_s - latency_s)
+        return self._begin_s(queued, largest, min(end_s - latency_s, received_s + self._delay_s))
 
     def why(self, variant: str, work: Work, item: Item, ends_s: float) -> Reason:
         """Why an item is dropped whose batch would end then, which is too late for it."""

@@ -84,6 +84,7 @@ class Policy:
     dropping: str = "deadline"
     budget: str = "shared"
     batching: str = "idle"
+    batch_delay_s: float | None = None  # None: as ``batching`` says
     capped: bool = False
     paced: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)

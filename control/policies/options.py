@@ -157,6 +157,12 @@ COMMON: tuple[Option, ...] = (
         meaning="rule that closes a batch",
     ),
     Option(
+        name="batch_delay",
+        field="batch_delay_s",
+        type=OptionType.SECONDS,
+        meaning="longest time that an idle device waits for a full batch",
+    ),
+    Option(
         name="capped",
         field="capped",
         type=OptionType.SWITCH,

@@ -602,9 +602,10 @@ def test_it_counts_the_children_that_it_made() -> None:
 # ---------------------------------------------------------------------- patience
 
 
-def patient() -> Worker:
+def patient(**policy: Any) -> Worker:
     """A worker that may wait to fill its batches of 4, which take 20 ms: budgets are 42.8 ms."""
-    pipeline = a_pipeline(policies=(Policy(name="static", batching="patient"),))
+    rules = {"batching": "patient", **policy}
+    pipeline = a_pipeline(policies=(Policy(name="static", **rules),))
     worker = Worker("w", pipeline, "cpu", incarnation=0.0, latency=lambda v, n: 0.02)
     worker.handle(Woke(), 0.0)
     worker.handle(arrived(a_plan([a_lease()])), 0.0)
@@ -622,6 +623,20 @@ def test_a_patient_worker_waits_for_more_until_the_head_can_wait_no_longer() -> 
     hops = [hop for e in done if isinstance(e, Send) and isinstance(e.record, Work)
             for item in e.record.items for hop in item.path]  # fmt: skip
     assert {hop.released for hop in hops} == {"due"}
+
+
+@pytest.mark.parametrize("batching", ["idle", "patient"])
+def test_a_batch_waits_no_longer_than_the_policys_delay(batching: str) -> None:
+    worker = patient(batching=batching, batch_delay_s=0.005)
+    assert batch_of(worker, arrived(a_work(0)), now=0.001) == [Wake(pytest.approx(0.006))]
+    assert batch_of(worker, arrived(a_work(1), 1), now=0.004) == [Wake(pytest.approx(0.006))]
+    (infer,) = inferring(worker.handle(Woke(), 0.006))
+    assert len(infer.values) == 2
+
+
+def test_a_delay_beyond_the_budget_is_the_budget() -> None:
+    worker = patient(batching="idle", batch_delay_s=5.0)
+    assert batch_of(worker, arrived(a_work(0)), now=0.001) == [Wake(pytest.approx(0.0228))]
 
 
 def test_a_full_batch_does_not_wait() -> None:
