@@ -18,6 +18,7 @@ import psutil
 
 STOP_PATIENCE_S = 10.0  # from SIGTERM to SIGKILL
 SUPERVISOR = "HEADRACE_SUPERVISOR"  # environment: the process that a role must not outlive
+ALIVE = "HEADRACE_ALIVE"  # environment: the file that a role touches every second that it works
 RESTARTED = "HEADRACE_RESTARTED"  # environment: how the process ended whose place this one takes
 WATCH_S = 0.5
 # psutil derives the time from the boot time, which moves when the clock is set.

@@ -18,6 +18,7 @@ from headrace.cluster.log_files import keep_last, rotate
 from headrace.config.topology import Role
 from headrace.errors import BAD_INPUT, Unsuccessful
 from headrace.processes import (
+    ALIVE,
     RESTARTED,
     STOP_PATIENCE_S,
     Process,
@@ -37,6 +38,9 @@ def pause_s(restarts: int) -> float:
     return min(0.5 * 2.0 ** max(0, restarts - 1), LONGEST_PAUSE_S)
 
 
+HUNG_S = 30.0  # a role that has done nothing for so long, though it had begun, is killed
+
+
 @dataclass(slots=True)
 class _Child:
     role: Role
@@ -45,6 +49,9 @@ class _Child:
     restarts: int = 0
     due_s: float = 0.0
     ended: str = ""  # how it ended the last time
+    sign: int = -1  # of life: when its file was touched last, and since when that has been so
+    sign_s: float = 0.0
+    hung: bool = False
 
 
 @dataclass(slots=True)
@@ -95,6 +102,26 @@ class Supervisor:
                     self._spawn(child)
             elif process.poll() is not None:
                 self._ended(child, process, now)
+            elif self._hangs(child, now):
+                self.said(f"{child.role.name} has done nothing for {HUNG_S:g} s; it is killed")
+                end_session(process.pid)
+
+    def alive(self, role: str) -> Path:
+        """The file that a role touches every second that it works."""
+        return self.directory / f"{role}.alive"
+
+    def _hangs(self, child: _Child, now: float) -> bool:
+        """Whether a role that has begun to work does nothing any more; true once."""
+        try:
+            sign = self.alive(child.role.name).stat().st_mtime_ns
+        except OSError:
+            return False  # it has not begun
+        if sign != child.sign:
+            child.sign, child.sign_s, child.hung = sign, now, False
+        elif not child.hung and now - child.sign_s > HUNG_S:
+            child.hung = True
+            return True
+        return False
 
     def _ended(self, child: _Child, process: "subprocess.Popen[bytes]", now: float) -> None:
         code = process.returncode
@@ -116,6 +143,8 @@ class Supervisor:
             *(sys.executable, "-m", "headrace", role.kind, str(self.file)),
             *("--bootstrap", self.bootstrap, *role.arguments),
         ]
+        self.alive(role.name).unlink(missing_ok=True)
+        child.sign, child.hung = -1, False
         with self.log(role.name).open("ab") as log:
             child.process = subprocess.Popen(
                 command,
@@ -123,7 +152,11 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**environment(os.environ, os.getpid()), RESTARTED: child.ended},
+                env={
+                    **environment(os.environ, os.getpid()),
+                    RESTARTED: child.ended,
+                    ALIVE: str(self.alive(role.name).absolute()),
+                },
             )
         child.began_s = self.clock()
         self.started.append(Process.found(role.name, child.process.pid))

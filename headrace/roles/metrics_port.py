@@ -1,42 +1,82 @@
 """Metrics for Prometheus over HTTP: what the observer has folded."""
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
     SummaryMetricFamily,
 )
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from headrace.errors import PortTaken
+from streams.observers.health import Health
 from streams.observers.metric_table import BY_NAME, COUNTER, HISTOGRAM, PREFIX, SUMMARY, Metric
 from streams.observers.metrics import Observed, Sample
 
 Source = Callable[[], Iterable[Sample]]
 
 
-def serve(sources: Iterable[Source], port: int, host: str, pipeline: str) -> int:
+def serve(
+    sources: Iterable[Source], port: int, host: str, pipeline: str, health: Health | None = None
+) -> int:
     """Answer on ``port`` (0: any that is free) of ``host``, an address of this machine, until the
     process ends; the port. Every sample has the label ``pipeline``.
+
+    ``/metrics`` has the samples; ``/livez`` (``/healthz``) and ``/readyz`` answer 200, or 503 with
+    the reason.
 
     Raises ``PortTaken`` where another program has it, or the machine no such address.
     """
     registry = CollectorRegistry()
     registry.register(_Folded(tuple(sources), pipeline))
     try:
-        server, _ = start_http_server(port, host, registry)
+        server = make_server(
+            host, port, _routes(make_wsgi_app(registry), health), ThreadingWSGIServer, _Silent
+        )
     except OSError as error:
         raise PortTaken(
             f"metrics cannot be served on {host}:{port} ({error.strerror}); "
             "name another port with --metrics-port, or another address with --metrics-host"
         ) from error
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return int(server.server_port)
+
+
+class _Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a probe a second is no news."""
+
+
+def _routes(metrics: Callable[..., Any], health: Health | None) -> Callable[..., Any]:
+    probes: dict[str, Callable[[], str]] = {}
+    if health is not None:
+        probes = {"/livez": health.live, "/healthz": health.live, "/readyz": health.ready}
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        path = environ["PATH_INFO"]
+        if path in ("/", "/metrics"):
+            return metrics(environ, start_response)
+        probe = probes.get(path)
+        status, text = _probed(probe) if probe else ("404 Not Found", "see /metrics")
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{text}\n".encode()]
+
+    return answer
+
+
+def _probed(probe: Callable[[], str]) -> tuple[str, str]:
+    why = probe()
+    return ("503 Service Unavailable", why) if why else ("200 OK", "ok")
 
 
 class _Folded(Collector):

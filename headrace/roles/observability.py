@@ -3,15 +3,18 @@
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Protocol
 
-from headrace.processes import RESTARTED
+from headrace.processes import ALIVE, RESTARTED
 from headrace.roles.log_options import LogOptions
 from schemas.pipeline import Pipeline
 from streams.live.live_driver import Observer
 from streams.observers.clock_skew import ClockSkews
+from streams.observers.health import Health
 from streams.observers.journal import Journal, tell
 from streams.observers.metrics import Metrics, Sample
 from streams.topics import logical
@@ -45,25 +48,30 @@ def observed(
     Raises ``PortTaken`` where the port for metrics is another program's.
     """
     journal = Journal(pipeline.name)
+    health = Health(time.monotonic, _sign_of_life(env))
     skews = ClockSkews(pipeline.name)  # of the nodes that this one hears: control's alone
     metrics = None if telling.metrics_port is None else Metrics(pipeline)
     where: dict[str, str] = {}
     if metrics is not None and telling.metrics_port is not None:
-        port = _served(
-            (metrics, skews), pipeline, telling.metrics_port, telling.metrics_host, reading
-        )
+        port = _served((metrics, skews), health, pipeline, telling, reading)
         where = {"metrics": f"http://{telling.metrics_host}:{port}/metrics"}
     _started(role, pipeline, where, env)
-    heard = (skews,) if role == CONTROL else ()
-    yield (journal, *heard) if metrics is None else (journal, *heard, metrics)
+    watching = (journal, health, skews) if role == CONTROL else (journal, health)
+    yield watching if metrics is None else (*watching, metrics)
     tell(log, logging.INFO, "role.ended", f"{role} of {pipeline.name} ends", **_who(role, pipeline))
+
+
+def _sign_of_life(env: Mapping[str, str]) -> Callable[[], None]:
+    """Touch the file that the supervisor watches, where there is a supervisor."""
+    path = env.get(ALIVE)
+    return (lambda: Path(path).touch()) if path else (lambda: None)
 
 
 def _served(
     folds: tuple[Metrics, ClockSkews],
+    health: Health,
     pipeline: Pipeline,
-    port: int,
-    host: str,
+    telling: LogOptions,
     reading: TransportReading | None,
 ) -> int:
     # Imported here: a role without metrics does not pay for it.
@@ -72,7 +80,8 @@ def _served(
     sources: list[Callable[[], Iterator[Sample]]] = [fold.samples for fold in folds]
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
-    return serve(sources, port, host, pipeline.name)
+    assert telling.metrics_port is not None
+    return serve(sources, telling.metrics_port, telling.metrics_host, pipeline.name, health)
 
 
 def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[Sample]:

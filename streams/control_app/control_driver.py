@@ -47,6 +47,7 @@ from streams.kafka.input_offsets import InputTopic
 from streams.kafka.kafka_client import BrokerError, KafkaConfig, reach
 from streams.live.dilation import REAL, Dilation
 from streams.live.live_driver import Clock, Observer
+from streams.observers.health import Health
 from streams.observers.journal import tell
 from streams.topics import physical
 
@@ -141,6 +142,9 @@ class ControlDriver:
 
     def tick(self) -> None:
         """Time has passed: the process runs, and the broker may be away."""
+        for observer in self._observers:
+            if isinstance(observer, Health):
+                observer.beat(NODE)
         self._look_at_the_clock()
         self._connectivity.look(self._clock())
         if self._stalled and self._inbox.empty():

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.cluster.local_run import claim, take_down
 from headrace.cluster.run_state import RunState, clear_state, read_state, write_state
-from headrace.cluster.supervisor import Supervisor, last_word, pause_s
+from headrace.cluster.supervisor import HUNG_S, Supervisor, _Child, last_word, pause_s
 from headrace.config.pipeline_file import Cluster
 from headrace.config.topology import Role, roles, workers
 from headrace.errors import Unsuccessful
@@ -196,3 +196,29 @@ def test_a_role_does_not_outlive_a_supervisor_that_was_killed() -> None:
         # It has closed its files, but may still be on its way out.
         psutil.Process(role.pid).wait(timeout=30)
     assert not role.alive
+
+
+def test_a_role_that_had_begun_and_does_nothing_any_more_is_killed(tmp_path: Path) -> None:
+    now, said = [0.0], []
+    supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, said.append, lambda: now[0])
+    role = Role("egress-0", "egress")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE,
+                          start_new_session=True) as process:  # fmt: skip
+        supervisor._children["egress-0"] = _Child(role, process=process)
+        sign = supervisor.alive("egress-0")
+        now[0] = 1000.0  # it has not begun: it may load for as long as it likes
+        supervisor.tend()
+        for second in range(60):
+            now[0] = 1001.0 + second
+            os.utime(_touched(sign), (second, second))
+            supervisor.tend()
+        assert (said, process.poll()) == ([], None)
+        now[0] += HUNG_S + 0.1
+        supervisor.tend()
+        assert said == ["egress-0 has done nothing for 30 s; it is killed"]
+        assert process.wait(10) == -signal.SIGKILL
+
+
+def _touched(path: Path) -> Path:
+    path.touch()
+    return path

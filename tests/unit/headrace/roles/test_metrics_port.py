@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
@@ -12,8 +12,10 @@ from headrace.errors import PortTaken
 from headrace.roles.log_options import LOOPBACK
 from headrace.roles.metrics_port import serve
 from schemas.effects import RESULTS, Send, Woke
+from streams.observers.health import LIVE_S, Health
 from streams.observers.metrics import Metrics, Sample
 from tests.builders import a_pipeline, a_refusal, an_answer
+from tests.memory_transport import VirtualClock
 
 
 def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
@@ -74,3 +76,24 @@ def test_it_answers_on_the_address_that_is_named_only() -> None:
 def test_an_address_of_another_machine_is_said_with_the_mend() -> None:
     with pytest.raises(PortTaken, match=r"192\.0\.2\.1:0 .*--metrics-host"):
         serve([], 0, "192.0.2.1", "p")
+
+
+def test_probes_follow_the_work_that_is_done() -> None:
+    clock = VirtualClock()
+    health = Health(clock)
+    port = serve([], 0, LOOPBACK, "p", health)
+
+    def asked(path: str) -> tuple[int, str]:
+        try:
+            with urlopen(f"http://{LOOPBACK}:{port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode().strip()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode().strip()
+
+    assert asked("/readyz") == (503, "it has not begun")
+    health.beat("control")
+    assert [asked(path) for path in ("/livez", "/healthz", "/readyz")] == [(200, "ok")] * 3
+    clock.now = LIVE_S + 1
+    assert asked("/livez") == (503, "control has done nothing for 11 s")
+    assert asked("/nothing") == (404, "see /metrics")
