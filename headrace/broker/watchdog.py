@@ -10,8 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from headrace.broker.connect import KAFKA_CONFIG
 from headrace.processes import Process, environment
+from headrace.terminal import waiting
+
+if TYPE_CHECKING:
+    from headrace.broker.local_broker import Running
 
 PATIENCE_S = 30.0
 
@@ -31,6 +37,22 @@ def kept(home: Path) -> Iterator[Process]:
         finally:
             keeper.stdin.close()
             keeper.wait(PATIENCE_S)
+
+
+@contextlib.contextmanager
+def temporary_broker(home: Path, what: str) -> Iterator[tuple["Running", tuple[Process, ...]]]:
+    """A broker of this process's own, stopped after the block and also if this process is killed;
+    with the processes that were started. ``what`` is said while it starts."""
+    from headrace.broker.local_broker import borrow
+
+    os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
+    with contextlib.ExitStack() as stack:
+        keeper = stack.enter_context(kept(home))
+        with waiting(what):
+            running = stack.enter_context(borrow(home))
+        yield running, (keeper, Process.found("broker", running.pid))
+        with waiting("stopping the broker"):
+            stack.close()
 
 
 def keep(home: Path) -> None:

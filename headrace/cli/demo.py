@@ -42,9 +42,13 @@ def demo(
       headrace demo --seconds 30 --json
       headrace demo --compare
     """
-    from headrace.demo.environment import wished
+    from headrace.config.pipeline_file import read_pipeline_file
+    from headrace.demo.environment import EnvironmentOptions, shipped_pipeline
 
-    wish = wished(file, bootstrap, seconds, rate, seed)
+    wish = EnvironmentOptions(
+        file=read_pipeline_file(file or shipped_pipeline()), bootstrap=bootstrap, seconds=seconds,
+        rate_qps=rate, seed=seed,
+    )  # fmt: skip
     if compare:
         from headrace.demo.policy_comparison import compared
         from headrace.demo.policy_comparison_text import shown as shown_compared
@@ -52,8 +56,8 @@ def demo(
         found = compared(wish)
         print_json(found.as_json()) if as_json else print_rich(shown_compared(found))
         return 0 if found.sound else UNSUCCESSFUL
-    from headrace.demo.demo_run import show
     from headrace.demo.demo_text import shown
+    from headrace.demo.load_script import show
 
     report = show(wish)
     print_json(report.as_json()) if as_json else print_rich(shown(report))

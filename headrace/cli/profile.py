@@ -35,7 +35,14 @@ class _Batches(click.ParamType):
 @click.option("--seed", default=0, show_default=True, help="Of the inputs.")
 @click.option("--paths", is_flag=True, help="Add the accuracy of whole paths of variants, no more.")
 @json_option
-def profile(as_json: bool, **asked: Any) -> None:
+def profile(
+    file: Path,
+    devices: tuple[str, ...],
+    out: Path | None,
+    paths: bool,
+    as_json: bool,
+    **asked: Any,
+) -> None:
     """Measure every variant: latency, load, memory, accuracy, fan-out.
 
     With --paths it measures instead how right every path of variants is from the query to the
@@ -47,6 +54,7 @@ def profile(as_json: bool, **asked: Any) -> None:
       headrace profile examples/postcode/pipeline.yaml --device cpu
       headrace profile examples/postcode/pipeline.yaml --paths
     """
+    from headrace.profiling.device_profiling import ProfilingOptions
     from headrace.profiling.profile_text import (
         paths_json,
         paths_text,
@@ -56,14 +64,14 @@ def profile(as_json: bool, **asked: Any) -> None:
         written_text,
     )
 
-    file = read_file(asked["file"])
-    if asked["paths"]:
-        out, table = profiled_paths(file, asked)
-        print_json(paths_json(table, out)) if as_json else print_text(
-            f"{paths_text(table)}\n{written_text(file, out)}"
+    source, settings = read_file(file), ProfilingOptions(**asked)
+    if paths:
+        place, table = profiled_paths(source, devices, out, settings)
+        print_json(paths_json(table, place)) if as_json else print_text(
+            f"{paths_text(table)}\n{written_text(source, place)}"
         )
         return
-    out, table = profiled(file, asked)
-    print_json({"out": str(out), "entries": len(table.entries)}) if as_json else print_text(
-        f"{table_text(table)}\n{written_text(file, out)}"
+    place, table = profiled(source, devices, out, settings)
+    print_json({"out": str(place), "entries": len(table.entries)}) if as_json else print_text(
+        f"{table_text(table)}\n{written_text(source, place)}"
     )

@@ -37,6 +37,7 @@ from streams.kafka.kafka_errors import refusal
 from streams.topics import MAX_RECORD_BYTES, physical
 
 WAIT_S = 10.0  # for the broker's word on offsets and topics
+POLICY_WITHIN_S = 30.0  # for the first plan of a policy
 ACKNOWLEDGED_WITHIN_S = 30.0  # a person waits less than a role for a broker that is away
 
 
@@ -206,6 +207,12 @@ class Commander:
             f"the control app did not answer within {timeout_s:g} s; check that it runs: "
             "`headrace status FILE`, else `headrace up FILE`"
         )
+
+    def apply_policy(self, policy: str) -> None:
+        """Put a policy in force; raises ``Unsuccessful`` if that fails."""
+        result = self.result(self.give("apply-policy", {"policy": policy}), POLICY_WITHIN_S)
+        if not result.ok:
+            raise Unsuccessful(f"policy {policy} was not applied: {result.message}")
 
     def close(self) -> None:
         """Let the topics go."""

@@ -1,7 +1,6 @@
-"""What a demo stands on: a broker, a pipeline that is up, and that nothing of it stays."""
+"""The environment of a demo: a broker and a pipeline that is up, with full teardown."""
 
 import contextlib
-import os
 import shutil
 import signal
 import sys
@@ -12,11 +11,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from headrace.broker.connect import KAFKA_CONFIG, kafka_config, reached
-from headrace.broker.local_broker import borrow
-from headrace.broker.watchdog import kept
+from headrace.broker.connect import kafka_config, reached
+from headrace.broker.watchdog import temporary_broker
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
-from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import Unfeasible
 from headrace.processes import Process
 from headrace.terminal import say, waiting
@@ -58,24 +56,10 @@ def shipped_pipeline() -> Path:
     return Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
 
 
-def wished(
-    file: Path | None, bootstrap: str | None, seconds: float, rate_qps: float | None, seed: int
-) -> EnvironmentOptions:
-    """The wish of a command line; raises ``PipelineError``."""
-    return EnvironmentOptions(
-        file=read_pipeline_file(file or shipped_pipeline()),
-        bootstrap=bootstrap,
-        seconds=seconds,
-        rate_qps=rate_qps,
-        seed=seed,
-    )
-
-
 def demo_environment(
     wish: EnvironmentOptions, act: Callable[[DemoEnvironment], T]
 ) -> tuple[T, tuple[str, ...]]:
-    """What ``act`` returned, and the processes that are left once all that was started should be
-    gone.
+    """Return what ``act`` returned, and the processes that are left after the teardown.
 
     Raises what bringing a pipeline up raises, and ``Unfeasible`` if the plan cannot serve.
     """
@@ -111,15 +95,10 @@ def _broker(wish: EnvironmentOptions, home: Path, started: list[Process]) -> Ite
     if kafka_config(wish.bootstrap).bootstrap:
         yield reached(wish.bootstrap)
         return
-    os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
-    with contextlib.ExitStack() as stack:
-        started.append(stack.enter_context(kept(home)))
-        with waiting("starting a broker for the demo; the first one downloads 44 MB"):
-            running = stack.enter_context(borrow(home))
-        started.append(Process.found("broker", running.pid))
+    what = "starting a broker for the demo; the first one downloads 44 MB"
+    with temporary_broker(home, what) as (running, processes):
+        started.extend(processes)
         yield KafkaConfig(running.bootstrap)
-        with waiting("stopping the broker"):
-            stack.close()
 
 
 def _acted(

@@ -1,8 +1,6 @@
-"""One load through a pipeline that is up: warm-up, the script with its command, the report."""
+"""A demo: `up`, a warm-up, a scripted `load` with a command to change the policy, the report."""
 
-import contextlib
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -13,14 +11,12 @@ import numpy as np
 from headrace.arrivals.arrival_processes import Times
 from headrace.client.load import made
 from headrace.client.open_loop import OpenLoop, run_to_end
-from headrace.client.topic_clients import Commander, new_id
+from headrace.client.topic_clients import Commander, new_id, plans
 from headrace.config.pipeline_file import load_profile, load_workload
 from headrace.demo.demo_report import Change, DemoConditions, DemoReport, Seen, Span, report
-from headrace.demo.environment import DemoEnvironment
-from headrace.demo.plan_log import PlanLog, devices
+from headrace.demo.environment import DemoEnvironment, EnvironmentOptions, demo_environment
 from headrace.demo.screen import Screen, outcomes_text, screen
-from headrace.demo.script import Script
-from headrace.errors import Unsuccessful
+from headrace.demo.script import Script, scripted
 from headrace.machine import machine
 from headrace.terminal import progress
 from schemas.records import CommandResult
@@ -28,7 +24,6 @@ from schemas.records import CommandResult
 DISTINCT = 400  # inputs; made ahead
 WARM_UP_QUERIES = 60
 WARM_UP_QPS = 15.0
-RESULT_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +43,39 @@ def material(stage: DemoEnvironment, script: Script) -> Material:
     return Material(workload, inputs, script.arrivals(rng))
 
 
+def show(wish: EnvironmentOptions) -> DemoReport:
+    """Run the demo; the report is complete once everything it started is gone.
+
+    Raises what bringing a pipeline up raises, and ``Unfeasible`` if the plan cannot serve.
+    """
+
+    def act(stage: DemoEnvironment) -> DemoReport:
+        script = scripted(wish.file, stage.plan, wish.seconds, wish.rate_qps)
+        return loaded(stage, script, material(stage, script))
+
+    found, left = demo_environment(wish, act)
+    return replace(found, conditions=replace(found.conditions, left=left))
+
+
 def loaded(stage: DemoEnvironment, script: Script, of: Material, title: str = "") -> DemoReport:
     """Run a script and report. ``title`` stands before every line of progress."""
     kafka, pipeline = stage.kafka, stage.pipeline
-    with (
-        closing(Commander(kafka, pipeline.name)) as commander,
-        closing(PlanLog(kafka, pipeline)) as log,
-    ):
-        _begin_with(script.policy, stage, commander, log)
+    with closing(Commander(kafka, pipeline.name)) as commander:
+        if plans(kafka, pipeline.name)[-1].settings.policy != script.policy:
+            commander.apply_policy(script.policy)
         _warm_up(stage, of)
-        with _loop(stage, "demo") as loop:
-            with screen(kafka, pipeline, lambda: _where(loop, script, log, title)) as shown:
+        with closing(OpenLoop(kafka, pipeline, new_id("demo"))) as loop:
+            with screen(kafka, pipeline, lambda: _where(loop, script, title)) as shown:
                 loop.start(of.times.tolist(), cycle(of.inputs))
-                change = _Drive(stage, script, commander, log, shown).run(loop)
+                change = _Drive(stage, script, commander, shown).run(loop)
             sent, answers = loop.accounts()
-            log.feed()
     table = load_profile(stage.wish.file)
     seen = Seen(
         sent=sent,
         answers=answers,
         score=of.workload.score,
         spans=spans(script, loop.began_s, change),
-        plans=log.plans,
+        plans=plans(kafka, pipeline.name),
         profile=table if table.entries else None,
     )
     return report(_conditions(stage, script, of, loop), seen, change)
@@ -106,48 +112,21 @@ def spans(script: Script, began_s: float, change: Change | None) -> list[Span]:
     return found
 
 
-def _where(loop: OpenLoop, script: Script, log: PlanLog, title: str) -> str:
-    """How far the load is and what has become of it."""
+def _where(loop: OpenLoop, script: Script, title: str) -> str:
+    """Return how far the load is, and the outcomes so far."""
     elapsed_s = min(loop.elapsed_s, script.seconds)
     phase, rate = script.at(elapsed_s)
-    used = f", {devices(log.plans[-1])} devices" if log.plans else ""
     return (
-        f"{title}{elapsed_s:.0f} of {script.seconds:.0f} s, {phase}: load {rate:.0f}/s{used}; "
+        f"{title}{elapsed_s:.0f} of {script.seconds:.0f} s, {phase}: load {rate:.0f}/s; "
         f"{loop.sent} sent, {outcomes_text(loop)}"
     )
-
-
-@contextlib.contextmanager
-def _loop(stage: DemoEnvironment, what: str) -> Iterator[OpenLoop]:
-    loop = OpenLoop(stage.kafka, stage.pipeline, new_id(what))
-    try:
-        yield loop
-    finally:
-        loop.close()
-
-
-def _begin_with(policy: str, stage: DemoEnvironment, commander: Commander, log: PlanLog) -> None:
-    """Put the policy in force, unless it is."""
-    log.feed()
-    if log.plans and log.plans[-1].settings.policy == policy:
-        return
-    command = commander.give("apply-policy", {"policy": policy})
-    until = time.monotonic() + RESULT_WITHIN_S
-    while time.monotonic() < until:
-        stage.run.tend()
-        for result in commander.results(0.1):
-            if result.id == command and result.ok:
-                return
-            if result.id == command:
-                raise Unsuccessful(f"policy {policy} was not applied: {result.message}")
-    raise Unsuccessful(f"the command to apply policy {policy} had no result; see the logs")
 
 
 def _warm_up(stage: DemoEnvironment, of: Material) -> None:
     """The first records through a fresh broker are slow: classes load, segments are made."""
     times = [number / WARM_UP_QPS for number in range(WARM_UP_QUERIES)]
     with (
-        _loop(stage, "warm-up") as loop,
+        closing(OpenLoop(stage.kafka, stage.pipeline, new_id("warm-up"))) as loop,
         progress("warming up", len(times)) as advance,
     ):
         loop.start(times, cycle(of.inputs))
@@ -163,17 +142,11 @@ class _Drive:
     """Steps a load to its end, and gives the script's command on the way."""
 
     def __init__(
-        self,
-        stage: DemoEnvironment,
-        script: Script,
-        commander: Commander,
-        log: PlanLog,
-        shown: Screen,
+        self, stage: DemoEnvironment, script: Script, commander: Commander, shown: Screen
     ) -> None:
         self._stage = stage
         self._script = script
         self._commander = commander
-        self._log = log
         self._shown = shown
         self._command = ""
         self._change: Change | None = None
@@ -183,7 +156,6 @@ class _Drive:
 
         def each() -> None:
             self._stage.run.tend()
-            self._log.feed()
             self._shown.show()
             self._steer(loop.elapsed_s)
 

@@ -19,10 +19,8 @@ import numpy as np
 import psutil
 
 from headrace.arrivals.arrival_processes import Times
-from headrace.broker.connect import KAFKA_CONFIG
-from headrace.broker.local_broker import Running, borrow
 from headrace.broker.warm_up import warm_up
-from headrace.broker.watchdog import kept
+from headrace.broker.watchdog import temporary_broker
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.load import made
 from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
@@ -42,7 +40,6 @@ SETTLE_S = 1.0  # inner, between readiness and the first arrival, as in simulati
 STEP_S = 0.02  # wall, between two looks at what is due
 PATIENCE_S = 3.0  # wall, for answers behind the last deadline and grace
 TEND_S = 0.5  # wall
-POLICY_WITHIN_S = 30.0
 DISTINCT = 300  # inputs made ahead
 WARM_UP_S = 20.0  # of the broker: longer makes its hops no faster
 UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # an emulated device never looks at it
@@ -83,7 +80,7 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvir
     _check_emulated(file, dilate)
     with (
         tempfile.TemporaryDirectory(prefix="headrace-fidelity-") as folder,
-        _broker(Path(folder) / "broker") as broker,
+        temporary_broker(Path(folder) / "broker", "starting a broker for this run") as (broker, _),
         dilated(dilate, time.time()) as dilation,
     ):
         kafka = KafkaConfig(broker.bootstrap)
@@ -97,7 +94,8 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvir
                 file=file, kafka=kafka, dilation=dilation, run=run, broker_pid=broker.pid
             )
             if policy != file.pipeline.policy:
-                _apply(stage, policy)
+                with closing(Commander(kafka, file.pipeline.name)) as commander:
+                    commander.apply_policy(policy)
             yield stage
         finally:
             run.kill()
@@ -110,24 +108,6 @@ def _check_emulated(file: PipelineFile, dilate: float) -> None:
             f"{file.path.name} has workers on {', '.join(real)}, and only emulated devices can be "
             "dilated; leave --dilate out, or set cluster.devices to {emulated: N}"
         )
-
-
-@contextlib.contextmanager
-def _broker(home: Path) -> Iterator[Running]:
-    os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(kept(home))
-        with waiting("starting a broker for this run"):
-            running = stack.enter_context(borrow(home))
-        yield running
-
-
-def _apply(stage: LiveEnvironment, policy: str) -> None:
-    with closing(Commander(stage.kafka, stage.file.pipeline.name)) as commander:
-        command = commander.give("apply-policy", {"policy": policy})
-        result = commander.result(command, POLICY_WITHIN_S)
-    if not result.ok:
-        raise Unsuccessful(f"policy {policy} was not applied: {result.message}")
 
 
 def play(stage: LiveEnvironment, times_s: Times, each: Each, seed: int = 0) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +13,22 @@ from profiles.path_accuracy import gap_text, path_gap
 from profiles.profile import ProfileTable
 
 
-def profiled(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Path, ProfileTable]:
-    """Measure as the options ask; where it was written, and the table."""
-    settings = ProfilingOptions(
-        batches=asked["batches"],
-        busy=asked["busy"],
-        samples=asked["samples"],
-        seed=asked["seed"],
-    )
-    devices = asked["devices"]
-    out = asked["out"] or default_out(file, devices)
+def profiled(
+    file: PipelineFile, devices: Sequence[str], out: Path | None, settings: ProfilingOptions
+) -> tuple[Path, ProfileTable]:
+    """Measure every variant; return where the profile was written, and it."""
+    out = out or default_out(file, devices)
     with shown(sys.stderr) as step:
         return out, measure(file, devices, out, settings, step)
 
 
-def profiled_paths(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Path, ProfileTable]:
-    """Measure whole paths as the options ask; where they were added, and the table."""
+def profiled_paths(
+    file: PipelineFile, devices: Sequence[str], out: Path | None, settings: ProfilingOptions
+) -> tuple[Path, ProfileTable]:
+    """Measure whole paths; return the profile to which they were added, and it."""
     from headrace.profiling.path_profiling import profile_paths
 
-    settings = ProfilingOptions(samples=asked["samples"], seed=asked["seed"])
-    devices = asked["devices"]
-    out = asked["out"] or default_out(file, devices)
+    out = out or default_out(file, devices)
     with shown(sys.stderr) as step:
         return out, profile_paths(file, devices, out, settings, step)
 

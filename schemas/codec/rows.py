@@ -1,10 +1,10 @@
-"""Records as the rows that Avro writes, and back: one pair of functions per record, by hand,
-because generic conversion costs more than the encoding itself."""
+"""Records as the rows that Avro writes, and back: their fields, with nested records as rows."""
 
 from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from schemas.codec.values import pack, unpack
 from schemas.enumerations import NodeState, PlanCause, ReasonCode
@@ -42,46 +42,16 @@ _PLAN_CAUSES: dict[str, PlanCause] = {cause.value: cause for cause in PlanCause}
 _NODE_STATES: dict[str, NodeState] = {state.value: state for state in NodeState}
 
 
-def _origin_row(origin: Origin) -> Row:
-    return {"partition": origin.partition, "offset": origin.offset}
-
-
-def _hop_row(hop: Hop) -> Row:
-    return {
-        "task": hop.task,
-        "variant": hop.variant,
-        "worker": hop.worker,
-        "epoch": hop.epoch,
-        "received_s": hop.received_s,
-        "started_s": hop.started_s,
-        "finished_s": hop.finished_s,
-        "batch": hop.batch,
-        "released": hop.released,
-        "rerouted": hop.rerouted,
-    }
-
-
-def _end_row(end: End) -> Row:
-    return {
-        "outcome": end.outcome,
-        "task": end.task,
-        "reason": end.reason,
-        "reason_code": end.reason_code,
-    }
-
-
 def _end(row: Row) -> End:
     return End(row["outcome"], row["task"], row["reason"], REASON_CODES[row["reason_code"]])
 
 
 def _item_row(item: Item) -> Row:
-    return {
-        "branch": item.branch,
-        "credit": item.credit,
-        "value": pack(item.value),
-        "path": [_hop_row(hop) for hop in item.path],
-        "end": None if item.end is None else ("headrace.End", _end_row(item.end)),
-    }
+    row = asdict(item)
+    row["value"] = pack(item.value)
+    row["path"] = [asdict(hop) for hop in item.path]
+    row["end"] = None if item.end is None else ("headrace.End", asdict(item.end))
+    return row
 
 
 def _item(row: Row) -> Item:
@@ -96,18 +66,10 @@ def _item(row: Row) -> Item:
 
 
 def _work_row(work: Work) -> Row:
-    return {
-        "query_id": work.query_id,
-        "origin": _origin_row(work.origin),
-        "task": work.task,
-        "created_s": work.created_s,
-        "deadline_s": work.deadline_s,
-        "epoch": work.epoch,
-        "attempt": work.attempt,
-        "items": [_item_row(item) for item in work.items],
-        "follow": work.follow,
-        "size": work.size,
-    }
+    row = asdict(work)
+    row["origin"] = asdict(work.origin)
+    row["items"] = [_item_row(item) for item in work.items]
+    return row
 
 
 def _work(row: Row) -> Work:
@@ -117,13 +79,10 @@ def _work(row: Row) -> Work:
 
 
 def _query_row(query: Query) -> Row:
-    return {
-        "payload": pack(query.payload),
-        "id": query.id,
-        "deadline_s": _optional(query.deadline_s),
-        "slo_class": query.slo_class,
-        "size": query.size,
-    }
+    row = asdict(query)
+    row["payload"] = pack(query.payload)
+    row["deadline_s"] = _optional(query.deadline_s)
+    return row
 
 
 def _query(row: Row) -> Query:
@@ -132,18 +91,7 @@ def _query(row: Row) -> Query:
 
 
 def _completion_row(completion: Completion) -> Row:
-    return {
-        "query_id": completion.query_id,
-        "origin": _origin_row(completion.origin),
-        "slot": completion.slot,
-        "worker": completion.worker,
-        "type": completion.type,
-        "setting": completion.setting,
-        "size": completion.size,
-        "queued_s": completion.queued_s,
-        "run_s": completion.run_s,
-        "outcome": completion.outcome,
-    }
+    return {**asdict(completion), "origin": asdict(completion.origin)}
 
 
 def _completion(row: Row) -> Completion:
@@ -152,21 +100,9 @@ def _completion(row: Row) -> Completion:
 
 
 def _notice_row(notice: Notice) -> Row:
-    return {
-        "partition": notice.partition,
-        "upto": notice.upto,
-        "queries": [
-            {
-                "query_id": noticed.query_id,
-                "offset": noticed.offset,
-                "created_s": noticed.created_s,
-                "deadline_s": noticed.deadline_s,
-                "refused": noticed.refused,
-                "reason_code": noticed.reason_code,
-            }
-            for noticed in notice.queries
-        ],
-    }
+    row = asdict(notice)
+    row["queries"] = [asdict(noticed) for noticed in notice.queries]
+    return row
 
 
 def _notice(row: Row) -> Notice:
@@ -177,24 +113,13 @@ def _notice(row: Row) -> Notice:
 
 
 def _answer_row(answer: Answer) -> Row:
-    return {
-        "id": answer.id,
-        "origin": _origin_row(answer.origin),
-        "outcome": answer.outcome,
-        "reason": answer.reason,
-        "task": answer.task,
-        "late": answer.late,
-        "incomplete": answer.incomplete,
-        "result": pack(answer.result),
-        "created_s": answer.created_s,
-        "deadline_s": answer.deadline_s,
-        "answered_s": answer.answered_s,
-        "epoch": answer.epoch,
-        "expected_accuracy": _optional(answer.expected_accuracy),
-        "paths": [[_hop_row(hop) for hop in path] for path in answer.paths],
-        "ends": [_end_row(end) for end in answer.ends],
-        "reason_code": answer.reason_code,
-    }
+    row = asdict(answer)
+    row["origin"] = asdict(answer.origin)
+    row["result"] = pack(answer.result)
+    row["expected_accuracy"] = _optional(answer.expected_accuracy)
+    row["paths"] = [[asdict(hop) for hop in path] for path in answer.paths]
+    row["ends"] = [asdict(end) for end in answer.ends]
+    return row
 
 
 def _answer(row: Row) -> Answer:
@@ -207,17 +132,10 @@ def _answer(row: Row) -> Answer:
 
 
 def _dead_letter_row(letter: DeadLetter) -> Row:
-    return {
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "reason": letter.reason,
-        "value": letter.value,
-        # Kafka has headers without a value; the client says None there whatever its types say.
-        "headers": [{"name": name, "value": value or b""} for name, value in letter.headers],
-        "node": letter.node,
-        "at_s": letter.at_s,
-    }
+    row = asdict(letter)
+    # Kafka has headers without a value; the client says None there whatever its types say.
+    row["headers"] = [{"name": name, "value": value or b""} for name, value in letter.headers]
+    return row
 
 
 def _dead_letter(row: Row) -> DeadLetter:
@@ -226,24 +144,9 @@ def _dead_letter(row: Row) -> DeadLetter:
 
 
 def _report_row(report: Report) -> Row:
-    return {
-        "node": report.node,
-        "role": report.role,
-        "pipeline": report.pipeline,
-        "epoch": report.epoch,
-        "incarnation": report.incarnation,
-        "sent_s": report.sent_s,
-        "state": report.state,
-        "device": report.device,
-        "task": report.task,
-        "variant": report.variant,
-        "slots": [
-            {"task": state.task, "slot": state.slot, "done": state.done, "queued": state.queued}
-            for state in report.slots
-        ],
-        "counts": report.counts,
-        "error": report.error,
-    }
+    row = asdict(report)
+    row["slots"] = [asdict(state) for state in report.slots]
+    return row
 
 
 def _report(row: Row) -> Report:
@@ -252,68 +155,15 @@ def _report(row: Row) -> Report:
     return Report(**row)
 
 
-def _settings_row(settings: Settings) -> Row:
-    return {
-        "policy": settings.policy,
-        "slo_s": settings.slo_s,
-        "demand_qps": _optional(settings.demand_qps),
-        "drained": settings.drained,
-        "paused": settings.paused,
-        "filed_policy": settings.filed_policy,
-        "filed_slo_s": settings.filed_slo_s,
-    }
-
-
-def _lease_row(lease: Lease) -> Row:
-    return {
-        "worker": lease.worker,
-        "task": lease.task,
-        "variant": lease.variant,
-        "batch": lease.batch,
-        "slots": lease.slots,
-        "open_slot": lease.open_slot,
-        "type": lease.type,
-    }
-
-
-def _route_row(route: Route) -> Row:
-    return {
-        "task": route.task,
-        "slot": route.slot,
-        "share": route.share,
-        "source": route.source,
-        "spare_qps": route.spare_qps,
-        "latency_s": route.latency_s,
-    }
-
-
-def _factor_row(factor: Factor) -> Row:
-    return {
-        "variant": factor.variant,
-        "child": factor.child,
-        "mean": factor.mean,
-        "items": factor.items,
-    }
-
-
 def _plan_row(plan: Plan) -> Row:
-    return {
-        "pipeline": plan.pipeline,
-        "epoch": plan.epoch,
-        "issued_s": plan.issued_s,
-        "reason": plan.reason,
-        "settings": _settings_row(plan.settings),
-        "leases": [_lease_row(lease) for lease in plan.leases],
-        "routes": [_route_row(route) for route in plan.routes],
-        "demand_qps": plan.demand_qps,
-        "capacity_qps": _optional(plan.capacity_qps),
-        "expected_accuracy": _optional(plan.expected_accuracy),
-        "feasible": plan.feasible,
-        "binding": plan.binding,
-        "mode": plan.mode,
-        "factors": [_factor_row(factor) for factor in plan.factors],
-        "causes": plan.causes,
-    }
+    row, settings = asdict(plan), plan.settings
+    row["settings"] = {**asdict(settings), "demand_qps": _optional(settings.demand_qps)}
+    row["leases"] = [asdict(lease) for lease in plan.leases]
+    row["routes"] = [asdict(route) for route in plan.routes]
+    row["factors"] = [asdict(factor) for factor in plan.factors]
+    row["capacity_qps"] = _optional(plan.capacity_qps)
+    row["expected_accuracy"] = _optional(plan.expected_accuracy)
+    return row
 
 
 def _plan(row: Row) -> Plan:
@@ -333,29 +183,9 @@ def _lease(row: Row) -> Lease:
 
 
 def _selection_row(selection: Selection) -> Row:
-    return {
-        "pipeline": selection.pipeline,
-        "task": selection.task,
-        "policy": selection.policy,
-        "issued_s": selection.issued_s,
-        "slo_s": selection.slo_s,
-        "workers": selection.workers,
-        "variants": selection.variants,
-        "levels_s": selection.levels_s,
-        "tables": [_selection_table_row(table) for table in selection.tables],
-        "complete": selection.complete,
-        "reason": selection.reason,
-    }
-
-
-def _selection_table_row(table: SelectionTable) -> Row:
-    return {
-        "qps": table.qps,
-        "rows": table.rows,
-        "expected_accuracy": table.expected_accuracy,
-        "expected_violation": table.expected_violation,
-        "run": table.run,
-    }
+    row = asdict(selection)
+    row["tables"] = [asdict(table) for table in selection.tables]
+    return row
 
 
 def _selection(row: Row) -> Selection:
@@ -368,28 +198,6 @@ def _selection(row: Row) -> Selection:
 def _selection_table(row: Row) -> SelectionTable:
     row["rows"] = tuple([tuple(each) for each in row["rows"]])
     return SelectionTable(**row)
-
-
-def _command_row(command: Command) -> Row:
-    return {
-        "id": command.id,
-        "pipeline": command.pipeline,
-        "action": command.action,
-        "arguments": command.arguments,
-        "issued_s": command.issued_s,
-    }
-
-
-def _command_result_row(result: CommandResult) -> Row:
-    return {
-        "id": result.id,
-        "pipeline": result.pipeline,
-        "action": result.action,
-        "ok": result.ok,
-        "message": result.message,
-        "epoch": result.epoch,
-        "finished_s": result.finished_s,
-    }
 
 
 def _optional(number: float | None) -> Any:
@@ -406,8 +214,8 @@ TO_ROW: dict[type[Struct], Callable[[Any], Row]] = {
     Report: _report_row,
     Plan: _plan_row,
     Selection: _selection_row,
-    Command: _command_row,
-    CommandResult: _command_result_row,
+    Command: asdict,
+    CommandResult: asdict,
 }
 
 FROM_ROW: dict[str, Callable[[Row], Record]] = {
