@@ -26,6 +26,18 @@ def overbooked(mine: RunState, others: Iterable[RunState], cores: int) -> list[s
     ]
 
 
+def outnumbered(mine: RunState, cores: int) -> list[str]:
+    """A sentence where the CPU workers of one run count on more cores than there are."""
+    wanted = _wanted(mine, "cpu") if "cpu" in mine.devices else 0.0
+    if wanted <= cores + _ROUNDING:
+        return []
+    return [
+        f"{mine.devices['cpu']} workers on cpu count on {wanted:g} cores and this machine has "
+        f"{cores}; capacity was profiled with a core each, so plans promise more than it can "
+        "serve: lower cluster.devices or cluster.share"
+    ]
+
+
 def _wanted(run: RunState, device: str) -> float:
     """Cores, or devices."""
     return run.share * (run.devices[device] if device == "cpu" else 1)

@@ -11,7 +11,7 @@ from types import FrameType
 
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import Commander, PlanTail, Tail, decoded
-from headrace.cluster.device_budget import overbooked
+from headrace.cluster.device_budget import outnumbered, overbooked
 from headrace.cluster.run_state import RunState, clear_state, neighbours, read_state, write_state
 from headrace.cluster.supervisor import Supervisor
 from headrace.config.pipeline_file import PipelineFile
@@ -99,7 +99,8 @@ class LocalRun:
     def start(self) -> None:
         """Make the topics and start every role. Raises ``BrokerError`` and ``Unsuccessful``."""
         claim(self.directory)
-        for warning in overbooked(self._state, neighbours(self.directory), cores()):
+        alone = outnumbered(self._state, cores())
+        for warning in (*alone, *overbooked(self._state, neighbours(self.directory), cores())):
             self._said(warning)
         prepare(self._kafka, self._file.pipeline, "operator")
         self.directory.mkdir(parents=True, exist_ok=True)

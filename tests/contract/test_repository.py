@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from headrace.broker.jar_lock import ROOTS
+from headrace.cli.main import headrace
 from headrace.cli.roles import control, egress, ingress, worker
 from streams.topics import MAX_RECORD_BYTES
 
@@ -133,6 +134,24 @@ def test_make_fills_the_environment_first(target: str) -> None:
     assert rule[1] == "$(FILLED)"
 
 
+MOUNTED = "/opt/pipeline/pipeline.yaml"
+
+
+def test_the_broker_of_compose_keeps_its_data_in_a_volume() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    broker = compose["services"]["broker"]
+    assert broker["volumes"] == ["broker-data:/var/lib/kafka/data"]
+    assert broker["environment"]["KAFKA_LOG_DIRS"] == "/var/lib/kafka/data"
+    assert "broker-data" in compose["volumes"]
+
+
+@pytest.mark.parametrize("unit", sorted((ROOT / "deploy" / "systemd").glob("*.service")), ids=str)
+def test_a_unit_runs_a_command_that_exists(unit: Path) -> None:
+    line = re.search(r"^ExecStart=/opt/headrace/\.venv/bin/headrace (\S+)", unit.read_text(), re.M)
+    assert line is not None
+    assert line[1] in headrace.commands
+
+
 def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     broker = services["broker"]
@@ -142,7 +161,10 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
     roles = {name: each for name, each in services.items() if name != "broker"}
     assert sorted(roles) == ["control", "egress", "ingress", "worker"]
     for name, role in roles.items():
-        assert role["command"][:2] == [name, "examples/postcode/pipeline.yaml"]
+        assert role["command"][:2] == [name, MOUNTED]
+        assert role["volumes"] == ["${PIPELINE_DIR:-./examples/postcode}:/opt/pipeline:ro"]
+        assert role["image"] == "headrace:local"
+        assert {"healthcheck", "mem_limit", "logging"} <= role.keys()
         assert role["environment"]["HEADRACE_BOOTSTRAP"] == "broker:9092"
         assert role["depends_on"] == {"broker": {"condition": "service_healthy"}}
         assert (ROOT / role["build"]["context"] / "Dockerfile").is_file()
@@ -152,9 +174,10 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
 def test_the_command_line_takes_what_compose_gives_it(role: click.Command) -> None:
     service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][role.name]
     named = ["--name", "a1b2c3"] if "--name" in str(service.get("entrypoint")) else []
-    words = [*service["command"][1:], *named]
+    example = str(ROOT / "examples" / "postcode" / "pipeline.yaml")
+    words = [example if word == MOUNTED else word for word in (*service["command"][1:], *named)]
     context = role.make_context(role.name, words)
-    assert (ROOT / context.params["file"]).is_file()
+    assert context.params["file"].is_file()
 
 
 def test_the_image_installs_by_lock_and_finds_our_packages_first() -> None:

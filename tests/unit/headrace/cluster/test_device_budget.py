@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cluster.device_budget import overbooked
+from headrace.cluster.device_budget import outnumbered, overbooked
 from headrace.cluster.run_state import RunState, neighbours, write_state
 from headrace.processes import Process
 
@@ -36,6 +36,13 @@ def test_what_there_is_may_be_counted_on(mine: RunState, other: RunState) -> Non
 
 def test_more_workers_than_cores_of_one_run_alone_are_no_matter_of_sharing() -> None:
     assert overbooked(a_run("a", {"cpu": 9}), [], cores=2) == []
+
+
+def test_one_run_alone_that_counts_on_more_cores_than_there_are_is_warned() -> None:
+    (warning,) = outnumbered(a_run("a", {"cpu": 4}), cores=2)
+    assert warning.startswith("4 workers on cpu count on 4 cores and this machine has 2;")
+    assert outnumbered(a_run("a", {"cpu": 4}, 0.5), cores=2) == []
+    assert outnumbered(a_run("a", {"emulated": 20, "cuda:0": 2}), cores=2) == []
 
 
 def test_a_worker_counts_for_its_share_of_a_core() -> None:
