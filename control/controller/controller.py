@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from control.checks.allocation_check import check_allocation, check_resources
-from control.checks.plan_check import PlanConditions, check_plan
-from control.checks.violations import Violation, sentences
+from control.checks.violations import sentences
 from control.controller.command_queue import COMMAND_VALID_S, CommandQueue, Pending
 from control.controller.commands import CommandError, Situation, carry_out, unexpired
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
+from control.controller.plan_gate import PlanGate
 from control.controller.report_age import ReportAges
 from control.estimation.estimates import Estimates
 from control.policies import policy_named
@@ -36,8 +35,6 @@ from control.problem.plan_reasons import (
     workers_lost,
 )
 from control.problem.problem import Problem
-from control.problem.references import chosen
-from control.problem.routes import ROUTINGS
 from control.rollout.history import History
 from control.rollout.leases import running, without
 from control.rollout.next_plan import PlanningContext
@@ -56,7 +53,6 @@ from schemas.effects import (
     Event,
     Failed,
     Forget,
-    Reject,
     Send,
     Solve,
     Solved,
@@ -118,7 +114,7 @@ class Controller:
         self._reasons: list[PlanReason] = []
         self._ready: list[PlanReason] = []  # reasons that wait for more of their kind
         self._trouble = ""  # why the last solve led to no plan
-        self._rejected: tuple[Violation, ...] = ()  # since the last plan
+        self._gate = PlanGate(pipeline, memory)
         self._quiet: frozenset[str] = frozenset()
         self._neighbours: dict[str, float] = {}  # other pipelines, when a node of theirs was heard
         self._contested = self._settled = False
@@ -385,13 +381,12 @@ class Controller:
         ground = self._ground(flight.settings, now)
         plan = self._target.first(target, ground, self._reasons_of(flight), now)
         violations = (
-            *check_allocation(event.plan, flight.problem),
-            *check_resources(target.allocation, flight.problem),
-            *check_plan(plan, self._conditions(plan, ground)),
+            *self._gate.allocation(event.plan, target.allocation, flight.problem),
+            *self._gate.plan(plan, ground),
         )
         if violations:
             reason = f"the plan would violate constraints: {sentences(violations)}"
-            return [*self._reject(violations), *self._give_up(reason, now)]
+            return [*self._gate.reject(violations), *self._give_up(reason, now)]
         self._target.take(target, now)
         plan = self._table_jobs.expecting(plan, self._estimates.arriving_qps(now))
         if self._plan is not None and same(plan, self._plan) and not self._contested:
@@ -411,7 +406,7 @@ class Controller:
         return [*asked, *flight.reasons, *trouble]
 
     def _publish(self, plan: Plan, now: float) -> list[Effect]:
-        """Put a plan in force, unless it breaks a promise: then the old one stays."""
+        """Put a plan in force, unless it violates a constraint: then the old one stays."""
         plan = replace(
             plan,
             epoch=self._history.highest + 1,
@@ -420,46 +415,21 @@ class Controller:
             factors=self._estimates.factors,
         )
         plan = self._table_jobs.expecting(plan, self._estimates.arriving_qps(now))
-        ground = self._ground(plan.settings, now)
-        violations = check_plan(plan, self._conditions(plan, ground))
+        violations = self._gate.plan(plan, self._ground(plan.settings, now))
         if violations:
             self._trouble = sentences(violations)
-            return self._reject(violations)
+            return self._gate.reject(violations)
         version = self._history.version(plan)
         self._members.follow(plan, self._held())
         self._plan = plan
         self._history.add(plan)
         self._contested = False
         self._trouble = ""
-        self._rejected = ()
+        self._gate.passed()
         out = Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}")
         outdated, self._history.outdated = self._history.outdated, []
         gone = [Forget(PLANS, f"{plan.pipeline}/{version}") for version in outdated]
         return [out, *gone, *self._table_jobs.follow(plan, self._members.devices, now)]
-
-    def _conditions(self, plan: Plan, ground: PlanningContext) -> PlanConditions:
-        """What a plan meets: the workers, and the figures by which it was to be made."""
-        policy = self._policy(plan.settings)
-        filling = chosen(ROUTINGS, policy.routing)
-        return PlanConditions(
-            pipeline=self._pipeline,
-            policy=policy,
-            profile=ground.profile,
-            within_budget=filling is not None and filling.within_budget,
-            memory=self._memory,
-            devices={member.name: member.device for member in ground.members},
-            loaded={member.name: member.loaded for member in ground.members},
-            held=self._held(),
-            multiplicity=ground.expected.multiplicity,
-        )
-
-    def _reject(self, violations: tuple[Violation, ...]) -> list[Effect]:
-        """Say what a plan violates, once for as long as no other plan is in force."""
-        if violations == self._rejected:
-            return []
-        self._rejected = violations
-        names = tuple(dict.fromkeys(each.constraint.value for each in violations))
-        return [Reject(names, sentences(violations))]
 
     def _land(self, now: float) -> list[Effect]:
         """A solve has led to the plan in force: answer the command that waited for it."""

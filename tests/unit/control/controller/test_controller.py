@@ -559,3 +559,17 @@ def test_plans_and_answers_go_to_their_topics() -> None:
         (PLANS, 0, "postcode/00000001"),
         ("command-results", -1, "postcode/c1"),  # compacted, and other pipelines answer as well
     ]
+
+
+def test_a_swap_that_does_not_fit_keeps_the_plan_in_force_and_is_said_once() -> None:
+    # Each variant takes 1 byte: one fits, two do not.
+    world = a_world(profile=a_profile(), memory={"cpu": 1}).start("w0", "w1", "w2")
+    before = world.plan
+    for _ in range(2):
+        result = world.command("apply-policy", policy="accurate")
+        assert result is not None
+        assert not result.ok
+        assert "holds read/forest until read/vit is loaded" in result.message
+    assert {lease.variant for lease in world.plan.leases} == {"net", "forest"}
+    assert world.plan.settings == before.settings
+    assert [effect.constraints for effect in world.rejected] == [("swap-memory",)]
