@@ -6,6 +6,7 @@ HeadraceError                   [2]  schemas/errors.py: the message is for who m
 ├── PlanError                   [2]  control: a problem that no policy can plan for
 ├── SizesError                  [2]  control: sizes of queries that cannot be read
 ├── ModelError                  [2]  operators: an operator that cannot be made
+├── ImpossibleTransition        [2]  operators: a state that cannot follow another, a fault of ours
 ├── KafkaConfigError            [2]  streams: a client configuration that cannot be used
 ├── BrokerError                 [4]  streams: no broker, or one that refuses
 ├── StoodStill                  [1]  streams: a process whose place another may have taken
