@@ -36,7 +36,7 @@ class Task:
     ``share`` bounds the share of the queries that go to the task, where branches are untied and
     accuracy is scaled. ``weight`` is that of a leaf task in the accuracy of an answer.
     ``selection`` names the tables by which its workers choose a variant per batch; "": they run
-    what the plan says.
+    what the plan says. ``least`` and ``most`` bound its replicas under every policy.
     """
 
     name: str
@@ -46,6 +46,8 @@ class Task:
     share: tuple[float, float] = (0.0, 1.0)
     weight: float = 1.0
     selection: str = ""
+    least: int = 1
+    most: int | None = None  # None: as many as slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

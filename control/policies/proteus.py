@@ -153,7 +153,7 @@ def _model(every: Choices, configs: Mapping[Key, Config], demand: Mapping[str, f
         there = pulp.lpSum(devices[key] for key in own)
         served = pulp.lpSum(items[key] for key in own)
         problem.addConstraint(served == demand[task.name] * share, f"served_{task.name}")
-        problem.addConstraint(there >= 1, f"present_{task.name}")
+        problem.addConstraint(there >= task.least, f"present_{task.name}")
         problem.addConstraint(there <= task.slots, f"slots_{task.name}")
     for at, (kind, count) in enumerate(every.devices.items()):
         used = pulp.lpSum(devices[key] for key in configs if key[2] == kind)

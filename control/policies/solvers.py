@@ -1,8 +1,10 @@
 """The solver that a driver runs for an effect ``Solve``: a policy's planner or table maker."""
 
+from dataclasses import replace
 from typing import Any
 
 from control.policies import spec_of
+from control.policies.replica_bounds import bounded, short_of, topped_up
 from control.problem.references import load
 
 TABLE = "table"  # a ``TableProblem``; every other solver is a kind of policy, for a ``Problem``
@@ -17,7 +19,9 @@ def solve(solver: str, problem: Any) -> Any:
     """
     if solver == TABLE:
         return load(spec_of(problem.kind).choose)(problem)
-    return load(spec_of(solver).plan)(problem)
+    plan = topped_up(load(spec_of(solver).plan)(asked := bounded(problem)), asked)
+    short = short_of(problem)
+    return replace(plan, feasible=False, binding=plan.binding or short) if short else plan
 
 
 def virtual_s(solver: str) -> float:

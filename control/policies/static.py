@@ -74,16 +74,18 @@ def _named(problem: Problem) -> Counts:
 
 
 def _by_load(problem: Problem, named: Counts) -> Counts:
-    """Workers for the tasks of which nothing is said, at least one each."""
+    """Workers for the tasks of which nothing is said, each task's least or more."""
     served = {variant_id(key).task for key in named}
     silent = [task for task in problem.pipeline.tasks if task.name not in served]
     if not silent:
         return {}
     best = {task.name: _most_accurate(task, problem) for task in silent}
     loads = _loads(problem, named, best)
-    left_over = max(len(problem.devices) - sum(named.values()), len(silent))
+    needed = sum(task.least for task in silent)
+    left_over = max(len(problem.devices) - sum(named.values()), needed)
     slots = {task.name: task.slots for task in silent}
-    shares = divide(left_over, loads, slots, dict.fromkeys(loads, 1))
+    least = {task.name: task.least for task in silent}
+    shares = divide(left_over, loads, slots, least)
     return {best[task].key: count for task, count in shares.items()}
 
 

@@ -29,6 +29,7 @@ def check(file: FileSection, source: Source) -> None:
     check_types(file, source)
     check_sizes(file, source)
     check_deadline(file, source)
+    check_bounds(file, source)
     check_shares(file, source)
     check_memory(file, source)
     check_emulation(file, source)
@@ -273,6 +274,29 @@ def check_deadline(file: FileSection, source: Source) -> None:
         raise source.error(
             ("deadline", "most"),
             f"{{}} is {most:g} s; work is kept for ten minutes, so {MOST_DEADLINE_S:g} s at most",
+        )
+
+
+def check_bounds(file: FileSection, source: Source) -> None:
+    """A task's least replicas are no more than its most and its slots, and all fit the cluster."""
+    for name, task in file.tasks.items():
+        least, most = task.replicas.least, task.replicas.most
+        place = ("tasks", name, "replicas", "least")
+        if most is not None and least > most:
+            raise source.error(
+                place, f"{{}} is {least}, and most is {most}; least must not be above it"
+            )
+        if least > task.slots:
+            raise source.error(
+                place, f"{{}} is {least}, but the task has {task.slots} slots; raise slots"
+            )
+    devices, types = file.cluster.devices or {}, file.cluster.types
+    needed = sum(task.replicas.least for task in file.tasks.values())
+    if not types and needed > max(len(file.tasks), sum(devices.values())):
+        raise source.error(
+            ("cluster", "devices"),
+            f"the tasks are to have {needed} replicas at least, but the cluster has "
+            f"{sum(devices.values())} workers; raise cluster.devices or lower replicas.least",
         )
 
 

@@ -349,4 +349,6 @@ def _task(name: str, section: TaskSection, folder: Path) -> Task:
         share=(section.share[0], section.share[1]),
         weight=section.weight,
         selection=section.selection,
+        least=section.replicas.least,
+        most=section.replicas.most,
     )

@@ -86,6 +86,13 @@ class ProfilingSection(Section):
     cache: Size = 500_000_000
 
 
+class ReplicasSection(Section):
+    """``tasks.<task>.replicas``."""
+
+    least: Count = 1
+    most: Count | None = None
+
+
 class TaskSection(Section):
     """``tasks.<task>``."""
 
@@ -95,6 +102,7 @@ class TaskSection(Section):
     share: Bounds = [0.0, 1.0]
     weight: Positive = 1.0
     selection: Tables = ""
+    replicas: ReplicasSection = ReplicasSection()
     knobs: dict[Name, Annotated[list[str | int | float | bool], Field(min_length=1)]] = {}
     tiers: Annotated[list[str], Field(min_length=1)] | None = None
     batched: bool = False
@@ -263,6 +271,7 @@ def _keys(place: Place, source: Source) -> list[str]:
 SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (0, ""): FileSection,
     (2, "tasks"): TaskSection,
+    (3, "tasks"): ReplicasSection,
     (4, "tasks"): VariantSection,
     (5, "tasks"): LimitsSection,
     (1, "cluster"): ClusterSection,

@@ -195,9 +195,11 @@ def _add_limits(model: FlowModel, present: list[Unit]) -> None:
     for at, (kind, count) in enumerate(devices.items()):
         require(model, f"devices_{at}", replicas(u for u in present if u.device == kind) <= count)
     for task in model.choices.tasks:
+        own = [unit for unit in present if unit.task == task.name]
         if task.slots < sum(devices.values()):
-            own = [unit for unit in present if unit.task == task.name]
             require(model, f"slots_{task.name}", replicas(own) <= task.slots)
+        if task.least > 1:
+            require(model, f"replicas_{task.name}", replicas(own) >= task.least)
 
 
 def _add_bounds(model: FlowModel) -> None:

@@ -247,6 +247,22 @@ def test_limits_are_a_time_a_memory_or_both(
             ":22: policy 'fast' asks for 3 replicas of task 'read', which has 2 slots, one per "
             "replica; raise tasks.read.slots or lower the replicas",
         ),
+        (
+            "slots: 8",
+            "slots: 8\n    replicas: {least: 3, most: 2}",
+            ":10: tasks.read.replicas.least is 3, and most is 2; least must not be above it",
+        ),
+        ("slots: 8", "slots: 8\n    replicas: {least: 9}", "but the task has 8 slots; raise slots"),
+        (
+            "slots: 8",
+            "slots: 8\n    replicas: {least: 5}",
+            ":25: the tasks are to have 6 replicas at least, but the cluster has 4 workers",
+        ),
+        (
+            "slots: 8",
+            "slots: 8\n    replicas: {lest: 2}",
+            ":10: tasks.read.replicas.lest is no known key; did you mean 'least'",
+        ),
         ("replicas: 2", "replicas: 9", ":8: policy 'static' asks for 9 replicas of task 'read'"),
         (
             "read/forest: 3",

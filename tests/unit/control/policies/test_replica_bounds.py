@@ -1,0 +1,79 @@
+"""control/policies/replica_bounds.py: the least and the most replicas of a task."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from control.checks.allocation_check import check_allocation
+from control.policies import POLICIES
+from control.policies.replica_bounds import topped_up
+from control.policies.solvers import solve
+from control.problem.problem import Allocation, Problem, Replicas
+from tests.allocation_world import a_problem, an_entry
+
+CHAIN = {"find": ("read",), "read": ()}
+ENTRIES = [
+    an_entry("find", "small", {1: 5.0}, 0.8, {"read": 1.0}),
+    an_entry("find", "large", {1: 20.0}, 1.0, {"read": 2.0}),
+    an_entry("read", "fast", {1: 4.0, 4: 10.0}, 0.9),
+    an_entry("read", "sure", {1: 15.0, 4: 40.0}, 1.0),
+]
+PLANNING = ("static", "loki", "loki-paper", "inferline", "proteus")
+
+
+def planned(kind: str, tasks: Mapping[str, object], demand: float, devices: int) -> Allocation:
+    problem = a_problem(
+        ENTRIES, CHAIN, demand=demand, devices=("cpu",) * devices,
+        policy=POLICIES[kind].usual, tasks=tasks,  # type: ignore[arg-type]
+    )  # fmt: skip
+    plan = solve(kind, problem)
+    assert isinstance(plan, Allocation)
+    if plan.shares:
+        assert check_allocation(plan, problem) == ()
+    return plan
+
+
+def count(plan: Allocation, task: str) -> int:
+    return sum(each.count for each in plan.replicas if each.task == task)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(PLANNING), st.integers(1, 3), st.integers(0, 2), st.integers(0, 40))
+def test_every_policy_keeps_to_the_bounds(kind: str, least: int, more: int, tens: int) -> None:
+    most = least + more
+    plan = planned(kind, {"read": {"least": least, "most": most}}, 10.0 * tens, devices=8)
+    assert least <= count(plan, "read") <= most
+    assert count(plan, "find") >= 1
+    assert plan.devices_used <= 8
+
+
+def test_the_other_tasks_pay_for_the_least_of_one() -> None:
+    free = planned("loki", {}, 250.0, devices=6)
+    bound = planned("loki", {"find": {"least": 5}}, 250.0, devices=6)
+    assert (free.mode, bound.mode) == ("accuracy", "accuracy")
+    assert count(bound, "find") == 5 > count(free, "find")
+    assert bound.accuracy is not None
+    assert free.accuracy is not None
+    assert bound.accuracy < free.accuracy
+
+
+@pytest.mark.parametrize("kind", PLANNING)
+def test_with_fewer_devices_than_the_least_the_plan_says_so(kind: str) -> None:
+    plan = planned(kind, {"read": {"least": 3}, "find": {"least": 3}}, 10.0, devices=4)
+    assert not plan.feasible
+    assert "6 replicas at least and 4 workers" in plan.binding or "asks for" in plan.binding
+    assert min(count(plan, "find"), count(plan, "read")) >= 1
+
+
+def test_a_plan_without_devices_to_spare_names_the_task_that_has_too_few() -> None:
+    tasks = {"read": {"least": 2}}
+    problem: Problem = a_problem(ENTRIES, CHAIN, devices=("cpu",) * 3, tasks=tasks)
+    made = [
+        Replicas(task="find", variant="small", batch=1, count=2),
+        Replicas(task="read", variant="fast", batch=1, count=1),
+    ]
+    plan = topped_up(Allocation(tuple(made)), problem)
+    assert (plan.feasible, plan.devices_used) == (False, 3)
+    assert plan.binding.startswith("devices: task 'read' has 1 of at least 2 replicas")
