@@ -1,25 +1,30 @@
 """The Kairos artifact's models and devices in Headrace's formats.
 
-    python -m benchmarks.papers.kairos DATA_DIR OUT_DIR
+    python -m benchmarks.papers.kairos DATA_DIR OUT_DIR [--compare [PAGE]]
 
 Writes for each of the five models (rm2, ncf, wnd, mtwnd, dien) a pipeline file, ``MODEL.yaml``:
 four EC2 types with their prices, the QoS as SLO, 2.5 $ per hour. Beside it ``MODEL.sizes.csv``,
 the exact probability of each class of query sizes, and ``MODEL.profile.json``: the mean latency of
 each class on each type, without spread, so that a simulation has the paper's service times.
-``MODEL.noisy.profile.json`` has the quantiles of the measured repeats instead.
+``MODEL.noisy.profile.json`` has the quantiles of the measured repeats instead. ``--compare`` then
+searches the capacity of every rule (``kairos_compare``, minutes to hours) and writes the page;
+``--again`` writes it from what OUT_DIR has of earlier searches.
 """
 
+import argparse
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.papers.sources import DataError, table, unreadable, write_from
+from benchmarks.papers.sources import DataError, table, unreadable
 from profiles.profile import Entry, Latency, ProfileTable
 
 PAPER = "Kairos"
+PAGE = Path("docs/results/kairos.md")
 MODELS = ("rm2", "ncf", "wnd", "mtwnd", "dien")
 TASK = "rank"
 # Emulated devices never call it; it is there so that the pipeline is whole.
@@ -174,5 +179,37 @@ def _yaml(model: str, setup: Setup) -> str:
     )
 
 
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, metavar="DATA_DIR")
+    parser.add_argument("out", type=Path, metavar="OUT_DIR")
+    parser.add_argument("--compare", nargs="?", type=Path, const=PAGE, metavar="PAGE")
+    parser.add_argument("--again", action="store_true", help="only write the page once more")
+    parser.add_argument("--seeds", type=int, default=3, help="(3)")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    try:
+        for path in write(options.data, options.out):
+            print(path)
+        if options.compare is not None:
+            options.compare.write_text(_compared(options), encoding="utf-8")
+            print(options.compare)
+    except DataError as error:
+        parser.exit(2, f"{error}\n")
+
+
+def _compared(options: argparse.Namespace) -> str:
+    from benchmarks.papers import kairos_compare as comparison
+
+    if options.again:
+        found = comparison.read(options.out / "comparison.jsonl")
+    else:
+        asked = comparison.searches(options.data, options.models, options.seeds)
+        found = list(comparison.searched(options.out, asked, options.processes))
+    return comparison.page(found, comparison.ranking_rows(options.data, options.out))
+
+
 if __name__ == "__main__":
-    write_from(__doc__ or "", write)
+    main()

@@ -324,7 +324,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         compute_share=file.compute_share,
         branches=file.branches,
         ingress=file.cluster.ingress,
-        size=QuerySize(**file.size.model_dump()) if file.size else None,
+        size=QuerySize(most=file.size.most, header=file.size.header) if file.size else None,
     )
 
 

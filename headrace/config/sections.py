@@ -132,6 +132,7 @@ class ClusterSection(Section):
     budget: Positive | None = None
     base: str | None = None
     start: dict[str, Replicas] | None = None
+    scale: Literal["nobody"] = "nobody"  # who rents and releases devices while it runs
     tiers: Annotated[dict[Name, TierSection], Field(min_length=1)] | None = None
     links: dict[str, LinkSection] = {}
     profilers: Count = 1
@@ -142,6 +143,7 @@ class QuerySizeSection(Section):
 
     most: Annotated[int, Field(ge=1, le=10**9)]
     header: str = "headrace-size"
+    over: Literal["refuse"] = "refuse"  # what happens to queries above ``most``
 
 
 class DeadlineSection(Section):

@@ -37,6 +37,7 @@ from streams.observers.run_metrics import RunMetrics
 
 WITHIN = 1.01  # the highest rate that fails, over the highest that keeps the SLO
 FIRST_STEP = 1.12
+PICK_QUERIES = 5_000  # per trial where ten mixes are compared, all with the same arrivals
 LIKELY = 0.88  # of its bound: what a good mix carries
 LOWEST_QPS = 1e-3
 # Policies that measure demand first serve a plan for none; their first seconds are not counted.
@@ -216,7 +217,7 @@ def mix_simulator(file: PipelineFile, asked: MixRequest) -> Simulate:
         wanted = [
             CapacityRequest(
                 file=replace(named, cluster=mix.cluster), policy=policy, sizes=sizes,
-                start_qps=LIKELY * bound_qps,
+                queries=PICK_QUERIES, start_qps=LIKELY * bound_qps,
             )
             for mix, bound_qps in mixes
         ]  # fmt: skip

@@ -64,6 +64,19 @@ def test_whatever_dies_every_query_ends_once(tmp_path: Path, fault: Fault, least
     assert answered_share(ended) > least
 
 
+def test_a_run_on_rented_devices_tells_what_it_costs(tmp_path: Path) -> None:
+    file = with_mix(read_pipeline_file(a_typed_file(tmp_path, HOPS)), {"gpu": 1, "slow": 2})
+    arrivals = Renewal(50.0, 4.0)
+    run = Run(file=file, policy="kairos", seed=1, arrivals=arrivals, sizes=SMALL)
+    ended = simulated(run, lambda sent: None)
+    row = ended.as_json(run)
+    seconds = ended.last_s - ended.first_s
+    assert row["usd_per_h"] == pytest.approx(0.9)
+    assert row["usd_per_1000_answers"] == pytest.approx(
+        0.9 / 3600 * seconds / row["answered"] * 1000, rel=1e-4
+    )
+
+
 def test_a_device_that_slows_down_gets_less(tmp_path: Path) -> None:
     slow = Fault(at_s=3.0, kind=SLOW, device="slow-0", factor=4.0)
     known, unknown = (played(tmp_path, policy, slow) for policy in ("kairos", "fcfs"))
