@@ -19,6 +19,7 @@ from operators.models.loading import load_operator
 from operators.user_frames import sentence, with_frames
 from schemas.pipeline import Task, Variant
 from schemas.records import Answer, Hop, Item, Origin, Value
+from schemas.variant_id import variant_key
 
 __all__ = ["run_query"]
 
@@ -60,7 +61,7 @@ def _chosen(file: PipelineFile, named: Mapping[str, str]) -> dict[str, Variant]:
     for task, variant in named.items():
         if variant not in tasks.get(task, {}):
             raise PipelineError(
-                f"{file.path} has no variant {task}/{variant}; name one of "
+                f"{file.path} has no variant {variant_key(task, variant)}; name one of "
                 f"{', '.join(f'{t}/{v}' for t, each in tasks.items() for v in each)}"
             )
     return {

@@ -14,6 +14,7 @@ from headrace.simulation.simulation_run import Advance, Run, simulated
 from operators.outcomes import outcome_of
 from schemas.effects import RESULTS, Effect, Event, Send
 from schemas.records import Answer
+from schemas.variant_id import variant_key
 
 SECOND_S = 1.0
 FORMATS = (".csv", ".jsonl")
@@ -63,7 +64,9 @@ def detailed(run: Run, told: Advance) -> Details:
 
 
 def _query(run: Run, answer: Answer, first_s: float) -> Row:
-    used = dict.fromkeys(f"{hop.task}/{hop.variant}" for path in answer.paths for hop in path)
+    used = dict.fromkeys(
+        variant_key(hop.task, hop.variant) for path in answer.paths for hop in path
+    )
     return {
         "policy": run.policy, "seed": run.seed, "id": answer.id,
         "created_s": round(answer.created_s - first_s, 6),
