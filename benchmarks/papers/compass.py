@@ -90,7 +90,7 @@ def _yaml(app: Application, query: DrawnQuery) -> str:
         *_tasks(app),
         "cluster:",
         "  tiers:",
-        f"    edge: {{speed: {1 / deployment.slowness[gpu, edge]:.9f}, "
+        f"    edge: {{speed: {1 / deployment.slowdown[gpu, edge]:.9f}, "
         f"cpu_speed: {1 / CPU_ON_EDGE:.9f}, memory: {room:g}GB, per: session}}",
         *(
             f"    {tier}: {{speed: {tiers[tier]['speed']:.9f}, count: 16, "

@@ -5,7 +5,7 @@ several; tiers span placements. A setting is named ``task/variant@knob=option,..
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from headrace.config.checks import topological
 from headrace.config.field_types import objectives
 from headrace.config.sections import FileSection, TaskSection, TierSection
 from headrace.config.yaml_source import Source
+from schemas.pipeline import Variant
 from schemas.variant_id import variant_key
 
 if TYPE_CHECKING:
@@ -50,6 +51,18 @@ class SessionSpace:
         variant = named.pop(VARIANT, self.variants.get(task, ""))
         knobs = ",".join(f"{knob}={option}" for knob, option in named.items())
         return f"{variant_key(task, variant)}@{knobs}" if knobs else variant_key(task, variant)
+
+    def filled(self, variant: Variant, configuration: int = 0) -> Variant:
+        """The variant with the options of a configuration in place of ``$knob``."""
+        named = self.space.named(configuration)
+
+        def option(value: Any) -> Any:
+            key = f"{variant.task}.{value[1:]}" if isinstance(value, str) else ""
+            known = value[:1] == "$" if key else False
+            return self.values[key][named[key]] if known and key in self.values else value
+
+        arguments = {name: option(value) for name, value in variant.arguments.items()}
+        return replace(variant, arguments=arguments)
 
     def deployment(self, memory: np.ndarray[Any, np.dtype[np.float64]]) -> "Deployment":
         """The factors of placements; raises ``PlanError`` where a link is missing."""

@@ -62,7 +62,7 @@ def examined(file: PipelineFile) -> Examined:
         load_workload(file)
     for task in file.pipeline.tasks:
         for variant in task.variants:
-            load_operator(variant)
+            load_operator(file.sessions.filled(variant) if file.sessions else variant)
     return Examined(
         file=file,
         profiled=tuple(dict.fromkeys(e.key for e in table.entries)),

@@ -84,7 +84,7 @@ def search_recorded(
     sessions = session_space(file)
     options = policy_options(file)
     slo = _slo(sessions, asked)
-    rule = _rule(options)
+    rule = replace(_rule(options), population=min(len(each) for each in truth.scores))
     deployment = sessions.deployment(truth.memory)
     search = SessionSearch(
         deployment,

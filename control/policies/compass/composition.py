@@ -1,6 +1,6 @@
 """Latency of every query plan, composed of its stages' seconds and its transfers.
 
-    latency(c, p) = max over leaves of  sum_s seconds[c, s] * slowness[s, p]
+    latency(c, p) = max over leaves of  sum_s seconds[c, s] * slowdown[s, p]
                                       + sum_hops bytes * seconds_per_byte[hop, p] + delay[hop, p]
 
 Profiling one configuration gives the seconds of its stages on the reference device; every plan
@@ -33,7 +33,7 @@ KNOWN = 1e-4  # variance of the error of a profiled stage's log seconds
 class Deployment:
     """Tiers and links as one session sees them, per placement ``p`` of the space.
 
-    ``slowness[s, p]`` times the reference seconds of stage s; ``per_byte[h, p]`` and ``delay[h,
+    ``slowdown[s, p]`` times the reference seconds of stage s; ``per_byte[h, p]`` and ``delay[h,
     p]`` seconds of hop h, the one into stage h, and after the stages one back per leaf;
     ``price[s, p]`` $ an hour of the GPU under a stage (0: free); ``memory[c, s]`` bytes of
     the model, over ``capacity[s, p]`` of the GPU; ``fits[c, p]`` whether all models fit.

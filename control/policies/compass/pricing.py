@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from control.policies.compass.composition import Deployment
 from control.policies.compass.packing import QUARTERS
-from control.policies.compass.trimming import Trimmed, trimmed
+from control.policies.compass.trimming import BATCHING, Trimmed, trimmed
 
 Floats = NDArray[np.float64]
 
@@ -107,11 +107,14 @@ def cheapest_estimate(
     """The least cost of a configuration by predicted seconds, and its placement.
 
     Shares are taken as continuous: of the slack beyond transfers, stages share by the square root
-    of price times seconds, which is the optimum of sum price * share at sum seconds / share.
-    Infinite where not even whole GPUs are quick enough.
+    of price times seconds, which is the optimum of sum price * share at sum seconds / share. Of a
+    batched stage only the part that grows with the batch counts. Infinite where not even whole
+    GPUs are quick enough.
     """
     latency = deployment.latency(seconds[None], sent[None])[0]
-    compute = seconds[:, None] * deployment.slowdown
+    batched = np.array([stage.batched for stage in deployment.space.stages])
+    stretched = np.where(batched, BATCHING, 1.0) * seconds
+    compute = stretched[:, None] * deployment.slowdown
     paid = deployment.price > 0
     slack = slo_s - latency + np.where(paid, compute, 0.0).sum(axis=0)
     root = np.sqrt(deployment.price * compute)

@@ -37,8 +37,9 @@ PRIOR_ACCURACY, PRIOR_SPREAD = 0.7, 0.15
 SAMPLE_SPREAD = 0.3  # of scores, until some are known
 LOOK_UP = 0.02  # of a stage's seconds, where its output is cached
 FORCED_AFTER = 10  # proposals of a committee that came to nothing
-LIKELY = 0.05  # configurations less likely to comply are not priced
-PRICED = 40  # at most so many
+LIKELY = 0.005  # configurations less likely to comply are not priced
+PRICED = 60  # at most so many
+OPTIMISM = 0.2  # weight of stages being faster by one deviation than predicted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,12 +210,14 @@ class SessionSearch:
         utility = np.zeros_like(quick)
         open_ones = np.flatnonzero((likely > LIKELY) & ~self._profiled)
         order = open_ones[np.argsort(-likely[open_ones], kind="stable")][:PRICED]
+        quickly = seconds * np.exp(-self._times.deviation())
         for c in order.tolist():
-            cost, placement = cheapest_estimate(
-                self.deployment, seconds[c], self._sent[c], self.slo.latency_s, c
-            )
-            saving = max(0.0, best.usd_per_h - cost)
-            utility[c, placement] = likely[c] * saving
+            for guess, weight in ((seconds[c], 1 - OPTIMISM), (quickly[c], OPTIMISM)):
+                cost, placement = cheapest_estimate(
+                    self.deployment, guess, self._sent[c], self.slo.latency_s, c
+                )
+                saving = max(0.0, best.usd_per_h - cost)
+                utility[c, placement] += weight * likely[c] * saving
         return utility
 
     def _fallback(self, likely: Floats, quick: Floats) -> int:
@@ -239,7 +242,6 @@ class SessionSearch:
     def _compliant(self, found: Profiled) -> tuple[Priced, ...]:
         c = found.configuration
         seconds = np.array(found.seconds)
-        fast = priced(self.deployment, c, seconds, self._sent[c], self.slo.latency_s)
         short = max(0.0, self.slo.accuracy - found.tested.estimate.mean)
         latency = self.deployment.latency(seconds[None], self._sent[c][None])[0]
         late = max(0.0, float(latency.min()) / self.slo.latency_s - 1)
@@ -251,7 +253,7 @@ class SessionSearch:
         low = accuracy - 2.33 * float(np.sqrt(found.tested.estimate.variance))
         return tuple(
             plan.with_accuracy(accuracy, low)
-            for plan in fast
+            for plan in priced(self.deployment, c, seconds, self._sent[c], self.slo.latency_s)
             if plan.usd_per_h <= self.slo.usd_per_h
         )
 

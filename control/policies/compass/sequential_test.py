@@ -38,7 +38,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
-    """When to stop: see the module."""
+    """When to stop: see the module.
+
+    ``population`` is the number of samples that the mean is of, where they are all there are (a
+    recording): the variance of a mean of n is then (1 - n / population) of what it is else, and
+    after all of them the mean decides.
+    """
 
     least: int = 50
     most: int = 350
@@ -46,6 +51,7 @@ class StopRule:
     confidence: float = 0.99
     cap: float = 0.9
     test: str = "one-sided"
+    population: int | None = None
 
     def __post_init__(self) -> None:
         """Raise ``PlanError`` for a rule that cannot be."""
@@ -153,6 +159,11 @@ TESTS: Mapping[str, Callable[[float], float]] = {
 
 def look(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Tested:
     """The state of a test after so many samples."""
+    if rule.population is not None:
+        if samples >= rule.population:
+            return _exact(estimate, samples, floor)
+        left = 1 - samples / rule.population
+        estimate = Estimate(estimate.mean, estimate.variance * left, estimate.freedom)
     confidence = at_least(estimate, floor)
     if samples >= rule.least and TESTS[rule.test](confidence) >= rule.confidence:
         verdict = Verdict.ACCEPTED if confidence > 0.5 else Verdict.REJECTED
@@ -161,6 +172,13 @@ def look(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Test
     else:
         verdict = Verdict.OPEN
     return Tested(verdict, samples, confidence, estimate)
+
+
+def _exact(estimate: Estimate, samples: int, floor: float) -> Tested:
+    """What all samples there are say."""
+    enough = estimate.mean >= floor
+    verdict = Verdict.ACCEPTED if enough else Verdict.REJECTED
+    return Tested(verdict, samples, float(enough), Estimate(estimate.mean, 0.0, estimate.freedom))
 
 
 def run_test(
@@ -179,7 +197,7 @@ def run_test(
     last = min(len(scores), rule.most)
     capped = StopRule(
         least=max(2, min(rule.least, last)), most=max(2, last), look=rule.look,
-        confidence=rule.confidence, cap=rule.cap, test=rule.test,
+        confidence=rule.confidence, cap=rule.cap, test=rule.test, population=rule.population,
     )  # fmt: skip
     for samples in [*capped.looks(last), last]:
         found = look(_estimate(scores[:samples], capped, reference, strata), samples, floor, capped)

@@ -57,6 +57,17 @@ class Committee(nn.Module):
         return scores.reshape(len(views), len(crops), -1).mean(dim=0)
 
 
+class Member(nn.Module):
+    """The network of a ``Committee`` at one look, with the committee's weights."""
+
+    def __init__(self, width: int = 32, depth: int = 2) -> None:
+        super().__init__()
+        self.member = Convolutional(width, depth)
+
+    def forward(self, crops: torch.Tensor) -> torch.Tensor:
+        return self.member(crops)
+
+
 class DigitMap(nn.Module):
     """Where are digits? Images (n, 1, height, width) to maps (n, 4, height / 4, width / 4).
 

@@ -104,3 +104,18 @@ def test_samples_without_truth_are_refused() -> None:
 def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(PlanError):
         StopRule(**wrong)  # type: ignore[arg-type]
+
+
+def test_all_samples_there_are_decide_without_doubt() -> None:
+    scores = np.array([1.0, 0.0] * 50)
+    found = [run_test(scores, floor, StopRule(most=100, population=100)) for floor in (0.5, 0.51)]
+    assert [each.verdict for each in found] == [Verdict.ACCEPTED, Verdict.REJECTED]
+    assert [each.samples for each in found] == [100, 100]
+
+
+def test_a_part_of_all_samples_is_surer_than_as_many_of_endless_ones() -> None:
+    scores = np.random.default_rng(0).random(350)
+    endless, counted = (
+        run_test(scores, 0.45, StopRule(population=population)) for population in (None, 350)
+    )
+    assert counted.samples <= endless.samples

@@ -1,0 +1,304 @@
+"""Searches over the modelled benchmark: ours, its ablations, and the papers' baselines.
+
+Time is modelled: samples times uncached A100 seconds over the application's parallelism, plus
+0.04 s a step, which is what a proposal took the paper. Baselines profile whole pipelines on the
+application's fixed number of samples, and accept by the mean. Every method sees the same queries
+and the same samples.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command does, before NumPy's import
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from benchmarks.papers.compass_model import DrawnQuery, applications, draw
+from benchmarks.papers.compass_page import page
+from benchmarks.papers.sources import DataError
+from control.policies.compass.gaussian_process import GaussianProcess, Kernel
+from control.policies.compass.search import Past, Profiled, SearchOptions, SessionSearch
+from control.policies.compass.sequential_test import Estimate, StopRule, Tested, Verdict, run_test
+
+Floats = NDArray[np.float64]
+
+STEP_S = 0.04
+HISTORY = 12  # queries before those that are searched with a history
+MOST_STEPS = 150
+RANDOM_STARTS = 5
+LIMITS_S = {True: 120.0, False: 36_000.0}  # of searches that wait for an answer, and others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One query searched by one method: modelled seconds and steps to the first accepted plan."""
+
+    app: str
+    method: str
+    query: int
+    seconds: float
+    steps: int
+    found: bool
+    false: bool
+    propose_ms: float
+    samples: float  # mean share of the fixed number
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """Ours with one piece changed."""
+
+    history: bool = False
+    adaptive: bool = True
+    prefix: bool = True
+    test: str = "one-sided"
+    members: str = "better"
+
+
+METHODS: Mapping[str, Method] = {
+    "compass, no history": Method(),
+    "compass": Method(history=True),
+    "compass, fixed samples": Method(history=True, adaptive=False),
+    "compass, no prefix reuse": Method(history=True, prefix=False),
+    "compass, neither": Method(history=True, adaptive=False, prefix=False),
+    "circinus": Method(history=True, test="two-sided", members="top-k"),
+}
+
+
+def compare(data: Path, out: Path, queries: int, again: bool) -> str:
+    """Play, unless ``again``, and keep what came of it in OUT_DIR; the page."""
+    kept = out / "comparison.json"
+    if not again:
+        rows = [asdict(row) for row in played(data, queries)]
+        kept.write_text(json.dumps(rows), encoding="utf-8")
+    try:
+        return page([Row(**row) for row in json.loads(kept.read_text(encoding="utf-8"))])
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{kept} holds no comparison ({error}); leave out --again") from error
+
+
+def played(data: Path, queries: int) -> Iterator[Row]:
+    """Every method on every query but those of the history."""
+    for app in applications(data).values():
+        drawn = draw(app, HISTORY + queries, 7)
+        rule = StopRule(most=app.most_samples)
+        history = [_searched(query, Method(), (), rule)[1] for query in drawn[:HISTORY]]
+        for query in drawn[HISTORY:]:
+            for name, method in METHODS.items():
+                past = history if method.history else ()
+                yield _searched(query, method, past, rule, name)[0]
+            for name, baseline in BASELINES.items():
+                yield baseline(query, name)
+        print(f"played: {app.name}", file=sys.stderr)
+
+
+# ---------------------------------------------------------------------- ours
+
+
+def _searched(
+    query: DrawnQuery, method: Method, history: Sequence[Past], rule: StopRule, name: str = ""
+) -> tuple[Row, Past]:
+    app = query.app
+    rule = StopRule(most=rule.most, test=method.test)
+    options = SearchOptions(committee=method.members, rule=rule)
+    search = SessionSearch(query.deployment, query.slo, options, app.sent, history)
+    run = _Run(query)
+    while run.going:
+        began = time.process_time()
+        proposal = search.ask()
+        run.propose_s.append(time.process_time() - began)
+        if proposal is None:
+            break
+        c = proposal.configuration
+        tested = _tested(query, c, rule, adaptive=method.adaptive)
+        seconds = tuple(query.seconds[c].tolist())
+        added = search.tell(Profiled(configuration=c, tested=tested, seconds=seconds))
+        run.profile(c, tested, method.prefix)
+        if added:
+            run.accept(c)
+    return run.row(name), run.past()
+
+
+def _tested(query: DrawnQuery, configuration: int, rule: StopRule, *, adaptive: bool) -> Tested:
+    scores = query.scores(configuration, rule.most)
+    return run_test(scores, query.slo.accuracy, rule) if adaptive else _fixed(scores, query)
+
+
+def _fixed(scores: Floats, query: DrawnQuery) -> Tested:
+    mean = float(scores.mean())
+    verdict = Verdict.ACCEPTED if mean >= query.slo.accuracy else Verdict.REJECTED
+    estimate = Estimate(mean, float(scores.var()) / len(scores), len(scores) - 1.0)
+    return Tested(verdict, len(scores), 1.0, estimate)
+
+
+class _Run:
+    """Modelled time, and what was profiled."""
+
+    def __init__(self, query: DrawnQuery) -> None:
+        self.query = query
+        self.seconds, self.steps = 0.0, 0
+        self.accepted: int | None = None
+        self.propose_s: list[float] = []
+        self._tests: list[tuple[int, Tested]] = []
+        self._cached: dict[tuple[int, int], int] = {}
+
+    @property
+    def going(self) -> bool:
+        limit = LIMITS_S[self.query.app.parallelism > 1]
+        return self.accepted is None and self.steps < MOST_STEPS and self.seconds < limit
+
+    def profile(self, configuration: int, tested: Tested, reuse: bool) -> None:
+        """Add the time of a profile; with reuse, only what no prefix has."""
+        app, samples = self.query.app, tested.samples
+        prefixes = app.space.prefixes[configuration].tolist()
+        for stage, prefix in enumerate(prefixes):
+            known = self._cached.get((stage, prefix), 0) if reuse else 0
+            more = max(0, samples - known)
+            self.seconds += more * self.query.seconds[configuration, stage] / app.parallelism
+            self._cached[stage, prefix] = max(known, samples)
+        self.seconds += STEP_S
+        self.steps += 1
+        self._tests.append((configuration, tested))
+
+    def accept(self, configuration: int) -> None:
+        """A plan was accepted: the search ends."""
+        self.accepted = configuration
+
+    def past(self) -> Past:
+        """What a later search learns of this one."""
+        at = np.array([c for c, _ in self._tests], dtype=np.int64)
+        means = np.array([test.estimate.mean for _, test in self._tests])
+        errors = np.array([test.estimate.variance for _, test in self._tests])
+        return Past(at, means, errors, self.query.seconds[at])
+
+    def row(self, method: str) -> Row:
+        """The query's row."""
+        found = self.accepted is not None
+        most = self.query.app.most_samples
+        return Row(
+            app=self.query.app.name,
+            method=method,
+            query=self.query.number,
+            seconds=self.seconds,
+            steps=self.steps,
+            found=found,
+            false=found and not self.query.compliant(self.accepted or 0),
+            propose_ms=1e3 * float(np.mean(self.propose_s or [0.0])),
+            samples=float(np.mean([t.samples for _, t in self._tests] or [0])) / most,
+        )
+
+
+# ---------------------------------------------------------------------- baselines
+
+
+class _Whole(_Run):
+    """A baseline's run: fixed samples, whole pipelines, plans one by one."""
+
+    def __init__(self, query: DrawnQuery) -> None:
+        super().__init__(query)
+        self.placements = query.app.space.placement_count
+
+    def utility(self, plan: int) -> float:
+        """Profile a plan; VideoStorm's and Vulcan's utility of it."""
+        c, p = divmod(plan, self.placements)
+        tested = _fixed(self.query.scores(c, self.query.app.most_samples), self.query)
+        self.profile(c, tested, reuse=False)
+        slo = self.query.slo
+        gain = tested.estimate.mean - slo.accuracy
+        ratio = float(self.query.latency[c, p]) / slo.latency_s
+        if gain >= 0 and ratio <= 1:
+            self.accept(c)
+        late = -1.5 * min(3.0, ratio - 1) if ratio > 1 else 0.25 * (1 - ratio)
+        return 3 * min(gain, 0) + 0.5 * max(gain, 0) + late
+
+
+def _feasible(query: DrawnQuery) -> NDArray[np.int64]:
+    return np.flatnonzero(query.deployment.fits.ravel())
+
+
+def _random(query: DrawnQuery, name: str) -> Row:
+    run = _Whole(query)
+    order = np.random.default_rng([query.number, 1]).permutation(_feasible(query))
+    for plan in order.tolist():
+        if not run.going:
+            break
+        run.utility(plan)
+    return run.row(name)
+
+
+def _videostorm(query: DrawnQuery, name: str) -> Row:
+    """First-improvement hill climbing over single changes, with random restarts."""
+    run, rng = _Whole(query), np.random.default_rng([query.number, 2])
+    feasible = _feasible(query)
+    codes = _codes(query)
+    seen: dict[int, float] = {}
+
+    def value(plan: int) -> float:
+        if plan not in seen:
+            seen[plan] = run.utility(plan)
+        return seen[plan]
+
+    while run.going and len(seen) < len(feasible):
+        here = int(rng.choice(feasible))
+        best = value(here)
+        improved = True
+        while improved and run.going:
+            improved = False
+            near = feasible[(codes[feasible] != codes[here]).sum(axis=1) == 1]
+            for plan in rng.permutation(near).tolist():
+                if not run.going:
+                    break
+                if value(plan) > best:
+                    here, best, improved = plan, seen[plan], True
+                    break
+    return run.row(name)
+
+
+def _vulcan(query: DrawnQuery, name: str) -> Row:
+    """Bayesian search with expected improvement of the same utility, five random starts."""
+    run, rng = _Whole(query), np.random.default_rng([query.number, 3])
+    feasible = _feasible(query)
+    codes = _codes(query)[feasible]
+    groups = [0] * query.app.space.configurations.shape[1]
+    groups += [1] * query.app.space.placements.shape[1]
+    process = GaussianProcess(codes, groups, Kernel((0.3, 0.3), 0.5), prior_mean=-0.5, fit=True)
+    open_ones = np.ones(len(feasible), dtype=bool)
+    best = -np.inf
+    while run.going and open_ones.any():
+        if run.steps < RANDOM_STARTS:
+            at = int(rng.choice(np.flatnonzero(open_ones)))
+        else:
+            score = (process.mean - best) / process.sd
+            density = np.exp(-0.5 * score**2) / np.sqrt(2 * np.pi)
+            gain = (process.mean - best) * ndtr(score) + process.sd * density
+            at = int(np.argmax(np.where(open_ones, gain, -np.inf)))
+        open_ones[at] = False
+        value = run.utility(int(feasible[at]))
+        best = max(best, value)
+        process.tell(at, value, 1e-3)
+    return run.row(name)
+
+
+def _codes(query: DrawnQuery) -> NDArray[np.int64]:
+    space = query.app.space
+    plans = np.arange(space.plans)
+    return np.hstack(
+        [
+            space.configurations[plans // space.placement_count],
+            space.placements[plans % space.placement_count],
+        ]
+    )
+
+
+BASELINES: Mapping[str, Callable[[DrawnQuery, str], Row]] = {
+    "random": _random,
+    "videostorm-like": _videostorm,
+    "vulcan-like": _vulcan,
+}

@@ -1,0 +1,197 @@
+"""Record what every configuration of a pipeline with knobs scores, and how long its stages take.
+
+    python -m benchmarks.record_space FILE OUT [--samples 300] [--seed 0]
+
+Runs every configuration on the same samples of the file's workload, each stage once for all
+configurations that share the options up to it, one sample after the other. Seconds are CPU seconds
+a sample of all threads: run it with OMP_NUM_THREADS=1. ``headrace search FILE --recorded OUT``
+searches what it writes. For pipelines whose tasks form a chain.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.config.pipeline_file import (
+    PipelineFile,
+    load_combine,
+    load_workload,
+    read_pipeline_file,
+)
+from headrace.config.session_space import VARIANT, SessionSpace
+from headrace.errors import PipelineError
+from headrace.planning.session_search import session_space
+from operators.models.loading import load_operator
+
+WRITTEN_EVERY = 10  # samples
+DIGIT = 9
+
+
+@dataclass(slots=True)
+class Sums:
+    """Of one prefix at one stage: CPU seconds and bytes of its outputs over all samples."""
+
+    seconds: float = 0.0
+    bytes: float = 0.0
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The operators of all settings, and what was seen so far."""
+
+    file: PipelineFile
+    sessions: SessionSpace
+    operators: dict[tuple[int, int], Any] = field(default_factory=dict)  # by stage and prefix
+    sums: dict[tuple[int, int], Sums] = field(default_factory=dict)
+    scores: list[list[int]] = field(default_factory=list)
+    of: int = 1
+
+    def load(self) -> None:
+        """Load every setting's operator once; stages share one where their own options agree."""
+        space = self.sessions.space
+        shared: dict[tuple[int, str], Any] = {}
+        for configuration in range(space.configuration_count):
+            for stage, described in enumerate(space.stages):
+                name = self.sessions.setting(described.name, configuration)
+                if (stage, name) not in shared:
+                    shared[stage, name] = self._operator(described.name, configuration)
+                at = stage, int(space.prefixes[configuration, stage])
+                self.operators[at] = shared[stage, name]
+                self.sums.setdefault(at, Sums())
+        self.scores = [[] for _ in range(space.configuration_count)]
+
+    def _operator(self, task: str, configuration: int) -> Any:
+        named = self.sessions.space.named(configuration)
+        variants = {v.name: v for v in self.file.pipeline.task(task).variants}
+        chosen = named.get(f"{task}.{VARIANT}", next(iter(variants)))
+        operator: Any = load_operator(self.sessions.filled(variants[chosen], configuration))
+        operator.load("cpu")
+        return operator
+
+    def sample(self, payload: bytes, truth: Any, judge: Any, combine: Any) -> None:
+        """Run all configurations on one sample."""
+        space = self.sessions.space
+        last = len(space.stages) - 1
+        outputs: dict[tuple[int, int], list[Any]] = {(-1, 0): [payload]}
+        for configuration in range(space.configuration_count):
+            before = (-1, 0)
+            for stage in range(last + 1):
+                at = stage, int(space.prefixes[configuration, stage])
+                if at not in outputs:
+                    outputs[at] = self._run(at, outputs[before], leaf=stage == last)
+                before = at
+            result = combine(outputs[before]) if combine else outputs[before]
+            right, self.of = judge(result, truth)
+            self.scores[configuration].append(int(right))
+
+    def _run(self, at: tuple[int, int], items: list[Any], *, leaf: bool) -> list[Any]:
+        began = time.process_time()
+        found = self.operators[at].predict(items) if items else []
+        sums = self.sums[at]
+        sums.seconds += time.process_time() - began
+        outputs = found if leaf else [item for each in found for item in _items(each)]
+        sums.bytes += sum(_size(each) for each in outputs)
+        return outputs
+
+
+def _items(output: Any) -> list[Any]:
+    if isinstance(output, Exception):
+        return []
+    return output if isinstance(output, list) else next(iter(output.values()))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return len(value) if isinstance(value, (bytes, str)) else 8
+
+
+def document(recorder: Recorder, samples: int, input_bytes: float, seed: int) -> dict[str, Any]:
+    """The recording, with where it comes from."""
+    space = recorder.sessions.space
+    names = [stage.name for stage in space.stages]
+
+    def per_sample(configuration: int, what: str) -> dict[str, float]:
+        sums = [recorder.sums[s, int(space.prefixes[configuration, s])] for s in range(len(names))]
+        values = [getattr(each, what) / samples for each in sums]
+        return {name: round(value, 8) for name, value in zip(names, values, strict=True)}
+
+    return {
+        "pipeline": recorder.file.pipeline.name,
+        "input_bytes": round(input_bytes, 1),
+        "result_bytes": 16.0,
+        "of": recorder.of,
+        "provenance": {
+            "samples": samples,
+            "seed": seed,
+            "seconds": "CPU seconds a sample, OMP_NUM_THREADS="
+            + os.environ.get("OMP_NUM_THREADS", ""),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "python": platform.python_version(),
+            "day": str(datetime.now(UTC).date()),
+        },
+        "configurations": [
+            {
+                "options": space.named(c),
+                "scores": "".join(map(str, recorder.scores[c])),
+                "seconds": per_sample(c, "seconds"),
+                "bytes": per_sample(c, "bytes"),
+            }
+            for c in range(space.configuration_count)
+        ],
+    }
+
+
+def record(path: Path, samples: int, seed: int) -> Iterator[dict[str, Any]]:
+    """The recording after every ten samples and at the end, so that it may be ended early.
+
+    Raises ``PipelineError`` for a file without knobs, or whose tasks are no chain.
+    """
+    file = read_pipeline_file(path)
+    sessions = session_space(file)
+    if any(len(task.children) > 1 for task in file.pipeline.tasks):
+        raise PipelineError(f"{path}: tasks with several children cannot be recorded here")
+    workload, combine = load_workload(file), load_combine(file.pipeline)
+    recorder = Recorder(file, sessions)
+    recorder.load()
+    total = 0
+    queries = workload.queries(np.random.default_rng(seed))
+    for number, (payload, truth) in enumerate(islice(queries, samples), 1):
+        total += len(payload)
+        recorder.sample(payload, truth, workload.score, combine)
+        if recorder.of > DIGIT:
+            raise PipelineError(f"{path}: scores of more than {DIGIT} parts are no digits")
+        if number % WRITTEN_EVERY == 0 or number == samples:
+            yield document(recorder, number, total / number, seed)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("--samples", type=int, default=300, help="(300)")
+    parser.add_argument("--seed", type=int, default=0, help="(0)")
+    options = parser.parse_args(arguments)
+    try:
+        for recorded in record(options.file, options.samples, options.seed):
+            options.out.write_text(json.dumps(recorded, separators=(",", ":")), encoding="utf-8")
+            done = recorded["provenance"]["samples"]
+            print(f"recording: {done} of {options.samples} samples", file=sys.stderr)
+    except PipelineError as error:
+        sys.exit(f"benchmarks.record_space: {error}")
+
+
+if __name__ == "__main__":
+    main()
