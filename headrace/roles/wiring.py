@@ -47,7 +47,7 @@ from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.emulated_executor import EmulatedExecutor
 from streams.live.live_driver import Live, ModelExecutor, Operator
-from streams.topics import physical
+from streams.topics import own_topics, physical
 
 FENCE_S = 5.0  # ingress or egress that stood still for so long may have been replaced
 LEAVE_S = 8.0  # a worker that is told to end waits so long for its slots to be taken over
@@ -291,6 +291,7 @@ def _driver(
     fence_s: float | None = None,
 ) -> Iterator[Live]:
     transport, how = KafkaTransport(kafka, group), dilation()
+    transport.warm(own_topics(pipeline))
     with observed(role or ", ".join(nodes), pipeline, telling, transport) as observers:
         yield Live(
             pipeline,

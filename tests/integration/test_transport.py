@@ -9,7 +9,14 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from streams.kafka import transport as module
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, admin, consumer, producer
+from streams.kafka.kafka_client import (
+    BrokerError,
+    KafkaConfig,
+    admin,
+    consumer,
+    producer,
+    read_to_end,
+)
 from streams.kafka.transport import KafkaTransport
 
 pytestmark = pytest.mark.kafka
@@ -122,3 +129,19 @@ def test_a_slot_that_is_given_up_before_its_offset_was_looked_up_is_not_read(bro
     found = [record for _ in range(40) for record in transport.fetch(0.05)]
     assert [record.value for record in found] == [b"x"]
     transport.close()
+
+
+def test_a_transport_warms_up_before_the_first_record_and_does_without_a_broker(
+    broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WARM_WITHIN_S", 10.0)
+    topic = a_topic(broker)
+    transport = KafkaTransport(KafkaConfig(broker), topic)
+    assert transport.warm([topic])
+    transport.send(topic, b"x", 0, "")
+    transport.close()
+    assert [m.value() for m in read_to_end(KafkaConfig(broker), topic)] == [b"x"]
+    monkeypatch.setattr(module, "WARM_WITHIN_S", 0.1)
+    absent = KafkaTransport(NOBODY, "nobody")
+    assert not absent.warm([topic])
+    absent.close()
