@@ -167,15 +167,25 @@ def online(user: User) -> Iterator[Trial]:
     yield Trial(f"an answer of {BRANCHES} branches", f"below {MOST_ANSWER_BYTES / 1e3:.0f} kB",
                 f"{size / 1e3:.0f} kB, {many.get('outcome')}", whole and size < MOST_ANSWER_BYTES,
                 )  # fmt: skip
+    yield purged(user)
+    user.down()
+    yield from after_restart(user)
+
+
+def purged(user: User) -> Trial:
+    """Policy and drains of before a purge are forgotten, and plans begin anew."""
     user.types("policy", "apply", user.file, "other")
     user.types("drain", user.file, "cpu-0")
     user.down("--purge")
     fresh = user.up()
-    yield Trial("down --purge and up", "epoch from 1, nothing by command",
-                f"plan {fresh['epoch']}, by command {fresh['by_command']}",
-                fresh["epoch"] <= 5 and not fresh["by_command"])  # fmt: skip
-    user.down()
-    yield from after_restart(user)
+    listed = user.types("policy", "history", user.file, "--json").stdout
+    reasons = {row["epoch"]: row["reason"] for row in json.loads(listed or b"[]")}
+    begins = min(reasons, default=0)
+    return Trial(
+        "down --purge and up", "plans from epoch 1, nothing by command",
+        f"plans {begins} to {fresh['epoch']}, by command {fresh['by_command']}",
+        begins == 1 and not fresh["by_command"],
+    )  # fmt: skip
 
 
 def after_restart(user: User) -> Iterator[Trial]:
