@@ -41,6 +41,7 @@ from headrace.doctor.findings import (
     java_found,
     ports_found,
     python_found,
+    replication_found,
     rights_found,
     topics_found,
 )
@@ -245,8 +246,18 @@ def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Ite
     wanted = topics(pipeline)
     there = _there(config, [topic.name for topic in wanted])
     yield from topics_found(wanted, there, str(path))
+    yield replication_found(there, _brokers(config))
     needed = {role: [r for r in rights(pipeline, role) if r.resource == "topic"] for role in ROLES}
     yield rights_found(needed, there, str(path))
+
+
+def _brokers(config: KafkaConfig) -> int:
+    cluster = asked(
+        config,
+        lambda client: {"": client.describe_cluster(request_timeout=ANSWERS_WITHIN_S)},
+        ANSWERS_WITHIN_S,
+    )[""]
+    return 1 if isinstance(cluster, KafkaError) else len(cluster.nodes)
 
 
 def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:
@@ -259,7 +270,9 @@ def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:
         if not isinstance(topic, KafkaError):
             operations = topic.authorized_operations
             allowed = frozenset(each.name for each in operations) if operations else None
-            found[name] = TopicState(len(topic.partitions), settings.get(name, {}), allowed)
+            copies = min((len(p.replicas) for p in topic.partitions), default=1)
+            own = settings.get(name, {})
+            found[name] = TopicState(len(topic.partitions), own, allowed, copies)
         elif topic.code() in FORBIDDEN:
             found[name] = HIDDEN_TOPIC
     return found

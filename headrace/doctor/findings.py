@@ -169,6 +169,7 @@ class TopicState:
     partitions: int
     settings: Mapping[str, str]
     operations: frozenset[str] | None
+    copies: int = 1  # of the partition that has the fewest
 
 
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not even see it
@@ -194,6 +195,23 @@ def topics_found(
         found += f"; this user may not see {_few(hidden)}" if hidden else ""
         findings.append(Finding("topics", OK, found))
     return findings
+
+
+def replication_found(there: Mapping[str, TopicState], brokers: int) -> Finding:
+    """Whether what the broker acknowledged survives the loss of one of several brokers."""
+    copies = {name: state.copies for name, state in there.items() if state.partitions}
+    alone = sorted(name for name, count in copies.items() if count < 2)
+    if brokers < 2 or not alone:
+        least = min(copies.values(), default=1)
+        return Finding("replication", OK, f"{least} of each record, {brokers} brokers")
+    return Finding(
+        "replication",
+        WARN,
+        f"1 copy of each record on {', '.join(alone)}, though there are {brokers} brokers: the "
+        "loss of one loses acknowledged queries",
+        "make the topics anew with three copies, or add replicas (kafka-reassign-partitions) and "
+        "set min.insync.replicas=2",
+    )
 
 
 def _topic(topic: Topic, state: TopicState) -> list[Finding]:

@@ -30,6 +30,8 @@ __all__ = ["BrokerError", "KafkaConfig", "KafkaConfigError"]
 NOBODY_AFTER_S = 3.5  # a person is told within 5 s, with what the process takes to start
 POLL_S = 0.02
 REPORT_TIMEOUT_MS = 1000
+COPIES = 3  # of every topic, where there are as many brokers
+REPLICATION = "topics.replication.factor"  # in the client file: another number of copies
 
 Client = TypeVar("Client")
 Key = TypeVar("Key")
@@ -228,18 +230,46 @@ def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float
     """
     wanted = tuple(wanted)
     there = described(config, (topic.name for topic in wanted), timeout_s)
-    missing = []
+    missing: list[NewTopic] = []
+    copies = 0
     for topic in wanted:
         found = there[topic.name]
         if not isinstance(found, KafkaError):
             _check_partitions(topic, len(found.partitions))
         elif found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            settings = dict(topic.settings)
-            missing.append(NewTopic(topic.name, topic.partitions, config=settings))
+            copies = copies or _copies(config, timeout_s)
+            missing.append(_new_topic(topic, copies))
         elif found.code() not in FORBIDDEN:
             raise BrokerError(f"topic {topic.name!r} cannot be used: {found.str()}")
     if missing:
         _make(config, missing, timeout_s)
+
+
+def _copies(config: KafkaConfig, timeout_s: float) -> int:
+    """How many copies new topics have: what the client file says, else three where there are
+    three brokers, else one."""
+    said = config.properties.get(REPLICATION)
+    if said is not None:
+        if not said.isdigit() or not int(said):
+            raise KafkaConfigError(f"{REPLICATION} is {said!r}; write a number of brokers, as in 3")
+        return int(said)
+    cluster = asked(
+        config,
+        lambda client: {"": client.describe_cluster(request_timeout=timeout_s)},
+        timeout_s,
+    )[""]
+    known = 0 if isinstance(cluster, KafkaError) else len(cluster.nodes)
+    return COPIES if known >= COPIES else 1
+
+
+def _new_topic(topic: Topic, copies: int) -> NewTopic:
+    """With three copies, two must have a record before it is acknowledged, and a broker that has
+    missed some never becomes the leader: what was acknowledged survives any one broker."""
+    settings = dict(topic.settings)
+    if copies >= COPIES:
+        settings["min.insync.replicas"] = str(copies - 1)
+        settings["unclean.leader.election.enable"] = "false"
+    return NewTopic(topic.name, topic.partitions, replication_factor=copies, config=settings)
 
 
 def _check_partitions(topic: Topic, there: int) -> None:

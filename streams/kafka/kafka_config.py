@@ -15,6 +15,7 @@ from typing import Any
 from schemas.errors import HeadraceError
 
 KINDS = ("producer", "consumer", "admin")
+TOPICS = "topics"  # properties of the topics that are made, not of a client
 HIDDEN = "[hidden]"
 
 # That nothing is lost, and counted once, rests on these (docs/decisions/0004).
@@ -62,7 +63,8 @@ class KafkaConfig:
 
     def common(self) -> dict[str, str]:
         """The properties of every client."""
-        return {n: v for n, v in self.properties.items() if not any(_is(k, n) for k in KINDS)}
+        ours = (*KINDS, TOPICS)
+        return {n: v for n, v in self.properties.items() if not any(_is(k, n) for k in ours)}
 
     @property
     def protocol(self) -> str:

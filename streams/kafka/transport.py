@@ -46,6 +46,7 @@ from streams.topics import physical
 COMMIT_S = 0.2
 FLUSH_S = 10.0  # a role that ends waits at most this long for confirmations
 HAND_OVER_S = 10.0  # a slot is given up so long after it was asked for, confirmed or not
+SILENCE_S = 2.0  # a broker that is away and delivers again after so long has come back
 STALLED_S = 20.0  # a broker that delivers and confirms nothing for so long: start anew
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
@@ -118,7 +119,7 @@ class KafkaTransport:
         self._commit_at = 0.0
         self._heard = False  # the broker has confirmed what was sent while it was thought away
         self._delivers = False  # the reading thread got something since the last turn
-        self._delivered_s = 0.0
+        self._delivered_s = self._back_s = 0.0
 
     def warm(self, topics: Iterable[str]) -> bool:
         """Connect the producer and learn where these topics lie; False if the broker is away.
@@ -311,11 +312,16 @@ class KafkaTransport:
         """Raises ``BrokerError`` when sends stay unconfirmed although the broker delivers.
 
         After a broker was away a producer has been seen to send nothing for minutes. What it holds
-        is not committed: the next one to read it does the work again.
+        is not committed: the next one to read it does the work again. A broker that comes back
+        delivers first and confirms then, so time counts from its return on.
         """
         if self._delivers:
+            if self._connectivity.away and now - self._delivered_s > SILENCE_S:
+                self._back_s = now
             self._delivers, self._delivered_s = False, now
-        if self._turns and self._delivered_s - self._turns[0].ended_s > STALLED_S:
+        if not self._turns:
+            return
+        if self._delivered_s - max(self._turns[0].ended_s, self._back_s) > STALLED_S:
             raise BrokerError(
                 f"the broker delivers, but has confirmed nothing of what was sent for "
                 f"{STALLED_S:g} s; start this role anew"

@@ -66,6 +66,32 @@ def test_a_role_whose_sends_stay_unconfirmed_while_it_is_served_ends_with_a_sent
     assert source.flush(5) == 0
 
 
+def test_after_an_outage_the_time_to_confirm_counts_from_the_brokers_return(
+    broker: str, transport: KafkaTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STALLED_S", 20.0)
+    topic = a_topic(broker)
+    source = producer(KafkaConfig(broker))
+    transport.assign([(topic, 0)], [], commits=False)
+    until_s = time.monotonic() + 30
+    transport._connectivity.failed("gone", none_left=True)
+    transport.end_turn(1000.0)
+    assert transport.away
+
+    def delivered(now: float) -> None:
+        source.produce(topic, b"x")
+        assert source.flush(5) == 0
+        while not transport.fetch(0.05):
+            assert time.monotonic() < until_s
+        transport.end_turn(now)
+
+    delivered(1035.0)  # away for longer than a broker may leave sends unconfirmed
+    for second in range(1, 21):
+        delivered(1035.0 + second)
+    with pytest.raises(BrokerError, match="has confirmed nothing"):
+        delivered(1056.0)
+
+
 def test_a_broker_that_is_merely_silent_is_waited_for(
     transport: KafkaTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:

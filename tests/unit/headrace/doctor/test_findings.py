@@ -25,6 +25,7 @@ from headrace.doctor.findings import (
     java_found,
     ports_found,
     python_found,
+    replication_found,
     rights_found,
     topics_found,
     verdict,
@@ -247,3 +248,14 @@ def test_a_secret_in_the_properties_is_never_shown(
     captured = capsys.readouterr()
     assert "no Kafka broker answers at 127.0.0.1:1" in captured.out
     assert "open-sesame" not in captured.out + captured.err
+
+
+@pytest.mark.parametrize(
+    ("copies", "brokers", "state"), [(1, 1, OK), (3, 3, OK), (1, 3, WARN), (2, 3, OK)]
+)
+def test_one_copy_of_each_record_is_told_where_there_are_several_brokers(
+    copies: int, brokers: int, state: str
+) -> None:
+    found = replication_found({"p.queries": TopicState(4, {}, None, copies)}, brokers)
+    assert (found.what, found.state) == ("replication", state)
+    assert ("p.queries" in found.found) == (state == WARN)

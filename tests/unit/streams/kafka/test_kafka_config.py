@@ -269,3 +269,9 @@ def test_only_what_time_cannot_mend_is_a_refusal() -> None:
     assert refusal(config, full, "Write", "topic", "t") == (
         "the broker refused to Write on topic 't': Broker: Message size too large"
     )
+
+
+def test_properties_of_topics_are_no_clients() -> None:
+    config = KafkaConfig("b:1", {"topics.replication.factor": "2", "client.id": "x"})
+    assert config.common() == {"client.id": "x"}
+    assert "topics.replication.factor" not in config.client("admin")
