@@ -17,6 +17,7 @@ HeadraceError                   [2]  schemas/errors.py: the message is for who m
 ├── ArrivalsError               [2]  a file of arrivals
 ├── CertificateError            [2]  a certificate of the simulation
 ├── NameTaken                   [2]  a node of this name lives elsewhere
+├── PartitionsChanged           [1]  the input topic has other partitions than a role began with
 ├── PortTaken                   [2]  the port for metrics
 ├── Unfeasible                  [3]  the plan in force cannot serve what is asked
 └── Unsuccessful                [1]  what was asked for did not come about
@@ -44,6 +45,12 @@ class PipelineError(HeadraceError, ValueError):
 
 class NameTaken(HeadraceError):
     """A node of this name lives elsewhere; one sentence with the mend."""
+
+
+class PartitionsChanged(HeadraceError):
+    """The input topic has another number of partitions than when the role began."""
+
+    exit_code = UNSUCCESSFUL
 
 
 class ArrivalsError(HeadraceError, ValueError):

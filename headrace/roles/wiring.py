@@ -19,6 +19,7 @@ from headrace.roles.gc_tuning import collect_seldom
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import Namesakes
 from headrace.roles.observability import observed
+from headrace.roles.partition_watch import watch_partitions
 from headrace.roles.process_clock import process_clock
 from headrace.roles.subprocess_operator import Isolated
 from operators.egress import Egress, upto_of_all
@@ -71,6 +72,7 @@ def run_ingress(
     )  # fmt: skip
     with _driver(pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S) as live:
         namesakes.watch(incarnation, live.fail)
+        watch_partitions(kafka, physical(pipeline.name, QUERIES), count, live.fail)
         _until_told(live, live.stop)
 
 

@@ -1,0 +1,30 @@
+"""Partitions that are added to the input topic are noticed, on a real broker."""
+
+import uuid
+from threading import Event
+
+import pytest
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from headrace.errors import PartitionsChanged
+from headrace.roles.partition_watch import watch_partitions
+from streams.kafka.kafka_client import KafkaConfig, admin
+
+pytestmark = pytest.mark.kafka
+
+
+def test_added_partitions_end_the_role_with_a_sentence(broker: str) -> None:
+    config, topic = KafkaConfig(broker), f"watched-{uuid.uuid4().hex[:8]}"
+    client = admin(config)
+    client.create_topics([NewTopic(topic, 1)])[topic].result(20)
+    heard, told = Event(), []
+
+    def fail(error: BaseException) -> None:
+        told.append(error)
+        heard.set()
+
+    watch_partitions(config, topic, 1, fail, every_s=0.05)
+    client.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+    assert heard.wait(20)
+    assert [type(error) for error in told] == [PartitionsChanged]
+    assert "has 3 partitions and had 1" in str(told[0])
