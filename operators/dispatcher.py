@@ -352,6 +352,8 @@ class Dispatcher:
     def _forget_lost(self, device: _Device, now: float) -> None:
         """Queries whose answer nobody awaits any more are not at the device."""
         grace_s = self._pipeline.grace_s
+        if now <= next(iter(device.sent.values())).deadline_s + grace_s:
+            return
         for key, sent in list(device.sent.items()):
             if now > sent.deadline_s + grace_s:
                 del device.sent[key]

@@ -18,6 +18,7 @@ from schemas.variant_id import variant_id, variant_key
 T = TypeVar("T")
 
 EMULATED = "emulated"
+MOST_LOOKED_UP = 1_000_000  # batch or size: a value for each up to the largest is kept
 QUANTILES = ("mean", "p50", "p90", "p95", "p99")
 
 
@@ -373,6 +374,11 @@ def _curve(entry: Entry, quantile: str) -> list[float]:
     if quantile not in QUANTILES:
         raise ProfileError(f"no quantile {quantile!r}; profiles have {', '.join(QUANTILES)}")
     points = [(row.batch, float(getattr(row, f"{quantile}_s"))) for row in entry.latency]
+    if points[-1][0] > MOST_LOOKED_UP:
+        raise ProfileError(
+            f"{entry.name} was measured up to {points[-1][0]}, and {MOST_LOOKED_UP} is the most "
+            "that is looked up; measure in larger units, such as thousands of tokens"
+        )
     curve = [points[0][1]] * (points[0][0] + 1)
     for (low, low_s), (high, high_s) in pairwise(points):
         for batch in range(low + 1, high + 1):

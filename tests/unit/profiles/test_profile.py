@@ -361,3 +361,31 @@ def test_a_profile_stretched_for_a_kind_of_device_leaves_the_others() -> None:
         assert slow.latency_s(*at, EMULATED, batch) == pytest.approx(3 * once)
     assert slow.accuracy(*at) == table.accuracy(*at)
     assert table.stretched({}) is table
+
+
+def test_a_profile_of_enormous_sizes_is_refused_before_it_fills_the_memory() -> None:
+    row = Latency(
+        batch=10**9, repeats=1, mean_s=1.0, p50_s=1.0, p90_s=1.0, p95_s=1.0, p99_s=1.0
+    )  # fmt: skip
+    entry = Entry(
+        task="t", variant="v", device="cpu", operator="m:C", weights_sha256="", load_s=0.0,
+        memory_bytes=0, accuracy=1.0, children={}, latency=(row,),
+    )  # fmt: skip
+    with pytest.raises(ProfileError, match="measure in larger units"):
+        ProfileTable("p", (entry,)).latency_s("t", "v", "cpu", 5)
+
+
+def test_a_query_of_drawn_size_takes_the_mean_and_quantiles_over_the_sizes() -> None:
+    rows = tuple(
+        Latency(batch=size, repeats=9, mean_s=s, p50_s=s, p90_s=s, p95_s=s, p99_s=s)
+        for size, s in ((1, 0.1), (10, 0.5), (20, 2.0))
+    )
+    entry = Entry(
+        task="t", variant="v", device="cpu", operator="m:C", weights_sha256="", load_s=0.0,
+        memory_bytes=0, accuracy=1.0, children={}, latency=rows,
+    )  # fmt: skip
+    table = ProfileTable("p", (entry,)).per_query({1: 0.6, 10: 0.37, 20: 0.03})
+    found = [table.latency_s("t", "v", "cpu", 1, q) for q in ("mean", "p50", "p90", "p95", "p99")]
+    assert found == pytest.approx([0.06 + 0.185 + 0.06, 0.1, 0.5, 0.5, 2.0])
+    with pytest.raises(ProfileError, match="not 2"):
+        table.latency_s("t", "v", "cpu", 2)
