@@ -1,1 +1,1 @@
-"""The judgement: pure functions over frozen data."""
+"""Decisions of the control plane: pure functions over frozen data."""

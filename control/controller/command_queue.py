@@ -1,4 +1,4 @@
-"""Which command is next, and which ones have had their answer?"""
+"""The queue of commands: one at a time, in order, each id once."""
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from schemas.records import Command, Settings
 
 KNOWN_IDS = 10_000
-# A sender waits a little longer for the result: what it gave up must not be carried out later.
+# Slightly shorter than a sender's wait for the result: a command that its sender gave up must not
+# be carried out later.
 COMMAND_VALID_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A command under way: what to answer once its plan is out, and what to go back to if not."""
+    """A command in flight: its result's message, and the settings to restore if its solve fails."""
 
     command: Command
     message: str
@@ -20,7 +21,7 @@ class Pending:
 
 
 class CommandQueue:
-    """Commands are carried out one at a time, in order; each id counts once."""
+    """Commands, carried out one at a time, in order; each id counts once."""
 
     __slots__ = ("_ids", "_queue", "pending")
 
@@ -30,7 +31,7 @@ class CommandQueue:
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def know(self, command_id: str) -> bool:
-        """Remember an id; False if it was known."""
+        """Remember an id; return False if it was known."""
         if command_id in self._ids:
             return False
         self._ids[command_id] = None
@@ -39,7 +40,7 @@ class CommandQueue:
         return True
 
     def answered(self, command_id: str) -> None:
-        """A result of an earlier life: its command is not carried out again."""
+        """Remember a result of an earlier life: its command is not carried out again."""
         self.know(command_id)
         self._queue = deque(command for command in self._queue if command.id != command_id)
 
@@ -49,5 +50,5 @@ class CommandQueue:
             self._queue.append(command)
 
     def next(self) -> Command | None:
-        """The next command, if none is under way."""
+        """Return the next command, or None while one is in flight."""
         return self._queue.popleft() if self._queue and self.pending is None else None

@@ -1,4 +1,4 @@
-"""What a command asks for: the settings it leads to, or a sentence that says why not."""
+"""Actions of commands: the settings that a command leads to, or the reason to refuse it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class CommandError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What a command meets. ``devices`` maps the workers that are there to their devices,
+    """The state that a command applies to. ``devices`` maps live workers to their devices,
     ``neighbours`` are the other pipelines that are up on the broker."""
 
     pipeline: Pipeline
@@ -31,12 +31,12 @@ class Situation:
     neighbours: tuple[str, ...] = ()
 
 
-Change = tuple[Settings, str]  # and what was done, in words
+Change = tuple[Settings, str]  # and a sentence that describes the change
 Action = Callable[[Situation, str], Change]
 
 
 def carry_out(command: Command, situation: Situation) -> Change:
-    """The settings after the command; raises ``CommandError``."""
+    """Return the settings after the command; raise ``CommandError``."""
     if not command.pipeline and situation.neighbours:
         names = sorted((situation.pipeline.name, *situation.neighbours))
         raise CommandError(
@@ -146,7 +146,7 @@ def _unknown_epoch(text: str, plans: Iterable[int]) -> str:
 def _known_policy(pipeline: Pipeline, name: str) -> None:
     try:
         found = policy_named(pipeline, name)
-    except PlanError as error:  # of another package, and it cannot be loaded
+    except PlanError as error:  # of another package that cannot be loaded
         raise CommandError(str(error)) from error
     if found is None:
         known = {*known_kinds(), *(policy.name for policy in pipeline.policies)}
@@ -154,7 +154,7 @@ def _known_policy(pipeline: Pipeline, name: str) -> None:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """A sentence with the nearest valid name, or with the names there are."""
+    """Return a sentence with the nearest valid name, or with the known names."""
     names = sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
@@ -163,7 +163,7 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"no {what} {name!r}; " + (f"there are: {shown}" if names else "there is none")
 
 
-# action -> (its argument, "" for none; what it does)
+# action -> (its argument, "" for none; its function)
 ACTIONS: Mapping[str, tuple[str, Action]] = {
     "apply-policy": ("policy", _apply_policy),
     "set-slo": ("slo", _set_slo),

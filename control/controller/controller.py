@@ -1,10 +1,10 @@
 """The control node: reports and commands in, plans out.
 
-Records of earlier lives (plans, command results) arrive before the first ``Woke``, which starts
-it. From then on it solves when a worker is new, leaves or is lost, when a command says so, when
-demand jumps or fan-out drifts, and at the policy's interval; one solve at a time. What a solve
-led to is its target; on the way there, when workers have loaded or drained, plans follow without
-a solve, and so do routes as demand moves. Slots of a lost worker are handed on at once.
+Records of earlier lives (plans, command results) arrive before the first ``Woke``, which starts the
+node. From then on it solves when a worker is new, leaves or is lost, when a command asks for it,
+when demand jumps or fan-out drifts, and at the policy's interval; one solve at a time. The result
+of a solve is the target; on the way there, when workers have loaded or drained, plans follow
+without a solve, and so do routes as demand moves. Slots of a lost worker are reassigned at once.
 """
 
 from collections.abc import Mapping
@@ -64,17 +64,17 @@ from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Garbled, Lease, Plan, Report, Settings
 
 TICK_S = 0.1
-UNLIKE_S = 1.0  # what a plan was made for may change so often at the most
+UNLIKE_S = 1.0  # least time from a solve to the next because estimates have changed
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 MERGE_S = 0.25
-CONTEST_S = 1.0  # so long somebody else's plan may stay in force
-NEIGHBOUR_S = 3.0  # a pipeline of which no node was heard for so long is not up
+CONTEST_S = 1.0  # least time until another controller's plan is replaced
+NEIGHBOUR_S = 3.0  # a pipeline without a report for this long is not up
 ANY_MEMORY: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flight:
-    """A solve under way: what for, and the command that waits for it."""
+    """A solve in flight: its problem, its reasons, and the command that waits for it."""
 
     job: int
     problem: Problem
@@ -84,7 +84,7 @@ class _Flight:
 
 
 class Controller:
-    """The node. ``memory`` is what one worker may use, in bytes, by device.
+    """The control node. ``memory`` is the bytes that one worker may use, by device.
 
     Invariants: epochs of its plans grow; no plan goes out that ``control/checks`` refuses.
     """
@@ -110,17 +110,17 @@ class Controller:
         self._job = 0
         self._target = RolloutTarget()
         self._table_jobs = TableJobs(pipeline, profile, memory)
-        self._asked: Problem | None = None  # what the last solve was for
+        self._asked: Problem | None = None  # of the last solve
         self._reasons: list[PlanReason] = []
-        self._ready: list[PlanReason] = []  # reasons that wait for more of their kind
-        self._trouble = ""  # why the last solve led to no plan
+        self._ready: list[PlanReason] = []  # reasons that wait to be merged with more of their kind
+        self._trouble = ""  # why the last solve gave no plan
         self._gate = PlanGate(pipeline, memory)
         self._quiet: frozenset[str] = frozenset()
-        self._neighbours: dict[str, float] = {}  # other pipelines, when a node of theirs was heard
+        self._neighbours: dict[str, float] = {}  # other pipelines -> time of their last report
         self._contested = self._settled = False
         self._ages = ReportAges()
         self._started_s: float | None = None
-        # When the last solve began, the next is due, ready workers are merged, a tick is due.
+        # Times: last solve, next solve, merge of ready workers, next tick.
         self._asked_s = self._replan_s = self._merge_s = self._wake_s = 0.0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -145,7 +145,7 @@ class Controller:
             return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS)]
         return []
 
-    # ------------------------------------------------------------------ what comes in
+    # ------------------------------------------------------------------ events
 
     def _arrived(self, event: Arrived, now: float) -> list[Effect]:
         record = event.record
@@ -174,7 +174,7 @@ class Controller:
             self._worker_news(self._members.hear(report, now), now)
 
     def _look_ahead(self, report: Report, now: float) -> None:
-        """Outbid plans that nodes follow and the plans topic does not have: it was lost."""
+        """Outbid a plan that nodes follow and that the plans topic has lost."""
         if self._history.lost(report.epoch, now):
             self._contested = True
             self._reasons.append(plan_lost(report.epoch))
@@ -194,7 +194,7 @@ class Controller:
             self._reasons.append(news)
 
     def _command(self, command: Command, event: Arrived, now: float) -> None:
-        # What names nobody is for those who were up: it must not find who comes up later.
+        # A command without a pipeline is for those that were up: not for one that comes up later.
         began_s = float("inf") if self._started_s is None else self._started_s
         nameless = not command.pipeline and event.at_s >= began_s
         ours = nameless or command.pipeline == self._pipeline.name
@@ -203,7 +203,7 @@ class Controller:
             self._command_queue.accept(dated)
 
     def _seen(self, plan: Plan, now: float) -> None:
-        """A plan on the topic: from an earlier life, our own, or another controller's."""
+        """Record a plan on the topic: from an earlier life, our own, or another controller's."""
         if plan.pipeline != self._pipeline.name or self._history.has(plan):
             return
         newest = plan.epoch >= self._history.epoch
@@ -234,10 +234,10 @@ class Controller:
         self._target.resume(self._plan)
         self._members.follow(self._plan, {})
 
-    # ------------------------------------------------------------------ what to do about it
+    # ------------------------------------------------------------------ decisions
 
     def _review(self, now: float) -> list[Effect]:
-        """What the state of things asks for now."""
+        """Return the effects that the current state calls for."""
         effects = self._bury(now)
         self._settled = self._settled or self._is_settled(now)
         if self._settled:
@@ -258,7 +258,7 @@ class Controller:
         return effects
 
     def _is_settled(self, now: float) -> bool:
-        """Whether the workers that can be expected at the start have reported."""
+        """Return whether the workers expected at the start have reported, or have had time to."""
         assert self._started_s is not None
         if self._members.unheard or not self._members:
             return False
@@ -267,7 +267,7 @@ class Controller:
         return len(self._members) >= self._expected or now - self._started_s >= patience_s
 
     def _bury(self, now: float) -> list[Effect]:
-        """Hand the slots of lost workers to others at once; where to run what comes later."""
+        """Reassign lost workers' slots now; placement is replanned later."""
         lost = self._members.bury(now)
         if not lost:
             return []
@@ -304,7 +304,7 @@ class Controller:
         return effects
 
     def _solve(self, now: float) -> list[Effect]:
-        # Without reports no demand is known: the plan in force stays, but for a command.
+        # Without reports no demand is known: only a command replaces the plan in force.
         deaf = self._members.isolated(now) and self._command_queue.pending is None
         if self._in_flight is not None or deaf:
             return []
@@ -330,7 +330,7 @@ class Controller:
         return [Solve(self._job, problem.policy.kind, problem)]
 
     def _advance(self, now: float) -> list[Effect]:
-        """The next step to the target, or other routes, where there is one to take."""
+        """Publish the next step to the target, or new routes, if there is one."""
         settings = self._target.settings(now)
         if self._in_flight is not None or self._plan is None or settings is None:
             return []
@@ -371,7 +371,7 @@ class Controller:
             path_accuracy=self._profile.path_accuracy if self._profile else {},
         )
 
-    # ------------------------------------------------------------------ what comes of it
+    # ------------------------------------------------------------------ results of solves
 
     def _solved(self, event: Solved, now: float) -> list[Effect]:
         flight = self._in_flight
@@ -432,7 +432,7 @@ class Controller:
         return [out, *gone, *self._table_jobs.follow(plan, self._members.devices, now)]
 
     def _land(self, now: float) -> list[Effect]:
-        """A solve has led to the plan in force: answer the command that waited for it."""
+        """End a solve that led to the plan in force: answer the command that waited for it."""
         assert self._in_flight is not None
         pending = self._in_flight.pending
         self._in_flight = None
@@ -442,7 +442,7 @@ class Controller:
         return [self._answer(pending.command, True, pending.message, now)]
 
     def _give_up(self, error: str, now: float) -> list[Effect]:
-        """A solve has led to no plan: the old one stays, and so do its settings."""
+        """End a solve that gave no plan: the old plan and its settings stay."""
         assert self._in_flight is not None
         flight, self._in_flight = self._in_flight, None
         if flight.pending is None:
@@ -464,13 +464,13 @@ class Controller:
             finished_s=now,
         )
         # The topic is compacted and serves every pipeline: under the bare id another pipeline's
-        # answer to the same command would take the place of ours.
+        # answer to the same command would replace ours.
         return Send(COMMAND_RESULTS, result, key=f"{result.pipeline}/{command.id}")
 
-    # ------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------ state
 
     def _heard(self, now: float) -> tuple[str, ...]:
-        """The other pipelines on the broker that are up."""
+        """Return the other pipelines that are up on the broker."""
         heard = self._neighbours
         self._neighbours = {name: at for name, at in heard.items() if now - at <= NEIGHBOUR_S}
         return tuple(sorted(self._neighbours))
@@ -483,5 +483,5 @@ class Controller:
 
 
 def _name(event: Arrived) -> str:
-    """An id for a command that came without one."""
+    """Return an id for a command without one."""
     return f"{event.topic}@{event.offset}"

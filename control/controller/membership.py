@@ -1,4 +1,4 @@
-"""Who is there? Workers by their reports: new, lost, drained."""
+"""Membership: the live workers by their reports, and which are new, lost or drained."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from schemas.enumerations import NodeState, PlanCause
 from schemas.records import Lease, Plan, Report
 from schemas.variant_id import variant_key
 
-REPORT_AGE_S = 2.0  # an older report says nothing about now
+REPORT_AGE_S = 2.0  # an older report is out of date
 DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitter
-LOADING_S = 5.0  # importing a library can hold a process for seconds; nobody waits for it yet
+LOADING_S = 5.0  # importing a library can hold a process for seconds, while it serves nothing yet
 GRACE_S = 2.0  # for the workers of a plan that outlived its control app
-QUIET_S = 1.0  # a draining worker with nothing queued for so long is drained
-LEAVING_QUIET_S = 0.3  # the same of one that leaves: what comes later its heir finds in the slot
-STALL_S = 0.5  # whoever hears nothing at all for so long cannot tell who is alive
-RETURN_S = 3.0  # after a broker was away its clients find it again one by one, over so long
+QUIET_S = 1.0  # a draining worker with nothing queued for this long is drained
+LEAVING_QUIET_S = 0.3  # the same for a leaving one: its successor finds later items in the slot
+STALL_S = 0.5  # a controller without any report for this long cannot judge which workers are alive
+RETURN_S = 3.0  # after an outage of the broker its clients reconnect one by one, within this time
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class _Worker:
     serves: str = ""
     loading: bool = False  # leased, and serving nothing yet
     incarnation: float = float("-inf")
-    known_s: float = 0.0  # alive when this was
+    known_s: float = 0.0  # last known to be alive
     closed_in: int | None = None  # the epoch of the plan that drains it
     quiet_s: float | None = None  # nothing queued since
     unheard: bool = False  # known from a plan only
@@ -37,18 +37,18 @@ class Membership:
     """The workers that are alive.
 
     A worker's silence counts only while others could be heard: after a stall of the controller or
-    of the broker every worker has the whole of ``DEAD_AFTER_S`` again, and as long as nobody was
-    heard, up to ``RETURN_S``. While no node of any role is heard no worker is lost: the controller
-    is cut off, and a plan without workers would serve no query.
+    of the broker every worker again has ``DEAD_AFTER_S``, or the length of the silence, up to
+    ``RETURN_S``. While no node of any role is heard no worker is lost: the
+    controller is isolated, and a plan without workers would serve no query.
     """
 
     __slots__ = ("_awake_s", "_heard_s", "_listening_s", "_workers")
 
     def __init__(self) -> None:
         self._workers: dict[str, _Worker] = {}
-        self._awake_s = float("-inf")  # something happened last
-        self._heard_s = float("-inf")  # a node reported last
-        self._listening_s = float("-inf")  # reports have come without a gap since
+        self._awake_s = float("-inf")  # last event
+        self._heard_s = float("-inf")  # last report of a node
+        self._listening_s = float("-inf")  # start of the reports without a gap
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -60,17 +60,17 @@ class Membership:
 
     @property
     def unheard(self) -> bool:
-        """A worker of the plan in force has not reported yet."""
+        """Whether a worker of the plan in force has not reported yet."""
         return any(worker.unheard for worker in self._workers.values())
 
     def wake(self, now: float) -> None:
-        """Something happened at ``now``, if only a timer."""
+        """Record that an event happened at ``now``, if only a timer."""
         if now - self._awake_s > STALL_S:
             self._heard_s = self._listening_s = now
         self._awake_s = max(self._awake_s, now)
 
     def listen(self, now: float) -> None:
-        """A node of any role reported."""
+        """Record a report of a node of any role."""
         silence_s = now - self._heard_s
         if silence_s > STALL_S:
             patience_s = max(DEAD_AFTER_S, min(silence_s, RETURN_S))
@@ -78,14 +78,14 @@ class Membership:
         self._heard_s = max(self._heard_s, now)
 
     def expect(self, leases: Iterable[Lease], now: float) -> None:
-        """Take the workers of a plan for alive for ``GRACE_S``."""
+        """Count the workers of a plan as alive for ``GRACE_S``."""
         until = now + GRACE_S - DEAD_AFTER_S
         for lease in leases:
             worker = _Worker(known_s=until, unheard=True, serves=lease.task)
             self._workers.setdefault(lease.worker, worker)
 
     def hear(self, report: Report, now: float) -> PlanReason | None:
-        """Take a worker's report in; return what is news about it, as a reason for a plan."""
+        """Record a worker's report; return news about it, as a reason for a plan."""
         worker = self._workers.get(report.node)
         if worker is not None and report.incarnation < worker.incarnation:
             return None  # from the process that this one has replaced
@@ -105,10 +105,10 @@ class Membership:
         return about_worker(report.node, news) if news else service
 
     def _note_service(self, worker: _Worker, report: Report) -> PlanReason | None:
-        # While it loads another variant of its task it goes on with the one it has.
+        # While a worker loads another variant of its task it serves with the old one.
         before = worker.serves
         if report.state == NodeState.LEAVING:
-            return None  # it goes on until it is drained
+            return None  # it serves until it is drained
         if report.state == NodeState.READY:
             worker.serves = report.task
         elif report.task != before or not report.variant:
@@ -132,11 +132,11 @@ class Membership:
             worker.quiet_s = now
 
     def isolated(self, now: float) -> bool:
-        """No node of any role was heard of late."""
+        """Return whether no node of any role has reported for ``STALL_S``."""
         return now - self._heard_s > STALL_S
 
     def bury(self, now: float) -> tuple[str, ...]:
-        """The workers that have been silent for too long; they are forgotten."""
+        """Forget and return the workers that have been silent for too long."""
         if self.isolated(now) or now - self._listening_s <= DEAD_AFTER_S:
             return ()
         lost = sorted(
@@ -149,11 +149,11 @@ class Membership:
         return tuple(lost)
 
     def _may_load(self, worker: _Worker, now: float) -> bool:
-        """Whether a silent worker may be held by a library that it imports."""
+        """Return whether a silent worker may be held by a library that it imports."""
         return worker.loading and now - max(worker.known_s, self._listening_s) <= LOADING_S
 
     def follow(self, plan: Plan, before: Mapping[str, Lease]) -> None:
-        """A plan is out: whoever drains under a lease that changed must become quiet anew."""
+        """Apply a published plan: a worker that drains under a changed lease is no longer quiet."""
         leases = {lease.worker: lease for lease in plan.leases}
         for name, worker in self._workers.items():
             lease = leases.get(name)
@@ -164,7 +164,7 @@ class Membership:
                 worker.closed_in, worker.quiet_s = plan.epoch, None
 
     def quiet(self, now: float) -> tuple[str, ...]:
-        """The draining workers that have nothing left."""
+        """Return the draining workers that have nothing left."""
         return tuple(
             sorted(
                 name
@@ -175,7 +175,7 @@ class Membership:
         )
 
     def members(self, drained: Iterable[str], now: float) -> tuple[Member, ...]:
-        """The live workers by name; ``drained`` names workers and devices not to be used."""
+        """Return the live workers by name; ``drained`` names workers and devices not to be used."""
         out = set(drained)
         quiet = set(self.quiet(now))
         return tuple(

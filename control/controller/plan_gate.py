@@ -1,4 +1,4 @@
-"""The gate that a plan passes before it is in force, and what is said of one that does not."""
+"""The checks that a plan passes before it is in force, and the effect of a rejection."""
 
 from collections.abc import Mapping
 
@@ -16,8 +16,7 @@ from schemas.records import Plan
 
 
 class PlanGate:
-    """Checks allocations and plans of a pipeline. ``memory`` is what one worker may use, in bytes,
-    by device."""
+    """Checks of allocations and plans. ``memory`` is in bytes for one worker, by device."""
 
     __slots__ = ("_memory", "_pipeline", "_rejected")
 
@@ -29,12 +28,12 @@ class PlanGate:
     def allocation(
         self, found: Allocation, kept: Allocation, problem: Problem
     ) -> tuple[Violation, ...]:
-        """Return what a solve's allocation violates, and what the one that is kept in its place
-        uses beyond the problem's resources."""
+        """Return the violations of a solve's allocation, and the resources that ``kept``, the
+        target's allocation, uses beyond the problem's."""
         return (*check_allocation(found, problem), *check_resources(kept, problem))
 
     def plan(self, plan: Plan, context: PlanningContext) -> tuple[Violation, ...]:
-        """Return what a plan violates in the context that it was made for."""
+        """Return a plan's violations in the context that it was made for."""
         return check_plan(plan, self._conditions(plan, context))
 
     def _conditions(self, plan: Plan, context: PlanningContext) -> PlanConditions:
@@ -55,7 +54,7 @@ class PlanGate:
         )
 
     def reject(self, violations: tuple[Violation, ...]) -> list[Effect]:
-        """Say what a plan violates, once for as long as no other plan is in force."""
+        """Return the effect that reports violations, once until another plan is in force."""
         if violations == self._rejected:
             return []
         self._rejected = violations
@@ -63,5 +62,5 @@ class PlanGate:
         return [Reject(names, sentences(violations))]
 
     def passed(self) -> None:
-        """A plan is in force: what is rejected next is news."""
+        """Forget the last rejection: a plan is in force."""
         self._rejected = ()

@@ -1,15 +1,15 @@
-"""How old is a report? By its arrival, so that no two clocks have to agree.
+"""Age of reports by their arrival, so that no two clocks have to agree.
 
 A report's lag is the controller's clock at its arrival less its sender's clock when it was sent:
-its way here, plus what the two clocks differ by. The least lag of a node of late is that of its
-fastest report; what another one needed beyond that is its age.
+the transport time plus the difference of the two clocks. The least recent lag of a node is that of
+its fastest report; a report's lag beyond it is its age.
 """
 
 from dataclasses import dataclass
 
 from schemas.records import Report
 
-WINDOW_S = 30.0  # "of late" is one to two of these: clocks are drawn to each other slowly
+WINDOW_S = 30.0  # "recent" is one to two of these: clocks converge slowly
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class _Lags:
     incarnation: float
     until_s: float
     least_s: float
-    before_s: float = float("inf")  # the least of the window before
+    before_s: float = float("inf")  # the least of the previous window
 
 
 class ReportAges:
@@ -29,8 +29,7 @@ class ReportAges:
         self._lags: dict[tuple[str, str], _Lags] = {}
 
     def age_s(self, report: Report, now: float) -> float:
-        """How long ago a report was sent, compared with the fastest of its sender; 0 for its
-        first one."""
+        """Return a report's age in seconds, against its sender's fastest one; 0 for the first."""
         name, lag_s = (report.pipeline, report.node), now - report.sent_s
         lags = self._lags.get(name)
         if lags is None or report.incarnation > lags.incarnation:

@@ -1,13 +1,14 @@
 """Arrival rate of root queries, from counts of the input topic or of ingresses.
 
-The log-end offsets of the input topic count every query before any queue (``Counted``); while
-they cannot be read, reports of ingresses say how many queries those took in. Either count a(t)
-only grows while its source lives. Readings (t0, a0), (t1, a1) of one source give
+The log-end offsets of the input topic count every query ahead of all queues (``Counted``). While
+they cannot be read, the ingresses' reports count the queries that ingress has consumed. Either
+count a(t) only grows while its source lives. Readings (t0, a0), (t1, a1) of one source give
 
     recent   r <- r + (1 - exp(-(t1 - t0) / TAU_S)) ((a1 - a0) / (t1 - t0) - r), for display
-    bins     queries in each second, a reading's spread evenly over its time, for estimators
+    bins     queries per second of the clock, each reading's spread evenly over its interval, for
+             estimators
 
-The demand is the sum over the sources that were read within the last ``SILENT_AFTER_S``.
+The demand is the sum over the sources read within the last ``SILENT_AFTER_S``.
 """
 
 from collections.abc import Mapping
@@ -19,14 +20,14 @@ from schemas.records import Report
 
 TAU_S = 2.0
 SILENT_AFTER_S = 2.0
-BINS = 60  # seconds that are remembered
+BINS = 60  # seconds of history
 
 
 def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Counted:
-    """Sum the input topic's partitions, as read at ``at_s``.
+    """Return the sums over the input topic's partitions, as read at ``at_s``.
 
-    ``ends`` are their log-end offsets and ``done`` the offsets that ingress has committed, where
-    it has; the queries between the two wait for an ingress.
+    ``ends`` are the log-end offsets and ``done`` the offsets that ingress has committed; a
+    partition without a committed offset adds nothing to ``waiting``.
     """
     waiting = sum(max(0, end - done[p]) for p, end in ends.items() if p in done)
     return Counted(arrived=sum(ends.values()), waiting=waiting, at_s=at_s)
@@ -34,7 +35,7 @@ def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """The newest count of one source: the input topic, or an ingress."""
+    """The newest count of one source: the input topic or an ingress."""
 
     incarnation: float
     at_s: float
@@ -49,7 +50,7 @@ _NO_BINS: Bins = {}
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Readings of sources of one kind, by name, and the queries they counted in each second."""
+    """Readings of sources of one kind, by name, and the queries counted in each second."""
 
     readings: Mapping[str, _Reading] = field(default_factory=dict)
     bins: Bins = field(default_factory=dict)
@@ -70,13 +71,13 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What was counted; ``observe`` and ``count`` give the next state."""
+    """The counts so far; ``observe`` and ``count`` return the next state."""
 
     _topic: _Counts = field(default_factory=_Counts)
     _ingresses: _Counts = field(default_factory=_Counts)
 
     def observe(self, report: Report) -> "Demand":
-        """After a report of an ingress; others change nothing."""
+        """Return the state after a report; only an ingress's report changes it."""
         if report.role != "ingress":
             return self
         reading = _Reading(
@@ -88,7 +89,7 @@ class Demand:
         return Demand(self._topic, self._ingresses.read(report.node, reading))
 
     def count(self, event: Counted) -> "Demand":
-        """After the input topic was read."""
+        """Return the state after a reading of the input topic."""
         reading = _Reading(
             incarnation=0.0,
             at_s=event.at_s,
@@ -98,26 +99,26 @@ class Demand:
         return Demand(self._topic.read(QUERIES, reading), self._ingresses)
 
     def rate_qps(self, now: float) -> float:
-        """Queries per second now."""
+        """Return the arrival rate now, in queries per second."""
         return sum(reading.rate_qps or 0.0 for reading in self._heard(now)[0])
 
     def waiting(self, now: float) -> float:
-        """Queries on the input topic that no ingress has taken in."""
+        """Return the number of queries on the input topic that ingress has not consumed."""
         return sum(reading.waiting for reading in self._heard(now)[0])
 
     def by_second(self, now: float) -> tuple[float, ...]:
-        """Queries in each whole second that was seen to its end, the newest last."""
+        """Return the queries in each completely observed second, the newest last."""
         heard, bins = self._heard(now)
         if not heard:
             return ()
         end = floor(min(reading.at_s for reading in heard))
         if not bins or min(bins) + 1 >= end:
             return ()
-        first = max(min(bins) + 1, end - BINS)  # the first of all may be seen in part only
+        first = max(min(bins) + 1, end - BINS)  # the first second may be observed in part only
         return tuple(bins.get(second, 0.0) for second in range(first, end))
 
     def latest(self, now: float) -> tuple[float, float]:
-        """The second that has not ended: how much of it was seen, and the queries in that."""
+        """Return the observed fraction of the current second and the queries in it."""
         heard, bins = self._heard(now)
         if not heard:
             return 0.0, 0.0
@@ -125,7 +126,7 @@ class Demand:
         return until_s - floor(until_s), bins.get(floor(until_s), 0.0)
 
     def _heard(self, now: float) -> tuple[list[_Reading], Bins]:
-        """The newest readings that count, with their bins: the input topic's, else ingresses'."""
+        """Return the fresh readings and their bins: the input topic's, else those of ingresses."""
         topic = [each for each in self._topic.fresh(now) if each.rate_qps is not None]
         if topic:
             return topic, self._topic.bins
@@ -134,18 +135,18 @@ class Demand:
 
 
 def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, float]:
-    """The reading with its rate, and how many queries are new since when."""
+    """Return the reading with its rate, the start of its interval, and the queries in it."""
     if before is None:
         return reading, reading.at_s, 0.0
     if reading.incarnation > before.incarnation:
-        # Its counts began again at 0 when it started.
+        # A restarted source counts from 0.
         since_s, seen = max(reading.incarnation, before.at_s), 0.0
     else:
         since_s, seen = before.at_s, before.arrived
     seconds = reading.at_s - since_s
     if reading.incarnation < before.incarnation or seconds <= 0:
         return before, reading.at_s, 0.0
-    new = max(0.0, reading.arrived - seen)  # a topic that was made anew begins at 0, too
+    new = max(0.0, reading.arrived - seen)  # a recreated topic starts at 0 too
     rate = new / seconds
     if before.rate_qps is not None:
         rate = before.rate_qps + (1 - exp(-seconds / TAU_S)) * (rate - before.rate_qps)
@@ -153,7 +154,7 @@ def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, 
 
 
 def _spread(bins: Bins, since_s: float, until_s: float, count: float) -> dict[int, float]:
-    """The bins with a count spread evenly over its time; those of long ago are forgotten."""
+    """Return the bins with ``count`` spread evenly over its interval; old bins are dropped."""
     last = floor(until_s)
     kept = {second: n for second, n in bins.items() if second >= last - BINS - 1}
     per_s = count / (until_s - since_s)

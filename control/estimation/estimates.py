@@ -1,5 +1,4 @@
-"""What is to be expected? Demand, fan-out and how fast devices are, as reports tell them, for plans
-and for routes."""
+"""Estimates for plans and routes, from reports: demand, fan-out and the devices' slowdown."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +22,7 @@ from schemas.records import Factor, Plan, Report, Settings
 
 
 class Estimates:
-    """What the reports so far lead to expect of a pipeline."""
+    """The estimates of one pipeline, updated by its nodes' reports."""
 
     __slots__ = (
         "_at_tasks", "_demand", "_factors", "_pipeline", "_profile", "_readings", "_slowdown",
@@ -33,7 +32,7 @@ class Estimates:
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
         self._pipeline = pipeline
         self._profile = profile
-        self.profile = profile  # as devices keep to it, as of ``keep_pace``
+        self.profile = profile  # with slowdowns, as of ``keep_pace``
         self._readings = ReportDeltas()
         self._slowdown = Slowdown(profile)
         self._stretches: dict[str, float] = {}
@@ -46,7 +45,7 @@ class Estimates:
         )
 
     def hear(self, report: Report) -> None:
-        """Take in a report of any role."""
+        """Update the estimates with a report of any role."""
         self._demand = self._demand.observe(report)
         self._at_tasks = self._at_tasks.observe(report)
         self._readings, news = self._readings.take(report)
@@ -55,15 +54,15 @@ class Estimates:
             self._slowdown = self._slowdown.observe(news)
 
     def count(self, event: Counted) -> None:
-        """Take in how many queries have come to the input topic."""
+        """Update the demand with a count of the input topic."""
         self._demand = self._demand.count(event)
 
     def recall(self, plan: Plan) -> None:
-        """Take over what an earlier control app knew."""
+        """Resume from the factors that an earlier control app put into its plan."""
         self._factors = self._factors.recall(plan.factors)
 
     def keep_pace(self, policy: Policy) -> ProfileTable | None:
-        """Take what devices need by now for ``profile``, where the policy goes by that."""
+        """Refresh ``profile`` with observed slowdowns if the policy is paced; return it."""
         seen = self._slowdown.stretches() if _goes_by_pace(policy) else {}
         if drifted(self._stretches, seen) is not None:
             self._stretches = seen
@@ -72,24 +71,24 @@ class Estimates:
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """What is known of fan-out, for a plan to carry."""
+        """Observed fan-out factors, for a plan to carry."""
         return self._factors.told()
 
     @property
     def multiplicity(self) -> dict[Edge, float]:
-        """Factors of which enough was seen."""
+        """Fan-out factors with enough observations."""
         return self._factors.multiplicity()
 
     def arriving_qps(self, now: float) -> float:
-        """What comes in now, whatever will come."""
+        """Return the current arrival rate in queries per second, without any forecast."""
         return self._demand.rate_qps(now)
 
     def planned(self, policy: Policy) -> Pipeline:
-        """The pipeline as a policy plans it.
+        """Return the pipeline as the policy plans it.
 
-        Untied branches are planned as tied ones with the part of the items that each is seen to
-        get: content decides where a query goes, and a plan that chose the parts itself would leave
-        a branch short. ``loki-paper`` chooses them, as the authors' code does.
+        Untied branches are planned as tied ones with each branch's observed share of the items:
+        content decides where a query goes, and a plan that chose the shares itself would leave a
+        branch short. ``loki-paper`` chooses them, as the authors' code does.
         """
         pipeline = self._pipeline
         if pipeline.branches != "untied" or not spec_of(policy.kind).branches_as_seen:
@@ -102,12 +101,12 @@ class Estimates:
         return self._at_tasks.arriving(now)
 
     def queued(self, now: float) -> dict[str, float]:
-        """Return the items that wait at each task, with the root's those on the input topic."""
+        """Return the items that wait at each task; the root's include those on the input topic."""
         found, root = self._at_tasks.queued(now), self._pipeline.root.name
         return {**found, root: found.get(root, 0.0) + self._demand.waiting(now)}
 
     def demand_qps(self, policy: Policy, settings: Settings, now: float) -> float:
-        """What to plan for: what a command has set, else the policy's estimate with headroom."""
+        """Return the demand to plan for: a command's, else the policy's estimate with headroom."""
         if settings.demand_qps is not None:
             return settings.demand_qps
         horizon = Horizon(
@@ -118,15 +117,15 @@ class Estimates:
         return policy.headroom * chosen(ESTIMATORS, policy.estimator)(self._demand, now, horizon)
 
     def expected(self, policy: Policy, settings: Settings, now: float) -> ExpectedTraffic:
-        """What to make routes for: what comes in now, not what a plan must be ready for."""
+        """Return the traffic to route: current arrivals, not the demand that a plan allows for."""
         given = settings.demand_qps
         arriving = self.arriving_qps(now) if given is None else given
         return ExpectedTraffic(arriving, self.multiplicity)
 
     def unlike(self, problem: Problem, settings: Settings, now: float) -> PlanReason | None:
-        """Return the reason to replan before the interval elapses, if there is one.
+        """Return the reason to replan before the interval elapses, or None.
 
-        A demand that a command has set does not jump, and a fixed policy plans for none.
+        A demand set by a command cannot jump, and a fixed policy plans for no demand.
         """
         if not spec_of(problem.policy.kind).follows_demand:
             return None
@@ -153,7 +152,7 @@ class Estimates:
         return PlanReason(PlanCause.FANOUT, text)
 
     def _planned(self, observed: Mapping[Edge, float]) -> dict[Edge, float]:
-        """Every edge's factor as a plan took it: observed, else profiled."""
+        """Return every edge's factor as a plan used it: observed, else profiled."""
         planned = dict(observed)
         for task in self._pipeline.tasks:
             for variant in task.variants:

@@ -1,25 +1,25 @@
-"""What demand should a plan be made for? Estimators by name, over queries second by second.
+"""Estimators of the demand to plan for, by name, from queries per second.
 
-``recent`` is what arrives now. ``ewma`` is the paper's, with the weights of its authors' code:
+``recent`` is the current rate. ``ewma`` is the paper's, with the weights of its authors' code:
 
     sum of (1 - a)^k x(k) / sum of (1 - a)^k       k seconds back, a = 1 / 2.6, 20 seconds
 
-``trend`` plans for what comes, in three steps, each because a plan stays for seconds:
+``trend`` extrapolates in three steps, because a plan stays in force for seconds:
 
-    level      a line through the last ``FITTED`` seconds, by least squares, at its end; but the
-               newest where they lie beyond chance above the line through those before: then load
-               has jumped
-    ahead      + slope x ``REACT_S``, where the slope is more than chance: until then a plan that
-               has become too small is replaced. Downwards it waits, since planning for too little
-               loses answers, for too much a little accuracy
+    level      the end of a least-squares line through the last ``FITTED`` seconds; the newest
+               seconds alone where they lie significantly above the line through the earlier ones,
+               which is a jump of load
+    ahead      + slope x ``REACT_S`` where the slope is significant: a plan that has become too
+               small stays in force that long. A falling slope is not extrapolated: planning for
+               too little loses answers, planning for too much loses a little accuracy
     headroom   + ln(1 / ``OVERFLOW``) / (2 t), t = (1 - compute share) x SLO, the time for queues
 
-The headroom is the Poisson quantile over all windows at once: with capacity C and Poisson
-arrivals at rate r the work that waits exceeds C t with probability exp(-2 t (C - r)) as C nears r
-(Kingman's bound). It is a number of queries, not a part: large streams are smooth.
+The headroom is the Poisson quantile over all windows at once: with capacity C and Poisson arrivals
+at rate r the work that waits exceeds C t with probability exp(-2 t (C - r)) as C nears r (Kingman's
+bound). It is an absolute number of queries, not a fraction: large streams are smooth.
 
-A backlog is added as the rate that works it off within an interval, as far as it can still be
-answered in time: r x SLO queries at the most.
+A backlog adds the rate that works it off within an interval, limited to the r x SLO queries that
+can still be answered in time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,17 +32,17 @@ COM = 1.6  # pandas' center of mass: a = 1 / (1 + com)
 SAMPLES = 20
 FITTED = 10
 LEAST_FITTED = 5
-REACT_S = 3.0  # from a jump of demand to workers that have loaded what the next plan says
-SHORT_S = 0.15  # a part of a second that is shorter says nothing
-FALLEN = 0.7  # a plan for more than 1 / FALLEN of what is expected now is too large to stay
+REACT_S = 3.0  # from a jump of demand until workers have loaded the next plan's variants
+SHORT_S = 0.15  # a shorter part of a second is not significant
+FALLEN = 0.7  # a plan for more than 1 / FALLEN of the expected demand is too large to keep
 OVERFLOW = 0.05
-SIGMAS = 4.0  # beyond chance
+SIGMAS = 4.0  # standard errors that count as significant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """What an estimate is for: a plan that stays for ``interval_s``, under this SLO, of which
-    ``queue_share`` is for queues."""
+    """The plan to estimate for: in force for ``interval_s``, under ``slo_s`` (seconds), of which
+    the fraction ``queue_share`` is for queues."""
 
     interval_s: float
     slo_s: float
@@ -50,12 +50,12 @@ class Horizon:
 
 
 def recent(demand: Demand, now: float, horizon: Horizon) -> float:
-    """What arrives now."""
+    """Return the current arrival rate in queries per second."""
     return demand.rate_qps(now)
 
 
 def ewma(demand: Demand, now: float, horizon: Horizon) -> float:
-    """Exponentially weighted, as in Loki (section 4.2)."""
+    """Return the exponentially weighted mean of Loki (section 4.2), plus the backlog's rate."""
     seen = demand.by_second(now)
     if not seen:
         return demand.rate_qps(now)
@@ -63,7 +63,7 @@ def ewma(demand: Demand, now: float, horizon: Horizon) -> float:
 
 
 def trend(demand: Demand, now: float, horizon: Horizon) -> float:
-    """What is to be expected when the next plan takes effect, with headroom for chance."""
+    """Return the expected demand when the next plan takes effect, with Poisson headroom."""
     seen = demand.by_second(now)[-FITTED:]
     level = _ahead(seen) if seen else demand.rate_qps(now)
     seconds, count = demand.latest(now)
@@ -73,7 +73,7 @@ def trend(demand: Demand, now: float, horizon: Horizon) -> float:
         return 0.0
     room_s = 2 * horizon.queue_share * horizon.slo_s
     headroom = log(1 / OVERFLOW) / room_s if room_s > 0 else 0.0
-    # A stream that is thinner than its headroom needs no more than twice itself.
+    # Headroom at most doubles the demand of a thin stream.
     return level + min(headroom, level) + _backlog(demand, now, horizon)
 
 
@@ -82,10 +82,10 @@ ESTIMATORS: Mapping[str, Estimator] = {"recent": recent, "ewma": ewma, "trend": 
 
 
 def jumped(demand: Demand, now: float, planned_qps: float) -> bool:
-    """Whether more comes than was planned for, beyond chance: a plan must not wait.
+    """Return whether arrivals significantly exceed the planned demand, so that a plan is due.
 
-    True where what was seen of this second, the last one, or the mean of the last three lies above
-    the planned demand by a tenth of it and by four standard errors.
+    True where the observed part of the current second, the last second, or the mean of the last
+    three lies above the planned demand by a tenth of it and by four standard errors.
     """
     seen = demand.by_second(now)
     seconds, count = demand.latest(now)
@@ -95,12 +95,12 @@ def jumped(demand: Demand, now: float, planned_qps: float) -> bool:
 
 
 def fell(expected_qps: float, planned_qps: float) -> bool:
-    """Whether so much less is expected than was planned for that accuracy is given away."""
+    """Return whether expected demand is so far below planned that the plan loses accuracy."""
     return expected_qps < FALLEN * planned_qps
 
 
 def _above(mean_qps: float, seconds: float, planned_qps: float) -> bool:
-    """Whether so many queries a second, over so long, are beyond chance for a planned demand."""
+    """Return whether a mean over ``seconds`` lies significantly above a planned demand."""
     chance = SIGMAS * sqrt(max(planned_qps, 1.0) / seconds)
     return mean_qps > planned_qps + max(chance, 0.1 * planned_qps)
 
@@ -114,10 +114,10 @@ def _weighted(seen: Sequence[float]) -> float:
 
 def _ahead(seen: Sequence[float]) -> float:
     if len(seen) < LEAST_FITTED:
-        return seen[-1]  # it has only begun
+        return seen[-1]  # too short for a line
     newest = sum(seen[-2:]) / 2
     mean, slope, _ = _line(seen[:-2])
-    expected = mean + max(0.0, slope) * len(seen) / 2  # there
+    expected = mean + max(0.0, slope) * len(seen) / 2  # at the middle of the two newest seconds
     if _above(newest, 2, expected):
         return newest
     mean, slope, error = _line(seen)
@@ -128,12 +128,12 @@ def _ahead(seen: Sequence[float]) -> float:
     if slope < 0:
         return max(end, newest)
     if end - newest > SIGMAS * sqrt(end / 2):
-        return newest  # what rose has come to rest
+        return newest  # the rise has ended
     return end + sure * REACT_S
 
 
 def _line(seen: Sequence[float]) -> tuple[float, float, float]:
-    """Least squares: the mean, the slope per second, and the slope's standard error (Poisson)."""
+    """Return the least-squares mean, slope per second, and the slope's standard error (Poisson)."""
     mean, middle = sum(seen) / len(seen), (len(seen) - 1) / 2
     squares = sum((at - middle) ** 2 for at in range(len(seen)))
     if squares == 0:

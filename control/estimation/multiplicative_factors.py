@@ -1,14 +1,14 @@
-"""How many items does one item make? Multiplicative factors, from workers' reports.
+"""Multiplicative factors, the mean fan-out of each variant, from workers' reports.
 
-Workers count, per variant, the items they finished and the children these made for each child
-task (Loki, section 4.2). For every (variant v, child c) two sums over the recent past,
+Workers count, per variant, the items they finished and the children these made for each child task
+(Loki, section 4.2). For every (variant v, child c) two decaying sums,
 
     n  <-  n d + finished            s  <-  s d + children            factor(v, c) = s / n
 
-where a report that comes dt seconds after the last one forgets by d = exp(-dt / TAU_S), but never
-so much that fewer than ``FEWEST`` items are left: a variant that rests keeps what it was seen to
-do. Until ``FEWEST`` items were seen the profile stands. The sums ride in every plan, so that the
-next control app goes on with them.
+where a report dt seconds after the last one decays by d = exp(-dt / TAU_S), but never below
+``FEWEST`` items: an idle variant keeps its last factor. Until ``FEWEST`` items were observed the
+profile's factor applies. Every plan carries the sums, so that the next control app resumes from
+them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,8 +20,8 @@ from schemas.records import Factor
 
 TAU_S = 10.0
 FEWEST = 100.0  # items; with Poisson fan-out a mean of 5 is known to 4.5 %
-DRIFT = 0.1  # a factor has drifted when it differs by more than this part
-DRIFT_SIGMAS = 4.0  # and by more than so many standard errors of what was seen
+DRIFT = 0.1  # a factor has drifted when it differs by more than this fraction
+DRIFT_SIGMAS = 4.0  # and by more than this number of standard errors
 
 Edge = tuple[str, str]  # ("task/variant", child task)
 Multiplicity = Mapping[Edge, float]
@@ -35,19 +35,19 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """What was observed; ``observe`` gives the next state. ``edges`` are the pipeline's."""
+    """The observations so far; ``observe`` returns the next state. ``edges`` are the pipeline's."""
 
     edges: tuple[Edge, ...]
     _seen: Mapping[Edge, _Seen] = field(default_factory=dict)
 
     def recall(self, known: Iterable[Factor]) -> "Factors":
-        """With what a plan remembers of edges of which nothing was observed yet."""
+        """Return the state with a plan's factors for edges that have no observation yet."""
         told = {(f.variant, f.child): _Seen(f.items, f.items * f.mean) for f in known}
         kept = {edge: seen for edge, seen in told.items() if edge in self.edges}
         return Factors(self.edges, {**kept, **self._seen})
 
     def observe(self, news: News) -> "Factors":
-        """After what a worker reported."""
+        """Return the state after a worker's report."""
         if news.report.counts == news.before:
             return self
         seen = dict(self._seen)
@@ -61,7 +61,7 @@ class Factors:
         variant, child = edge
         known = self._seen.get(edge)
         if news.before is None and known is not None:
-            return None  # it may have counted them for somebody who told us
+            return None  # an earlier controller may have counted these items
         items = news.since(f"finished/{variant}")
         children = news.since(f"children/{variant}/{child}")
         if items <= 0:
@@ -73,7 +73,7 @@ class Factors:
         return _Seen(known.items * kept + items, known.children * kept + children)
 
     def told(self) -> tuple[Factor, ...]:
-        """All that was observed, for a plan."""
+        """Return all observed factors, for a plan to carry."""
         return tuple(
             Factor(variant, child, seen.children / seen.items, seen.items)
             for (variant, child), seen in sorted(self._seen.items())
@@ -81,13 +81,13 @@ class Factors:
         )
 
     def multiplicity(self) -> dict[Edge, float]:
-        """The factors of which enough was seen."""
+        """Return the factors with enough observations."""
         return {(f.variant, f.child): f.mean for f in self.told() if f.items >= FEWEST}
 
     def drifted(self, planned: Multiplicity) -> tuple[Edge, ...]:
-        """The edges whose factor is another one than a plan was made for, beyond chance.
+        """Return the edges whose factor differs significantly from the planned one.
 
-        A factor that the plan did not know, because the profile stood, is ``planned`` too.
+        ``planned`` includes the profile's factor for an edge without observations.
         """
         found = []
         for factor in self.told():

@@ -1,4 +1,4 @@
-"""What has a worker counted since it last reported? Counts begin at 0 with every life of it."""
+"""Differences between a worker's successive reports; counts start at 0 with each incarnation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,27 +10,28 @@ NONE: Mapping[str, float] = {}
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A worker's report that is newer than the one before. ``before`` are that one's counts,
-    ``seconds`` ago: None from a new worker, empty from a new life of a known one."""
+    """A worker's new report, with the counts of its previous report.
+
+    ``before`` is None for a new worker and empty for a new incarnation of a known one.
+    """
 
     report: Report
     before: Mapping[str, float] | None
-    seconds: float | None  # None: not of the same life
+    seconds: float | None  # since the previous report; None if that is of no or another incarnation
 
     def since(self, name: str) -> float:
-        """How much more of something there is."""
+        """Return the increase of a count since the previous report."""
         return self.report.counts.get(name, 0.0) - (self.before or NONE).get(name, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportDeltas:
-    """The last report of every worker; ``take`` gives the next state."""
+    """The last report of every worker; ``take`` returns the next state."""
 
     _last: Mapping[str, Report] = field(default_factory=dict)
 
     def take(self, report: Report) -> tuple["ReportDeltas", News | None]:
-        """After a report, and what is new in it; None where it is older than what was known, or
-        not a worker's."""
+        """Return the state after a report, and its news; None if it is stale or no worker's."""
         if report.role != "worker":
             return self, None
         before = self._last.get(report.node)

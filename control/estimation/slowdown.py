@@ -1,12 +1,12 @@
-"""How much slower than the profile are the devices of each kind? Workers' reports tell.
+"""Slowdown of each kind of device against the profile, from workers' reports.
 
-Workers count, per variant, the items they finished, their batches and the seconds that these
-took. From two reports of one worker, for each variant that ran: so many batches of so many items
-on average, planned to take the profile's mean for such a batch each. Of a kind of device
+Workers count, per variant, finished items, batches and the batches' seconds. Two reports of one
+worker give, for each variant that ran, the number of batches and their mean size; the profile's
+mean latency for that size is the planned time of each. Per kind of device
 
     stretch = seconds taken / seconds planned
 
-over its last ``MEMORY`` batches or so. For plans of a policy that is ``paced``; not from a paper.
+over about the last ``MEMORY`` batches. Plans of a ``paced`` policy apply it; not from a paper.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from schemas.count_names import count_name
 from schemas.variant_id import variant_id
 
 MEMORY = 200.0  # batches
-FEWEST = 20.0  # batches, before anything is said
-DRIFT = 1.15  # times what was planned for, or a part of it: a plan does not wait for its time
-NOISE = 1.1  # a kind that is less slow than this keeps to its profile
+FEWEST = 20.0  # batches before a stretch is reported
+DRIFT = 1.15  # ratio to the planned stretch, either way, beyond which a replan is due
+NOISE = 1.1  # below this stretch a kind counts as running at its profile's speed
 
 _BATCHES = "batches"
 
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """Batches of a kind, with weights that fade."""
+    """Batches of a kind of device, with decaying weights."""
 
     batches: float = 0.0
     planned_s: float = 0.0
@@ -36,14 +36,14 @@ class _Ran:
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """What was seen; ``observe`` gives the next state."""
+    """The batches seen so far; ``observe`` returns the next state."""
 
     profile: ProfileTable | None
     _ran: Mapping[str, _Ran] = field(default_factory=dict)  # by kind of device
 
     def observe(self, news: News) -> "Slowdown":
-        """After what a worker reported."""
-        # What a worker, or a life of it, did before it was first heard has no length.
+        """Return the state after a worker's report."""
+        # The counts of a worker's first report cover an unknown interval.
         new = self._new(news) if news.seconds is not None else _Ran()
         if new.batches <= 0:
             return self
@@ -58,12 +58,12 @@ class Slowdown:
         return Slowdown(self.profile, {**self._ran, device: ran})
 
     def _new(self, news: News) -> _Ran:
-        """What a worker ran since its report before."""
+        """Return a worker's batches since its previous report."""
         batches = planned_s = took_s = 0.0
         for name, count in news.report.counts.items():
             what, variant = count_name(name)
             more = news.since(name) if what == _BATCHES else 0.0
-            # The first batch of a variant tells of its loading, not of its pace.
+            # The first batch of a variant includes loading.
             if count > more > 0:
                 items = news.since(f"finished/{variant}")
                 each_s = self._planned_s(variant, news.report.device, items / more)
@@ -80,10 +80,10 @@ class Slowdown:
         try:
             return self.profile.latency_s(task, name, device, max(1, round(size)), "mean")
         except ProfileError:
-            return 0.0  # it was never measured, so nobody planned with it
+            return 0.0  # never profiled, so no plan relies on it
 
     def stretches(self) -> dict[str, float]:
-        """By kind of device the seconds that a planned second takes, where it is slower."""
+        """Return, by kind of slower device, the seconds that a planned second takes."""
         return {
             kind: ran.took_s / ran.planned_s
             for kind, ran in sorted(self._ran.items())
@@ -94,7 +94,7 @@ class Slowdown:
 def drifted(
     planned_for: Mapping[str, float], seen: Mapping[str, float]
 ) -> tuple[str, float] | None:
-    """A kind of device that is much slower or faster than was planned for, and its stretch."""
+    """Return a kind of device whose stretch differs much from the planned one, and the stretch."""
     for kind in sorted({*planned_for, *seen}):
         before, now = planned_for.get(kind, 1.0), seen.get(kind, 1.0)
         if now > before * DRIFT or now < before / DRIFT:

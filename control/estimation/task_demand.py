@@ -1,13 +1,13 @@
 """Items per second that arrive for each variant, from workers' reports.
 
-For planners that look at each task alone: they split a task's traffic among its variants as it was
-seen to be split. From readings (t0, a0), (t1, a1) of one worker and variant
+For planners that treat tasks separately and split a task's traffic among its variants as observed.
+From readings (t0, a0), (t1, a1) of one worker and variant
 
     r <- r + (1 - exp(-(t1 - t0) / TAU_S)) ((a1 - a0) / (t1 - t0) - r)
 
 and a variant's rate is the sum over the workers that reported within ``SILENT_AFTER_S``. Items
-that were dropped or refused earlier do not arrive, so the rates are no demand; their proportions
-are the split.
+dropped or refused upstream do not arrive, so the rates are no demand; their proportions are the
+split.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from math import exp
 from schemas.count_names import count_name
 from schemas.records import Report
 
-TAU_S = 2.0  # of weights that fall to 1 - 1 / 2.6 a second, as Loki's code has them
+TAU_S = 2.0  # weights fall to 1 - 1 / 2.6 per second, as in Loki's code
 SILENT_AFTER_S = 2.0
 
 _ARRIVED = "arrived"
@@ -39,7 +39,7 @@ class TaskDemand:
     _readings: Mapping[str, _Reading] = field(default_factory=dict)
 
     def observe(self, report: Report) -> "TaskDemand":
-        """After a worker's report; others change nothing."""
+        """Return the state after a report; only a worker's report changes it."""
         if report.role != "worker":
             return self
         before = self._readings.get(report.node)
@@ -60,7 +60,7 @@ class TaskDemand:
         return TaskDemand({**self._readings, report.node: reading})
 
     def arriving(self, now: float) -> dict[str, float]:
-        """Items per second by "task/variant", for variants at which anything ever arrived."""
+        """Return items per second by "task/variant", for variants with any arrivals."""
         sums: dict[str, float] = {}
         for reading in self._readings.values():
             if now - reading.sent_s <= SILENT_AFTER_S:
@@ -69,7 +69,7 @@ class TaskDemand:
         return sums
 
     def queued(self, now: float) -> dict[str, float]:
-        """Items that workers hold and have not finished, by task."""
+        """Return the items queued at workers, by task."""
         sums: dict[str, float] = {}
         for reading in self._readings.values():
             if now - reading.sent_s <= SILENT_AFTER_S:
@@ -79,7 +79,7 @@ class TaskDemand:
 
 
 def _stale(before: _Reading, report: Report) -> bool:
-    """Whether a report of an earlier life, or an earlier one of this life, came late."""
+    """Return whether a report is older than the newest known one or of an earlier incarnation."""
     if report.incarnation != before.incarnation:
         return report.incarnation < before.incarnation
     return report.sent_s <= before.sent_s

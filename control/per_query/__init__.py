@@ -1,1 +1,1 @@
-"""Decisions taken for every query: admission, routing, batching, dropping."""
+"""Decisions for every query: admission, routing, batching, dropping."""

@@ -1,4 +1,4 @@
-"""Does the next query still fit what the plan can serve?"""
+"""Admission control at the rate that the plan can serve."""
 
 
 class Admission:
@@ -16,7 +16,7 @@ class Admission:
         self._at = now
 
     def admit(self, now: float) -> bool:
-        """Take a token if there is one."""
+        """Take a token; return whether there was one."""
         if self._rate is None:
             return True
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
@@ -27,7 +27,7 @@ class Admission:
         return True
 
     def change(self, rate: float | None, burst: float, now: float) -> None:
-        """Go on with another rate; what is in the bucket stays. Without a rate it was full."""
+        """Change the rate and keep the tokens; without a rate the bucket was full."""
         filled = float("inf")
         if self._rate is not None:
             filled = min(self._burst, self._tokens + (now - self._at) * self._rate)

@@ -1,16 +1,15 @@
-"""The arrival rate that a worker sees, for the choice of a table: of the last half second.
+"""The arrival rate at one worker over the last half second, for the choice of a table.
 
-A worker sees its own part of the load only, and by round robin its gaps are so even that they
-tell more than the count of so short a window. With t0 the last arrival that is at least a window
-old, and n arrivals since, of which the newest at tn,
+A worker observes its own part of the load only, and round robin makes its gaps so even that they
+are more precise than the count of so short a window. With t0 the last arrival that is at least a
+window old, and n arrivals since, the newest at tn,
 
     qps = min(n / (tn - t0), (n + 1) / (now - t0))
 
 with the length of a burst for 1 where queries come in bursts.
 
-Only what has come counts, and until a whole window was seen the load is taken to be without
-bound, which chooses the table of the highest load: too fast a model costs accuracy for half a
-second, too slow a one leaves a backlog.
+The rate is causal. Until a whole window was observed it is infinite, which chooses the table of the
+highest load: too fast a model costs accuracy for half a second, too slow a one leaves a backlog.
 """
 
 import math
@@ -20,7 +19,7 @@ WINDOW_S = 0.5  # the paper's, section 6
 
 
 class OwnLoad:
-    """The load of one worker, from its own arrivals. ``began_s``: it counts since then."""
+    """The arrival rate at one worker, counted since ``began_s``."""
 
     __slots__ = ("_times", "_window_s")
 
@@ -29,11 +28,12 @@ class OwnLoad:
         self._times = deque((began_s,))
 
     def arrived(self, items: int, now: float) -> None:
-        """So many have come now."""
+        """Record ``items`` arrivals at ``now``."""
         self._times.extend([now] * items)
 
     def qps(self, now: float, run: int = 1) -> float:
-        """Items per second, infinite until a whole window was seen; ``run``: so many come next."""
+        """Return items per second, infinite until a whole window was observed; ``run`` is the
+        length of the next burst."""
         times, since_s = self._times, now - self._window_s
         if times[0] > since_s:
             return math.inf

@@ -1,16 +1,16 @@
-"""When a batch begins: at once, or when it is full or its first item can wait no longer.
+"""Batching rules: when a batch begins and how many items it takes.
 
-The plan's batch is the most that run together. By name in a policy:
+The plan's batch is the largest. By name in a policy:
 
-    idle       work-conserving: an idle device takes at once what waits
+    idle       work-conserving: an idle device runs at once the items that wait
     patient    an idle device waits for a full batch, but no longer than the head of the queue can:
-               until its batch, as large as the plan lets it be, would end at its budget
+               until its batch, of the plan's size, would end at its budget
 
-A policy's ``batch_delay`` is the longest wait of a queue's first item, counted from when its worker
-received it; with it ``idle`` waits as well.
+A policy's ``batch_delay`` limits the wait of a queue's first item, counted from its receipt by the
+worker; with it ``idle`` waits as well.
 
-Waiting makes fewer and larger batches of a thin stream, which spares the device, not the queries:
-``idle`` is the default, since an idle device that waits has wasted what it waited.
+Waiting makes fewer and larger batches of a thin stream, which saves device time, not latency.
+``idle`` is the default, since the time that an idle device waits is lost.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,37 +18,40 @@ from math import ceil, inf
 
 from schemas.pipeline import Policy
 
-FULL = "full"  # as many as the plan lets run together
-IDLE = "idle"  # the device was free, so it took what waited
-PATIENT = "patient"  # the rule that waits
+FULL = "full"  # the plan's largest batch
+IDLE = "idle"  # the device was idle
+PATIENT = "patient"  # the name of the waiting rule
 DUE = "due"  # the head of the queue could wait no longer
 
 
-# What a worker asks for anew comes tens of ms later, and it must not be idle until then.
+# Items requested anew arrive tens of ms later; the worker must stay busy until then.
 HELD_BATCHES = 8
 HELD_S = 0.2
 
 
 def batcher_of(policy: Policy) -> str:
-    """Return the name of the rule that a policy runs with."""
+    """Return the name of the policy's batching rule."""
     waits = policy.batch_delay_s is not None and policy.batching == IDLE
     return PATIENT if waits else policy.batching
 
 
 def most_held(batch: int, latency_s: float) -> int:
-    """Items above which a worker stops reading until it holds half as many: what it runs in
-    ``HELD_S``, and ``HELD_BATCHES`` at least; a batch takes ``latency_s`` (0: not measured)."""
+    """Return the number of items above which a worker stops reading until it holds half as many.
+
+    That is its throughput over ``HELD_S``, and at least ``HELD_BATCHES`` batches; a batch takes
+    ``latency_s`` (0: not measured).
+    """
     batches = HELD_S / latency_s if latency_s > 0 else 0.0
     return ceil(max(HELD_BATCHES, batches) * batch)
 
 
 def batch_size(queued: int, largest: int) -> int:
-    """How many of the queued items the next batch takes."""
+    """Return the number of queued items that the next batch takes."""
     return min(queued, largest)
 
 
 def released(batch: int, largest: int, batching: str = IDLE) -> str:
-    """Why a batch of this size begins, in a word that travels with its items."""
+    """Return why a batch of this size begins, as the word recorded with its items."""
     if batch >= largest:
         return FULL
     return IDLE if batching == IDLE else DUE
@@ -62,5 +65,5 @@ def _patient(queued: int, largest: int, latest_s: float) -> float:
     return -inf if queued >= largest else latest_s
 
 
-# (items queued, most in a batch, when the head must have begun) -> when to begin
+# (items queued, largest batch, latest start for the head, s) -> earliest start, s
 BATCHERS: Mapping[str, Callable[[int, int, float], float]] = {IDLE: _idle, PATIENT: _patient}

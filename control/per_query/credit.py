@@ -1,12 +1,13 @@
-"""How a query's credit is shared among the children of a fan-out.
+"""Division of a query's credit among the children of a fan-out.
 
-Every item holds a whole number of credits; children share their parent's without remainder, so
-a query is complete when egress has seen ``FULL_CREDIT`` of it, whatever the fan-out was.
+Every item holds a whole number of credits; children share their parent's without remainder, so a
+query is complete when egress has received ``FULL_CREDIT`` of it, whatever the fan-out was.
 """
 
 
 def split(credit: int, children: int) -> list[int]:
-    """Shares of ``credit`` for ``children`` (> 0) that sum to it; the first ones get the rest.
+    """Return shares of ``credit`` for ``children`` (> 0) that sum to it; the first ones get the
+    rest.
 
     Raises ``ValueError`` when there are more children than credits.
     """

@@ -1,9 +1,9 @@
-"""Which queries are past saving?
+"""Drop rules: the latest end of an item's batch, beyond which the item is dropped.
 
-When a batch is about to run, each of its items is told by when the batch must have ended for the
-item's sake; an item whose batch would end later is dropped before it costs anything. Rules by
-name, with d the deadline, e when the item came to the task (its last hop's end, at the root its
-creation), B the task's budget, R the least that the tasks behind it take:
+When a batch is about to run, the rule gives for each item the time by which the batch must end; an
+item whose batch would end later is dropped before it costs anything. Rules by name, with d the
+deadline, e the item's arrival at the task (its last hop's end, at the root its creation), B the
+task's budget, R the least time of the tasks behind it:
 
     none            never
     deadline        d
@@ -12,14 +12,14 @@ creation), B the task's budget, R the least that the tasks behind it take:
     reroute-paper   as last-task; late items look for a faster way on (``rerouting.py``)
     reroute         d - R; late items look for a way on that is still in time
 
-The paper judges per-task dropping when the batch has ended; that is known when it begins, and
-nothing is computed for nobody. Its opportunistic rerouting says nothing of last tasks, where there
-is no way on; without a rule there late items would push all behind them over the deadline.
+The paper decides per-task dropping at the end of the batch; the end is known at its start, which
+saves the computation. Its opportunistic rerouting defines nothing for last tasks, which have no way
+on; without a rule there late items would push all items behind them over the deadline.
 
-A task's budget is what its batch takes at the plan's size divided by the compute share, plus the
-hops since the task before, or since its creation at the root: the plan left as much for queues.
-It is never below ``LEAST_S``, which the authors' code gives its dummy tasks: hops are not that
-even. ``bare`` is the paper's literal one, the batch alone.
+A task's budget is its batch's latency at the plan's size divided by the compute share, plus the
+hops since the previous task, or since the query's creation at the root: the plan reserves the rest
+for queues. It is at least ``LEAST_S``, which the authors' code gives its dummy tasks, because hops
+vary. ``bare`` is the paper's literal budget, the batch alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,20 +29,20 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class TaskTiming:
-    """A task as a worker of it sees it: its budget, and the least that is behind it (0: last)."""
+    """A task's budget, and the least time of the tasks behind it (0: last task)."""
 
     budget_s: float
     rest_s: float
     last: bool
 
 
-# (the task, when the item came to it, its deadline) -> when its batch must have ended
+# (timing of the task, the item's arrival, its deadline) -> latest end of its batch
 MustEnd = Callable[[TaskTiming, float, float], float]
 
 
 @dataclass(frozen=True, slots=True)
 class DropRule:
-    """A way to drop. ``reroutes`` names how late items look for another slot; "": they do not."""
+    """A drop rule. ``reroutes`` names the rule by which late items find another slot; "": none."""
 
     must_end: MustEnd
     reroutes: str = ""
@@ -68,7 +68,7 @@ def _in_time(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
     return deadline_s - stage.rest_s
 
 
-GAP, IN_TIME = "gap", "in-time"  # of rerouting.WAYS
+GAP, IN_TIME = "gap", "in-time"  # keys of rerouting.WAYS
 
 RULES: Mapping[str, DropRule] = {
     "none": DropRule(_never),

@@ -1,20 +1,22 @@
-"""How much slower than its profile is a device just now? Its own batches tell.
+"""A device's current slowdown against its profile, from its own batches.
 
-A device that takes c times as long as its profile says, under an SLO D and a load q, stands where
-one that keeps to its profile stands under D / c and c q: time is stretched, and nothing else. So
-tables that were made from the profile are read with the slack divided and the load multiplied by
-c. Not from a paper: RAMSIS takes the profile for what will be.
+A device that takes c times its profiled latency, under an SLO D and a load q, is equivalent to one
+at its profiled latency under D / c and c q: time is stretched, and nothing else. Tables made from
+the profile are therefore read with the slack divided and the load multiplied by c. Not from a
+paper: RAMSIS assumes that the profile holds.
 """
 
 from collections.abc import Callable
 
-MEMORY = 20  # batches; the weight of those before fades by so much
-NOISE = 1.05  # a device that is less slow than this keeps to its profile
+MEMORY = 20  # batches; the time constant of the decaying sums
+NOISE = 1.05  # below this stretch a device counts as running at its profile's speed
 
 
 class LocalSlowdown:
-    """Of one device. ``planned`` says how long a variant is planned to take for a batch of some
-    size; 0: it was never measured."""
+    """The slowdown of one device.
+
+    ``planned`` maps a variant and a batch size to the profiled seconds; 0: not measured.
+    """
 
     __slots__ = ("_begun", "_planned", "_planned_s", "_took_s")
 
@@ -24,9 +26,9 @@ class LocalSlowdown:
         self._planned_s = self._took_s = 0.0
 
     def ran(self, variant: str, batch: int, took_s: float) -> None:
-        """A batch took so long."""
+        """Record a batch's duration in seconds."""
         if variant not in self._begun:
-            self._begun.add(variant)  # the first batch tells of its loading, not of its pace
+            self._begun.add(variant)  # a variant's first batch includes loading
             return
         planned_s = self._planned(variant, batch)
         if planned_s > 0:
@@ -35,8 +37,7 @@ class LocalSlowdown:
 
     @property
     def stretch(self) -> float:
-        """The seconds that a planned second takes: 1 where the device keeps to its profile or is
-        faster."""
+        """Seconds per planned second; 1 where the device runs at its profile's speed or faster."""
         if self._took_s <= NOISE * self._planned_s:
             return 1.0
         return self._took_s / self._planned_s

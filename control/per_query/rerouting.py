@@ -1,21 +1,21 @@
-"""Where may a late item go instead? Opportunistic rerouting, item by item.
+"""Opportunistic rerouting of late items, one by one.
 
-A ``Junction`` is the way on from one sender to one child task: whose turn it is by the routing
-table, and which slots have capacity to spare, the most accurate first. Spare capacity is drawn
-from a token bucket per slot, since a report of what is left comes seconds later; it is shared
-among the senders of the task.
+A ``Junction`` is the way on from one sender to one child task: the slot whose turn it is by the
+routing table, and the slots with spare capacity, the most accurate first. Spare capacity is drawn
+from a token bucket per slot, since reports of it come seconds later; the senders of the task share
+it.
 
 ``gap`` is the paper's (section 5.2): an item that ended its task x over its budget, and whose turn
 is a worker that takes y, may go to one that takes at most y - x.
 
-``in-time`` asks what counts, the deadline. With l(s) what a worker takes, h a hop and R what is
-behind the child, an item is on track by its turn where what is left is no less than
+``in-time`` decides by the deadline. With l(s) the latency of a worker, h a hop and R the time
+behind the child, an item is on track by its turn where the time left is no less than
 
-    l(s) / compute share + h + R / compute share     as the plan counts, queues and all
+    l(s) / compute share + h + R / compute share     as the plan counts, with queues
 
-Else it goes to the most accurate slot with spare capacity that is on track, else to the fastest
-one where l(s) + h + R fits, or by its turn where that fits. Only what no way can save is dropped:
-the budgets of a plan are often far below what the deadline leaves.
+Else it goes to the most accurate slot with spare capacity that is on track, else to the fastest one
+where l(s) + h + R fits, or by its turn where that fits. Only an item that no slot can serve in time
+is dropped: the budgets of a plan are often far below the time that the deadline leaves.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True)
 class _Backup:
-    """A slot with capacity to spare. ``full_s`` and ``bare_s``: until the answer is out."""
+    """A slot with spare capacity. ``full_s``, ``bare_s``: seconds until the answer (``Behind``)."""
 
     slot: int
     latency_s: float
@@ -43,13 +43,13 @@ class _Backup:
 
 
 class Junction:
-    """The way on to one child task."""
+    """The way on from one sender to one child task."""
 
     __slots__ = ("_backups", "_bare", "_fastest", "_full", "_latency", "spread")
 
     def __init__(self, routes: Sequence[Route], behind: "Behind", share: int, now: float) -> None:
-        """``routes`` are those of one task and source, by falling accuracy; ``share`` is the
-        number of senders among whom spare capacity is divided."""
+        """``routes`` are those of one task and source, by falling accuracy; ``share`` is the number
+        of senders among which spare capacity is divided."""
         self.spread = WeightedRoundRobin((route.slot, route.share) for route in routes)
         self._latency = {r.slot: r.latency_s for r in routes}
         self._full = {r.slot: behind.full_s(r.latency_s) for r in routes}
@@ -65,7 +65,7 @@ class Junction:
         self._fastest = sorted(self._backups, key=lambda each: each.latency_s)
 
     def gap(self, late_s: float, left_s: float, now: float) -> tuple[int, int]:
-        """Whose turn it is, and the slot to take: ``NOWHERE`` where none makes up for it."""
+        """Return the slot whose turn it is, and the slot to take (``NOWHERE``: none is fast)."""
         turn = self.spread.pick()
         if late_s <= 0:
             return turn, turn
@@ -76,7 +76,7 @@ class Junction:
         return turn, NOWHERE
 
     def in_time(self, late_s: float, left_s: float, now: float) -> tuple[int, int]:
-        """As ``gap``, by what is left until the deadline."""
+        """Return the same pair as ``gap``, by the time left until the deadline."""
         turn = self.spread.pick()
         if self._full[turn] <= left_s:
             return turn, turn
@@ -91,14 +91,14 @@ class Junction:
         return turn, turn if self._bare[turn] <= left_s else NOWHERE
 
 
-# How a late item finds its slot: (seconds over its budget, until its deadline, now)
+# A late item's rule: (seconds over its budget, seconds until its deadline, now) -> (turn, slot)
 Way = Callable[[Junction, float, float, float], tuple[int, int]]
 WAYS: Mapping[str, Way] = {GAP: Junction.gap, IN_TIME: Junction.in_time}
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What lies behind a child task: seconds that its own children take at least, with hops."""
+    """The least compute seconds and hops of the tasks behind a child task."""
 
     hop_s: float
     compute_share: float
@@ -107,18 +107,18 @@ class Behind:
     burst_s: float
 
     def full_s(self, latency_s: float) -> float:
-        """From a sender's end to the answer, as plans count: with time in queues."""
+        """Return the seconds from a sender's end to the answer as plans count them: with queues."""
         return (latency_s + self.rest_s) / self.compute_share + self.hop_s + self.rest_hops_s
 
     def bare_s(self, latency_s: float) -> float:
-        """The same without any queue."""
+        """Return the seconds from a sender's end to the answer without queues."""
         return latency_s + self.rest_s + self.hop_s + self.rest_hops_s
 
 
 def junctions(
     routes: Iterable[Route], sender: str, pipeline: Pipeline, slo_s: float, senders: int, now: float
 ) -> dict[str, Junction]:
-    """The ways on of a variant ("task/variant"), by child task, for one of so many workers."""
+    """Return a variant's ("task/variant") ways on by child task, for one of ``senders`` workers."""
     listed = tuple(routes)
     found: dict[str, Junction] = {}
     for child in pipeline.task(variant_id(sender).task).children:
@@ -133,9 +133,10 @@ def junctions(
 
 
 def least_behind(routes: Sequence[Route], pipeline: Pipeline, task: str) -> tuple[float, int]:
-    """Compute seconds from a task's end to the nearest answer, and hops, that to egress included.
+    """Return the least compute seconds from a task's end to an answer, and the hops, egress
+    included.
 
-    Of the branches the shortest counts: a branch that is too late ends alone.
+    The shortest branch counts: a branch that is too late ends alone.
     """
     ways = []
     for child in pipeline.task(task).children:

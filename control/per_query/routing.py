@@ -1,4 +1,4 @@
-"""Where next, given the plan's shares."""
+"""Routing by the plan's shares."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ EQUAL = 1e-9  # shares that differ by less are ordered by rounding errors
 class WeightedRoundRobin:
     """Smooth weighted round robin over the slots of one task.
 
-    Of any n picks in a row each slot gets its share of n to within one pick or so, so that short
-    windows match the plan too. No chance is involved: equal routes give equal sequences.
+    Of any n successive picks each slot gets its share of n to within about one pick, so that short
+    windows match the plan too. Picks are deterministic: equal routes give equal sequences.
     """
 
     __slots__ = ("_credit", "_equal", "_shares", "_slots", "_turn")
@@ -23,7 +23,7 @@ class WeightedRoundRobin:
         total = sum(share for _, share in listed) or 1.0
         self._shares = [share / total for _, share in listed]
         self._credit = [0.0] * len(listed)
-        # Equal shares take turns: no sums over sixty slots for every query.
+        # Equal shares need plain round robin only: no sums over sixty slots for every query.
         self._equal = max(self._shares, default=0.0) - min(self._shares, default=0.0) < EQUAL
         self._turn = -1
 
@@ -31,11 +31,11 @@ class WeightedRoundRobin:
         return bool(self._slots)
 
     def resume(self, slot: int) -> None:
-        """Where slots take turns, go on behind this one, which need not be among them."""
+        """Continue after ``slot`` where shares are equal; ``slot`` need not be one of the slots."""
         self._turn = sum(each <= slot for each in self._slots) - 1
 
     def pick(self) -> int:
-        """The next slot. The caller has made sure that there is one."""
+        """Return the next slot; there must be one."""
         if self._equal:
             self._turn = (self._turn + 1) % len(self._slots)
             return self._slots[self._turn]
@@ -49,7 +49,7 @@ class WeightedRoundRobin:
 
 
 class Turns:
-    """Picks of a spread, several in a row of each: a run."""
+    """Picks of a ``WeightedRoundRobin`` in runs: each slot several times in a row."""
 
     __slots__ = ("_slot", "_spread", "left")
 
@@ -62,12 +62,12 @@ class Turns:
         return bool(self._spread)
 
     def change(self, spread: WeightedRoundRobin) -> None:
-        """Other slots or shares, from the next run on: who has just had one is not first again."""
+        """Use other slots or shares from the next run on, continuing after the last slot."""
         spread.resume(self._slot)
         self._spread, self.left = spread, 0
 
     def pick(self, run: int) -> tuple[int, int]:
-        """The next slot and how many picks of it follow; ``run`` is the length of a new run."""
+        """Return the next slot and the remaining picks of it; ``run`` is a new run's length."""
         if not self.left:
             self._slot, self.left = self._spread.pick(), run
         self.left -= 1
@@ -75,8 +75,8 @@ class Turns:
 
 
 def spreads(routes: Iterable[Route], source: str) -> dict[str, WeightedRoundRobin]:
-    """One ``WeightedRoundRobin`` per task for a sender: its own routes where the plan has some,
-    else all's."""
+    """Return one ``WeightedRoundRobin`` per task for a sender: over its own routes where the plan
+    has some, else over the common ones."""
     shares: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for route in routes:
         shares.setdefault((route.task, route.source), []).append((route.slot, route.share))

@@ -1,9 +1,9 @@
-"""What does a worker that follows tables run now? The decision of the table in force.
+"""The decisions of a worker that follows tables: look up the table in force.
 
-Tables come by growing load. The one in force is the first whose load is not below the estimate,
-else the last: beyond what was planned for, the fastest that there is. It is looked up anew for
-every batch, so that a change of load needs no message. Ingress has an estimate of its own: what it
-sends in runs of another length than that table's takes the next table for such runs.
+Tables are sorted by load. The one in force is the first whose load is not below the estimated load,
+else the last: beyond the planned load, the fastest. Every batch looks it up anew, so that a change
+of load needs no message. Ingress has an estimate of its own: if it sends runs of another length
+than that table's, the next table for that length applies.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,20 +13,21 @@ from schemas.records import Selection
 from schemas.variant_id import variant_key
 
 ROUNDING_S = 1e-9  # times are sums of floats
-NEAR = 0.05  # relative; loads that differ by less are hardly told apart in half a second
-STEP = 3  # numbers of a row that belong together: level, variant, batch
+NEAR = 0.05  # relative; loads that differ by less cannot be distinguished in half a second
+STEP = 3  # numbers of a decision in a row: level, variant, batch
 
-# A queue length's decisions: from which slack on (seconds, growing), and what: (variant, batch).
+# The decisions for one queue length: the least slack of each (seconds, growing), and (variant,
+# batch).
 Row = tuple[list[float], list[tuple[str, int]]]
 
 
 class TableLookup:
-    """A selection ready to be asked; variants are named "task/variant" as on a device."""
+    """A selection prepared for lookups; variants are named "task/variant" as on a device."""
 
     __slots__ = ("_loads", "_ready", "_runs", "selection", "variants")
 
     def __init__(self, selection: Selection) -> None:
-        """``selection`` is one in which ``faults`` found nothing."""
+        """``selection`` must have passed ``faults``."""
         self.selection = selection
         self.variants = tuple(variant_key(selection.task, name) for name in selection.variants)
         self._loads = [table.qps for table in selection.tables]
@@ -34,10 +35,10 @@ class TableLookup:
         self._ready: list[list[Row] | None] = [None] * len(self._loads)
 
     def choose(self, queue: int, slack_s: float, own_qps: float, run: int = 0) -> tuple[str, int]:
-        """What to run for a queue (from 1) and its head's slack: the variant and the batch.
+        """Return the variant and the batch for a queue (from 1) and the slack of its head.
 
-        ``own_qps`` is the worker's own load, infinite where it is not known yet. Where queries come
-        in runs of ``run``, that takes the next table for such.
+        ``own_qps`` is the worker's own load, infinite while unknown. Where queries come in runs of
+        ``run``, the next table for that length applies.
         """
         at = for_runs(self._runs, in_force(self._loads, own_qps * self.selection.workers), run)
         rows = self._ready[at] or self._made(at)
@@ -46,14 +47,15 @@ class TableLookup:
         return variant, queue if batch >= len(rows) else min(batch, queue)
 
     def run(self, qps: float, before: int) -> int:
-        """How many queries in a row a worker gets at a load, infinite where it is not known yet.
+        """Return the length of the runs that a worker gets at a load, infinite while that is
+        unknown.
 
-        They stay as many as ``before`` while a table for a load close by is for those.
+        The length ``before`` stays while a table for a load close by has it.
         """
         return lasting(self._loads, self._runs, qps, before)
 
     def _made(self, at: int) -> list[Row]:
-        # When it is first in force: of fifty tables a worker may ever need five.
+        # Built when first in force: of fifty tables a worker may ever need five.
         levels_s = self.selection.levels_s
         rows: list[Row] = [
             (
@@ -67,7 +69,7 @@ class TableLookup:
 
 
 class Selections:
-    """What a node was told to follow, by policy and task."""
+    """The selections that a node follows, by policy and task."""
 
     __slots__ = ("_ready",)
 
@@ -75,9 +77,9 @@ class Selections:
         self._ready: dict[tuple[str, str], TableLookup] = {}
 
     def take(self, selection: Selection, known: Collection[str]) -> bool:
-        """Keep the newest; without tables, as none can be made any more, those of earlier end.
+        """Keep the newest selection; one without tables removes the earlier ones.
 
-        False where it is unfit (``faults``), and nothing has changed.
+        Returns False, and changes nothing, for an unfit selection (``faults``).
         """
         at = (selection.policy, selection.task)
         if not selection.tables:
@@ -89,18 +91,18 @@ class Selections:
         return True
 
     def of(self, policy: str, task: str) -> TableLookup | None:
-        """Those of a policy for a task, where there are any."""
+        """Return the tables of a policy for a task, or None."""
         return self._ready.get((policy, task))
 
 
 def in_force(loads: Sequence[float], qps: float) -> int:
-    """Which of growing loads' tables is in force."""
+    """Return the index of the table in force, given the tables' growing loads."""
     return min(bisect_left(loads, qps * (1 - ROUNDING_S)), len(loads) - 1)
 
 
 def for_runs(runs: Sequence[int], at: int, run: int) -> int:
-    """The table in place of number ``at`` where queries come in runs of ``run``: the next one for
-    such, else the last, else that one. ``runs`` are the tables'."""
+    """Return the table to use instead of ``at`` for runs of ``run``: the next one for that length,
+    else the closest before, else ``at``. ``runs`` are the tables' lengths."""
     if runs[at] == run:
         return at
     ways = (*range(at + 1, len(runs)), *range(at - 1, -1, -1))
@@ -108,16 +110,17 @@ def for_runs(runs: Sequence[int], at: int, run: int) -> int:
 
 
 def lasting(loads: Sequence[float], runs: Sequence[int], qps: float, before: int) -> int:
-    """The run of the table in force, or that ``before`` while a load within ``NEAR`` has it.
+    """Return the run length of the table in force, or ``before`` while a load within ``NEAR`` has
+    it.
 
-    Runs of several lengths, one after the other, make gaps of several lengths.
+    Mixing runs of several lengths makes gaps of several lengths.
     """
     near = range(in_force(loads, qps * (1 - NEAR)), in_force(loads, qps * (1 + NEAR)) + 1)
     return before if any(runs[at] == before for at in near) else runs[in_force(loads, qps)]
 
 
 def faults(selection: Selection, known: Collection[str]) -> str:
-    """What makes a selection unfit to be followed, "" where nothing does.
+    """Return why a selection is unfit to be followed, or "".
 
     ``known`` are the task's variants; a pipeline file may have changed since the tables were made.
     """

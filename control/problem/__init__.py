@@ -1,1 +1,1 @@
-"""What every planner is given, what it returns, and the checks of both."""
+"""The input and output of planners, and the arithmetic that planners share."""

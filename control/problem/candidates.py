@@ -1,4 +1,4 @@
-"""What can be chosen? Variants on kinds of devices, the batches that may fit, and latency budgets.
+"""Candidate configurations: variants on kinds of devices, feasible batches, and latency budgets.
 
 A *unit* is a variant on one kind of device, a *configuration* of it one of its batches, with
 
@@ -23,9 +23,10 @@ from profiles.profile import Entry, ProfileError
 from schemas.pipeline import Task, Variant
 from schemas.variant_id import variant_id, variant_key
 
-# Latencies come as sums of floats; a nanosecond is no difference.
+# Latencies are sums of floats; a nanosecond is within rounding.
 FITS_S = 1e-9
-# Sums of latencies that are looked through to leave out configurations; beyond, all are kept.
+# Largest number of latency sums to enumerate when leaving out configurations; beyond it, all
+# configurations are kept.
 MOST_SUMS = 20_000
 
 
@@ -62,7 +63,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """All there is to choose from; ``units`` of each task in the order of the pipeline."""
+    """All candidates; ``tasks`` and the units of each task are in the order of the pipeline."""
 
     tasks: tuple[Task, ...]
     tied: bool
@@ -74,7 +75,7 @@ class Choices:
     path_accuracy: Mapping[tuple[str, ...], float]
 
     def task(self, name: str) -> Task:
-        """The task of that name."""
+        """Return the task of that name."""
         return next(task for task in self.tasks if task.name == name)
 
     @property
@@ -83,7 +84,7 @@ class Choices:
         return tuple(unit for task in self.tasks for unit in self.units[task.name])
 
     def accuracy(self, path: Sequence[Unit]) -> float:
-        """Of a path of units from the root to a leaf: as measured, else the product."""
+        """Return the accuracy of a path from the root to a leaf: measured, else the product."""
         measured = self.path_accuracy.get(tuple(unit.key for unit in path))
         if measured is not None:
             return measured
@@ -94,7 +95,7 @@ class Choices:
 
 
 def choices(problem: Problem) -> Choices:
-    """What a problem leaves open; raises ``PlanError`` for a task that nothing can serve."""
+    """Return a problem's candidates; raise ``PlanError`` for a task that no variant can serve."""
     kinds = device_kinds(problem)
     pipeline = problem.pipeline
     leaves = [task for task in pipeline.tasks if not task.children]
@@ -112,7 +113,7 @@ def choices(problem: Problem) -> Choices:
 
 
 def device_kinds(problem: Problem) -> dict[str, tuple[str, ...]]:
-    """The devices by kind: those of one kind have the same profile and memory."""
+    """Return the devices by kind: those of one kind have the same profile and memory."""
     alike: dict[tuple[object, ...], list[str]] = {}
     for device in problem.devices:
         alike.setdefault(_nature(problem, device), []).append(device)
@@ -124,7 +125,7 @@ def device_kinds(problem: Problem) -> dict[str, tuple[str, ...]]:
 
 
 def budgets_s(problem: Problem) -> dict[str, float]:
-    """Compute budget of the path to each leaf task (design section 8); may be negative."""
+    """Return the compute budget of the path to each leaf task (design section 8), s; may be < 0."""
     pipeline = problem.pipeline
     depth = {pipeline.root.name: 1}
     for task in pipeline.tasks:
@@ -138,9 +139,10 @@ def budgets_s(problem: Problem) -> dict[str, float]:
 
 
 def most_accurate(every: Choices) -> Choices:
-    """Only the variants of highest accuracy of each task (Loki, equations 8 to 10).
+    """Keep only the variants of highest accuracy of each task (Loki, equations 8 to 10).
 
-    On every kind of device they were measured on, even where one kind rounds a little otherwise.
+    A variant is kept on every kind of device that it was measured on, even where one kind's
+    accuracy is rounded differently.
     """
     best = {name: max(u.accuracy for u in units) for name, units in every.units.items()}
     top = {unit.key for unit in every.all_units if unit.accuracy == best[unit.task]}
@@ -154,10 +156,10 @@ def most_accurate(every: Choices) -> Choices:
 
 
 def needed(every: Choices) -> Choices:
-    """Without configurations that fit no path, or that a faster one can always replace.
+    """Leave out configurations that fit no path, or that a faster one can always replace.
 
-    With latencies growing, b is of no use if whatever it fits with, the next larger batch fits
-    with too. Exact: whoever uses b may use the other one instead.
+    With latencies growing, b is redundant if the next larger batch fits wherever b fits. Exact: any
+    solution with b may use the larger batch instead.
     """
     while True:
         left = {task.name: tuple(_contexts(every, task.name)) for task in every.tasks}
@@ -178,7 +180,7 @@ def needed(every: Choices) -> Choices:
 
 
 def paths(tasks: Sequence[Task]) -> dict[str, tuple[str, ...]]:
-    """The tasks on the way to each leaf task, the root first."""
+    """Return the tasks on the way to each leaf task, the root first."""
     way: dict[str, tuple[str, ...]] = {tasks[0].name: (tasks[0].name,)}
     for task in tasks:
         way.update({child: (*way[task.name], child) for child in task.children})
@@ -226,8 +228,10 @@ def _units(problem: Problem, task: Task, kinds: Mapping[str, tuple[str, ...]]) -
 
 
 def lacks_memory(problem: Problem, key: str, device: str) -> tuple[int, int] | None:
-    """The bytes that a variant takes and those that a worker of a device may use, where they are
-    fewer; None where the variant fits or was not profiled there."""
+    """Return a variant's bytes and the bytes that a device's worker may use, where they are fewer.
+
+    Returns None where the variant fits or was not profiled there.
+    """
     task, variant = variant_id(key)
     try:
         entry = problem.profile.entry(task, variant, device) if problem.profile else None
@@ -256,7 +260,7 @@ def _unit(
 
 
 def items_made(problem: Problem, variant: Variant, child: str, entry: Entry) -> float:
-    """Items for a child that one item of the variant makes: as observed, else as profiled."""
+    """Return the items for a child that one item of the variant makes: observed, else profiled."""
     observed = problem.multiplicity.get((variant.key, child))
     if observed is not None:
         return observed
@@ -269,7 +273,7 @@ def items_made(problem: Problem, variant: Variant, child: str, entry: Entry) -> 
 
 
 def _configs(problem: Problem, variant: Variant, device: str, entry: Entry) -> tuple[Config, ...]:
-    """Profiled batches up to the largest allowed one, those without gain in rate left out."""
+    """Return the profiled batches up to the largest allowed one that gain in rate."""
     assert problem.profile is not None
     most = problem.batch(variant)
     batches = [row.batch for row in entry.latency if row.batch <= most] or [most]
@@ -296,11 +300,11 @@ class _Left:
     complete: bool
 
     def fits(self, config: Config) -> bool:
-        """Whether it fits beside the fastest others."""
+        """Return whether a configuration fits beside the fastest others."""
         return bool(config.latency_s <= self.seconds[-1] + FITS_S)
 
     def fits_alone(self, config: Config, slower: Config | None) -> bool:
-        """Whether there are others that it fits beside and the next slower one does not."""
+        """Return whether others leave room for a configuration and not for the next slower one."""
         at = int(np.searchsorted(self.seconds, config.latency_s - FITS_S))
         if not self.complete or at == len(self.seconds):
             return not self.complete
@@ -308,7 +312,7 @@ class _Left:
 
 
 def _contexts(every: Choices, task: str) -> Iterator[_Left]:
-    """For each leaf whose path has the task: what the other tasks of the path may leave to it."""
+    """Yield, per leaf whose path has the task, the seconds that the path's other tasks leave."""
     for leaf, way in paths(every.tasks).items():
         if task not in way:
             continue

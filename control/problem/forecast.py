@@ -1,16 +1,16 @@
-"""What may be expected of these leases? Routes, capacity and accuracy.
+"""Routes, capacity and accuracy expected of leases.
 
-With s(v) the share of a task's traffic that goes to variant v, f(v, c) the mean number of items
-for child c that one item of v makes, and u(w) the throughput of worker w at its batch:
+With s(v) the share of a task's traffic that goes to variant v, f(v, c) the mean number of items for
+child c that one item of v makes, and u(w) the throughput of worker w at its batch:
 
     routes       share(w) = u(w) / sum of u over the task's open slots
     items        n(root) = 1;  n(c) = n(t) x sum over v of s(v) f(v, c),  c a child of t
     capacity     min over tasks t of  (sum of u over the open slots of t) / n(t)
     accuracy     mean over leaves of  sum over the paths to it of  share(path) A(path)
 
-where share(path) is the product of the shares that lead along it, those of each sender where
-senders have routes of their own (``routing_tables.py``), and A(path) the accuracy measured for
-it, else the product of its variants'.
+where share(path) is the product of the shares along it, those of each sender where senders have
+routes of their own (``routes.py``), and A(path) the accuracy measured for it, else the
+product of its variants'.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ NOTHING_OBSERVED: Mapping[tuple[str, str], float] = {}
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTraffic:
-    """What routes are made for: root queries per second, and fan-out as observed."""
+    """The traffic to make routes for: root queries per second, and observed fan-out."""
 
     demand_qps: float = 0.0
     multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def throughputs(
     profile: ProfileTable | None,
     quantile: str = "mean",
 ) -> dict[str, float] | None:
-    """Items per second of each worker at its batch; None where one of them is not measured.
+    """Return items per second of each worker at its batch; None where one was not measured.
 
     ``devices`` names each worker's device; ``quantile`` is that of the profile's latencies.
     """
@@ -64,7 +64,7 @@ def throughputs(
 def routes(
     pipeline: Pipeline, leases: Sequence[Lease], rates: Mapping[str, float] | None
 ) -> tuple[Route, ...]:
-    """A share for every open slot, by throughput, or equal ones where ``rates`` is None."""
+    """Return a share for every open slot, by throughput, or equal ones where ``rates`` is None."""
     found: list[Route] = []
     for task in pipeline.task_names:
         receivers = sorted(_open(leases, task), key=lambda lease: lease.open_slot)
@@ -78,12 +78,12 @@ def routes(
 
 
 def mix(leases: Sequence[Lease], routes: Iterable[Route]) -> Mix:
-    """How each task's traffic is shared among its variants."""
+    """Return how each task's traffic is shared among its variants."""
     variants = {(each.task, each.open_slot): each.variant for each in leases}
     shares: dict[str, dict[str, float]] = {}
     for route in routes:
         if route.source:
-            continue  # the routes for all tell the mean
+            continue  # the routes for all senders are the mean
         variant = variants[route.task, route.slot]
         task = shares.setdefault(route.task, {})
         task[variant] = task.get(variant, 0.0) + route.share
@@ -96,9 +96,10 @@ def items_per_query(
     mix: Mix,
     observed: Mapping[tuple[str, str], float] = NOTHING_OBSERVED,
 ) -> dict[str, float]:
-    """Mean items of one query at each task; raises ``ProfileError`` for an unmeasured fan-out.
+    """Return the mean items of one query at each task.
 
-    ``observed`` ("task/variant", child) is believed before the profile.
+    Raises ``ProfileError`` for an unmeasured fan-out; ``observed`` ("task/variant", child) takes
+    precedence over the profile.
     """
     items = {pipeline.root.name: 1.0}
     for task in pipeline.tasks:
@@ -114,7 +115,7 @@ def items_per_query(
 def factor(
     profile: ProfileTable, observed: Mapping[tuple[str, str], float], key: str, child: str
 ) -> float:
-    """Items for a child that one item of "task/variant" makes; raises ``ProfileError``."""
+    """Return items for a child that one item of "task/variant" makes; raise ``ProfileError``."""
     seen = observed.get((key, child))
     if seen is not None:
         return seen
@@ -128,7 +129,7 @@ def capacity_qps(
     rates: Mapping[str, float] | None,
     items: Mapping[str, float],
 ) -> float | None:
-    """Queries per second that the open slots serve at most; None where that is not known."""
+    """Return the capacity of the open slots in queries per second; None without ``rates``."""
     if rates is None:
         return None
     lowest = inf
@@ -142,7 +143,7 @@ def capacity_qps(
 
 
 def expected_accuracy(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> float | None:
-    """Accuracy of an answer, 0..1; None where a task has no open slot or a variant no profile."""
+    """Return an answer's accuracy, 0..1; None without an open slot of a task or a profile."""
 
     def sent(task: str, _sender: str) -> Mapping[str, float]:
         return {variant_key(task, variant): share for variant, share in mix.get(task, {}).items()}
@@ -159,8 +160,10 @@ def accuracy_by_path(
     leases: Sequence[Lease],
     routes: Sequence[Route],
 ) -> float | None:
-    """Accuracy of an answer where senders have routes of their own; None where a task has no open
-    slot. Raises ``ProfileError`` for a variant without a profile."""
+    """Return an answer's accuracy, 0..1, where senders have routes of their own.
+
+    None where a task has no open slot. Raises ``ProfileError`` for a variant without a profile.
+    """
     variants = {(each.task, each.open_slot): each.variant for each in leases}
     return _accuracy(pipeline, profile, lambda task, way: _sent(routes, task, way, variants))
 
@@ -168,9 +171,10 @@ def accuracy_by_path(
 def _accuracy(
     pipeline: Pipeline, profile: ProfileTable, sent: Callable[[str, str], Mapping[str, float]]
 ) -> float | None:
-    """Mean over leaf tasks of what the paths to each make of its traffic.
+    """Return the weighted mean over leaf tasks of the accuracy of the paths to each.
 
-    ``sent`` says how what a sender ("task/variant", "" for ingress) makes for a task is shared.
+    ``sent`` maps a task and a sender ("task/variant", "" for ingress) to the shares of the task's
+    variants in the items that the sender makes for it.
     """
     above = {child: task.name for task in pipeline.tasks for child in task.children}
     ways: dict[str, dict[tuple[str, ...], float]] = {"": {(): 1.0}}  # task -> path -> its share
@@ -196,7 +200,7 @@ def _accuracy(
 def _sent(
     routes: Sequence[Route], task: str, sender: str, variants: Mapping[tuple[str, int], str]
 ) -> dict[str, float]:
-    """How what a sender makes for a task is shared among the task's variants."""
+    """Return how the items that a sender makes for a task are shared among the task's variants."""
     own = [r for r in routes if r.task == task and r.source == sender]
     own = own or [r for r in routes if r.task == task and not r.source]
     shares: dict[str, float] = {}

@@ -1,8 +1,8 @@
-"""Which solver, with which options? A PuLP model handed to CBC or HiGHS, and what came of it.
+"""Solve a PuLP model with CBC or HiGHS.
 
-One thread and fixed seeds, so that the same model has the same solution. Work is bounded by gap
-and nodes, never by seconds (docs/decisions/0003). ``Meter`` is how seconds are measured: CPU
-seconds, child processes included, and wall seconds; the caller's, since no decision reads a clock.
+One thread and fixed seeds, so that the same model has the same solution. Work is bounded by gap and
+nodes, never by seconds (docs/decisions/0003). A ``Meter`` measures CPU seconds, child processes
+included, and wall seconds; the caller provides it, since no decision reads a clock.
 """
 
 import re
@@ -23,7 +23,7 @@ OPTIMAL, STOPPED, INFEASIBLE, UNKNOWN = "optimal", "stopped", "infeasible", "unk
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What bounds a solver's work: the relative gap it may leave, the nodes it may look at."""
+    """Bounds of a solver's work: the relative gap it may leave, the nodes it may explore."""
 
     gap: float
     nodes: int
@@ -31,7 +31,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a solve ended. ``gap`` is what is proven, None where there is no solution."""
+    """The result of a solve. ``gap`` is the proven one; None where there is no solution."""
 
     status: str
     run: SolverRun
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def solve_model(model: Any, solver: str, bounds: Bounds, meter: Meter) -> Outcome:
-    """Solve a PuLP model; raises ``PlanError`` for an unknown solver."""
+    """Solve a PuLP model; raise ``PlanError`` for an unknown solver."""
     try:
         run = SOLVERS[solver]
     except KeyError as error:
@@ -78,7 +78,7 @@ def _highs(model: Any, bounds: Bounds) -> tuple[str, float | None]:
 HIGHS: Mapping[str, Any] = {
     "output_flag": False,
     "threads": 1,
-    # Our models come reduced: on Loki's problems presolve doubles the time, and so do the
+    # The models are already reduced: on Loki's problems presolve doubles the time, and so do the
     # heuristics that begin other searches (python -m benchmarks.allocation).
     "presolve": "off",
     "mip_heuristic_run_feasibility_jump": False,
@@ -89,7 +89,7 @@ HIGHS: Mapping[str, Any] = {
 
 
 def _handed_over(model: Any, columns: list[Any]) -> Any:
-    """A PuLP model as HiGHS takes it, all at once; row by row takes as long as the solve."""
+    """Return a PuLP model in HiGHS' form, for one call; row by row takes as long as the solve."""
     at = {id(variable): index for index, variable in enumerate(columns)}
     rows = model.constraints()
     entries = [(at[id(v)], value) for row in rows for v, value in row.items()]
@@ -119,13 +119,13 @@ def _cbc(model: Any, bounds: Bounds) -> tuple[str, float | None]:
     with tempfile.TemporaryDirectory(prefix="headrace-cbc-") as folder:
         log = Path(folder) / "log"
         solver = pulp.COIN_CMD(
-            path=pulp.PULP_CBC_CMD.pulp_cbc_path,  # the one that PuLP brings
+            path=pulp.PULP_CBC_CMD.pulp_cbc_path,  # the one shipped with PuLP
             msg=False,
             threads=1,
             gapRel=bounds.gap,
             maxNodes=bounds.nodes,
             logPath=str(log),
-            # Its default asks the next solution to be better by 1e-5, which hides optima.
+            # The default demands an improvement of 1e-5 of the next solution, which hides optima.
             options=["increment 1e-9"],
         )
         solver.tmpDir = folder
@@ -145,7 +145,7 @@ _FIGURE = re.compile(r"^(Objective value|Lower bound|Upper bound): +(\S+)", re.M
 
 
 def _proven(optimal: bool, bounds: Bounds, found: float) -> float | None:
-    """The gap that a solver has proven; what it calls optimal lies within the one it was given."""
+    """Return the proven gap; a solution that the solver calls optimal is within the gap bound."""
     if optimal:
         return found if 0 <= found <= bounds.gap else bounds.gap
     return found if found < float("inf") else None

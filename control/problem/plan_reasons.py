@@ -1,7 +1,7 @@
-"""What leads to a plan: a cause for programs, with the sentence that people read.
+"""Reasons for plans: a cause for programs, with the sentence that people read.
 
 A solve answers to causes such as a new worker or a jump of demand. ``STEPS`` are the others: the
-next step on the way to what an earlier solve has found, or routes that follow demand.
+next step towards the allocation of an earlier solve, or routes that follow demand.
 """
 
 from collections.abc import Iterable
@@ -45,27 +45,27 @@ _WORKER = {
 
 
 def about_worker(name: str, cause: PlanCause, task: str = "") -> PlanReason:
-    """What happened to one worker, at ``task`` where the cause is about one."""
+    """Return the reason for an event of one worker, at ``task`` where the cause concerns one."""
     return PlanReason(cause, " ".join(filter(None, ("worker", name, _WORKER[cause], task))))
 
 
 def workers_lost(workers: Iterable[str]) -> PlanReason:
-    """Workers have stopped reporting."""
+    """Return the reason for workers that have stopped reporting."""
     return PlanReason(PlanCause.WORKER_LOST, f"lost {', '.join(workers)}")
 
 
 def plan_lost(epoch: int) -> PlanReason:
-    """The plans topic no longer holds the plan in force."""
+    """Return the reason for a plan in force that the plans topic no longer holds."""
     return PlanReason(PlanCause.PLAN_LOST, f"the plans topic has lost plan {epoch}")
 
 
 def by_command(action: str, command_id: str) -> PlanReason:
-    """A command asked for it."""
+    """Return the reason for a solve that a command asked for."""
     return PlanReason(PlanCause.COMMAND, f"command {action} ({command_id})")
 
 
 def after_failure(trouble: str) -> PlanReason:
-    """The solve before this one led to no plan."""
+    """Return the reason that carries the failure of the previous solve."""
     return PlanReason(PlanCause.EARLIER_FAILURE, f"earlier: {trouble}")
 
 

@@ -1,4 +1,4 @@
-"""What every planner is given, and what it gives back."""
+"""The input of every planner, ``Problem``, and its output, ``Allocation``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,24 +8,24 @@ from schemas.errors import HeadraceError
 from schemas.pipeline import Pipeline, Policy, Variant
 from schemas.variant_id import variant_key
 
-# What an allocation promises (``Allocation.mode``); "" promises no demand.
+# The guarantee of an allocation (``Allocation.mode``); "" guarantees no demand.
 HARDWARE, ACCURACY, BEST_EFFORT = "hardware", "accuracy", "best-effort"
 
 Meter = Callable[[], tuple[float, float]]  # -> CPU seconds, wall seconds so far
 
 
 def unmetered() -> tuple[float, float]:
-    """Return a reading of the meter where the cost of a solve is not asked for."""
+    """Return zero seconds, where the cost of a solve is not measured."""
     return 0.0, 0.0
 
 
 class PlanError(HeadraceError, ValueError):
-    """No plan can be made of what was asked; the message says what to change."""
+    """No plan can be made for the problem; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Which variants should the workers run?
+    """The choice of variants for the workers: the input of every planner.
 
     ``devices`` has one entry for every worker that may be used ("cpu", "cuda:0", "emulated").
     """
@@ -37,14 +37,14 @@ class Problem:
     devices: tuple[str, ...]
     profile: ProfileTable | None = None
     memory: Mapping[str, int] = field(default_factory=dict)  # device -> bytes one worker may use
-    # ("task/variant", child) -> items per item, where workers' reports say other than the profile
+    # ("task/variant", child) -> items per item, where workers' reports differ from the profile
     multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
     # "task/variant" from the root to a leaf -> accuracy, where whole paths were measured
     path_accuracy: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     # "task/variant" -> items per second that arrive there, for planners that split a task's traffic
-    # as it was seen to be split
+    # as observed
     arriving: Mapping[str, float] = field(default_factory=dict)
-    # task -> items that wait there, those on the input topic with the root's
+    # task -> items that wait there; the root's include those on the input topic
     queued: Mapping[str, float] = field(default_factory=dict)
     # "task/variant" -> workers that take new work under the plan in force
     running: Mapping[str, int] = field(default_factory=dict)
@@ -52,16 +52,16 @@ class Problem:
     meter: Meter = field(default=unmetered, compare=False, repr=False)
 
     def batch(self, variant: Variant) -> int:
-        """The largest batch of a variant under the policy."""
+        """Return the largest batch of a variant under the policy."""
         return self.policy.batch.get(variant.key, variant.batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
-    """How many workers run a variant, in batches of at most ``batch``.
+    """The number of workers that run a variant, in batches of at most ``batch``.
 
-    Where the cluster has several kinds of devices, ``device`` is the kind's name and ``on`` are
-    the devices that are of it; "" and nothing: any.
+    Where the cluster has several kinds of devices, ``device`` is the kind's name and ``on`` its
+    devices; both are empty for any device.
     """
 
     task: str
@@ -77,17 +77,17 @@ class Replicas:
         return variant_key(self.task, self.variant)
 
     def may_run_on(self, device: str) -> bool:
-        """Whether a device is of the kind."""
+        """Return whether a device is of the kind."""
         return not self.on or device in self.on
 
 
 @dataclass(frozen=True, slots=True)
 class PathShare:
-    """The share of all queries that go over a path of variants, from the root to a leaf task.
+    """The share of all queries that follow a path of variants, from the root to a leaf task.
 
     ``path`` holds "task/variant"; ``devices`` the kind of device of each where the cluster has
-    several, else nothing. Where branches are tied the shares to each leaf task sum to the share
-    that is served, else those to all of them do.
+    several, else nothing. Where branches are tied the shares to each leaf task sum to the served
+    share, else those to all leaf tasks together do.
     """
 
     path: tuple[str, ...]
@@ -97,7 +97,7 @@ class PathShare:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """What could be met, changing one thing alone; None where no change of it would do."""
+    """The nearest feasible value of each quantity, the others unchanged; None: there is none."""
 
     demand_qps: float | None
     slo_s: float | None
@@ -106,9 +106,9 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class SolverRun:
-    """How a plan was found. ``gap`` is the proven one, relative; None where nothing is proven.
+    """A solver's run. ``gap`` is the proven relative gap; None where none is proven.
 
-    Seconds are those of the solver, with the models handed over and without building them.
+    Seconds include the handover of the models to the solver, but not building them.
     """
 
     solver: str
@@ -119,17 +119,17 @@ class SolverRun:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A planner's answer, in the order of the pipeline; which worker does what is decided later.
+    """A planner's result, in the order of the pipeline; placement on workers is a later step.
 
-    Where it is not ``feasible``, ``binding`` says what stands in the way. What follows is for
-    planners that scale accuracy: ``mode`` is "hardware", "accuracy" or "best-effort".
+    Where it is not ``feasible``, ``binding`` names the binding constraint. The fields from ``mode``
+    on are for planners that scale accuracy: ``mode`` is "hardware", "accuracy" or "best-effort".
     """
 
     replicas: tuple[Replicas, ...]
     feasible: bool = True
     binding: str = ""
     mode: str = ""
-    accuracy: float | None = None  # of what is served, 0..1; None where nothing is
+    accuracy: float | None = None  # of the served queries, 0..1; None where none is served
     served_share: float = 1.0
     shares: tuple[PathShare, ...] = ()
     nearest: Nearest | None = None
@@ -137,5 +137,5 @@ class Allocation:
 
     @property
     def devices_used(self) -> int:
-        """Workers that run a variant."""
+        """Number of workers that run a variant."""
         return sum(each.count for each in self.replicas)

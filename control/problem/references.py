@@ -1,7 +1,7 @@
-"""References of the form "package.module:name", loaded when they are first needed.
+"""References of the form "package.module:name", loaded on first use.
 
-Solvers and SciPy take most of a second to import: a role that only carries queries never loads
-the planner that its policy refers to.
+Solvers and SciPy take most of a second to import: a role that only carries queries never loads the
+planner of its policy.
 """
 
 from collections.abc import Mapping

@@ -1,21 +1,22 @@
-"""Which part of the traffic goes to which worker? The most accurate first.
+"""Routing tables: fill the workers of each task in falling accuracy.
 
-MostAccurateFirst (Loki, section 5.1, algorithm 1) over the tasks from the root on: what a sending
-variant makes for a child fills the child's workers in falling accuracy, each up to its capacity,
+MostAccurateFirst (Loki, section 5.1, algorithm 1) over the tasks from the root on: the items that a
+sending variant makes for a child fill the child's workers in falling accuracy, each up to its
+capacity,
 
     made(v, c)  =  load(v) x factor(v, c)          c a child of v's task, v in falling accuracy
     load(w)    +=  routed(v, w),   share(v, w) = routed(v, w) / made(v, c)
 
-and what no worker has room for is spread in proportion to capacity. A worker's capacity is that
-at its batch in the plan (the authors' code takes the largest batch that fits the SLO). What is
-left of it is the backup table: ``Route.spare_qps``, with the worker's latency beside it.
+and the excess over all capacities is spread in proportion to capacity. A worker's capacity is that
+at its batch in the plan (the authors' code takes the largest batch that fits the SLO). The
+remaining capacity is the backup table: ``Route.spare_qps``, with the worker's latency beside it.
 
-``PAPER`` fills one worker after the other to the brim. ``BALANCED`` departs from that in three
-ways. Workers of equal accuracy share evenly: one of them at its limit while the next idles makes
-queues for nothing. They are filled to ``up_to`` of their capacity before less accurate ones get
-anything, because a queue in front of a pool grows without bound as its load nears 1; beyond that
-all take what is left in proportion. And a variant sends nothing over a path that breaks the
-compute budget, as long as there is another: the plan's shares do not either.
+``PAPER`` fills one worker after the other completely. ``BALANCED`` departs from that in three ways.
+Workers of equal accuracy share evenly: one of them at its limit while the next idles makes needless
+queues. They are filled to ``up_to`` of their capacity before less accurate ones get anything,
+because a queue in front of a pool grows without bound as its load nears 1; beyond that all take the
+rest in proportion. And a variant sends nothing over a path that breaks the compute budget while
+there is another, because the plan's shares do not either.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from schemas.pipeline import Pipeline
 from schemas.records import Route
 
-# Of a sender without load: where the next item would go. Small enough to be no load itself.
+# The load of a sender without load, small enough to count as none: its shares route the next item.
 NEXT = 1e-9
 FITS_S = 1e-9  # latencies are sums of floats
 
@@ -46,8 +47,8 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class FillOrder:
-    """How receivers are filled: up to which part of their capacity, those of equal accuracy
-    together or one by one."""
+    """How to fill receivers: up to ``up_to`` of their capacity, those of equal accuracy
+    ``together`` or one by one."""
 
     up_to: float = 1.0
     together: bool = True
@@ -77,10 +78,10 @@ def most_accurate_first(
     filling: FillOrder,
     barred: Barred = (),
 ) -> tuple[Route, ...]:
-    """Routes to every receiver, those with a share of 0 too: they may have capacity to spare.
+    """Return routes to every receiver; one with a share of 0 may have spare capacity.
 
     Every task with a receiver has routes for source "", and where several variants of its parent
-    send to it, for each of them. Routes of one task and source stand in falling accuracy.
+    send to it, for each of them. Routes of one task and source are in falling accuracy.
     """
     pools = {task: _Pool(found, filling) for task, found in receivers.items() if found}
     loads: dict[str, dict[str, float]] = {}  # task -> variant -> items per second
@@ -106,7 +107,7 @@ def most_accurate_first(
 def too_slow(
     pipeline: Pipeline, receivers: Receivers, budget_s: Mapping[str, float]
 ) -> frozenset[tuple[str, str]]:
-    """Pairs of variants (sender, receiver) whose paths break the compute budget of a leaf below.
+    """Return pairs of variants (sender, receiver) whose paths break a leaf's compute budget.
 
     ``budget_s`` is by leaf task. A path counts with the slowest way to the sender and the fastest
     from the receiver. A sender all of whose receivers are too slow bars none.
@@ -136,7 +137,7 @@ def _may_end_s(
     latency: Mapping[str, Mapping[str, float]],
     budget_s: Mapping[str, float],
 ) -> float:
-    """How much compute time may have passed at the end of a task, at the most."""
+    """Return the latest end of a task, in compute seconds since the query's start."""
     if task in budget_s:
         return budget_s[task]
     return min(
@@ -153,7 +154,7 @@ def _child_tables(
         (child, sender, pool.fill(load * factor(sender, child), _barred(sender, barred)))
         for sender, load in senders.items()
     ]
-    # Whoever sends without a table of its own, such as a worker that drains, follows the mean.
+    # A sender without a table of its own, such as a draining worker, follows the mean.
     everyones = pool.fill(0.0, ()) if not own else own[0][2] if len(own) == 1 else pool.mean()
     return [(child, "", everyones), *(own if len(own) > 1 else ())]
 
@@ -178,7 +179,7 @@ class _Pool:
         self._groups = list(groups.values())
 
     def fill(self, amount: float, barred: Collection[str]) -> list[float]:
-        """Take in what a sender makes; its shares, in the order of the receivers."""
+        """Add a sender's load; return its shares, in the order of the receivers."""
         left = amount = max(amount, NEXT)
         routed = [0.0] * len(self._load)
         for group in self._groups:
@@ -197,7 +198,7 @@ class _Pool:
         return [at for at in group if self.receivers[at].variant not in barred]
 
     def _pour(self, amount: float, into: Sequence[int], up_to: float, routed: list[float]) -> float:
-        """Up to so much of their capacity, in proportion to their room; what is left over."""
+        """Fill up to a fraction of capacity, in proportion to free capacity; return the excess."""
         room = [max(0.0, up_to * self._capacity[at] - self._load[at]) for at in into]
         total = sum(room)
         if total <= 0:
@@ -209,7 +210,7 @@ class _Pool:
         return max(0.0, amount - total)
 
     def _spill(self, amount: float, into: Sequence[int], routed: list[float]) -> None:
-        """Beyond their capacity, in proportion to it."""
+        """Spread the excess over all capacities, in proportion to capacity."""
         if amount <= 0:
             return
         total = sum(self._capacity[at] for at in into)
@@ -219,16 +220,16 @@ class _Pool:
             self._load[at] += part
 
     def mean(self) -> list[float]:
-        """The shares of all that was taken in."""
+        """Return the shares of the total load."""
         total = sum(self._load)
         return [load / total for load in self._load]
 
     def spares(self) -> list[float]:
-        """Capacity that is left, in the order of the receivers."""
+        """Return the remaining capacity, in the order of the receivers."""
         return [max(0.0, c - load) for c, load in zip(self._capacity, self._load, strict=True)]
 
     def by_variant(self) -> dict[str, float]:
-        """Load by variant, in falling accuracy."""
+        """Return the load by variant, in falling accuracy."""
         sums: dict[str, float] = {}
         for each, load in zip(self.receivers, self._load, strict=True):
             sums[each.variant] = sums.get(each.variant, 0.0) + load
