@@ -1,1 +1,1 @@
-"""The hands: state machines that hold queues and ask control."""
+"""The data plane's nodes: state machines that hold queues and apply control's decisions."""

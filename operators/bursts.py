@@ -1,9 +1,9 @@
-"""Runs: how many queries in a row does ingress send to a worker, and does it wait for the rest?
+"""Bursts (runs): consecutive queries that ingress sends to one worker, which serves them together.
 
-Which length is best for which load, tables say (control/policies/ramsis/burst_lengths.py). Every
-query of a run
-tells how many follow, so that a worker knows a whole one, whatever ingress went by. Nothing is held
-back: queries leave ingress as they come, and a worker begins without the rest in good time.
+The selection tables map a load to a burst length (control/policies/ramsis/burst_lengths.py). Every
+query of a burst carries the number of queries that follow, so that the worker recognises a complete
+burst without tables of its own. Ingress never delays a query; the worker waits for the rest of a
+burst up to a limit.
 """
 
 from control.per_query.arrival_rate import OwnLoad
@@ -15,9 +15,9 @@ from schemas.records import Plan, Selection
 
 
 class Runs:
-    """Where an ingress sends the queries of a pipeline; one by one unless it is ``alone``.
+    """Routing of a pipeline's queries to the root task's workers, in bursts.
 
-    Runs of several ingress processes would meet at the same worker.
+    Bursts need a single ingress process (``alone``): those of several would collide at a worker.
     """
 
     __slots__ = ("_alone", "_following", "_load", "_pipeline", "_run", "_selections", "_turns")
@@ -32,11 +32,11 @@ class Runs:
         self._run = 1
 
     def __bool__(self) -> bool:
-        """Whether there is anywhere to send to."""
+        """Return whether the root task has a worker."""
         return bool(self._turns)
 
     def take(self, selection: Selection, plan: Plan | None, now: float) -> None:
-        """Tables, of whatever task and policy; without any, those of earlier end."""
+        """Apply a selection if it is the root task's; one without tables revokes the earlier."""
         root = self._pipeline.root
         if (selection.pipeline, selection.task) != (self._pipeline.name, root.name):
             return
@@ -44,7 +44,7 @@ class Runs:
         self._follow(plan, now)
 
     def change(self, plan: Plan, now: float) -> None:
-        """A plan is in force; a run under way is cut short."""
+        """Follow a new plan; a burst in progress is cut short."""
         self._turns.change(
             spreads(plan.routes, "").get(self._pipeline.root.name, WeightedRoundRobin(()))
         )
@@ -58,7 +58,7 @@ class Runs:
             self._load = OwnLoad(now)
 
     def pick(self, now: float) -> tuple[int, int]:
-        """The slot of the next query, and how many follow it there."""
+        """Return the slot of the next query and the number of queries that follow it there."""
         following = self._following
         if following is None:
             return self._turns.pick(1)
@@ -71,8 +71,10 @@ class Runs:
 
 
 class BurstBuffer:
-    """What comes to a worker that follows tables, since ``began_s``: how much, and the newest run
-    of it. What there is of that waits ``wait_s`` for the rest."""
+    """A table-driven worker's arrivals since ``began_s``: their rate and the newest burst.
+
+    An incomplete burst waits ``wait_s`` for the rest.
+    """
 
     __slots__ = ("_have", "_left", "_load", "_since_s", "wait_s")
 
@@ -83,7 +85,7 @@ class BurstBuffer:
         self._since_s = began_s
 
     def came(self, items: int, follow: int, now: float) -> None:
-        """So many came together, and others follow them."""
+        """Record the arrival of ``items`` items, which ``follow`` others of the burst follow."""
         if follow >= self._left:
             self._have, self._since_s = 0, now
         self._have += items
@@ -92,20 +94,20 @@ class BurstBuffer:
 
     @property
     def run(self) -> int:
-        """How many the newest run is when it is whole."""
+        """The size of the newest burst once complete."""
         return self._have + self._left
 
     def qps(self, now: float) -> float:
-        """Items per second, infinite until a window of them was seen."""
+        """Return the arrival rate in items/s; infinite before the first full window."""
         return self._load.qps(now, self.run)
 
     @property
     def until_s(self) -> float:
-        """Until when those of the run that are there wait for the rest."""
+        """The time at which the arrived part of the newest burst stops waiting for the rest."""
         return self._since_s + self.wait_s
 
     def ready(self, queued: int, now: float) -> int:
-        """How many of a queue, whose last ones are the run's, wait for nobody."""
+        """Return how many of ``queued`` items may run now; the newest burst is the queue's tail."""
         if not self._left or now >= self.until_s:
             return queued
         return max(queued - self._have, 0)

@@ -1,4 +1,4 @@
-"""A record that nobody could read, on its way to where people look."""
+"""Dead letters: records that cannot be decoded, sent to the dead-letter topic with the reason."""
 
 from operators.input_place import GENERATION
 from operators.record_size import MOST_BYTES, MOST_HEADER_BYTES, brief
@@ -7,7 +7,7 @@ from schemas.records import DeadLetter, Garbled
 
 
 def dead_letter(event: Arrived, garbled: Garbled, node: str, now: float) -> Send:
-    """The record as it came, with the reason; one over the size of a record is cut short."""
+    """Return the dead letter of a garbled record; value and headers are truncated to fit."""
     whole = len(garbled.value) <= MOST_BYTES
     cut = "" if whole else f" (kept: the first {MOST_BYTES} of {len(garbled.value)} bytes)"
     headers = _fitting(garbled.headers)
@@ -27,7 +27,7 @@ def dead_letter(event: Arrived, garbled: Garbled, node: str, now: float) -> Send
 
 
 def _fitting(headers: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes], ...]:
-    """Return as many of the first headers as fit together."""
+    """Return the longest prefix of the headers that fits ``MOST_HEADER_BYTES``."""
     room = MOST_HEADER_BYTES
     for at, (name, held) in enumerate(headers):
         room -= len(name.encode("utf-8", "replace")) + len(held)

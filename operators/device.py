@@ -1,8 +1,8 @@
-"""Which variants a worker's device holds, and which one is on its way.
+"""State machine of a worker's device: the variants it holds and the one it is loading.
 
-Make before break: the old variant serves until the new one is loaded, and the swap happens
-between two batches. ``TRANSITIONS`` is the whole of it. A worker that follows tables holds other
-variants ``beside`` the one that serves; they are loaded one after the other, while it serves.
+Make before break: the old variant serves until the new one is loaded, and the swap happens between
+two batches. ``TRANSITIONS`` lists every transition. A table-driven worker holds further variants
+``beside`` the serving one and loads them one at a time while it serves.
 Variants are named "task/variant".
 """
 
@@ -15,22 +15,22 @@ from schemas.variant_id import variant_id
 
 
 class DeviceState(StrEnum):
-    """Whether a variant serves, and whether another one is on its way or waits for the swap."""
+    """Whether a variant serves, and whether another one is loading or waits for the swap."""
 
     EMPTY = "empty"
-    LOADING = "loading"  # nothing serves, one is on its way
-    LOADED = "loaded"  # nothing serves, one waits for the swap
+    LOADING = "loading"  # none serves, one is loading
+    LOADED = "loaded"  # none serves, one waits for the swap
     SERVING = "serving"
-    REPLACING = "replacing"  # one serves, another is on its way
+    REPLACING = "replacing"  # one serves, another is loading
     STANDBY = "standby"  # one serves, another waits for the swap
 
 
 class DeviceChange(StrEnum):
-    """What happens to a device."""
+    """An event that changes a device's state."""
 
-    LOAD = "load"  # the plan wants a variant that is not there
-    KEEP = "keep"  # the plan wants the one that serves
-    CLEAR = "clear"  # the plan wants another task: what serves is of no use
+    LOAD = "load"  # the plan assigns a variant that is not loaded
+    KEEP = "keep"  # the plan assigns the serving variant
+    CLEAR = "clear"  # the plan assigns another task: evict the serving variant
     LOADED = "have loaded"
     FAILED = "fail to load"
     SWAP = "swap in"
@@ -60,9 +60,9 @@ TRANSITIONS: Mapping[tuple[DeviceState, DeviceChange], DeviceState] = {
 
 
 class Device:
-    """``serving`` infers, ``loading`` is on its way; "" where there is none.
+    """A device: the ``serving`` variant, the ``loading`` one ("": none), and all ``held`` ones.
 
-    ``held`` are all that can infer now.
+    Every held variant can run inference now.
     """
 
     __slots__ = (
@@ -76,8 +76,8 @@ class Device:
         self._states = StateMachine("the device", TRANSITIONS, DeviceState.EMPTY)
         self._standby = ""
         self._beside: tuple[str, ...] = ()
-        self._fetching = ""  # what is to be held beside
-        self._refused: frozenset[str] = frozenset()  # could not be loaded since it was wanted
+        self._fetching = ""  # the variant being loaded to be held beside
+        self._refused: frozenset[str] = frozenset()  # failed to load; reset by a new ``beside``
 
     @property
     def state(self) -> DeviceState:
@@ -85,7 +85,7 @@ class Device:
         return self._states.state
 
     def want(self, variant: str, beside: Sequence[str] = ()) -> list[Effect]:
-        """Load what the plan wants ("": none, then what is there stays), and those beside."""
+        """Load ``variant`` ("": keep what is held) and then the variants ``beside`` it."""
         if variant and variant_id(self.serving).task != variant_id(variant).task:
             self._clear()
         if tuple(beside) != self._beside:
@@ -96,7 +96,7 @@ class Device:
             self.serving = variant
         if variant == self._standby:
             return self.more()
-        # What was to come until now is overtaken: it must not serve after all.
+        # The earlier load is superseded: its variant must not serve.
         self._standby = ""
         if variant == self.serving and (beside or len(self.held) <= 1):
             self._states.go(DeviceChange.KEEP, variant)
@@ -107,13 +107,13 @@ class Device:
         return [Load(variant)]
 
     def _clear(self) -> None:
-        """Let go of what is of no use for the task to come."""
+        """Evict every held variant: the next task cannot use them."""
         if self.serving:
             self._states.go(DeviceChange.CLEAR, self.serving)
         self.serving, self.held = "", frozenset()
 
     def more(self) -> list[Effect]:
-        """The next variant that is wanted beside, where it can be its turn."""
+        """Load the next missing ``beside`` variant, if nothing else is loading or on standby."""
         if not self.serving or self.loading or self._standby or self._fetching:
             return []
         there = self.held | self._refused
@@ -121,7 +121,7 @@ class Device:
         return [Load(self._fetching, beside=True)] if self._fetching else []
 
     def loaded(self, variant: str) -> None:
-        """A load ended; one that a later plan has overtaken is of no interest."""
+        """Record a finished load; ignored if a later plan superseded it."""
         if variant == self.loading:
             self._states.go(DeviceChange.LOADED, variant)
             self._standby, self.loading = variant, ""
@@ -131,7 +131,7 @@ class Device:
                 self.held |= {variant}
 
     def gave_up(self, variant: str) -> bool:
-        """A load failed; True if it was one wanted."""
+        """Record a failed load; return whether the variant is still wanted."""
         wanted = variant in (self.loading, self._fetching)
         if variant == self._fetching:
             self._fetching = ""
@@ -142,7 +142,7 @@ class Device:
         return wanted
 
     def swap(self) -> bool:
-        """Between two batches: what is on standby serves from now on; False if nothing is."""
+        """Swap the standby variant in, between two batches; return False if there is none."""
         if not self._standby:
             return False
         self._states.go(DeviceChange.SWAP, self._standby)

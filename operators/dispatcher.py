@@ -1,10 +1,10 @@
-"""The dispatcher: hold queries back and send each to a device that is free.
+"""The dispatcher: hold queries in a central queue and send each to a free device.
 
-A component of ingress, since ingress is the only sender to the root task and its input offsets
-keep what waits: a query that was not sent is not committed, and comes again after a restart. The
-rule (control/policies/kairos/dispatch_rules.py) is asked once per drain of what arrived. A device
-that is predicted to be free within the lead is sent its next query ahead, at most one, so that it
-does not idle for the two hops between its completion and the next query.
+The dispatcher is a component of ingress: ingress is the only sender to the root task, and its input
+offsets persist the queue (an unsent query is uncommitted and read again after a restart). The rule
+(control/policies/kairos/dispatch_rules.py) runs once per drain of arrivals. A device that is
+predicted to be free within the lead gets its next query ahead, at most one, so that it does not
+idle for the two hops between its completion and the next query.
 
 Several ingress processes divide the devices of each type among themselves.
 """
@@ -34,22 +34,25 @@ from schemas.records import ANSWERED, Completion, Lease, Plan, Work
 AHEAD = 2  # queries at a device at most: the one that runs and one ahead
 FOLLOWS = 0.1  # weight of the newest measured round trip
 LONGEST_LEAD_S = 0.02
-REFRESH = 32  # observations after which cached predictions of a type are made anew
-OVERDUE = 3.0  # times the prediction after which a device gets nothing more
+REFRESH = 32  # observations after which a type's cached predictions are recomputed
+OVERDUE = 3.0  # multiple of the prediction after which a device gets no further query
 TICK_S = 1e-9
 SERVE = "serve"
-SKIPS_LATE = ("kairos",)  # rules that keep a query back from a device on which it would be late
+SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
 
 Seconds = Callable[[str, int], float]  # device type, size -> seconds
-Pick = tuple[Work, int]  # a query and the slot that it goes to
-Dropped = tuple[Work, float]  # a query, and by how many seconds every device would be late
+Pick = tuple[Work, int]  # a query and its slot
+Dropped = tuple[Work, float]  # a query and the seconds by which the best device would be late
 _FOREVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchProfile:
-    """What is known of the devices: mean and 95th percentile by type and size as profiled, the
-    largest size, and the base type ("": the one that is fastest at the largest size)."""
+    """The devices' profile: mean and 95th percentile latency by type and size, in seconds.
+
+    ``largest`` is the largest profiled size, ``base`` the base type ("": the type that is fastest
+    at the largest size).
+    """
 
     mean_s: Seconds
     worst_s: Seconds
@@ -60,7 +63,7 @@ class DispatchProfile:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """This dispatcher is number ``index`` of ``of`` that divide the devices."""
+    """A dispatcher's share of the devices: number ``index`` of ``of`` dispatchers."""
 
     index: int = 0
     of: int = 1
@@ -70,7 +73,7 @@ ALONE = Part()
 
 
 class _Waiting:
-    """A query that was not sent yet."""
+    """A queued query, not yet sent."""
 
     __slots__ = ("give_up_s", "held", "latency_s", "work", "worst_s")
 
@@ -79,11 +82,11 @@ class _Waiting:
         self.held = -1  # the device that a rule chose ahead of time
         self.latency_s: tuple[float, ...] = ()  # by type
         self.worst_s: tuple[float, ...] = ()
-        self.give_up_s = _FOREVER  # no device finishes it in time that begins later
+        self.give_up_s = _FOREVER  # the latest start at which a device meets the deadline
 
 
 class _Sent:
-    """A query at a device."""
+    """A query in flight at a device."""
 
     __slots__ = ("ahead", "deadline_s", "predicted_s", "sent_s")
 
@@ -95,7 +98,7 @@ class _Sent:
 
 
 class _Device:
-    """A worker that queries are sent to, with what it has."""
+    """A worker and its queries in flight."""
 
     __slots__ = ("free_s", "kind", "sent", "slot", "slots", "worker")
 
@@ -103,14 +106,17 @@ class _Device:
         self.worker = lease.worker
         self.slot = lease.open_slot
         self.slots = lease.slots
-        self.kind = kind  # its type's place among the profile's types
-        self.sent: dict[tuple[int, int], _Sent] = {}  # by origin, in order
-        self.free_s = 0.0  # when it is predicted to have done all of it
+        self.kind = kind  # index of its type among the profile's types
+        self.sent: dict[tuple[int, int], _Sent] = {}  # by origin, in order of sending
+        self.free_s = 0.0  # predicted time at which all of them are finished
 
 
 class Dispatcher:
-    """The component. Invariant: no device has more than ``AHEAD`` queries of this dispatcher,
-    but for those that it adopted from a device that was lost."""
+    """Central queue of a pipeline's queries.
+
+    Invariant: a device has at most ``AHEAD`` queries of this dispatcher in flight, plus those
+    adopted from a lost device.
+    """
 
     def __init__(
         self,
@@ -131,7 +137,7 @@ class Dispatcher:
         self._devices: list[_Device] = []
         self._by_slot: dict[int, _Device] = {}
         self._table: DeviceTable | None = None
-        self._kinds: tuple[int, ...] = ()  # types that are there
+        self._kinds: tuple[int, ...] = ()  # types with a device
         self._factors: Vector = np.ones(0)
         self._learned = LatencyModel(profile.types, profile.mean_s)
         self._predictions: dict[tuple[int, int], tuple[int, float, float]] = {}
@@ -139,22 +145,22 @@ class Dispatcher:
 
     @property
     def active(self) -> bool:
-        """Whether the plan in force has queries dispatched."""
+        """Whether the plan in force dispatches queries."""
         return self._policy is not None
 
     @property
     def waiting(self) -> int:
-        """How many queries wait."""
+        """The number of queued queries."""
         return len(self._waiting)
 
     def __bool__(self) -> bool:
-        """Whether there is a device to send to."""
+        """Return whether the plan has a device."""
         return bool(self._devices)
 
     # ------------------------------------------------------------------ plans
 
     def change(self, plan: Plan, now: float) -> list[Work]:
-        """Follow a plan; the queries that are left where it dispatches no more."""
+        """Follow a plan; return the queued queries if the plan no longer dispatches."""
         policy = policy_named(self._pipeline, plan.settings.policy)
         rule = spec_of(policy.kind).dispatch if policy is not None else ""
         if policy is None or not rule:
@@ -162,7 +168,7 @@ class Dispatcher:
             left, self._waiting = [each.work for each in self._waiting], []
             return left
         if self._policy is None:
-            matched(np.zeros((2, 2)))  # what it needs is loaded before the first query comes
+            matched(np.zeros((2, 2)))  # warm up the solver before the first query arrives
         self._policy = policy
         self._rule = load(rule)
         self._serves_late = LATE.of(policy) == SERVE
@@ -177,7 +183,7 @@ class Dispatcher:
         return []
 
     def _staff(self, plan: Plan, now: float) -> None:
-        """Take over the devices of a plan; what lost ones had is their adopters'."""
+        """Adopt the plan's devices; queries in flight move with their slots."""
         sent = {d.slot: d for d in self._devices}
         by_type: dict[str, int] = {}
         devices: list[_Device] = []
@@ -216,7 +222,8 @@ class Dispatcher:
         )
 
     def _threshold(self, policy: Policy, slo_s: float) -> int:
-        """The policy's, else the largest size that every auxiliary type finishes in time."""
+        """Return the policy's threshold, else the largest size that every auxiliary type finishes
+        within the SLO."""
         asked: int = THRESHOLD.of(policy)
         if asked:
             return asked
@@ -237,19 +244,21 @@ class Dispatcher:
     # ------------------------------------------------------------------ queries
 
     def add(self, work: Work) -> None:
-        """A query waits to be sent."""
+        """Queue a query."""
         waiting = _Waiting(work)
         self._predict(waiting)
         self._waiting.append(waiting)
 
     def oldest(self, partition: int) -> int | None:
-        """The lowest offset of an input partition that still waits; None where none does."""
+        """Return the lowest queued offset of an input partition, or None."""
         origins = [each.work.origin for each in self._waiting]
         return min([o.offset for o in origins if o.partition == partition], default=None)
 
     def completed(self, completion: Completion, now: float) -> None:
-        """A device has done, or given up, a query. Those that this dispatcher did not send count
-        for what they teach of latencies."""
+        """Record that a device finished or dropped a query.
+
+        Completions of other dispatchers' queries only update the latency model.
+        """
         ran = completion.outcome == ANSWERED
         policy = self._policy
         if ran and completion.type in self._profile.types and (policy is None or LEARN.of(policy)):
@@ -266,7 +275,7 @@ class Dispatcher:
         if ran and not sent.ahead:
             trip_s = max(now - sent.sent_s - completion.queued_s - completion.run_s, 0.0)
             self._round_trip_s += FOLLOWS * (trip_s - self._round_trip_s)
-        # What is left began when this one ended, a hop ago.
+        # The next query began when this one ended, a hop ago.
         begun_s = now - self._round_trip_s / 2
         device.free_s = begun_s + sum([each.predicted_s for each in device.sent.values()])
         at = self._devices.index(device)
@@ -275,7 +284,8 @@ class Dispatcher:
     # ------------------------------------------------------------------ decisions
 
     def decide(self, now: float) -> tuple[list[Pick], list[Dropped]]:
-        """What to send where now, and the queries that no device can finish in time any more."""
+        """Return the queries to send now with their slots, and those that no device can finish in
+        time."""
         dropped = self._give_up(now)
         if not self._waiting or not self._devices or self._policy is None:
             return [], dropped
@@ -298,8 +308,8 @@ class Dispatcher:
         return picks, dropped
 
     def next_s(self, now: float) -> float:
-        """When to decide again if nothing arrives: a device is free within the lead, or a query
-        is past saving."""
+        """Return the time of the next decision if nothing arrives: a device becomes free within
+        the lead, or a query can no longer meet its deadline."""
         if not self._waiting or self._policy is None:
             return _FOREVER
         lead_s = self._lead_s
@@ -335,7 +345,7 @@ class Dispatcher:
         )
 
     def _remaining_s(self, device: _Device, now: float, lead_s: float) -> float:
-        """R_j. A device that has its share of queries, or is late with them, is not free."""
+        """Return R_j; a device with ``AHEAD`` queries, or an overdue one, is not free."""
         if not device.sent:
             return 0.0
         left_s = max(device.free_s - now, 0.0)
@@ -345,12 +355,12 @@ class Dispatcher:
         return max(left_s, lead_s + TICK_S) if device.sent else 0.0
 
     def _overdue(self, device: _Device, now: float) -> bool:
-        """Whether it takes so much longer than predicted that it may be lost."""
+        """Return whether the device exceeds its prediction so far that it may be lost."""
         first = next(iter(device.sent.values()))
         return now > device.free_s + (OVERDUE - 1) * first.predicted_s
 
     def _forget_lost(self, device: _Device, now: float) -> None:
-        """Queries whose answer nobody awaits any more are not at the device."""
+        """Forget a device's queries whose deadline and grace have passed."""
         grace_s = self._pipeline.grace_s
         if now <= next(iter(device.sent.values())).deadline_s + grace_s:
             return
@@ -385,7 +395,7 @@ class Dispatcher:
         return late
 
     def _predict(self, waiting: _Waiting) -> None:
-        """Latencies by type; types that are not there count as they were profiled."""
+        """Predict a query's latency on every type, and its latest start on the plan's types."""
         size = min(max(waiting.work.size, 1), self._profile.largest)
         found = [self._predicted(kind, size) for kind in range(len(self._profile.types))]
         waiting.latency_s = tuple([mean for mean, _ in found])
@@ -400,7 +410,7 @@ class Dispatcher:
         known = self._predictions.get((kind, size))
         if known is None or known[0] != version:
             mean_s = self._learned.mean_s(type_, size)
-            # Until repeats are known to be noisy the profile's own spread counts.
+            # The profile's spread is the lower bound until the learned one exceeds it.
             spread = self._profile.worst_s(type_, size) / self._profile.mean_s(type_, size)
             worst_s = max(self._learned.p95_s(type_, size), mean_s * spread)
             known = self._predictions[kind, size] = (version, mean_s, worst_s)
@@ -410,7 +420,7 @@ class Dispatcher:
 def dispatch_profile(
     types: tuple[str, ...], seconds: Callable[[str, int, str], float], largest: int, base: str = ""
 ) -> DispatchProfile:
-    """A profile by type, size and quantile as the dispatcher takes it, each looked up once."""
+    """Return a ``DispatchProfile`` over ``seconds(type, size, quantile)``, with a cache."""
     known: dict[tuple[str, int, str], float] = {}
 
     def of(quantile: str) -> Seconds:

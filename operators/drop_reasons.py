@@ -1,6 +1,6 @@
-"""Why a query, or one branch of it, gets no answer: a code for programs with a sentence for people.
+"""Reasons why a query or a branch gets no answer: a code for programs, a sentence for people.
 
-Codes are few and are what metrics count; sentences hold numbers and names.
+Metrics count codes, which are few; sentences contain numbers and names.
 """
 
 from typing import NamedTuple
@@ -73,7 +73,7 @@ def unfinished(waited_s: float) -> Reason:
 
 
 def rerouted(turn: int, slot: int, late_s: float) -> str:
-    """Why an item went to another slot than its turn was."""
+    """Reason why an item went to another slot than the round robin's."""
     return f"slot {slot} in place of {turn}: {late_s * 1e3:.0f} ms over the budget of its task"
 
 
@@ -82,8 +82,8 @@ def dropped(task: str, reason: Reason) -> End:
     return End(DROPPED, task, reason.text, reason.code)
 
 
-LATE = "late"  # answered behind its deadline
-# What metrics count misses by: the codes, and late answers.
+LATE = "late"  # answered after its deadline
+# Labels by which metrics count misses: the codes, and late answers.
 CLASSES: dict[str, str] = {
     LATE: "answered, behind its deadline",
     ReasonCode.PAST_SAVING: "dropped by a worker: its batch would have ended behind the deadline",
@@ -106,7 +106,7 @@ CLASSES: dict[str, str] = {
     ReasonCode.OTHER: "anything else, such as a part that a later release dropped",
 }
 
-# Codes whose sentences differ in measured times and names alone.
+# Codes whose sentences differ only in measured times and names.
 _BRIEF = {
     ReasonCode.PAST_SAVING: "would end after the deadline",
     ReasonCode.OVER_BUDGET: "would be over the budget of its task",
@@ -120,8 +120,8 @@ _BRIEF = {
 
 
 def brief(code: ReasonCode, text: str) -> str:
-    """Return the words under which equal reasons are counted together.
+    """Return the text under which equal reasons are counted together.
 
-    They are the code's where its sentences differ in measured times alone, else ``text``.
+    The code's text where its sentences differ only in measured times and names, else ``text``.
     """
     return _BRIEF.get(code, text)

@@ -1,9 +1,9 @@
 """Egress: join the branches of a query, emit its one Answer.
 
-A query is known by its ``Origin``. Ingress reads the input in order and notices every query in
-that order, so "closed" needs no memory of ids: a query is closed when its offset lies below the
-notices' ``upto`` and it is not open. What arrives for a closed query is a duplicate.
-Offsets are committed only behind closed queries, so a restart finds every open one again.
+A query is identified by its ``Origin``. Ingress reads the input in order and sends a notice of
+every query in that order, so duplicate detection stores no ids: a query is closed when its offset
+is below the notices' ``upto`` and it is not open. A record of a closed query is a duplicate.
+Only records of closed queries are committed, so a restart reads every open query again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -43,10 +43,10 @@ from schemas.records import (
 
 
 class Egress:
-    """The node. ``partitions`` of the outputs topic are its own.
+    """The egress node; it owns ``partitions`` of the outputs topic.
 
-    After a restart ``upto`` says, by partition of the input topic, below which offset every query
-    was closed and committed, and ``answered`` which queries above it have their answer already.
+    After a restart, ``upto`` holds by input partition the offset below which every query was closed
+    and committed; ``answered`` are the queries above it that already have their answer.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Egress:
         self._plans = PlanFollower(pipeline.name)
         self._open: dict[tuple[int, int], OpenQuery] = {}
         self._upto: dict[int, int] = dict(upto or {})
-        # Closed before they were noticed, with the offsets of the records that speak of them.
+        # Queries closed before their notice, with the offsets of their records.
         self._early: dict[tuple[int, int], list[Held]] = {
             key: [] for key in answered if key[1] >= self._upto.get(key[0], 0)
         }
@@ -143,8 +143,10 @@ class Egress:
         return [*effects, *self._commit_soon(event.slot, now)]
 
     def _end_early(self, partition: int, upto: int, now: float) -> list[Effect]:
-        """Let go of answered queries whose notice was lost with a part of the input topic: a later
-        one has come, so theirs will not, and they would hold up every commit."""
+        """Release answered queries whose notice was lost with a part of the input topic.
+
+        A later notice has arrived, so theirs cannot, and they would block every commit.
+        """
         lost = [key for key in self._early if key[0] == partition and key[1] < upto]
         return [effect for key in lost for effect in self._finish(self._early.pop(key), now)]
 
@@ -152,7 +154,7 @@ class Egress:
         self, event: Arrived, key: tuple[int, int], noticed: Noticed, now: float
     ) -> list[Effect]:
         query = self._open.get(key)
-        if query is not None:  # its work was faster than its notice
+        if query is not None:  # the work overtook the notice
             query.held.append((event.slot, event.offset))
             return []
         if key in self._early:
@@ -187,13 +189,13 @@ class Egress:
         said = answer(query, self._pipeline, self._combine, self._accuracies, now)
         if key[1] < self._upto.get(key[0], 0):
             return [*self._emit(said), *self._finish(query.held, now)]
-        # Committed past them, a restart could not tell that the notice to come is of a query
-        # that has its answer: the records stay until it is there.
+        # The records stay uncommitted until the notice arrives; otherwise a restarted egress would
+        # reopen an answered query.
         self._early[key] = query.held
         return self._emit(said)
 
     def _finish(self, held: Sequence[Held], now: float) -> list[Effect]:
-        """Let go of records; they lie in several slots where their number was changed."""
+        """Release records; they span several slots if the number of slots was changed."""
         effects: list[Effect] = []
         for slot, offset in held:
             self._progress[slot].finish(offset)
@@ -203,7 +205,7 @@ class Egress:
     def _close_overdue(self, now: float) -> list[Effect]:
         due = self._due
         effects: list[Effect] = []
-        # Nobody waits for one that is closed: woken for each, egress would do little else.
+        # Skip closed queries: waking for each of them would dominate egress's load.
         while due and (due[0][0] <= now or due[0][1] not in self._open):
             _, key = heappop(due)
             if key in self._open:
@@ -227,7 +229,7 @@ class Egress:
     # ------------------------------------------------------------------ offsets and time
 
     def _commit_soon(self, slot: int, now: float) -> list[Effect]:
-        # Woke comes after what has already arrived: one commit per drain.
+        # Woke follows the records that have already arrived: one commit per drain.
         idle = not self._committing
         self._committing[slot] = None
         return [Wake(now)] if idle else []
@@ -252,19 +254,22 @@ class Egress:
 
 
 def note_of(upto: Mapping[int, int]) -> str:
-    """What is stored with a commit: below which offset of each input partition all is closed."""
+    """Encode the metadata of a commit: by input partition, the offset below which every query is
+    closed."""
     return ",".join(f"{partition}:{offset}" for partition, offset in sorted(upto.items()))
 
 
 def upto_of(note: str) -> dict[int, int]:
-    """The reverse of ``note_of``; an empty note is an empty mapping."""
+    """Decode ``note_of``; an empty note gives an empty mapping."""
     pairs = (pair.split(":") for pair in note.split(",") if pair)
     return {int(partition): int(offset) for partition, offset in pairs}
 
 
 def upto_of_all(notes: Iterable[str]) -> dict[int, int]:
-    """The notes of several slots as one: an input partition may stand in two of them where the
-    number of slots was changed."""
+    """Merge the notes of several slots; the highest offset of an input partition wins.
+
+    A partition occurs in two notes if the number of slots was changed.
+    """
     upto: dict[int, int] = {}
     for note in notes:
         for partition, offset in upto_of(note).items():
@@ -273,7 +278,7 @@ def upto_of_all(notes: Iterable[str]) -> dict[int, int]:
 
 
 def made_s(record: object) -> list[float]:
-    """When the queries were made of which a record to egress speaks."""
+    """Return the creation times of the queries in a record to egress, in seconds."""
     if isinstance(record, Notice):
         return [query.created_s for query in record.queries]
     return [record.created_s] if isinstance(record, Work) else []

@@ -1,4 +1,4 @@
-"""What becomes of an operator's output: the answer at a leaf, items for the children elsewhere."""
+"""Fan-out: turn an operator's output into the answer at a leaf, else into the children's items."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,13 +18,13 @@ _ALWAYS_FIT = frozenset((type(None), bool, float))
 
 
 class OutputError(ValueError):
-    """An operator returned something that cannot be passed on; the message says what."""
+    """An operator's output cannot be passed on."""
 
 
 def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[tuple[str, Item]]:
-    """Where an item's output goes: (task, item) pairs, task "" being egress.
+    """Return the (task, item) pairs of an item's output; task "" is egress.
 
-    An output that is an exception, or none that can be passed on, fails its own item only.
+    An exception or an output that cannot be passed on fails only its own item.
     """
     if isinstance(output, Exception):
         reason = with_frames(_sentence(output), output)
@@ -38,14 +38,14 @@ def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[
 
 
 def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
-    """The item as egress learns that it failed."""
-    # An error's words may hold what UTF-8 cannot say; they must not keep the story from leaving.
+    """Return the failed item for egress."""
+    # An error message may not be valid UTF-8; ``brief`` makes it sendable.
     end = End(FAILED, task, brief(reason), ReasonCode.OPERATOR)
     return Item(branch=item.branch, credit=item.credit, path=path, end=end)
 
 
 def _sentence(error: Exception) -> str:
-    # An error that an operator returned without raising it is worded for whoever asked.
+    # An operator words an error that it returns without raising for its own callers.
     return sentence(error) if error.__traceback__ is not None else str(error) or sentence(error)
 
 
@@ -58,7 +58,7 @@ def _answer(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> Item:
 
 @cache
 def _answered(task: str) -> End:
-    # Of a pipeline's few tasks, for every item again.
+    # Cached: one End per task serves every item.
     return End(ANSWERED, task)
 
 
@@ -66,7 +66,7 @@ def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> lis
     listed = _by_child(task, output)
     count = sum(map(len, listed.values()))
     if count == 0:
-        # Nothing to do downstream: the credit closes here, with an empty result.
+        # No children's items: the credit closes here, with an empty result.
         end = _answered(task.name)
         return [("", Item(branch=item.branch, credit=item.credit, path=path, end=end))]
     credits = iter(split(item.credit, count))
@@ -112,7 +112,7 @@ def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
 
 
 def _value(value: Any) -> Value:
-    """The value, after a trial: found out when it is sent, it would take the worker with it."""
+    """Return the value if it can be sent, else raise; a failure on sending would end the worker."""
     if type(value) in _ALWAYS_FIT:
         return value  # type: ignore[no-any-return]
     pack(value)

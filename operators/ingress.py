@@ -1,8 +1,8 @@
 """Ingress: stamp the deadline, admit or refuse, send to the first stage.
 
-A query is known by its place on the input topic (``Origin``). Ingress reads a partition in order
-and tells egress what it took in, many queries at a time, so that egress awaits every query, also
-one whose work is lost on the way.
+A query is identified by its place on the input topic (``Origin``). Ingress reads a partition in
+order and sends egress notices of the queries, many per record, so that egress awaits every query,
+even one whose work is lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,18 +56,18 @@ from schemas.records import (
     Work,
 )
 
-NOTICE_S = 0.01  # queries are noticed, and their offsets committed, so much later
+NOTICE_S = 0.01  # delay of the notice and of the offset commit
 TASK = "ingress"  # the name under which ingress ends a query
 
 
 class Ingress:
-    """The node. ``partitions`` of the input topic are its own; ``share`` is its part of the
-    plan's capacity (1 / number of ingress processes), ``number`` the one among them that it is.
-    ``upto`` are the places behind what an earlier life committed, by partition
-    (``operators/input_place.py``).
+    """The ingress node; it owns ``partitions`` of the input topic.
 
-    With a ``dispatcher``, and a plan that has queries dispatched, they wait there until a device is
-    free.
+    ``share`` is its part of the plan's capacity (1 / number of ingress processes), ``number`` its
+    index among them. ``upto`` holds by partition the first place that an earlier incarnation did
+    not commit (``operators/input_place.py``).
+
+    With a ``dispatcher`` and a plan that dispatches, queries wait there until a device is free.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Ingress:
         self._places = InputPlaces(upto or {})
         self._dispatcher = dispatcher
         self._number = number
-        self._decide_s = float("inf")  # when it has asked to be woken for the dispatcher
+        self._decide_s = float("inf")  # time of the pending wake for the dispatcher
         self._pending: dict[int, list[Noticed]] = {}
         self._flushing = False
         self._flush_s = 0.0
@@ -148,7 +148,7 @@ class Ingress:
         return [*self._onward(work, now), *self._notice(event, noticed, now)]
 
     def _onward(self, work: Work, now: float) -> list[Effect]:
-        """To a worker in its turn, or to wait for a device."""
+        """Send the work to the next worker, or queue it in the dispatcher."""
         if self._dispatcher is not None and self._dispatcher.active:
             self._dispatcher.add(work)
             return self._soon(now)
@@ -162,8 +162,8 @@ class Ingress:
         return f"size {query.size} is not from 1 to {limit.most}; split the query"
 
     def _placed(self, event: Arrived) -> Arrived:
-        """Return the record with its place for its offset, which differ once the topic went
-        back."""
+        """Return the record with its place as its offset; the two differ after the topic's offsets
+        went back."""
         places, counts = self._places, self._counts
         place = places.take(event.slot, event.offset)
         counts["arrived"] += 1
@@ -171,7 +171,7 @@ class Ingress:
         return event if place == event.offset else replace(event, offset=place)
 
     def _deadline(self, query: Query, created_s: float, now: float) -> float | None:
-        """Return when a query is due, capped: every part of it is kept in memory until then."""
+        """Return a query's deadline (None: unknown SLO class), capped to bound egress's memory."""
         if query.deadline_s is not None:
             deadline_s = query.deadline_s
         elif not query.slo_class:
@@ -257,8 +257,8 @@ class Ingress:
     def _flush_soon(self, now: float) -> list[Effect]:
         if self._flushing:
             return []
-        # One notice for many queries, and out of the way of the work that it tells of: egress
-        # takes an answer that is faster than its notice.
+        # One notice for many queries, sent after their work: egress accepts an answer that
+        # overtakes its notice.
         self._flushing = True
         self._flush_s = now + NOTICE_S
         return [Wake(self._flush_s)]
@@ -280,7 +280,7 @@ class Ingress:
         return [*effects, Assign(QUERIES, done=done)] if done else []
 
     def _committed(self, partition: int) -> tuple[int, str]:
-        """What to commit: queries that wait for a device come again after a restart."""
+        """Return the offset and note to commit; queued queries are read again after a restart."""
         held = None if self._dispatcher is None else self._dispatcher.oldest(partition)
         return self._places.committed(partition, held)
 
@@ -297,11 +297,11 @@ class Ingress:
         burst = (rate or 0.0) * plan.settings.slo_s
         self._admission.change(rate, burst, now)
         self._reporter.follow(plan.epoch, NodeState.READY)
-        # Reading starts with the first plan: before it nobody could take a query.
+        # Reading starts with the first plan: before it the pipeline has no worker.
         return [*self._redispatch(plan, now), Assign(QUERIES, self._partitions)]
 
     def _redispatch(self, plan: Plan, now: float) -> list[Effect]:
-        """Have the dispatcher follow a plan; what it leaves goes to workers in their turn."""
+        """Pass a plan to the dispatcher; send queries that the dispatcher releases by turns."""
         if self._dispatcher is None:
             return []
         left = self._dispatcher.change(plan, now)
@@ -314,7 +314,7 @@ class Ingress:
 
     @property
     def _served(self) -> bool:
-        """Whether there is a worker to send to."""
+        """Whether the root task has a worker."""
         dispatcher = self._dispatcher
         return bool(dispatcher if dispatcher is not None and dispatcher.active else self._runs)
 
@@ -325,7 +325,7 @@ class Ingress:
         return self._soon(now) if self._dispatcher.waiting else []
 
     def _soon(self, now: float) -> list[Effect]:
-        """Decide after what has already arrived: once per drain, not per record."""
+        """Wake for one decision per drain of arrivals, not per record."""
         if self._decide_s <= now:
             return []
         self._decide_s = now
@@ -336,7 +336,7 @@ class Ingress:
         picks, dropped = dispatcher.decide(now)
         effects: list[Effect] = [Send(self._topic, work, slot) for work, slot in picks]
         effects += [self._given_up(work, short_s) for work, short_s in dropped]
-        # Their offsets can be committed now, with the notices.
+        # Their offsets can be committed with the next notices.
         for work, _ in (*picks, *dropped):
             self._pending.setdefault(work.origin.partition, [])
         next_s = dispatcher.next_s(now)

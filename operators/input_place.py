@@ -1,9 +1,9 @@
-"""Where does a query stand on the input topic, also after the topic went back?
+"""Places on the input topic: unique query positions, even after the topic's offsets go back.
 
-A query is known by its place. Kafka's offsets go back where the topic is made anew or loses its end
-(an unclean election, a host without power), so they alone would name two queries alike, and the
-second would pass for a duplicate. Offsets of the n-th time that a partition went back are counted
-from n * ``GENERATION`` on: places only grow.
+A query is identified by its place. Kafka's offsets go back when a topic is recreated or truncated
+(an unclean election, a host without power), so an offset alone could identify two queries, and the
+second would pass for a duplicate. After the n-th time that a partition went back, its places start
+at n * ``GENERATION``: places only grow.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ GENERATION = 1 << 40  # offsets; a partition that takes 10,000 queries/s needs t
 
 
 def next_generation(above: int) -> int:
-    """Return the first place of the generation behind the one of ``above``."""
+    """Return the first place of the generation after that of ``above``."""
     return (above // GENERATION + 1) * GENERATION
 
 
 class InputPlaces:
     """The places of one process's input partitions.
 
-    ``upto`` are the places behind what was committed, by partition; ``missing`` counts the offsets
-    that were passed over without a record, ``regressed`` how often a partition went back.
+    ``upto`` holds the next expected place by partition, at first the committed one; ``missing``
+    counts skipped offsets, ``regressed`` how often a partition went back.
     """
 
     __slots__ = ("_base", "missing", "regressed", "upto")
@@ -47,7 +47,7 @@ class InputPlaces:
     def committed(self, partition: int, held: int | None = None) -> tuple[int, str]:
         """Return the offset to commit and the note to store with it.
 
-        ``held`` is the first place that must be read again after a restart (None: none must).
+        ``held`` is the first place to read again after a restart (None: none).
         """
         base = self._base.get(partition, 0)
         upto = self.upto[partition]
@@ -56,7 +56,7 @@ class InputPlaces:
 
 
 def note_of_base(base: int) -> str:
-    """Return what is stored with a commit: the generation, empty for the first one."""
+    """Encode the metadata of a commit: the generation, empty for the first one."""
     return str(base // GENERATION) if base else ""
 
 

@@ -1,6 +1,6 @@
-"""When is a query complete, and what is its one outcome?
+"""Join: collect a query's branches and build its one answer.
 
-A query is complete when the credit of the branches that ended adds up to ``FULL_CREDIT``.
+A query is complete when the credit of its ended branches adds up to ``FULL_CREDIT``.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -31,15 +31,15 @@ from schemas.records import (
 
 Held = tuple[int, int]  # slot, offset
 Combine = Callable[[list[Value]], Value]
-# By "task/variant", and where whole paths were measured by "task/variant > task/variant"...
+# By "task/variant"; for measured whole paths also by "task/variant > task/variant"...
 Accuracies = Mapping[str, float]
 
-FEW = 1000  # so many plain values fit any record
+FEW = 1000  # fewer plain values always fit a record
 _ALWAYS_FIT = frozenset((type(None), bool, float))
 
 
 class OpenQuery:
-    """A query that egress waits for. ``credit`` is what its ended branches hold together."""
+    """A query that egress awaits; ``credit`` is the sum over its ended branches."""
 
     __slots__ = ("branches", "created_s", "credit", "deadline_s", "epoch", "held", "id", "origin")
 
@@ -51,7 +51,7 @@ class OpenQuery:
         self.credit = 0
         self.epoch = 0
         self.branches: dict[tuple[int, ...], Item] = {}
-        self.held: list[Held] = []  # the records on the outputs topic that speak of it
+        self.held: list[Held] = []  # the query's uncommitted records on the outputs topic
 
     def take(self, work: Work) -> bool:
         """Count the work's branches, each once; True when the query is complete."""
@@ -66,11 +66,11 @@ class OpenQuery:
 def answer(
     query: OpenQuery, pipeline: Pipeline, combine: Combine, accuracies: Accuracies, now: float
 ) -> Answer:
-    """The answer to a query, complete or not.
+    """Return the answer to a query, complete or not.
 
-    With every branch answered: ``answered``. With some missing: ``answered`` and incomplete, or
-    ``dropped`` where the pipeline file says that an incomplete answer is worthless. With none
-    answered, or a combine function that raises: what the first bad branch says.
+    All branches answered: ``answered``. Some missing: ``answered`` and incomplete, or the outcome
+    of the first bad branch if the pipeline file sets ``incomplete: dropped``. None answered: the
+    outcome of the first bad branch. A combine function that raises: ``failed``.
     """
     items = [query.branches[branch] for branch in sorted(query.branches)]
     bad = _worst(items, query.credit >= FULL_CREDIT, query, pipeline)
@@ -97,14 +97,14 @@ def answer(
 
 
 def _not_sent(error: Exception, pipeline: Pipeline) -> str:
-    """Why a result cannot leave: what ``combine`` raised, or what is wrong with the outputs."""
+    """Return why a result cannot be sent: the error of ``combine``, or that of the outputs."""
     if pipeline.combine:
         return with_frames(f"{pipeline.combine} raised {sentence(error)}", error)
     return f"the outputs of the leaf tasks cannot be sent as a list: {sentence(error)}"
 
 
 def sendable(result: Value) -> None:
-    """Raise ``ValueError`` for what cannot be sent: found out later, it would take egress along."""
+    """Raise ``ValueError`` for a result that cannot be sent, which would later end egress."""
     if type(result) is list and len(result) < FEW and all(type(v) in _ALWAYS_FIT for v in result):
         return
     pack(result)
@@ -114,7 +114,7 @@ def sendable(result: Value) -> None:
 
 
 def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:
-    """The answer to a query that ingress did not admit."""
+    """Return the answer to a query that ingress refused."""
     return Answer(
         id=noticed.query_id, origin=origin, outcome=REFUSED, reason=noticed.refused,
         task="ingress", created_s=noticed.created_s, deadline_s=noticed.deadline_s,
@@ -136,7 +136,8 @@ def _any_good(items: list[Item]) -> bool:
 
 
 def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeline) -> End | None:
-    """How the first failed branch ended, else the first dropped one, else what is missing."""
+    """Return the end of the first failed branch, else of the first dropped one, else
+    ``unfinished`` if branches are missing."""
     first: dict[str, End] = {}
     for item in items:
         if item.end is not None and item.end.outcome != ANSWERED:
@@ -149,18 +150,18 @@ def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeli
 
 
 def _is_leaf(item: Item, inner: Collection[str]) -> bool:
-    """True for a place in the result: an answer of a leaf, or one that is missing at a child."""
+    """Return whether the item has a place in the result: a leaf's answer, or a child's miss."""
     end = item.end
     if end is None:
         return False
     if end.outcome == ANSWERED:
-        # Records of an older pipeline file may name a task that is gone.
+        # Records of an older pipeline file may name a removed task.
         return end.task not in inner
     return bool(item.branch)
 
 
 def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
-    """Mean over the answered leaves of the accuracy of their paths, as far as it is known."""
+    """Return the mean accuracy of the answered leaves' paths, over those that are known."""
     known: dict[tuple[str, ...], float | None] = {}
     total, count = 0.0, 0
     for leaf in leaves:
@@ -176,8 +177,8 @@ def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
 
 
 def along(path: tuple[str, ...], accuracies: Accuracies) -> float | None:
-    """The accuracy of a path ("task/variant"): as measured, else the product of its variants';
-    None where one of them is not known."""
+    """Return the accuracy of a path of "task/variant" keys: the measured one, else the product of
+    the variants', or None if one of them is unknown."""
     measured = accuracies.get(" > ".join(path))
     if measured is not None:
         return measured
@@ -191,10 +192,10 @@ def along(path: tuple[str, ...], accuracies: Accuracies) -> float | None:
 
 
 def as_list(outputs: list[Value]) -> Any:
-    """The result of a pipeline without a combine function: the leaf outputs, in order.
+    """Return the leaf outputs in order, the result of a pipeline without a combine function.
 
-    An output that is a list or dict holds JSON values only there: arrays in it become lists of
-    numbers. An output that is an array stays one.
+    Arrays within a list or dict become lists of numbers, so that both hold JSON values only; an
+    output that is an array itself stays an array.
     """
     return [_listed(each) if isinstance(each, (list, dict)) else each for each in outputs]
 

@@ -1,23 +1,23 @@
-"""How are latencies spread? Counts in buckets that reports carry, and the quantiles they tell."""
+"""Latency histogram: the bucket counts that reports carry, and quantiles computed from them."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
 
-# Each a fifth longer than the one before, so a quantile is right to a tenth or so: 0.1 ms to 100 s.
+# Each a fifth above the one before, so a quantile is within about a tenth: 0.1 ms to 100 s.
 _BOUNDS_S = tuple(1e-4 * 2 ** (step / 4) for step in range(81))
 _NAMES = (*(f"latency_s/{bound:.4g}" for bound in _BOUNDS_S), "latency_s/inf")
 
 
 def bucket(latency_s: float) -> str:
-    """The count that a latency belongs to: "latency_s/" and the longest that it holds."""
+    """Return the name of a latency's bucket: "latency_s/" and the bucket's upper bound."""
     return _NAMES[bisect_left(_BOUNDS_S, latency_s)]
 
 
 def quantile_s(counts: Mapping[str, float], quantile: float) -> float | None:
-    """The latency that a fraction 0..1 of those counted does not exceed; None where none was.
+    """Return the latency that a fraction ``quantile`` (0..1) does not exceed; None without counts.
 
-    Straight between the bounds of a bucket, and the highest bound for what lies beyond it.
-    ``counts`` may be rates, and hold other counts as well.
+    Interpolates linearly within a bucket; latencies above the highest bound count as that bound.
+    ``counts`` may be rates, and may contain other names.
     """
     held = [(i, counts[name]) for i, name in enumerate(_NAMES) if counts.get(name, 0.0) > 0]
     left = quantile * sum(count for _, count in held)

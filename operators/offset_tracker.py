@@ -1,7 +1,7 @@
-"""How far is a slot done, when its records are finished out of order?
+"""Offset tracking: the offset to commit when a slot's records finish out of order.
 
-Offsets may be committed only behind records that nobody needs any more. A record counts for
-several pieces (its items, the queries it announces) and is finished with the last of them.
+Only finished records may be committed. A record has several pieces (its items, or the queries of a
+notice) and finishes with the last of them.
 """
 
 from collections import deque
@@ -27,23 +27,23 @@ class Progress:
     def __init__(self) -> None:
         self._order: deque[_Entry] = deque()
         self._entries: dict[int, _Entry] = {}
-        self.done = -1  # the offset to commit; -1: nothing yet
-        self.notes: dict[int, int] = {}  # what the finished records noted, by key
+        self.done = -1  # the offset to commit; -1: none yet
+        self.notes: dict[int, int] = {}  # notes of the finished records, by key
 
     @property
     def seen(self) -> int:
-        """The offset behind the newest record begun, -1 before the first."""
+        """The offset after the newest record begun, -1 before the first."""
         return self._order[-1].offset + 1 if self._order else self.done
 
     @property
     def open(self) -> int:
-        """How many pieces are not finished."""
+        """The number of unfinished pieces."""
         return sum(entry.pieces for entry in self._order)
 
     def begin(self, offset: int, pieces: int, note: tuple[int, int] | None = None) -> bool:
-        """A record came in; False if it, or a later one, has been seen before.
+        """Begin a record; return False if it or a later one was seen before.
 
-        ``note`` is a (key, value) that ``notes`` shows once the record lies below ``done``.
+        ``note`` is a (key, value) that enters ``notes`` once the record lies below ``done``.
         """
         if offset < self.seen:
             return False
@@ -53,11 +53,11 @@ class Progress:
         return True
 
     def finish(self, offset: int, pieces: int = 1) -> None:
-        """Some pieces of a record are finished; ``advance`` says what that allows."""
+        """Finish ``pieces`` pieces of a record; ``advance`` then moves ``done``."""
         self._entries[offset].pieces -= pieces
 
     def advance(self) -> bool:
-        """Move ``done`` behind all finished records at the front; True if it moved."""
+        """Move ``done`` past the finished records at the front; return whether it moved."""
         before, order = self.done, self._order
         while order and order[0].pieces <= 0:
             entry = order.popleft()

@@ -1,10 +1,10 @@
-"""The error of an operator whose message is the whole reason, fit for an answer as it stands."""
+"""The error of an operator whose message serves unchanged as an answer's reason."""
 
 
 class OperatorFailed(Exception):
-    """A batch or a load that failed; the message is the whole reason.
+    """A batch or a load failed; the message is the complete reason.
 
-    ``trace`` has the frames of the user's code, one per line, where they are known.
+    ``trace`` holds the frames of the user's code, one per line, if known.
     """
 
     def __init__(self, reason: str, trace: str = "") -> None:

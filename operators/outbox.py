@@ -1,6 +1,6 @@
-"""Packing: one Work per query, task and slot, however many items it has there.
+"""Packing: one Work per query, task and slot for all of its items there.
 
-A frame with twenty cars must not cost twenty messages.
+A frame with twenty cars costs one message per slot, not twenty.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from schemas.records import Item, Work
 # (the work an item came with, the task it goes to or "" for egress, the item)
 Onward = tuple[Work, str, Item]
 
-BY_TURN = -2  # in place of a slot: whose turn it is by the plan's shares
+BY_TURN = -2  # in place of a slot: the next slot by the plan's shares
 
 
 def packed(
@@ -24,10 +24,10 @@ def packed(
     egress_partitions: int,
     chosen: Sequence[int] = (),
 ) -> list[Effect]:
-    """Sends for items on their way, in the order in which each parcel's first item came.
+    """Return the sends of ``onward``, in the order of each parcel's first item.
 
-    ``chosen`` names the slot of each, where that is not all the plan's shares' business. An item
-    whose task has no open slot is dropped: it goes to egress with the reason.
+    ``chosen`` gives each item's slot; empty or ``BY_TURN``: the plan's shares choose. An item whose
+    task has no open slot is dropped and sent to egress with the reason.
     """
     packed: list[_Parcel] = []
     newest: dict[tuple[int, int, str, int], _Parcel] = {}
@@ -43,10 +43,10 @@ def packed(
         if not task:
             slot = origin.partition % egress_partitions
         added = record_size(item.value)
-        # Numbers in place of the origin: they are hashed much faster.
+        # Numbers instead of the origin: they hash much faster.
         way = (origin.partition, origin.offset, task, slot)
         parcel = newest.get(way)
-        # Another where together they would exceed a record.
+        # A new parcel if the item would exceed the record's size.
         if parcel is None or (parcel.bytes and parcel.bytes + added > MOST_BYTES):
             parcel = newest[way] = _Parcel(work, task, slot)
             packed.append(parcel)
@@ -56,7 +56,7 @@ def packed(
 
 
 class _Parcel:
-    """Items of one query on their way to one slot."""
+    """Items of one query for one slot."""
 
     __slots__ = ("bytes", "items", "slot", "task", "work")
 

@@ -3,13 +3,13 @@
 Every query has exactly one outcome, so counts by outcome sum to the queries:
 
     answered   complete and in time
-    late       complete, behind its deadline
+    late       complete, after its deadline
     dropped    ended early, or answered with a branch missing, in time or not
     failed     an operator or the combine function failed
     refused    not admitted
     lost       acknowledged by the broker, never answered
 
-``Answer.outcome`` is answered for late and incomplete answers, too: it says that there is a result.
+``Answer.outcome`` is ``answered`` for late and incomplete answers too: it means a result exists.
 """
 
 from operators.drop_reasons import EGRESS_TASK
@@ -21,7 +21,7 @@ OUTCOMES = (ANSWERED, LATE, DROPPED, FAILED, REFUSED, LOST)
 
 
 def outcome_of(answer: Answer | None) -> str:
-    """Return the outcome of a query, one of ``OUTCOMES``; None: no answer came."""
+    """Return the outcome of a query, one of ``OUTCOMES``; ``answer`` None: no answer arrived."""
     if answer is None:
         return LOST
     if answer.outcome != ANSWERED:
@@ -42,7 +42,7 @@ def missed_at(answer: Answer) -> str:
 def cause_of(answer: Answer) -> str:
     """Return why a query was not answered, one of ``drop_reasons.CLASSES``; "" for an answered one.
 
-    An answer that is incomplete because a branch failed is dropped by the operator's fault.
+    An answer that is incomplete because a branch failed counts under that branch's code.
     """
     outcome = outcome_of(answer)
     if outcome in (ANSWERED, LATE):

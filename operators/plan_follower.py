@@ -16,16 +16,16 @@ class PlanFollower:
 
     @property
     def epoch(self) -> int:
-        """Of the plan in force; 0 before the first."""
+        """The epoch of the plan in force; 0 before the first."""
         return self.plan.epoch if self.plan else 0
 
     def start(self) -> list[Effect]:
-        """Begin to read the plans topic."""
+        """Start to read the plans topic."""
         self.started = True
         return [Assign(PLANS, (0,))]
 
     def accept(self, plan: Plan) -> bool:
-        """Take a plan into force; False if it is another pipeline's or not newer."""
+        """Adopt a plan; return False if it is another pipeline's or not newer."""
         if plan.pipeline != self._pipeline or plan.epoch <= self.epoch:
             return False
         self.plan = plan
@@ -33,10 +33,10 @@ class PlanFollower:
 
 
 class CatchUp:
-    """What of a plans topic's past still counts for the nodes that begin to read it.
+    """Replay of the plans topic's history, reduced to the newest plan and tables.
 
-    The topic keeps hundreds of plans. Followed one by one, each would have its models loaded.
-    ``end`` is the offset behind the last record that the topic had when reading began.
+    The topic retains hundreds of plans; a node that followed each would load each one's models.
+    ``end`` is the topic's end offset when reading began.
     """
 
     __slots__ = ("_kept", "_pipeline", "end", "over")
@@ -48,19 +48,19 @@ class CatchUp:
         self.over = False
 
     def take(self, event: Arrived, key: bytes | None = None) -> None:
-        """Read a record of the past; ``over`` once it was the last one."""
+        """Take a historical record; sets ``over`` with the last one."""
         if self._concerns(event.record):
-            # Without a key nothing replaces or deletes it.
+            # A record without a key is never replaced or deleted.
             self._kept[key or b"offset %d" % event.offset] = event
         self._passed(event.offset)
 
     def forget(self, key: bytes | None, offset: int) -> None:
-        """Read a tombstone: what was kept under its key is deleted, compacted away or not."""
+        """Apply a tombstone: delete the record under its key, whether compacted yet or not."""
         self._kept.pop(key or b"", None)
         self._passed(offset)
 
     def newest(self) -> list[Arrived]:
-        """The plan of the highest epoch, and each policy's newest tables, in their order."""
+        """Return the plan of the highest epoch and each policy's newest tables, in offset order."""
         newest: dict[tuple[str, ...], Arrived] = {}
         for event in sorted(self._kept.values(), key=lambda event: event.offset):
             what = self._replaces(event.record)
@@ -76,7 +76,7 @@ class CatchUp:
         return isinstance(record, (Plan, Selection)) and record.pipeline == self._pipeline
 
     def _replaces(self, record: Record) -> tuple[str, ...]:
-        """What a newer record takes the place of."""
+        """Return the identity under which a newer record replaces this one."""
         return (record.policy, record.task) if isinstance(record, Selection) else (PLANS,)
 
 

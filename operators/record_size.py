@@ -1,10 +1,10 @@
-"""Does a value fit a record? The broker refuses one that is too large for good."""
+"""Size limits of records: the broker rejects a larger record permanently."""
 
 import numpy as np
 
 from schemas.records import Value
 
-# Below the broker's 8 MiB by what the rest of a record may need: ids, paths, headers.
+# The broker's 8 MiB less a reserve for the rest of a record: ids, paths, headers.
 MOST_BYTES = 7 * 1024 * 1024
 MOST_REASON_BYTES = 2000
 MOST_HEADER_BYTES = 64 * 1024  # of a dead letter's headers together
@@ -12,14 +12,14 @@ _SCALARS = frozenset((type(None), bool, int, float))
 
 
 def record_size(value: Value) -> int:
-    """About how many bytes a value needs in a record; exact for bytes and arrays."""
+    """Return the approximate size of a value in a record, in bytes; exact for bytes and arrays."""
     kind = type(value)
     if kind in _SCALARS:
         return 8
     if kind is bytes:
         return len(value)  # type: ignore[arg-type]
     if kind is str:
-        # UTF-8 needs up to four bytes for a character; counted only where that could matter.
+        # UTF-8 needs up to four bytes per character; encoded only if that could exceed the limit.
         length = len(value)  # type: ignore[arg-type]
         return length if length * 4 <= MOST_BYTES else len(value.encode())  # type: ignore[union-attr]
     if isinstance(value, np.ndarray):
@@ -32,7 +32,7 @@ def record_size(value: Value) -> int:
 
 
 def excess(value: Value) -> str:
-    """The sentence for a value that fits no record; "" for one that does."""
+    """Return the error message for a value too large for a record, or ""."""
     found = record_size(value)
     if found <= MOST_BYTES:
         return ""
@@ -43,7 +43,7 @@ def excess(value: Value) -> str:
 
 
 def brief(reason: str) -> str:
-    """Return a reason cut to ``MOST_REASON_BYTES`` of UTF-8: errors may quote all of an input."""
+    """Truncate a reason to ``MOST_REASON_BYTES`` of UTF-8: errors may quote a whole input."""
     if len(reason) <= MOST_REASON_BYTES and reason.isascii():
         return reason
     said = reason.encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Signs of life: what a node tells the control plane every 200 ms."""
+"""Heartbeats: the report that a node sends to the control plane every 200 ms."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ FAULTS = frozenset((NodeState.FAILED, NodeState.STUCK))  # states that come with
 
 
 class Reporter:
-    """Keeps a node's counts and sends its reports when they are due."""
+    """A node's counts and state, and its reports when they are due."""
 
     __slots__ = (
         "_epoch", "_incarnation", "_next", "_pipeline", "_role", "counts", "device", "error",
@@ -36,28 +36,28 @@ class Reporter:
         self._next = float("-inf")
 
     def follow(self, epoch: int, state: NodeState) -> None:
-        """The node follows another plan, or is in another state."""
+        """Set the epoch of the plan that the node follows, and the node's state."""
         self._epoch = epoch
         self.state = state
 
     def count(self, name: str, amount: float = 1.0) -> None:
-        """Add to a count."""
+        """Add ``amount`` to a count."""
         self.counts[name] = self.counts.get(name, 0) + amount
 
     def due(self, now: float) -> list[Effect]:
-        """The report, with the wake-up for the next one, if it is time for it."""
+        """Return the report and the wake-up for the next one if a report is due."""
         if now < self._next:
             return []
-        # From now, not from the last one: after a stall there is nothing to catch up on.
+        # From now, not from the last report: missed reports are not sent after a stall.
         self._next = now + INTERVAL_S
         return [Send(REPORTS, self.report(now), 0), Wake(self._next)]
 
     def at_once(self, now: float) -> list[Effect]:
-        """A report that cannot wait for its turn."""
+        """Return a report outside the interval."""
         return [Send(REPORTS, self.report(now), 0)]
 
     def report(self, now: float) -> Report:
-        """What the node has to say."""
+        """Return the node's current report."""
         return Report(
             node=self.name, role=self._role, pipeline=self._pipeline, epoch=self._epoch,
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,

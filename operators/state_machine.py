@@ -1,4 +1,4 @@
-"""A state with a table of its transitions; a change that the table lacks raises with its story.
+"""State machine over a transition table; an impossible change raises with its history.
 
 state' = table[state, change]
 """
@@ -10,18 +10,18 @@ from typing import Generic, TypeVar
 
 from schemas.errors import HeadraceError
 
-REMEMBERED = 12  # transitions that an error tells
+REMEMBERED = 12  # past transitions in an error message
 
 S = TypeVar("S", bound=StrEnum)
 C = TypeVar("C", bound=StrEnum)
 
 
 class ImpossibleTransition(HeadraceError, RuntimeError):
-    """A change that cannot happen in the state; the message lists what led there."""
+    """A change that the state does not allow; the message lists the past transitions."""
 
 
 class StateMachine(Generic[S, C]):
-    """``what`` names the thing in errors; ``table`` maps (state, change) to the next state."""
+    """A state; ``what`` names its owner in errors, ``table`` maps (state, change) to the next."""
 
     __slots__ = ("_story", "_table", "_what", "state")
 
@@ -32,7 +32,7 @@ class StateMachine(Generic[S, C]):
         self._story: deque[tuple[C, str, S]] = deque(maxlen=REMEMBERED)
 
     def go(self, change: C, about: str = "") -> None:
-        """Take the transition; raise ``ImpossibleTransition`` where the table has none."""
+        """Take the transition; raise ``ImpossibleTransition`` if the table has none."""
         after = self._table.get((self.state, change))
         if after is None:
             raise ImpossibleTransition(

@@ -1,7 +1,7 @@
-"""Where in the user's code an exception was raised, short enough for an answer's reason.
+"""Tracebacks reduced to the user's code, short enough for an answer's reason.
 
-Frames of Headrace, of the standard library and of installed packages are left out: what is left
-is what the author of an operator can mend. Both functions are bounded in frames and characters.
+Frames of Headrace, the standard library and installed packages are omitted; the author of an
+operator can mend the rest. Output is bounded in frames and characters.
 """
 
 import sysconfig
@@ -26,13 +26,13 @@ _INSTALLED = tuple(
 
 
 def sentence(error: BaseException) -> str:
-    """The exception's type and words, bounded, in UTF-8, on one line."""
+    """Return the exception's type and message on one line of UTF-8, truncated."""
     words = " ".join(_words(error).split())[:MAX_SENTENCE]
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def with_frames(text: str, error: BaseException) -> str:
-    """The text, followed by the innermost frames of the user's code, if there are any."""
+    """Append the innermost frames of the user's code, if any, to the text."""
     shown = frames(error)[-MAX_FRAMES:]
     if not shown:
         return text
@@ -42,13 +42,13 @@ def with_frames(text: str, error: BaseException) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """The frames of the user's code with their lines, one frame per line, innermost last."""
+    """Return the user's frames with their source lines, one per line, innermost last."""
     shown = frames(error)[-MAX_LOGGED:]
     return "\n".join(f"  {f.filename}:{f.lineno} in {f.name}: {_line(f)}" for f in shown)
 
 
 def frames(error: BaseException) -> list[FrameSummary]:
-    """The frames of the user's code, innermost last; of a syntax error the place it names."""
+    """Return the user's frames, innermost last; for a syntax error, also its location."""
     own = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
     if isinstance(error, SyntaxError) and error.filename:
         text = (error.text or "").strip()
@@ -57,7 +57,7 @@ def frames(error: BaseException) -> list[FrameSummary]:
 
 
 def _words(error: BaseException) -> str:
-    # A user's __str__ may itself raise; that must not take the worker with it.
+    # A user's __str__ may itself raise; that must not end the worker.
     try:
         return str(error).encode("utf-8", "replace").decode()
     except Exception as again:  # noqa: BLE001 - a user's class

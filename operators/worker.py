@@ -1,9 +1,9 @@
 """A worker: queue, drop, batch, infer, forward.
 
-A worker is bound to one device and serves one task, as the plan's lease says: with the lease's
-variant, or where the policy has tables for the task, with what they say for each batch. It reads
-the lease's slots in order of arrival. A slot that it loses is another worker's from the committed
-offset on; what it still has of that slot is forgotten or, when running, counted once by egress.
+A worker is bound to one device and serves the task of its lease: with the lease's variant, or with
+the variant that the policy's tables choose for each batch. It reads the lease's slots in order of
+arrival. After it loses a slot, another worker reads on from the committed offset; queued items of
+that slot are forgotten, and egress counts running ones once.
 """
 
 from collections import deque
@@ -58,12 +58,12 @@ from schemas.records import (
 )
 from schemas.variant_id import variant_id
 
-# A batch that still runs this long before egress closes all its queries fails them with its cause.
+# A batch still running this long before egress closes its last query is failed with its cause.
 HANGING_MARGIN_S = 0.3
 
 
 class _Ticket:
-    """An item in the worker's hands, with the record it came in."""
+    """An item that the worker holds, with the record it arrived in."""
 
     __slots__ = ("alone", "item", "offset", "progress", "received_s", "slot", "work")
 
@@ -76,16 +76,16 @@ class _Ticket:
         self.offset = offset
         self.progress = progress
         self.received_s = received_s
-        self.alone = False  # in a batch of its own: what it ran in before failed, or crashed
+        self.alone = False  # runs in a batch alone: an earlier batch with it failed or crashed
 
     @property
     def key(self) -> str:
-        """A name for the item that no other has, also on a topic that was made anew."""
+        """A unique name of the item, even on a recreated topic."""
         work, branch = self.work, ".".join(map(str, self.item.branch))
         return f"{work.origin.partition}-{work.origin.offset}@{work.created_s}/{branch}"
 
 
-MOST_CRASHES = 2  # of a worker's process, with one item
+MOST_CRASHES = 2  # crashes of a worker's process with one item before the item fails
 
 
 def _unmeasured(variant: str, batch: int) -> float:
@@ -110,7 +110,7 @@ class Worker:
         self._pipeline = pipeline
         self._tasks = {task.name: task for task in pipeline.tasks}
         self._largest = {v.key: v.batch for task in pipeline.tasks for v in task.variants}
-        # The median; strikes by item, None where no crash journal is kept.
+        # Median latency; crash counts by item, None without a crash journal.
         self._latency, self._strikes = latency, strikes
         self._pace = LocalSlowdown(planned)
         self._plans = PlanFollower(pipeline.name)
@@ -119,19 +119,19 @@ class Worker:
         self._rules = WorkerRules(UNSTEERED, pipeline, None, latency, 0.0)
         self._device = Device()
         self._selections = Selections()
-        self._following: TableLookup | None = None  # those of the policy in force
+        self._following: TableLookup | None = None  # the tables of the policy in force
         self._gathering = BurstBuffer(0.0)
         self._queue: deque[_Ticket] = deque()
         self._running: list[_Ticket] = []
         self._running_variant = ""
-        self._began_s = 0.0  # when what runs began
-        # Why what runs was released, and why it was failed before it ended.
+        self._began_s = 0.0  # start of the running batch
+        # Why the running batch was released, and why it was failed before it ended.
         self._released = self._hanging = ""
-        self._job = self._running_cost = 0  # what its latency was looked up by
+        self._job = self._running_cost = 0  # cost: the size under which its latency is profiled
         self._progress: dict[int, Progress] = {}
-        # Due: it has asked to be woken for the next batch.
+        # Due: a wake-up for the next batch is pending.
         self._paused = self._leaving = self._due = False
-        self._hold_s = float("inf")  # which waits until then
+        self._hold_s = float("inf")  # the next batch waits until then
         self._reporter = Reporter(name, "worker", pipeline.name, incarnation, device)
         self._reporter.slots = self._slot_states
 
@@ -167,7 +167,7 @@ class Worker:
     def _enqueue(self, event: Arrived, work: Work, now: float) -> list[Effect]:
         progress = self._progress.get(event.slot)
         if progress is None or not progress.begin(event.offset, len(work.items)):
-            return []  # a slot that it lost, or a record that it has seen
+            return []  # a lost slot, or a record seen before
         slot, offset = event.slot, event.offset
         tickets = [_Ticket(i, work, slot, offset, progress, now) for i in work.items]
         self._queue.extend(tickets)
@@ -178,8 +178,10 @@ class Worker:
         return [*poison, *self._soon(now), *self._backpressure(now)]
 
     def _poison(self, tickets: list[_Ticket], now: float) -> list[Effect]:
-        """Fail items that ran when this worker's process died again and again; those that did so
-        once run alone, so that no other is blamed for them."""
+        """Fail items that ran in ``MOST_CRASHES`` crashes of this worker's process.
+
+        Items that ran in fewer crashes run alone, so that no other item is blamed for theirs.
+        """
         assert self._strikes is not None
         out: list[_Ticket] = []
         for ticket in tickets:
@@ -194,12 +196,12 @@ class Worker:
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         progress = self._progress.get(event.slot) if event.topic == self._topic else None
         if progress is None or not progress.begin(event.offset, 0):
-            return []  # a plan, or as with work
+            return []  # not of the work topic, a lost slot, or seen before
         letter = dead_letter(event, garbled, self._name, now)
         return [letter, *self._commit({event.slot: progress})]
 
     def _soon(self, now: float) -> list[Effect]:
-        # Woke comes after what has already arrived, so that a burst makes one batch.
+        # Woke follows the records that have already arrived, so that a burst makes one batch.
         if self._due or self._running or not self._device.serving or not self._queue:
             return []
         if not self._gathering.ready(len(self._queue), now):
@@ -208,7 +210,7 @@ class Worker:
         return [Wake(now)]
 
     def _wait(self) -> list[Effect]:
-        """The rest of the only run may come."""
+        """Wait for the rest of the queue's only burst."""
         self._hold_s = self._gathering.until_s
         return [Wake(self._hold_s)]
 
@@ -229,8 +231,11 @@ class Worker:
         return []
 
     def _shed(self, now: float) -> list[Effect]:
-        """Drop what no batch can save any more. Left unread instead, it would come a few batches at
-        a time and late, and so would all behind it, for ever."""
+        """Drop the head items that no batch can finish in time.
+
+        Left unread instead, they would arrive late a few batches at a time and keep every later
+        item late.
+        """
         queue, variant = self._queue, self._device.serving or self._wanted
         ends_s = now + self._latency(variant, self._cost(1))
         late: list[_Ticket] = []
@@ -241,7 +246,7 @@ class Worker:
     # ------------------------------------------------------------------ batches
 
     def _start(self, now: float) -> list[Effect]:
-        """Drop what is past saving, then run a batch of what is left."""
+        """Drop items that would end too late, then run a batch of the rest."""
         lease, queue, variant = self._lease, self._queue, self._device.serving
         if self._running or lease is None or not variant or not queue:
             return []
@@ -275,32 +280,32 @@ class Worker:
 
     @property
     def _sized(self) -> bool:
-        """Whether queries have sizes, so that each is a batch of its own."""
+        """Whether queries have sizes; a sized query forms its own batch."""
         return self._pipeline.size is not None
 
     def _cost(self, items: int) -> int:
-        """What the latency of the next batch is looked up by."""
+        """Return the size under which the next batch's latency is profiled."""
         return self._queue[0].work.size if self._sized and self._queue else items
 
     def _selected(
         self, tables: TableLookup, lease: Lease, ready: int, now: float
     ) -> tuple[str, int]:
-        """What the tables say for so many of the queue; a variant that is not here yet is stood in
-        for by the lease's."""
+        """Return the tables' variant and batch size for ``ready`` items; the serving variant
+        replaces one that is not loaded yet."""
         head = self._queue[0]
         stretch = self._pace.stretch if self._rules.paced else 1.0
         slack_s = self._rules.slack_s(head.work, head.item, tables.selection.slo_s, now) / stretch
         qps = self._gathering.qps(now) * stretch
         variant, size = tables.choose(ready, slack_s, qps, self._gathering.run)
         if self._rules.capped and self._latency(variant, size) > slack_s:
-            # Late whatever runs: as many per second as can be, and nobody waits for all of them.
+            # Late in any case: maximise throughput, in batches of at most the lease's size.
             return self._device.serving, batch_size(ready, lease.batch)
         if variant not in self._device.held:
             variant = self._device.serving
         return variant, min(size, self._largest[variant])
 
     def _holds(self, lease: Lease, now: float) -> bool:
-        """Whether the next batch may wait for more, and until when."""
+        """Return whether the next batch may wait for more items; set ``_hold_s``."""
         head, latency = self._queue[0], self._latency(self._device.serving, lease.batch)
         self._hold_s = self._rules.begin_s(
             len(self._queue), lease.batch, (head.work, head.item, head.received_s), latency
@@ -333,7 +338,7 @@ class Worker:
         work: Work | None = None
         path: tuple[Hop, ...] = ()
         for ticket, output in zip(batch, event.outputs, strict=True):
-            # Items that came together have the same story.
+            # Items of one record share their path.
             if ticket.work is not work or ticket.item.path != path[:-1]:
                 work, path = ticket.work, (*ticket.item.path, self._hop(ticket, event))
             onward += [(work, to, i) for to, i in outcome(task, ticket.item, path, output)]
@@ -347,7 +352,7 @@ class Worker:
     def _completions(
         self, batch: Sequence[_Ticket], outcome: str, started_s: float, took_s: float
     ) -> list[Effect]:
-        """Tell the dispatcher that sent them; nothing where none did."""
+        """Report a batch to the dispatcher; nothing without a dispatched lease."""
         type_ = self._lease.type if self._lease else ""
         return [self._completion(t, type_, outcome, started_s, took_s) for t in batch if type_]
 
@@ -391,7 +396,7 @@ class Worker:
         if event.job == self._job and self._running:
             return self._fail(event.error, now)
         if isinstance(event.job, str) and self._device.gave_up(event.job):
-            if not self._leaving:  # which it says until its process ends
+            if not self._leaving:  # a leaving worker reports that until its process ends
                 self._reporter.state, self._reporter.error = NodeState.FAILED, event.error
             return self._device.more()
         return []
@@ -404,13 +409,15 @@ class Worker:
         return [*effects, *self._next(now)]
 
     def _try_again(self) -> bool:
-        """Put the items of a failed batch back, each to run alone: one bad input must not fail
-        those that happened to come with it."""
+        """Requeue the items of a failed batch, each to run alone; return False for a single item.
+
+        One bad input must not fail the others of its batch.
+        """
         batch = self._running
         if len(batch) < 2:
             return False
         for ticket in reversed(batch):
-            # Not what belongs to a slot that was lost meanwhile.
+            # Skip items of slots lost meanwhile.
             if self._progress.get(ticket.slot) is ticket.progress:
                 ticket.alone = True
                 self._queue.appendleft(ticket)
@@ -430,9 +437,9 @@ class Worker:
         return [*done, *self._forward(gone, now), *self._finish(batch)]
 
     def _give_up_hanging(self, now: float) -> list[Effect]:
-        """Fail a batch that does not end, just before egress closes its queries without a cause.
+        """Fail a hanging batch just before egress closes its queries without a cause.
 
-        The device stays busy with it: the worker starts nothing and does not report ready.
+        The device stays busy: the worker starts no batch and reports stuck.
         """
         if not self._running or self._hanging:
             return []
@@ -448,7 +455,7 @@ class Worker:
         return self._fail_running(self._hanging, now)
 
     def _recovered(self, now: float) -> list[Effect]:
-        """The batch that was given up has ended after all: the device is free again."""
+        """Resume after a batch that was failed as hanging has ended."""
         self._hanging, self._running = "", []
         self._show_state()
         return self._next(now)
@@ -491,7 +498,7 @@ class Worker:
         return [*effects, *self._soon(now), *self._backpressure(now)]
 
     def _selection(self, selection: Selection, now: float) -> list[Effect]:
-        """Tables of some task; those of earlier ones that they replace are forgotten."""
+        """Take a task's tables; they replace its earlier ones."""
         task = self._tasks.get(selection.task)
         if selection.pipeline != self._pipeline.name or task is None:
             return []
@@ -502,7 +509,7 @@ class Worker:
         return effects
 
     def _follow(self, now: float) -> list[Effect]:
-        """Take the tables of the policy in force for the task, where there are any."""
+        """Follow the tables of the policy in force for the task, if any."""
         plan, before = self._plans.plan, self._following
         policy, task = plan.settings.policy if plan else "", variant_id(self._wanted).task
         self._following = following = self._selections.of(policy, task)
@@ -528,7 +535,7 @@ class Worker:
         return effects
 
     def _keep(self, slots: tuple[int, ...]) -> None:
-        """Forget the slots that are no longer its own, begin those that are new."""
+        """Forget lost slots and their items; begin new slots."""
         kept = {slot: self._progress.get(slot) or Progress() for slot in slots}
         self._progress = kept
         self._queue = deque(t for t in self._queue if kept.get(t.slot) is t.progress)
@@ -540,14 +547,14 @@ class Worker:
         return [*effects, *self._soon(now)]
 
     def _swap(self) -> list[Effect]:
-        """Between two batches: take the variant that waits for it, if any."""
+        """Swap the standby variant in, if any, between two batches."""
         if not self._device.swap():
             return []
         self._show_state()
         return self._device.more()
 
     def _leave(self, now: float) -> list[Effect]:
-        """Its process is to end: the control app drains whoever says that it is leaving."""
+        """Report leaving before the process ends; the control app then drains the worker."""
         self._leaving = True
         self._show_state()
         return self._reporter.at_once(now)

@@ -1,6 +1,6 @@
-"""Where do items go from a worker, and which does it drop? By the plan and its policy's rules.
+"""Rules of a worker under a plan: drop, batch and route items as the plan's policy prescribes.
 
-A worker makes a new one of these for every plan that it follows.
+A worker builds a new ``WorkerRules`` for every plan.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,18 +28,18 @@ from schemas.effects import Effect
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Item, Lease, Plan, Settings, Work
 
-# Seconds that a variant ("task/variant") takes for a batch of that size; 0 where not measured.
+# (variant as "task/variant", batch size) -> latency in seconds; 0 if not measured.
 LatencyOf = Callable[[str, int], float]
 Counts = dict[str, int]
 
-# Before the first plan there is nothing to follow, and nothing to steer.
+# Placeholder before the first plan.
 UNSTEERED = Plan(
     pipeline="", epoch=0, issued_s=0.0, reason="", settings=Settings(policy="static", slo_s=0.0)
 )
 
 
 class WorkerRules:
-    """What follows from a plan for one worker's items; ``lease`` None: it has none."""
+    """The rules for one worker's items; ``lease`` None: the worker is idle."""
 
     def __init__(
         self, plan: Plan, pipeline: Pipeline, lease: Lease | None, latency: LatencyOf, now: float
@@ -74,7 +74,7 @@ class WorkerRules:
     def _stand(
         self, lease: Lease, plan: Plan, pipeline: Pipeline, budget: str, latency_s: float
     ) -> None:
-        """Where the lease's task stands on the way to an answer: its budget, and what is behind."""
+        """Set the lease's stage: the task's budget and the least time of the tasks after it."""
         rest_s, hops = least_behind(plan.routes, pipeline, lease.task)
         last = not pipeline.task(lease.task).children
         hops_s = pipeline.comm_s * (2 if lease.task == pipeline.root.name else 1)
@@ -86,22 +86,23 @@ class WorkerRules:
         )
 
     def overrun_s(self, work: Work, item: Item, ends_s: float) -> float:
-        """Seconds by which an item's batch, which ends then, would end too late; else 0 or less."""
+        """Return by how many seconds a batch ending at ``ends_s`` is too late for an item (0 or
+        less: in time)."""
         entered_s = item.path[-1].finished_s if item.path else work.created_s
         return ends_s - self._rule.must_end(self._stage, entered_s, work.deadline_s)
 
     def slack_s(self, work: Work, item: Item, budget_s: float, now: float) -> float:
-        """Seconds until an item's batch must have ended, where the task has a budget of its own:
-        within that, and in time for what is behind the task."""
+        """Return the seconds until an item's batch must end, both within the task's ``budget_s``
+        and in time for the tasks after it."""
         entered_s = item.path[-1].finished_s if item.path else work.created_s
         return min(work.deadline_s - self._behind_s, entered_s + self._hops_s + budget_s) - now
 
     def begin_s(
         self, queued: int, largest: int, head: tuple[Work, Item, float], latency_s: float
     ) -> float:
-        """Return when to begin a batch, of which a full one takes ``latency_s``.
+        """Return the time to begin a batch; a full one takes ``latency_s``.
 
-        ``head`` is its first item, with its record and when the worker received it.
+        ``head`` is the first item with its record and the time the worker received it.
         """
         work, item, received_s = head
         entered_s = item.path[-1].finished_s if item.path else work.created_s
@@ -110,7 +111,7 @@ class WorkerRules:
         return self._begin_s(queued, largest, min(end_s - latency_s, received_s + self._delay_s))
 
     def why(self, variant: str, work: Work, item: Item, ends_s: float) -> Reason:
-        """Why an item is dropped whose batch would end then, which is too late for it."""
+        """Return the reason to drop an item whose batch would end at ``ends_s``, too late."""
         if ends_s > work.deadline_s:
             return past_saving(variant, ends_s - work.deadline_s)
         short_s = self.overrun_s(work, item, ends_s)
@@ -119,7 +120,7 @@ class WorkerRules:
         return would_overrun(variant, short_s)
 
     def onward(self, pieces: Sequence[Onward], now: float) -> tuple[list[Effect], Counts]:
-        """Sends for items on their way, and how many were rerouted or ended because late."""
+        """Return the sends of ``pieces``, and counts of items rerouted or ended as late."""
         counts: Counts = {}
         chosen: Sequence[int] = ()
         if self._junctions and self._way is not None:
@@ -158,7 +159,7 @@ def _marked(item: Item, mark: str) -> Item:
 
 
 def _planned_s(plan: Plan, lease: Lease) -> float:
-    """What the plan takes the worker's batch to need; 0 where it does not tell."""
+    """Return the plan's latency of the worker's batch in seconds; 0 if the plan has none."""
     for route in plan.routes:
         if route.slot == lease.open_slot and route.task == lease.task:
             return route.latency_s

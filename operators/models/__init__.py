@@ -1,1 +1,1 @@
-"""Adapters to real models; handed in by headrace, imported by no operator."""
+"""Adapters to model libraries; headrace injects them, no operator imports them."""

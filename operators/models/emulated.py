@@ -1,6 +1,6 @@
-"""What would the variant have done? Draws from its profile instead of computing.
+"""Emulated variants: latencies, fan-outs and correctness drawn from a profile, without a model.
 
-Nothing waits here: the driver asks for the latency and waits it out.
+Emulation itself never waits: the driver asks for a latency and waits that long.
 """
 
 import math
@@ -16,18 +16,18 @@ from profiles.profile import EMULATED, Entry, FanOut, ProfileTable
 from schemas.pipeline import Variant
 from schemas.records import Value
 
-# The inverse distribution function is drawn as straight lines between these probabilities.
+# The inverse distribution function is piecewise linear between these probabilities.
 PROBABILITIES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
 BLOCK = 256  # draws made at a time
 
 
 class Emulated:
-    """A variant as its profile knows it.
+    """A variant emulated from its profile.
 
-    Without ``rng`` nothing is left to chance: the median latency, the likeliest fan-out, and
-    an answer that is right if most are. With ``latency``, a quantile of the profile, every run
-    takes that long, whatever else is drawn. ``dilate`` stretches every latency. ``one_of``: an
-    item goes to one child only (untied branches), each as often as its fan-out makes any items.
+    Without ``rng`` it is deterministic: the median latency, the likeliest fan-out, and a correct
+    answer if the accuracy is at least one half. ``latency``, a quantile of the profile, fixes the
+    latency of every run. ``dilate`` multiplies every latency. ``one_of``: an item goes to one child
+    only (untied branches), each as often as its fan-out has any items.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class Emulated:
         latency: str = "",
         one_of: bool = False,
     ) -> None:
-        """Raises ``ProfileError`` where the table has no profile of the variant on the device, or
-        none of its fan-out to one of the children."""
+        """Raise ``ProfileError`` if the table lacks a profile of the variant on the device, or of
+        its fan-out to one of the children."""
         self._table = table
         self._variant = variant
         self._chance = None if rng is None else partial(next, _uniforms(rng))
@@ -59,11 +59,11 @@ class Emulated:
 
     @property
     def load_s(self) -> float:
-        """Seconds that bringing the variant to a device takes."""
+        """Time to load the variant onto a device, in seconds."""
         return self._entry.load_s * self._dilate
 
     def latency_s(self, batch: int) -> float:
-        """Seconds that this run of a batch takes; raises ``ProfileError`` above the largest
+        """Return a latency of a batch in seconds; raise ``ProfileError`` above the largest
         measured batch."""
         if self._quantile or self._chance is None:
             task, name = self._variant.task, self._variant.name
@@ -75,7 +75,7 @@ class Emulated:
         return _between(knots, self._chance()) * self._dilate
 
     def predict(self, values: Sequence[Value]) -> list[Any]:
-        """One output per value: {child: placeholder items}, or at a leaf whether it is right."""
+        """Return one output per value: {child: placeholder items}; at a leaf, True if correct."""
         chance = self._chance
         if not self._fan_outs:
             accuracy = self._entry.accuracy
@@ -90,7 +90,7 @@ class Emulated:
         ]
 
     def _to_one(self, chance: Callable[[], float] | None) -> dict[str, list[None]]:
-        """Items for one child, which has some, and none for the others."""
+        """Return items for one child, at least one, and none for the others."""
         odds = [draw.odds for draw in self._fan_outs.values()]
         if chance is None:
             at = odds.index(max(odds))
@@ -103,8 +103,8 @@ class Emulated:
 
 
 class Stretched:
-    """A variant whose batches take its median times what ``stretch`` says of such a batch: a
-    machine on which other things run, as it was seen."""
+    """A variant whose batches take its median times ``stretch(batch)``: the recorded slowdown of a
+    shared machine."""
 
     def __init__(self, median: Emulated, stretch: Callable[[int], float]) -> None:
         self._median = median
@@ -113,25 +113,25 @@ class Stretched:
         self.predict = median.predict
 
     def latency_s(self, batch: int) -> float:
-        """Seconds that this run of a batch takes."""
+        """Return a latency of a batch in seconds."""
         return self._median.latency_s(batch) * self._stretch(batch)
 
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:
-    # A block of draws costs numpy little more than one.
+    # A block of draws costs numpy little more than a single draw.
     while True:
         yield from rng.random(BLOCK).tolist()
 
 
 def _between(knots: Sequence[float], probability: float) -> float:
-    """The value at a probability, on straight lines between the knots."""
+    """Return the value at a probability, interpolated linearly between the knots."""
     at = bisect_right(PROBABILITIES, probability) - 1
     low, high = PROBABILITIES[at], PROBABILITIES[at + 1]
     return knots[at] + (knots[at + 1] - knots[at]) * (probability - low) / (high - low)
 
 
 class _Draw:
-    """A fan-out distribution, ready to be drawn from."""
+    """A fan-out distribution to draw from."""
 
     def __init__(self, fan_out: FanOut) -> None:
         self._counts = sorted(fan_out.counts)
@@ -152,19 +152,18 @@ class _Draw:
         return self._counts[bisect_right(self._bounds, chance())]
 
     def some(self, chance: Callable[[], float] | None) -> int:
-        """How many items, given that there are any."""
+        """Draw a number of items, given at least one."""
         if chance is None or not self.odds:
             return self._likeliest_some
-        # What is left of the distribution above the probability of none.
+        # The part of the distribution above the probability of zero items.
         return self._counts[bisect_right(self._bounds, self._none + chance() * self.odds)]
 
 
 def latency_knots(table: ProfileTable, entry: Entry, batch: int) -> list[float]:
-    """Seconds at each of ``PROBABILITIES``, undilated, drawn from with the measured mean.
+    """Return the seconds at each of ``PROBABILITIES``, undilated; draws have the measured mean.
 
-    Nothing was measured of the fastest and the slowest run: the fastest, between half the
-    median and the median, is chosen to give the mean, and where that cannot (a few runs were
-    far slower than p99), the slowest is.
+    The extremes are not measured: the fastest run, between half the median and the median, is
+    chosen to match the mean; if it cannot (a few runs were far slower than p99), the slowest is.
     """
     mean, p50, p90, p95, p99 = (
         table.latency_s(entry.task, entry.variant, entry.device, batch, quantile)
@@ -178,7 +177,7 @@ def latency_knots(table: ProfileTable, entry: Entry, batch: int) -> list[float]:
 
 
 def _mean(knots: Sequence[float]) -> float:
-    """Mean of what is drawn along straight lines between the knots."""
+    """Return the mean of the piecewise linear distribution through the knots."""
     points = list(zip(PROBABILITIES, knots, strict=True))
     return math.fsum(
         (high - low) * (low_s + high_s) / 2 for (low, low_s), (high, high_s) in pairwise(points)

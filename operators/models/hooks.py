@@ -1,4 +1,4 @@
-"""What stands before and after a model: values into arrays, arrays into outputs."""
+"""Hooks before and after a model: values to arrays, arrays to outputs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ After = Callable[[Any], list[Any]]
 
 
 def stacked(batch: list[Value]) -> Any:
-    """The values as one array, the batch in front; every value must have the same shape."""
+    """Stack the values along a new first (batch) axis; every value must have the same shape."""
     return np.stack([np.asarray(value) for value in batch])
 
 
 def rows(outputs: Any) -> list[Any]:
-    """One row of the model's first output array for each value."""
+    """Return one row of the model's first output array per value."""
     return list(outputs[0] if isinstance(outputs, tuple) else outputs)
 
 
@@ -27,19 +27,19 @@ def rows(outputs: Any) -> list[Any]:
 class Hooks:
     """The functions before and after a model.
 
-    ``before`` takes the list of values and returns the model's input, the batch in front;
-    ``after`` takes the model's output as numpy (an array, or a tuple of them) and returns one
-    output for each value.
+    ``before`` takes the list of values and returns the model's input, batch axis first; ``after``
+    takes the model's output as numpy (an array or a tuple of arrays) and returns one output per
+    value.
     """
 
     before: Before
     after: After
 
     def run(self, batch: list[Value], infer: Callable[[Any], Any]) -> list[Any]:
-        """One output for each value; a value that ``before`` refuses gets its exception instead.
+        """Return one output per value; a value that ``before`` refuses gets its exception instead.
 
-        A hook refuses by ``ValueError`` or ``TypeError``; the other values of the batch still
-        run. Raises ``ValueError`` when ``after`` returns another number of outputs.
+        ``before`` refuses a value by ``ValueError`` or ``TypeError``; the other values still run.
+        Raise ``ValueError`` if ``after`` returns another number of outputs.
         """
         if not batch:
             return []
@@ -57,7 +57,7 @@ class Hooks:
 
     def _run_the_good(self, batch: list[Value], infer: Callable[[Any], Any]) -> list[Any]:
         refusals = [self._refusal(value) for value in batch]
-        if not any(refusals):  # alone each value passes, so it is the batch that is wrong
+        if not any(refusals):  # each value passes alone, so the batch itself is at fault
             self.before(batch)
         good = [value for value, refusal in zip(batch, refusals, strict=True) if refusal is None]
         outputs = iter(self.run(good, infer))
@@ -72,7 +72,7 @@ class Hooks:
 
 
 def hooks(before: str, after: str) -> Hooks:
-    """The hooks of those names ("module:function"); "" stands for ``stacked`` and ``rows``."""
+    """Resolve hooks named "module:function"; "" stands for ``stacked`` and ``rows``."""
     return Hooks(
         before=resolve(before) if before else stacked,
         after=resolve(after) if after else rows,

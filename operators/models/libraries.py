@@ -1,4 +1,4 @@
-"""Which optional libraries are here? Imported on first use, so that nobody else pays for them."""
+"""Optional libraries, imported on first use, so that other installations do without them."""
 
 import importlib
 from typing import Any
@@ -17,7 +17,7 @@ EXTRAS = {
 
 
 def library(name: str) -> Any:
-    """The module of that name; raises ``MissingExtra`` where its extra is not installed."""
+    """Import a module; raise ``MissingExtra`` if its extra is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -25,7 +25,7 @@ def library(name: str) -> Any:
 
 
 def missing(error: ModuleNotFoundError) -> Exception:
-    """The error to raise for a module that was not found: our sentence where an extra has it."""
+    """Return ``MissingExtra`` for a module that an extra installs, else ``error`` itself."""
     wanted = (error.name or "").partition(".")[0]
     if wanted not in EXTRAS:
         return error
@@ -33,10 +33,10 @@ def missing(error: ModuleNotFoundError) -> Exception:
 
 
 def torch_on(device: str) -> Any:
-    """torch, held to one thread, once ``device`` ("cpu" or "cuda:N") is known to exist.
+    """Return torch, limited to one thread; raise ``BadDevice`` if ``device`` does not exist.
 
-    One thread a model: a worker is the unit of parallelism, and a profile measured with one
-    thread holds however many workers share the machine.
+    ``device`` is "cpu" or "cuda:N". A worker is the unit of parallelism: a profile measured with
+    one thread holds for any number of workers on the machine.
     """
     torch = library("torch")
     torch.set_num_threads(1)
@@ -52,7 +52,7 @@ def torch_on(device: str) -> Any:
 
 
 def cuda_index(device: str) -> int:
-    """N of "cuda:N"; raises ``BadDevice`` for anything else."""
+    """Return N of "cuda:N"; raise ``BadDevice`` for anything else."""
     kind, _, index = device.partition(":")
     if kind != "cuda" or not index.isdecimal():
         raise BadDevice(f"device is {device!r}; a model runs on cpu or cuda:N, such as cuda:0")

@@ -12,7 +12,7 @@ from schemas.records import Value
 
 
 class LightGbm:
-    """The booster in ``weights``; its input is one row of features for each value.
+    """The booster in ``weights``; its input is one row of features per value.
 
     ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
     """
@@ -22,7 +22,7 @@ class LightGbm:
         self._hooks = hooks(before, after)
 
     def load(self, device: str) -> None:
-        """Reads the booster; ``device`` must be cpu."""
+        """Read the booster; ``device`` must be cpu."""
         if device != "cpu":
             raise BadDevice(
                 f"LightGBM predicts on cpu only, not on {device!r}; give it cpu workers"
@@ -33,7 +33,7 @@ class LightGbm:
             raise BadWeights(f"{str(self._weights)!r} is no LightGBM model: {error}") from error
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """One output for each value."""
+        """Return one output per value."""
         return self._hooks.run(batch, self._infer)
 
     def _infer(self, features: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""From a variant in a pipeline file to an operator ready to be loaded."""
+"""Build operators from the variants of a pipeline file."""
 
 import contextlib
 import importlib
@@ -13,10 +13,10 @@ from schemas.pipeline import Variant
 
 
 def load_operator(variant: Variant) -> object:
-    """The variant's operator, made with its arguments; its ``load(device)`` was not called yet.
+    """Build a variant's operator from its arguments, without calling its ``load(device)``.
 
-    Raises a ``ModelError`` whose sentence begins with the variant. For what else the operator's own
-    module or ``__init__`` raises it names the frames of the user's code.
+    Raise a ``ModelError`` whose message begins with the variant; for an exception of the operator's
+    module or ``__init__`` the message names the frames of the user's code.
     """
     try:
         made = resolve(variant.operator)
@@ -32,14 +32,13 @@ def load_operator(variant: Variant) -> object:
 
 
 def preload(variants: Iterable[Variant]) -> None:
-    """Import what the variants' operators will need, as far as it can be known and is here.
+    """Import the installed ``libraries`` that the variants' operator classes list.
 
-    Importing torch holds Python's lock for a second or more. A worker does it before its first
-    report: done while it serves, it would silence the reports and let it pass for dead. An
-    operator names such libraries in its class attribute ``libraries``.
+    Importing torch holds the GIL for a second or more. A worker imports before its first report:
+    an import while it serves would delay reports until the worker counts as dead.
     """
     for variant in variants:
-        # What is missing or misspelt is told by ``load_operator``, with the variant's name.
+        # ``load_operator`` reports missing or misspelt names, with the variant's name.
         with contextlib.suppress(Exception):
             for name in getattr(resolve(variant.operator), "libraries", ()):
                 importlib.import_module(name)

@@ -1,12 +1,12 @@
-"""What can be wrong with a model before it answers anything.
+"""Errors of building and loading a model.
 
 ModelError
-    BadReference    a "module:name" that leads nowhere
-    BadArguments    an operator that cannot be made from the arguments given
-    BadOperator     a class that lacks ``load`` or ``predict``
-    BadWeights      a file of weights that is missing, unsafe or made for another model
+    BadReference    a "module:name" that does not resolve
+    BadArguments    an operator that does not accept its arguments
+    BadOperator     an operator that is no class, lacks ``load`` or ``predict``, or raises
+    BadWeights      a weights file that is missing, unsafe or made for another model
     BadDevice       a device that this machine or library does not have
-    MissingExtra    a library that an optional extra of headrace brings
+    MissingExtra    a library of an optional extra that is not installed
 """
 
 from operators.operator_error import OperatorFailed
@@ -14,28 +14,28 @@ from schemas.errors import HeadraceError
 
 
 class ModelError(HeadraceError, OperatorFailed):
-    """A model cannot be made or loaded; the message is one sentence with the mend."""
+    """A model cannot be built or loaded; the message is one sentence with the remedy."""
 
 
 class BadReference(ModelError):
-    """A "module:name" that leads nowhere."""
+    """A "module:name" does not resolve."""
 
 
 class BadArguments(ModelError):
-    """An operator that cannot be made from the arguments given."""
+    """An operator does not accept its arguments."""
 
 
 class BadOperator(ModelError):
-    """A class that lacks ``load`` or ``predict``."""
+    """An operator is no class, lacks ``load`` or ``predict``, or raises while it is built."""
 
 
 class BadWeights(ModelError):
-    """A file of weights that is missing, unsafe or made for another model."""
+    """A weights file is missing, unsafe or made for another model."""
 
 
 class BadDevice(ModelError):
-    """A device that this machine or library does not have."""
+    """This machine or library does not have the device."""
 
 
 class MissingExtra(ModelError):
-    """A library that an optional extra of headrace brings."""
+    """A library of an optional extra is not installed."""

@@ -12,7 +12,7 @@ from schemas.records import Value
 
 
 class OnnxModel:
-    """The graph in ``weights``, which must have one input, the batch in front.
+    """The graph in ``weights``, which must have one input, batch axis first.
 
     ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
     """
@@ -24,7 +24,7 @@ class OnnxModel:
         self._hooks = hooks(before, after)
 
     def load(self, device: str) -> None:
-        """Opens a session on ``device``, cpu or cuda:N, with one thread."""
+        """Open a session on ``device``, cpu or cuda:N, with one thread."""
         runtime = library("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = 1
@@ -43,7 +43,7 @@ class OnnxModel:
         self._input = inputs[0]
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """One output for each value."""
+        """Return one output per value."""
         return self._hooks.run(batch, self._infer)
 
     def _infer(self, inputs: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""Plain Python as an operator: a function, or a class whose instances can be called."""
+"""Plain Python as an operator: a function, or a class with callable instances."""
 
 import inspect
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from schemas.records import Value
 
 
 class Python:
-    """Calls ``function`` ("module:name") with each value, or, ``batched``, with the whole list.
+    """The callable ``function`` ("module:name"), called per value or, ``batched``, per batch.
 
-    A class is made once, in ``load``, with ``arguments``; for a function they go along with
-    every call. An exception for one value is that value's output; the others still run.
+    ``load`` instantiates a class once with ``arguments``; a function gets them with every call.
+    An exception for one value is that value's output; the others still run.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Python:
             raise BadOperator(f"{function} cannot be called; name a function or a class")
 
     def load(self, device: str) -> None:
-        """Makes the instance, where a class was named; ``device`` is all one to plain Python."""
+        """Instantiate ``function`` if it is a class; ``device`` is ignored."""
         if not inspect.isclass(self._function):
             return
         self._function = self._function(**self._arguments)
@@ -39,7 +39,7 @@ class Python:
             raise BadOperator(f"{self._reference} has no method __call__; give it one")
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """One output for each value."""
+        """Return one output per value."""
         if self._batched:
             return list(self._function(batch, **self._arguments))
         return [self._one(value) for value in batch]
@@ -47,5 +47,5 @@ class Python:
     def _one(self, value: Value) -> Any:
         try:
             return self._function(value, **self._arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this value's alone
+        except Exception as error:  # noqa: BLE001 - any user error fails only this value
             return error

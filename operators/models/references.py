@@ -1,4 +1,4 @@
-"""What does a "module:name" in a pipeline file stand for?"""
+"""Resolve "module:name" references of a pipeline file."""
 
 import importlib.util
 import pkgutil
@@ -12,10 +12,10 @@ from operators.models.user_modules import import_module
 
 
 def resolve(reference: str) -> Any:
-    """The class or function that "package.module:name" stands for.
+    """Return the class or function named "package.module:name".
 
-    Raises ``BadReference`` with the nearest name that exists, ``MissingExtra`` where the module
-    needs a library that is not installed; whatever else the module raises goes through.
+    Raise ``BadReference`` with the nearest existing name, or ``MissingExtra`` if the module needs
+    the library of an extra that is not installed; other errors of the module propagate.
     """
     place, _, name = reference.partition(":")
     if not (place and name):
@@ -30,7 +30,7 @@ def resolve(reference: str) -> Any:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """How an error goes on: the known name most like ``name``, or all of a few, or nothing."""
+    """Return an error's hint: the known name closest to ``name``, else all if at most ten."""
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -43,7 +43,7 @@ def _module(place: str, reference: str) -> ModuleType:
     except ModuleNotFoundError as error:
         absent = error.name or ""
         if place != absent and not place.startswith(f"{absent}."):
-            raise missing(error) from error  # the module is there, something it imports is not
+            raise missing(error) from error  # the module exists, one of its imports does not
         raise BadReference(_no_module(absent, reference)) from error
 
 

@@ -14,10 +14,10 @@ from schemas.records import Value
 
 
 class TorchModule:
-    """The class ``module`` ("module:Class"), made with ``module_arguments``.
+    """The class ``module`` ("module:Class"), built with ``module_arguments``.
 
-    ``weights`` is a safetensors file with the module's whole state; half precision is read into
-    the module's own. ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
+    ``weights`` is a safetensors file with the module's complete state; half precision is converted
+    to the module's own. ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
     """
 
     libraries: ClassVar = ("torch", "safetensors.torch")
@@ -36,22 +36,22 @@ class TorchModule:
         self._hooks = hooks(before, after)
 
     def load(self, device: str) -> None:
-        """Makes the module on ``device``, cpu or cuda:N, with its weights."""
+        """Build the module on ``device``, cpu or cuda:N, with its weights."""
         torch_on(device)
         module = made(resolve(self._module), self._arguments, self._module)
         self._network = Network(module, str(self._weights), device)
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """One output for each value."""
+        """Return one output per value."""
         return self._hooks.run(batch, self._network.infer)
 
     def infer(self, inputs: np.ndarray) -> Any:
-        """The module's output for one array of inputs, without the hooks."""
+        """Return the module's output for one array of inputs, without the hooks."""
         return self._network.infer(inputs)
 
 
 class Network:
-    """A torch module on its device, with its weights, in evaluation mode: arrays in and out."""
+    """A torch module with weights on a device, in evaluation mode; numpy arrays in and out."""
 
     def __init__(self, module: Any, weights: str, device: str) -> None:
         self._torch = torch_on(device)
@@ -62,9 +62,9 @@ class Network:
         self._module = module.to(device).eval()
 
     def infer(self, inputs: np.ndarray, output: str = "") -> Any:
-        """The module's output as numpy: an array, or a tuple of arrays where it has several.
+        """Return the module's output as a numpy array, or as a tuple of arrays if it has several.
 
-        ``output`` picks one attribute of a structured output.
+        ``output`` selects one attribute of a structured output.
         """
         torch = self._torch
         with torch.inference_mode():
@@ -74,7 +74,7 @@ class Network:
 
 
 def made(factory: Any, arguments: Mapping[str, Any], name: str) -> Any:
-    """``factory(**arguments)``; raises ``BadArguments`` where they do not fit."""
+    """Return ``factory(**arguments)``; raise ``BadArguments`` if they do not fit."""
     try:
         return factory(**arguments)
     except TypeError as error:

@@ -13,9 +13,9 @@ from schemas.records import Value
 
 
 class TorchvisionModel:
-    """``architecture`` as ``torchvision.models.get_model`` knows it, such as "mobilenet_v2".
+    """A model of ``torchvision.models.get_model``, such as "mobilenet_v2".
 
-    ``arguments`` shape it (``num_classes``, ``width_mult`` ...); nothing is ever downloaded.
+    ``arguments`` shape it (``num_classes``, ``width_mult`` ...); nothing is downloaded.
     ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
     """
 
@@ -35,18 +35,18 @@ class TorchvisionModel:
         self._hooks = hooks(before, after)
 
     def load(self, device: str) -> None:
-        """Makes the model on ``device``, cpu or cuda:N, with its weights."""
+        """Build the model on ``device``, cpu or cuda:N, with its weights."""
         torch_on(device)
         module = torchvision_module(self._architecture, self._arguments)
         self._network = Network(module, str(self._weights), device)
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """One output for each value."""
+        """Return one output per value."""
         return self._hooks.run(batch, self._network.infer)
 
 
 def torchvision_module(architecture: str, arguments: Mapping[str, Any]) -> Any:
-    """The untrained torch module; raises ``BadReference`` or ``BadArguments``."""
+    """Return the untrained torch module; raise ``BadReference`` or ``BadArguments``."""
     models = library("torchvision.models")
     known = models.list_models()
     if architecture not in known:

@@ -15,9 +15,9 @@ from schemas.records import Value
 class TransformersModel:
     """The class ``architecture`` of transformers, such as "ViTForImageClassification".
 
-    ``config`` are the arguments of its configuration class; nothing is ever downloaded.
-    ``output`` is the field of the model's output that goes on. ``before`` and ``after`` are
-    hooks, "module:function" (``hooks.Hooks``).
+    ``config`` holds the arguments of its configuration class; nothing is downloaded. ``output``
+    is the field of the model's output to return. ``before`` and ``after`` are hooks,
+    "module:function" (``hooks.Hooks``).
     """
 
     libraries: ClassVar = ("torch", "transformers", "safetensors.torch")
@@ -38,18 +38,18 @@ class TransformersModel:
         self._hooks = hooks(before, after)
 
     def load(self, device: str) -> None:
-        """Makes the model on ``device``, cpu or cuda:N, with its weights."""
+        """Build the model on ``device``, cpu or cuda:N, with its weights."""
         torch_on(device)
         module = transformers_module(self._architecture, self._config)
         self._network = Network(module, str(self._weights), device)
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """One output for each value."""
+        """Return one output per value."""
         return self._hooks.run(batch, lambda inputs: self._network.infer(inputs, self._output))
 
 
 def transformers_module(architecture: str, config: Mapping[str, Any]) -> Any:
-    """The untrained torch module; raises ``BadReference`` or ``BadArguments``."""
+    """Return the untrained torch module; raise ``BadReference`` or ``BadArguments``."""
     transformers = library("transformers")
     built: Any = getattr(transformers, architecture, None)
     if not hasattr(built, "config_class"):

@@ -1,9 +1,9 @@
-"""Modules beside a pipeline file, also where their names are those of Headrace's own packages.
+"""Import of modules beside a pipeline file, even under the names of Headrace's own packages.
 
-``import_module`` looks into the folder of the pipeline file first, then at what is installed. A
-module there that is called like a package of Headrace (``operators``, ``control``, ...) lives in
-``sys.modules`` below a name of its folder's, so that both exist side by side. The modules of such
-a folder import by the same rule: their ``__builtins__`` carry an ``__import__`` that knows it.
+``import_module`` searches the pipeline file's folder first, then the installed packages. A module
+there that shares its name with a package of Headrace (``operators``, ``control``, ...) is stored in
+``sys.modules`` under an alias of its folder, so that both coexist. The modules of such a folder
+import by the same rule: their ``__builtins__`` hold an ``__import__`` that applies it.
 """
 
 import builtins
@@ -21,7 +21,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class _Folder:
-    """A pipeline file's folder that has modules called like packages of Headrace."""
+    """A pipeline file's folder with modules that share names with Headrace's packages."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -31,7 +31,7 @@ class _Folder:
         sys.modules[self.alias] = package
 
     def has(self, name: str) -> bool:
-        """True if the folder has this dotted module."""
+        """Return whether the folder has this dotted module."""
         where, spec = [self.path], None
         for part in name.split("."):
             spec = PathFinder.find_spec(part, where)
@@ -43,9 +43,9 @@ class _Folder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module, if it lies in the folder, to be run with the folder's ``__import__``."""
+        """Return the spec of a module of the folder, to be run with the folder's ``__import__``."""
         if path is None and name in OWN:
-            return None  # Headrace's own, which it imports by this name
+            return None  # Headrace's own package
         spec = PathFinder.find_spec(name, [self.path] if path is None else list(path), target)
         if spec is None or not isinstance(spec.loader, SourceFileLoader):
             return None
@@ -62,7 +62,7 @@ class _Folder:
         fromlist: Sequence[str] = (),
         level: int = 0,
     ) -> ModuleType:
-        """``__import__`` for the folder's modules."""
+        """Import a module on behalf of the folder's modules; replaces ``__import__``."""
         if level == 0 and name.partition(".")[0] in OWN and self.has(name):
             made = importlib.__import__(f"{self.alias}.{name}", globals_, locals_, fromlist, 0)
             return made if fromlist else sys.modules[f"{self.alias}.{name.partition('.')[0]}"]
@@ -80,14 +80,14 @@ class _Loader(SourceFileLoader):
         super().exec_module(module)
 
 
-_folders: dict[str, _Folder] = {}  # in the order in which they were made known
+_folders: dict[str, _Folder] = {}  # in order of registration
 
 
 def make_known(folder: Path) -> None:
-    """Let a pipeline file's folder be searched first, before Headrace's packages too.
+    """Register a pipeline file's folder to be searched first, even before Headrace's packages.
 
-    A folder that has modules of their names does not go to ``sys.path``: processes that are
-    spawned get that list, and would take the user's module for Headrace's.
+    A folder with colliding names is not added to ``sys.path``: spawned processes inherit that list
+    and would import the user's module in place of Headrace's.
     """
     path = folder.resolve()
     collides = path != _ROOT and any(
@@ -102,7 +102,7 @@ def make_known(folder: Path) -> None:
 
 
 def import_module(name: str) -> ModuleType:
-    """The module of this name: from the newest folder that has it, else as Python finds it."""
+    """Import a module from the newest registered folder that has it, else as Python does."""
     if name.partition(".")[0] in OWN:
         for folder in reversed(_folders.values()):
             if folder.has(name):

@@ -1,4 +1,4 @@
-"""Which files may weights come from? Only formats that cannot run code when they are read."""
+"""Weights files: only formats that cannot run code when they are read."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ ONNX = ".onnx"
 
 
 def weights_file(path: str, suffix: str) -> Path:
-    """The file of weights, which must exist and end in ``suffix``; raises ``BadWeights``.
+    """Return the path of a weights file; raise ``BadWeights`` if it is missing or lacks ``suffix``.
 
-    Suffixes are checked before anything is opened: .pt, .pth, .pkl, .bin and .joblib files may
-    be pickles, and reading a pickle runs whatever its author wrote.
+    The suffix is checked before the file is opened: .pt, .pth, .pkl, .bin and .joblib files may be
+    pickles, and reading a pickle runs its author's code.
     """
     file = Path(path)
     if file.suffix != suffix:
