@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.papers.loki import write
 from benchmarks.plan_table import PlanTable
 from control.policies.loki.allocate import allocate
-from control.policies.options import with_options
+from control.policies.option_fields import with_options
 from control.problem import mip
 from control.problem.problem import Problem
 from headrace.config.pipeline_file import read_pipeline_file

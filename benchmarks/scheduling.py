@@ -24,7 +24,7 @@ from control.policies.compass.instance import (
     SessionPlan,
     Tier,
 )
-from control.policies.compass.references import SCHEDULERS
+from control.policies.compass.reference_schedulers import SCHEDULERS
 from control.problem.problem import PlanError
 
 PRICES = {"cloud": 5.075, "near": 2.0, "near-edge": 1.3}  # $ an hour and GPU

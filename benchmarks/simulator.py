@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks.small_cluster import a_cluster
 from benchmarks.twins import NotCompiled, compiled_copy, printed, pure_copy
 from control.policies import POLICIES
-from control.policies.options import with_options
+from control.policies.option_fields import with_options
 from headrace.arrivals.arrival_processes import Arrivals, Rates, Renewal, read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.gc_tuning import collect_seldom

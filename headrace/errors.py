@@ -1,6 +1,6 @@
 """The errors of the front door, as a tree. Exit codes in brackets.
 
-HeadraceError                   [2]  schemas/errors.py: the message is for who must act
+HeadraceError                   [2]  schemas/user_errors.py: the message is for who must act
 ├── CodecError                  [2]  schemas: bytes that are no record
 ├── ProfileError                [2]  profiles: a profile that lacks or contradicts something
 ├── PlanError                   [2]  control: a problem that no policy can plan for
@@ -25,11 +25,11 @@ NoAnswer, ClientClosed               of the Python client
 Interrupted                          SIGTERM or Ctrl-C, on the way out of ``up``
 """
 
-from schemas.errors import BAD_INPUT as BAD_INPUT
-from schemas.errors import INFEASIBLE as INFEASIBLE
-from schemas.errors import NO_BROKER as NO_BROKER
-from schemas.errors import UNSUCCESSFUL as UNSUCCESSFUL
-from schemas.errors import HeadraceError as HeadraceError
+from schemas.user_errors import BAD_INPUT as BAD_INPUT
+from schemas.user_errors import INFEASIBLE as INFEASIBLE
+from schemas.user_errors import NO_BROKER as NO_BROKER
+from schemas.user_errors import UNSUCCESSFUL as UNSUCCESSFUL
+from schemas.user_errors import HeadraceError as HeadraceError
 
 INTERRUPTED = 130
 

@@ -8,7 +8,7 @@ A package registers ``POLICY`` as an entry point of the group ``headrace.policie
 policy's name (docs/how-to/write-a-policy.md).
 """
 
-from control.policies.options import Option, OptionType
+from control.policies.option_fields import Option, OptionType
 from control.policies.spec import PolicySpec
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 

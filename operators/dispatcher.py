@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from control.policies import policy_named, spec_of
+from control.policies.kairos.dispatch_options import GUARD, LATE, LEAD, LEARN, THRESHOLD, URGENCY
 from control.policies.kairos.dispatch_rules import (
     CONSIDERED,
     DeviceTable,
@@ -26,8 +27,7 @@ from control.policies.kairos.dispatch_rules import (
 )
 from control.policies.kairos.latency_learning import LatencyModel
 from control.policies.kairos.matching import MatchingWeights, Vector, matched
-from control.policies.kairos.options import GUARD, LATE, LEAD, LEARN, THRESHOLD, URGENCY
-from control.problem.references import load
+from control.problem.lazy_references import load
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import ANSWERED, Completion, Lease, Plan, Work
 

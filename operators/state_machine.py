@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from schemas.errors import HeadraceError
+from schemas.user_errors import HeadraceError
 
 REMEMBERED = 12  # past transitions in an error message
 

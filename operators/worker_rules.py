@@ -13,7 +13,7 @@ from control.per_query.dropping import BUDGETS, RULES, TaskTiming
 from control.per_query.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
 from control.per_query.routing import spreads
 from control.policies import policy_named
-from control.problem.references import chosen
+from control.problem.lazy_references import chosen
 from operators.drop_reasons import (
     Reason,
     dropped,

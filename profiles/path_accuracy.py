@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from profiles.profile import ProfileTable
+from profiles.profile_table import ProfileTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class Policy:
     """A policy of a pipeline: its kind, and the values of its options.
 
     ``kind`` is a name in ``control.policies.POLICIES`` or of an installed policy. The fields are
-    the options of every kind (``control/policies/options.py`` has their meaning and permitted
+    the options of every kind (``control/policies/option_fields.py`` has their meaning and permitted
     values); ``options`` are the values of the kind's own, by name. ``replicas`` and ``batch``
     override those of the variants, by "task/variant".
     """

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from control.policies import POLICIES
 from control.problem.problem import Problem
-from profiles.profile import Entry, FanOut, Latency, ProfileTable
+from profiles.profile_table import Entry, FanOut, Latency, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 
 PAPER = POLICIES["loki-paper"].usual

@@ -7,7 +7,7 @@ from control.controller.controller import Controller
 from control.policies.solvers import solve
 from control.problem.problem import PlanError
 from control.rollout.leases import Slots
-from profiles.profile import Entry, FanOut, Latency, ProfileTable
+from profiles.profile_table import Entry, FanOut, Latency, ProfileTable
 from schemas.effects import (
     COMMANDS,
     PLANS,

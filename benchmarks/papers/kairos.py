@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers.sources import DataError, table, unreadable
-from profiles.profile import Entry, Latency, ProfileTable
+from profiles.profile_table import Entry, Latency, ProfileTable
 
 PAPER = "Kairos"
 PAGE = Path("docs/results/kairos.md")

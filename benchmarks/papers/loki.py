@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.papers.loki_compare import SCENES, Stretch, compare
 from benchmarks.papers.sources import DataError, table, unreadable
-from profiles.profile import EMULATED, Entry, FanOut, Latency, ProfileTable
+from profiles.profile_table import EMULATED, Entry, FanOut, Latency, ProfileTable
 
 PAPER = "Loki"
 

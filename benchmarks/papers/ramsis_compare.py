@@ -36,7 +36,7 @@ from benchmarks.papers.ramsis_queues import (
     round_robin,
 )
 from control.policies import POLICIES
-from control.policies.options import LONGEST_RUN
+from control.policies.option_fields import LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import fixed_levels
 from control.policies.ramsis.pareto_models import CandidateModel

@@ -23,7 +23,7 @@ from benchmarks.papers.ramsis_compare import (
     tuned,
 )
 from control.policies import POLICIES
-from control.policies.options import with_options
+from control.policies.option_fields import with_options
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.roles.gc_tuning import collect_seldom

@@ -26,7 +26,7 @@ from math import isclose
 from typing import TypeVar
 
 from control.checks.violations import Constraint, Violation
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
 from schemas.records import Lease, Plan
 from schemas.variant_id import variant_id

@@ -40,7 +40,7 @@ from control.rollout.leases import running, without
 from control.rollout.next_plan import PlanningContext
 from control.rollout.plan_builder import assemble, same
 from control.rollout.target import RolloutTarget
-from profiles.profile import ProfileTable
+from profiles.profile_table import ProfileTable
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,

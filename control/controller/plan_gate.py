@@ -6,8 +6,8 @@ from control.checks.allocation_check import check_allocation, check_resources
 from control.checks.plan_check import PlanConditions, check_plan
 from control.checks.violations import Violation, sentences
 from control.policies import policy_named
+from control.problem.lazy_references import chosen
 from control.problem.problem import Allocation, Problem
-from control.problem.references import chosen
 from control.problem.routes import ROUTINGS
 from control.rollout.next_plan import PlanningContext
 from schemas.effects import Effect, Reject

@@ -11,10 +11,10 @@ from control.estimation.slowdown import Slowdown, drifted
 from control.estimation.task_demand import TaskDemand
 from control.policies import spec_of
 from control.problem.forecast import ExpectedTraffic
+from control.problem.lazy_references import chosen
 from control.problem.plan_reasons import PlanReason
 from control.problem.problem import Problem
-from control.problem.references import chosen
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.effects import Counted
 from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline, Policy

@@ -11,10 +11,10 @@ Nothing here imports a planner: solvers take most of a second, and every role re
 from collections.abc import Mapping
 from typing import Any
 
-from control.policies.compass.options import SESSIONS
+from control.policies.compass.session_options import SESSIONS
 from control.policies.installed import installed, names
-from control.policies.kairos.options import DISPATCH
-from control.policies.options import ACCURACY_LEAST, MILP, TABLES
+from control.policies.kairos.dispatch_options import DISPATCH
+from control.policies.option_fields import ACCURACY_LEAST, MILP, TABLES
 from control.policies.spec import PolicySpec
 from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline, Policy

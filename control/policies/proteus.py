@@ -27,7 +27,7 @@ from typing import Any
 import pulp
 
 from control.policies.loki.allocate import check_demand, nobody
-from control.policies.options import GAP, NODES, SOLVER
+from control.policies.option_fields import GAP, NODES, SOLVER
 from control.problem.candidates import FITS_S, Choices, Config, Unit, budgets_s, choices, paths
 from control.problem.mip import Bounds, Outcome, solve_model
 from control.problem.problem import (

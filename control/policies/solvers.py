@@ -5,7 +5,7 @@ from typing import Any
 
 from control.policies import spec_of
 from control.policies.replica_bounds import bounded, short_of, topped_up
-from control.problem.references import load
+from control.problem.lazy_references import load
 
 TABLE = "table"  # a ``TableProblem``; every other solver is a kind of policy, for a ``Problem``
 TABLE_S = 0.1  # virtual seconds for one table

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from control.policies.options import COMMON, Option
+from control.policies.option_fields import COMMON, Option
 from schemas.pipeline import Policy
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")

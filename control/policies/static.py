@@ -15,7 +15,7 @@ from itertools import product
 from control.problem.candidates import lacks_memory
 from control.problem.forecast import items_per_query
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.pipeline import Task, Variant
 from schemas.variant_id import variant_id
 

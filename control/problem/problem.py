@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from profiles.profile import ProfileTable
-from schemas.errors import HeadraceError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Variant
+from schemas.user_errors import HeadraceError
 from schemas.variant_id import variant_key
 
 # The guarantee of an allocation (``Allocation.mode``); "" guarantees no demand.

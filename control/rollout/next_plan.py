@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 from control.policies import policy_named
 from control.problem.forecast import ExpectedTraffic, items_per_query, mix
+from control.problem.lazy_references import chosen
 from control.problem.plan_reasons import PlanReason, causes, sentence
 from control.problem.problem import Allocation, Replicas
-from control.problem.references import chosen
 from control.problem.routes import ROUTINGS
 from control.rollout.history import History
 from control.rollout.leases import arrange
 from control.rollout.placement import Member, Posts, place
 from control.rollout.plan_builder import assemble
 from control.rollout.staging import staged
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Settings
 

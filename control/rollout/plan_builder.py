@@ -22,8 +22,8 @@ from control.problem.forecast import (
     routes,
     throughputs,
 )
+from control.problem.lazy_references import chosen
 from control.problem.problem import Problem
-from control.problem.references import chosen
 from control.problem.routes import (
     BALANCED,
     ROUTINGS,
@@ -32,7 +32,7 @@ from control.problem.routes import (
     too_slow,
 )
 from control.rollout.placement import Member
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Route
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.broker.connect import local_broker
-from headrace.cli.options import json_option
+from headrace.cli.shared_options import json_option
 from headrace.errors import NO_BROKER
 from headrace.terminal import print_json, print_text
 

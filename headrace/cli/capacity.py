@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import DurationType, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import DurationType, json_option, pipeline_argument, read_file
 from headrace.cli.simulate import RepeatedOptions
 from headrace.terminal import print_json, print_text
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
 
 
 class _Pair(click.ParamType):

@@ -6,7 +6,12 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_deployed
+from headrace.cli.shared_options import (
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    read_deployed,
+)
 from headrace.cli.simulate import RepeatedOptions, run_options
 from headrace.terminal import print_json, print_text, say
 

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import click
 
 from headrace.broker.connect import reached
-from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
 

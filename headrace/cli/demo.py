@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import bootstrap_option, json_option
+from headrace.cli.shared_options import bootstrap_option, json_option
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_rich
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import bootstrap_option, json_option
+from headrace.cli.shared_options import bootstrap_option, json_option
 from headrace.terminal import print_json, print_rich
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from headrace.broker.connect import reached
-from headrace.cli.options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
 from headrace.terminal import print_json, print_rich, rich_console
 
 ENDS = ("answered", "late", "dropped", "failed", "refused")

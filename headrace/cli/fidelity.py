@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import DurationType, json_option, pipeline_argument, read_deployed
+from headrace.cli.shared_options import DurationType, json_option, pipeline_argument, read_deployed
 from headrace.terminal import print_json, print_text, say
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import pipeline_argument, read_file
+from headrace.cli.shared_options import pipeline_argument, read_file
 from headrace.errors import Unsuccessful
 from headrace.terminal import print_text
 

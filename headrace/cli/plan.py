@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import DurationType, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import DurationType, json_option, pipeline_argument, read_file
 from headrace.errors import INFEASIBLE
 from headrace.terminal import print_json, print_text
 

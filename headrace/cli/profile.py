@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import json_option, pipeline_argument, read_file
 from headrace.terminal import print_json, print_text
 
 

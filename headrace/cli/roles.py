@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.broker.connect import brokers
-from headrace.cli.options import bootstrap_option, pipeline_argument, read_deployed
+from headrace.cli.shared_options import bootstrap_option, pipeline_argument, read_deployed
 from headrace.roles.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:

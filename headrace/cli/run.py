@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import (
+from headrace.cli.shared_options import (
     bootstrap_option,
     json_option,
     pipeline_argument,

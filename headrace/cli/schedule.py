@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import json_option
+from headrace.cli.shared_options import json_option
 from headrace.errors import INFEASIBLE
 from headrace.terminal import print_json, print_text
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import (
+from headrace.cli.shared_options import (
     DurationType,
     bootstrap_option,
     json_option,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import (
+from headrace.cli.shared_options import (
     DurationType,
     F,
     bootstrap_option,

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from headrace.broker.connect import reached
-from headrace.cli.options import bootstrap_option, json_option, read_file
+from headrace.cli.shared_options import bootstrap_option, json_option, read_file
 
 
 @click.command()

@@ -24,7 +24,7 @@ DISTINCT = 2000  # inputs made ahead; making one takes longer than sending it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
+class LoadResult:
     """What was sent and what became of it."""
 
     tally: Tally
@@ -34,7 +34,7 @@ class LoadOptions:
     inputs: int  # distinct ones
 
 
-def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadOptions:
+def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadResult:
     """Send the load that the options ask for and wait for the answers."""
     rng = np.random.default_rng(asked["seed"])
     times, sizes = arrivals(asked, rng)
@@ -60,7 +60,7 @@ def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadOptions:
     finally:
         loop.close()
     score = None if workload is None else workload.score
-    return LoadOptions(
+    return LoadResult(
         tally=tally(sent, answers, score),
         seconds=float(times[-1]) if len(times) else 0.0,
         behind_ms=loop.behind_s * 1e3,
@@ -112,7 +112,7 @@ def _run(loop: OpenLoop, times: Times, inputs: Inputs, sizes: Sequence[int]) -> 
         run_to_end(loop, lambda: advance(loop.sent, f"{len(loop.answers)} answers"))
 
 
-def load_row(load: LoadOptions) -> dict[str, Any]:
+def load_row(load: LoadResult) -> dict[str, Any]:
     """The account as JSON."""
     return {
         **load.tally.as_json(),

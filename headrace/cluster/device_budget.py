@@ -8,7 +8,7 @@ busy. An emulated device only waits and is nobody else's.
 from collections.abc import Iterable, Sequence
 
 from headrace.cluster.run_state import RunState
-from profiles.profile import EMULATED
+from profiles.profile_table import EMULATED
 
 _ROUNDING = 1e-9
 

@@ -26,7 +26,7 @@ from headrace.processes import (
     environment,
     how_it_ended,
 )
-from headrace.roles.logs import log_text
+from headrace.roles.log_format import log_text
 
 SOUND_AFTER_S = 60.0  # a role that ran so long begins anew with the shortest pause
 LONGEST_PAUSE_S = 30.0

@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from control.policies import known_kinds, policy_named, spec_of
-from control.policies.options import COMMON, with_options
+from control.policies.option_fields import COMMON, with_options
 from control.policies.spec import PolicySpec
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_sections import options_in, single_valued

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, create_m
 from pydantic_core import ErrorDetails
 
 from control.policies import choosing_kinds, spec_of
-from control.policies.options import SEVERAL, Option, OptionType
+from control.policies.option_fields import SEVERAL, Option, OptionType
 from control.policies.spec import PolicySpec
 from control.problem.problem import PlanError
 from headrace.config.field_types import (

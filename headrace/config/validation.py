@@ -16,7 +16,7 @@ from headrace.config.pipeline_file import (
 from headrace.config.session_space import space_counts
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator
-from profiles.profile import ProfileTable
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy
 
 

@@ -12,7 +12,7 @@ from headrace.results.latency_steps import StepTimes
 from headrace.results.tally import Score, Sent, Tally, tally
 from operators.outcomes import outcome_of
 from profiles.path_accuracy import PathGap, path_gap
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.records import ANSWERED, Answer, Plan
 from streams.observers.plan_usage import PlanUsage
 
@@ -78,7 +78,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class DemoPart:
     """One phase of the load, or all of it."""
 
     name: str
@@ -122,9 +122,9 @@ class DemoReport:
     """Everything a demo has to tell."""
 
     conditions: DemoConditions
-    whole: Part
+    whole: DemoPart
     change: Change | None
-    parts: tuple[Part, ...]  # in order of time
+    parts: tuple[DemoPart, ...]  # in order of time
     steps: tuple[MeanStep, ...]
     expected: ExpectedAccuracy | None  # None where no paths were measured
 
@@ -191,7 +191,7 @@ def score(part: Tally) -> float | None:
     return (part.accuracy.parts or 0.0) * part.counts[ANSWERED] / part.queries
 
 
-def _parts(seen: Seen) -> tuple[Part, ...]:
+def _parts(seen: Seen) -> tuple[DemoPart, ...]:
     begins = [span.begin_s for span in seen.spans[1:]]
     of_span: list[list[Sent]] = [[] for _ in seen.spans]
     for query in seen.sent:
@@ -199,12 +199,12 @@ def _parts(seen: Seen) -> tuple[Part, ...]:
     return tuple(_part(span, sent, seen) for span, sent in zip(seen.spans, of_span, strict=True))
 
 
-def _part(span: Span, sent: Sequence[Sent], seen: Seen) -> Part:
+def _part(span: Span, sent: Sequence[Sent], seen: Seen) -> DemoPart:
     good = [a for q in sent if (a := seen.answers.get(q.id)) and outcome_of(a) == ANSWERED]
     usage = PlanUsage()
     for plan in sorted(seen.plans, key=lambda each: each.epoch):
         usage.plan(plan, plan.issued_s)
-    return Part(
+    return DemoPart(
         name=span.name,
         policy=span.policy,
         seconds=span.end_s - span.begin_s,

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cells import ms, percent
-from headrace.demo.demo_report import DemoReport, Part
+from headrace.demo.demo_report import DemoPart, DemoReport
 from headrace.results.tally import Tally
 from operators.outcomes import OUTCOMES
 from profiles.path_accuracy import gap_text
@@ -52,7 +52,7 @@ def _outcomes(report: DemoReport) -> Table:
     return table
 
 
-def headed(parts: Sequence[Part]) -> Table:
+def headed(parts: Sequence[DemoPart]) -> Table:
     """An empty table with a column for each part: its name, and its policy where it has one."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -61,11 +61,11 @@ def headed(parts: Sequence[Part]) -> Table:
     return table
 
 
-def _rate(part: Part) -> str:
+def _rate(part: DemoPart) -> str:
     return f"{part.tally.queries / part.seconds:.1f}/s" if part.seconds else "-"
 
 
-def _devices(part: Part) -> str:
+def _devices(part: DemoPart) -> str:
     return "-" if part.devices is None else f"{part.devices:.1f}"
 
 
@@ -84,7 +84,7 @@ MEASURES: Mapping[str, Callable[[Tally], str]] = {
 }
 
 
-def variants(parts: Sequence[Part]) -> Table:
+def variants(parts: Sequence[DemoPart]) -> Table:
     """The share of every variant that did something, part by part."""
     table = headed(parts)
     seen = {

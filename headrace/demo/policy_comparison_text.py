@@ -8,11 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cells import percent
-from headrace.demo.demo_report import Part
+from headrace.demo.demo_report import DemoPart
 from headrace.demo.demo_text import accuracy, attainment, load_text, variants
 from headrace.demo.policy_comparison import PolicyComparison
 
-ROWS: Mapping[str, Callable[[Part], str]] = {
+ROWS: Mapping[str, Callable[[DemoPart], str]] = {
     "right and in time": lambda part: percent(part.score),
     "parts right": lambda part: percent(part.tally.accuracy.parts if part.tally.accuracy else None),
     "SLO attainment": lambda part: attainment(part.tally),
@@ -50,7 +50,7 @@ def _table(found: PolicyComparison) -> Table:
     return table
 
 
-def _rate(part: Part) -> str:
+def _rate(part: DemoPart) -> str:
     return f"{part.tally.queries / part.seconds:.0f}/s" if part.seconds else ""
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from control.per_query.batching import DUE
 from headrace.roles.wiring import latency_of
 from operators.outcomes import LATE, outcome_of
-from profiles.profile import EMULATED, ProfileTable
+from profiles.profile_table import EMULATED, ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
 from schemas.variant_id import variant_id
 from streams.simulated.delays import ANY_SIZE, STAMP_S, DelayTrace, Seen, mean

@@ -29,7 +29,7 @@ from headrace.config.pipeline_file import PipelineFile, load_workload
 from headrace.errors import Unsuccessful
 from headrace.roles.dilation_env import dilated
 from headrace.terminal import say, waiting
-from profiles.profile import EMULATED
+from profiles.profile_table import EMULATED
 from schemas.effects import PLANS, RESULTS
 from schemas.records import Answer, Plan, Query
 from streams.kafka.kafka_client import BrokerError, KafkaConfig, read_to_end

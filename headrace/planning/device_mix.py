@@ -12,7 +12,7 @@ from typing import Any
 
 from control.policies import known_kinds, policy_named, spec_of
 from control.policies.kairos.device_mixes import PricedType
-from control.policies.kairos.options import BOUND, PICK
+from control.policies.kairos.dispatch_options import BOUND, PICK
 from control.policies.kairos.provisioning import (
     GUARD,
     PICK_AMONG,
@@ -30,7 +30,7 @@ from control.problem.problem import PlanError
 from headrace.config.pipeline_file import Cluster, PipelineFile, planning_profile
 from headrace.config.sizes_file import read_sizes
 from headrace.errors import PipelineError, Unfeasible
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.pipeline import Policy, Variant
 
 DEFAULT = "kairos"

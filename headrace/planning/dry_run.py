@@ -14,7 +14,7 @@ from typing import Any
 from control.checks.allocation_check import accuracy_of, check_allocation
 from control.checks.violations import sentences
 from control.policies import known_kinds, policy_named, spec_of
-from control.policies.options import SOLVER, with_options
+from control.policies.option_fields import SOLVER, with_options
 from control.policies.solvers import solve
 from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
 from headrace.config.pipeline_file import PipelineFile, planning_profile

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from control.policies.compass.instance import Candidate, Instance, PlanItem, SessionPlan, Tier
-from control.policies.compass.references import SCHEDULERS
+from control.policies.compass.reference_schedulers import SCHEDULERS
 from control.policies.compass.scheduling import Schedule
 from control.problem.problem import PlanError
 from headrace.planning.dry_run import spent

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from control.policies import policy_named
-from control.policies.compass.search import Profiled, Proposal, SearchOptions, SessionSearch, Slo
+from control.policies.compass.camo import Profiled, Proposal, SearchOptions, SessionSearch, Slo
 from control.policies.compass.sequential_test import StopRule, Tested, run_test
 from control.policies.compass.space import Space
 from control.problem.problem import PlanError

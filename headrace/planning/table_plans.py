@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from control.policies import policy_named, spec_of
-from control.policies.options import DISPERSION, VIOLATION
+from control.policies.option_fields import DISPERSION, VIOLATION
 from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_leases import runs
 from control.policies.ramsis.tables import (

@@ -38,7 +38,7 @@ from headrace.profiling.device_profiling import (
 from headrace.profiling.variant_process import Mouth, in_a_process, loaded, predicted
 from operators.join import as_list
 from profiles.measure import items_for
-from profiles.profile import PathAccuracy, ProfileError, ProfileTable
+from profiles.profile_table import PathAccuracy, ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id
 

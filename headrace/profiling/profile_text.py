@@ -10,7 +10,7 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.profiling.device_profiling import ProfilingOptions, default_out, shown
 from headrace.profiling.device_profiling import profile as measure
 from profiles.path_accuracy import gap_text, path_gap
-from profiles.profile import ProfileTable
+from profiles.profile_table import ProfileTable
 
 
 def profiled(

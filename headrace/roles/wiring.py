@@ -30,7 +30,7 @@ from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
 from operators.worker import Worker
 from operators.worker_rules import LatencyOf
-from profiles.profile import EMULATED, ProfileError, ProfileTable
+from profiles.profile_table import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id

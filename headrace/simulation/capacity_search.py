@@ -31,7 +31,7 @@ from headrace.roles.dispatching import per_query
 from headrace.simulation.batch_runs import distinct
 from headrace.simulation.simulation_run import Run, simulated
 from headrace.terminal import counting
-from profiles.profile import ProfileError
+from profiles.profile_table import ProfileError
 from streams.control_app.parent_watch import follow_parent
 from streams.observers.run_metrics import RunMetrics
 

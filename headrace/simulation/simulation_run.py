@@ -43,7 +43,7 @@ from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
 from operators.worker import Worker
-from profiles.profile import EMULATED, ProfileTable
+from profiles.profile_table import EMULATED, ProfileTable
 from schemas.effects import (
     QUERIES,
     Arrived,
@@ -70,7 +70,7 @@ from streams.simulated.delays import (
     replayed,
     steady,
 )
-from streams.simulated.simulated_driver import LatencyModel, Observer, Simulated
+from streams.simulated.simulated_driver import BatchLatency, Observer, Simulated
 from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then, ready or not
@@ -370,7 +370,7 @@ class _World:
             planned=latency_of(self.profile, device, "p95"),
         )  # fmt: skip
 
-    def _make(self, node: str, key: str) -> LatencyModel:
+    def _make(self, node: str, key: str) -> BatchLatency:
         stretches = {} if self.devices[node] == EMULATED else self._stretches(node, key)
         if not stretches:
             return self._emulated(self.profile, node, key, self.run.latency)

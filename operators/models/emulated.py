@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from profiles.profile import EMULATED, Entry, FanOut, ProfileTable
+from profiles.profile_table import EMULATED, Entry, FanOut, ProfileTable
 from schemas.pipeline import Variant
 from schemas.records import Value
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.models.references import resolve
+from operators.models.module_references import resolve
 from schemas.records import Value
 
 Before = Callable[[list[Value]], Any]

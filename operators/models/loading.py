@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from operators.models.model_errors import BadArguments, BadOperator, ModelError
-from operators.models.references import nearest, resolve
+from operators.models.module_references import nearest, resolve
 from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
 

@@ -10,7 +10,7 @@ ModelError
 """
 
 from operators.operator_error import OperatorFailed
-from schemas.errors import HeadraceError
+from schemas.user_errors import HeadraceError
 
 
 class ModelError(HeadraceError, OperatorFailed):

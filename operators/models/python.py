@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from operators.models.model_errors import BadOperator
-from operators.models.references import resolve
+from operators.models.module_references import resolve
 from schemas.records import Value
 
 

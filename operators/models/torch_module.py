@@ -8,7 +8,7 @@ import numpy as np
 from operators.models.hooks import hooks
 from operators.models.libraries import library, torch_on
 from operators.models.model_errors import BadArguments, BadWeights
-from operators.models.references import resolve
+from operators.models.module_references import resolve
 from operators.models.weights import SAFETENSORS, weights_file
 from schemas.records import Value
 

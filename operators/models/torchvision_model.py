@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from operators.models.hooks import hooks
 from operators.models.libraries import library, torch_on
 from operators.models.model_errors import BadReference
-from operators.models.references import nearest
+from operators.models.module_references import nearest
 from operators.models.torch_module import Network, made
 from operators.models.weights import SAFETENSORS, weights_file
 from schemas.records import Value

@@ -19,8 +19,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from schemas.errors import HeadraceError
 from schemas.records import Value
+from schemas.user_errors import HeadraceError
 
 DTYPES = {
     name: np.dtype(name).newbyteorder("<")

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from operators.record_size import brief
 from schemas.effects import OUTPUTS, Send
 from schemas.enumerations import ReasonCode
-from schemas.errors import HeadraceError
 from schemas.records import FAILED, Answer, DeadLetter, End, Item, Notice, Record, Work
+from schemas.user_errors import HeadraceError
 from streams.topics import MAX_RECORD_BYTES
 
 Encode = Callable[[Record], bytes]

@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
-from schemas.errors import NO_BROKER, HeadraceError
+from schemas.user_errors import NO_BROKER, HeadraceError
 from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import FORBIDDEN, forbidden, turned_away, unreachable
 from streams.topics import MAX_RECORD_BYTES, Topic

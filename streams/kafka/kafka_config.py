@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.errors import HeadraceError
+from schemas.user_errors import HeadraceError
 
 KINDS = ("producer", "consumer", "admin")
 TOPICS = "topics"  # properties of the topics that are made, not of a client

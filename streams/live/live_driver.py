@@ -34,9 +34,9 @@ from schemas.effects import (
     Wake,
     Woke,
 )
-from schemas.errors import UNSUCCESSFUL, HeadraceError
 from schemas.pipeline import Pipeline
 from schemas.records import Command
+from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.codecs.size_gate import MOST_ENCODED_BYTES, Encode, fitting
 from streams.codecs.wire import Fetched, decoder, encoder
 from streams.live.crash_journal import CrashJournal

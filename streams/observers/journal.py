@@ -1,7 +1,7 @@
 """What is worth a line in the log? An observer that tells it through the standard library's.
 
 Nodes do not log: the journal sees what they were told and asked for. Each line has the name of
-its event and its ids and figures beside the sentence; ``headrace/roles/logs.py`` prints them.
+its event and its ids and figures beside the sentence; ``headrace/roles/log_format.py`` prints them.
 
 What happens to every query is told at debug level. What happens to many at once under overload
 (drops, refusals) is told at info: the first ``MOST`` of a kind in ``WINDOW_S``, then a count.

@@ -59,7 +59,7 @@ _UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # by any node
 _UNCOMMITTED = (PLANS, REPORTS, COMMANDS, COMPLETIONS, *_UNREAD)
 
 
-class LatencyModel(Protocol):
+class BatchLatency(Protocol):
     """A variant on a device, as its profile knows it (operators/models/emulated.py)."""
 
     @property
@@ -75,7 +75,7 @@ class Observer(Protocol):
 
 
 # The model of a variant ("task/variant") on the device of a node.
-Make = Callable[[str, str], LatencyModel]
+Make = Callable[[str, str], BatchLatency]
 # What a solver returns, and the seconds that it takes.
 Solver = Callable[[Solve], tuple[Solved | Failed, float]]
 
@@ -89,7 +89,7 @@ class _Running:
         self.name = name
         self.handle = node.handle
         self.alive = True
-        self.models: dict[str, LatencyModel] = {}
+        self.models: dict[str, BatchLatency] = {}
         self.read: dict[Place, Log] = {}
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from control.checks.allocation_check import check_allocation
 from control.policies.loki.allocate import allocate, allocate_within_slo
 from control.policies.loki.milp_search import SolveOptions, accurate, find
-from control.policies.options import with_options
+from control.policies.option_fields import with_options
 from control.problem.candidates import choices
 from control.problem.mip import Bounds
 from control.problem.problem import PlanError, Problem, unmetered

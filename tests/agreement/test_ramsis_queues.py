@@ -11,7 +11,7 @@ from benchmarks.papers.ramsis_compare import Cluster
 from benchmarks.papers.ramsis_nodes import fixed
 from benchmarks.papers.ramsis_queues import Seen, always, capped, decided, in_runs, round_robin
 from control.policies import POLICIES
-from control.policies.options import with_options
+from control.policies.option_fields import with_options
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.table_leases import most_throughput
@@ -19,7 +19,7 @@ from control.policies.ramsis.tables import OPTIONS, Ask, setting_for, solved
 from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.simulation.simulation_run import Run, simulated
-from profiles.profile import EMULATED, Entry, Latency, ProfileTable
+from profiles.profile_table import EMULATED, Entry, Latency, ProfileTable
 from schemas.pipeline import Policy
 from streams.simulated.delays import DelayTrace
 

@@ -8,9 +8,9 @@ import click
 
 from headrace.cli.main import headrace
 from headrace.roles import observability as observing
+from headrace.roles.log_format import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
+from headrace.roles.log_format import LEVELS as CHOICES
 from headrace.roles.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
-from headrace.roles.logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
-from headrace.roles.logs import LEVELS as CHOICES
 from operators.drop_reasons import CLASSES
 from streams.control_app import app as control_app
 from streams.kafka import connectivity as presence

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from schemas.errors import HeadraceError
+from schemas.user_errors import HeadraceError
 
 HEADER = ["size", "probability"]
 LARGEST = 10**9

@@ -31,7 +31,7 @@ from control.policies.loki.milp_search import (
 )
 from control.policies.loki.relaxations import MANY, binding, nearest
 from control.policies.loki.solution import allocation
-from control.policies.options import ACCURACY_LEAST, GAP, NODES, SOLVER
+from control.policies.option_fields import ACCURACY_LEAST, GAP, NODES, SOLVER
 from control.policies.static import divide
 from control.problem.candidates import Choices, Unit, choices, most_accurate, needed
 from control.problem.mip import Bounds

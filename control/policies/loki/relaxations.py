@@ -15,7 +15,7 @@ import pulp
 
 from control.policies.loki.milp import FlowModel, require, total
 from control.policies.loki.milp_search import SolveOptions, find, most
-from control.policies.options import ACCURACY_LEAST
+from control.policies.option_fields import ACCURACY_LEAST
 from control.problem.candidates import MOST_SUMS, Choices, budgets_s, most_accurate, paths
 from control.problem.problem import Nearest, Problem
 

@@ -15,7 +15,7 @@ from math import inf, isclose
 from msgspec import structs
 
 from control.policies import policy_named, selections
-from control.policies.options import DISPERSION, LOADS, VIOLATION
+from control.policies.option_fields import DISPERSION, LOADS, VIOLATION
 from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_builder import TableProblem, compact, names
 from control.policies.ramsis.table_leases import alike, check_memory, runs, whole_budget_s
@@ -33,7 +33,7 @@ from control.policies.ramsis.tables import (
 )
 from control.policies.solvers import TABLE
 from control.problem.problem import PlanError
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.effects import PLANS, Effect, Failed, Send, Solve, Solved
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Selection

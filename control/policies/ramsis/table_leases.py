@@ -8,13 +8,13 @@ until there are tables, and tells what ingress may admit.
 
 from collections.abc import Iterable, Mapping
 
-from control.policies.options import DISPERSION, LONGEST_RUN
+from control.policies.option_fields import DISPERSION, LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
 from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
-from profiles.profile import ProfileError, ProfileTable
+from profiles.profile_table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
 
 HOPS = 3  # from producer to ingress to worker to egress

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from control.policies.options import DISCRETISATION, DISPERSION, PRICE, STEPS
+from control.policies.option_fields import DISCRETISATION, DISPERSION, PRICE, STEPS
 from control.policies.ramsis.arrival_counts import Arrivals
 from control.policies.ramsis.burst_lengths import (
     Stream,
@@ -47,7 +47,7 @@ from control.policies.ramsis.pareto_models import (
 )
 from control.policies.ramsis.transitions import Floats
 from control.policies.ramsis.variable_batching import part_of_queue
-from profiles.profile import ProfileTable
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy, Task
 
 PRICES = (0.25, 4096.0)  # of a late query, tried in the search for a violation budget

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-from operators.models.references import resolve
+from operators.models.module_references import resolve
 from operators.models.torchvision_model import torchvision_module
 from operators.models.transformers_model import transformers_module
 from postcode.crops import JITTER, true_crops

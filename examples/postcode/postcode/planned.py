@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFilter
 
-from operators.models.references import resolve
+from operators.models.module_references import resolve
 from postcode.crops import SIDE
 from postcode.envelopes import HEIGHT, WIDTH, png
 from postcode.locate import opened

@@ -10,7 +10,7 @@ import pytest
 
 import headrace.errors
 from headrace.errors import Unsuccessful, exit_code
-from schemas.errors import HeadraceError
+from schemas.user_errors import HeadraceError
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("schemas", "profiles", "control", "operators", "streams", "headrace")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiles.profile import (
+from profiles.profile_table import (
     EMULATED,
     QUANTILES,
     Entry,

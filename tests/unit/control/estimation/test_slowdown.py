@@ -4,7 +4,7 @@ import pytest
 
 from control.estimation.report_deltas import ReportDeltas
 from control.estimation.slowdown import FEWEST, Slowdown, drifted
-from profiles.profile import ProfileTable
+from profiles.profile_table import ProfileTable
 from schemas.records import Report
 from tests.control_world import a_profile
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from control.policies import POLICIES, known_kinds, policy_named, selections, spec_of
-from control.policies.options import COMMON, GAP, LONGEST_RUN, Option, OptionType
+from control.policies.option_fields import COMMON, GAP, LONGEST_RUN, Option, OptionType
 from control.policies.solvers import solve, virtual_s
 from control.policies.spec import PolicySpec
+from control.problem.lazy_references import chosen, load
 from control.problem.problem import PlanError
-from control.problem.references import chosen, load
 from schemas.pipeline import Policy
 from tests.small_world import a_pipeline
 
@@ -87,7 +87,7 @@ def test_the_virtual_seconds_of_a_solve_are_those_of_its_kind() -> None:
 def test_a_rule_is_named_or_referred_to() -> None:
     rules = {"one": 1}
     assert chosen(rules, "one") == 1
-    assert chosen(rules, "control.policies.options:GAP") is GAP  # type: ignore[comparison-overlap]
+    assert chosen(rules, "control.policies.option_fields:GAP") is GAP  # type: ignore[comparison-overlap]
     with pytest.raises(KeyError):
         chosen(rules, "two")
 

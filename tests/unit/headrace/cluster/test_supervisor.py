@@ -19,7 +19,7 @@ from headrace.config.pipeline_file import Cluster
 from headrace.config.topology import Role, roles, workers
 from headrace.errors import Unsuccessful
 from headrace.processes import SUPERVISOR, Process, environment, how_it_ended, run_directory
-from headrace.roles.logs import FORMATTERS
+from headrace.roles.log_format import FORMATTERS
 
 
 def test_a_cluster_is_its_roles_in_the_order_in_which_they_start() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.small_cluster import a_cluster
 from control.policies import POLICIES, policy_named
-from control.policies.options import LONGEST_RUN, with_options
+from control.policies.option_fields import LONGEST_RUN, with_options
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import policy_asked, with_policies
 from headrace.config.policy_sections import section_of, single_valued

@@ -17,7 +17,7 @@ from headrace.fidelity.delay_trace import (
     ways_out_s,
 )
 from operators.models.emulated import Emulated, Stretched
-from profiles.profile import ProfileTable
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, Answer, Hop, Origin
 from streams.simulated.delays import ANY_SIZE, DelayTrace

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
-from profiles.profile import Entry, ProfileTable
+from profiles.profile_table import Entry, ProfileTable
 from tests.allocation_world import an_entry
 
 YAML = """\

@@ -15,7 +15,7 @@ from headrace.profiling.path_profiling import along_paths, judge, profile_paths,
 from headrace.profiling.profile_text import paths_json, paths_text
 from profiles.measure import Repeats
 from profiles.path_accuracy import path_gap
-from profiles.profile import PathAccuracy, ProfileError
+from profiles.profile_table import PathAccuracy, ProfileError
 from schemas.pipeline import Variant
 
 PIPELINE = """\

@@ -11,13 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headrace.roles.log_options import (
-    METRICS_HOST_VARIABLE,
-    METRICS_VARIABLE,
-    LogOptions,
-    role_options,
-)
-from headrace.roles.logs import (
+from headrace.roles.log_format import (
     FORMAT_VARIABLE,
     FORMATTERS,
     LEVEL_VARIABLE,
@@ -25,6 +19,12 @@ from headrace.roles.logs import (
     Seldom,
     configure,
     log_text,
+)
+from headrace.roles.log_options import (
+    METRICS_HOST_VARIABLE,
+    METRICS_VARIABLE,
+    LogOptions,
+    role_options,
 )
 from streams.kafka.kafka_client import BrokerError
 from streams.observers.journal import tell

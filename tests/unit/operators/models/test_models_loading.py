@@ -10,7 +10,7 @@ import pytest
 from operators.models.libraries import library
 from operators.models.loading import load_operator, preload
 from operators.models.model_errors import BadArguments, BadOperator, BadReference, MissingExtra
-from operators.models.references import resolve
+from operators.models.module_references import resolve
 from schemas.pipeline import Variant
 
 CODE = """

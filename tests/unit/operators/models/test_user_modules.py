@@ -9,7 +9,7 @@ import operators
 import schemas.pipeline
 from headrace.config.pipeline_file import load_combine, read_pipeline_file
 from operators.models.loading import load_operator
-from operators.models.references import resolve
+from operators.models.module_references import resolve
 
 NAMES = ("operators", "control", "schemas", "streams", "profiles", "headrace")
 OPERATOR = """
@@ -84,4 +84,4 @@ def test_a_package_of_the_users_imports_its_own_parts(tmp_path: Path) -> None:
     read_pipeline_file(tmp_path / "pipeline.yaml")
     assert resolve("streams.inner:get")() == 1
     assert resolve("streams:ONE") == 1
-    assert resolve("profiles.profile:ProfileTable").__module__ == "profiles.profile"
+    assert resolve("profiles.profile_table:ProfileTable").__module__ == "profiles.profile_table"

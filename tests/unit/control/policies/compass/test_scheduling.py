@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from control.policies.compass.classes import classes
 from control.policies.compass.instance import Candidate, Instance, PlanItem, SessionPlan, Tier
 from control.policies.compass.packing import place
-from control.policies.compass.references import SCHEDULERS
+from control.policies.compass.reference_schedulers import SCHEDULERS
 from control.policies.compass.relaxation import DIRECT, dual_bound, model
 from control.policies.compass.scheduling import Schedule, packed, schedule
 from control.problem.problem import PlanError

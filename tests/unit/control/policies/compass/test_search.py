@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from control.policies.compass.camo import Past, Profiled, SearchOptions, SessionSearch, Slo
 from control.policies.compass.composition import Deployment
-from control.policies.compass.search import Past, Profiled, SearchOptions, SessionSearch, Slo
 from control.policies.compass.sequential_test import StopRule, Verdict, run_test
 from control.policies.compass.space import Knob, Space, Stage
 from control.problem.problem import PlanError

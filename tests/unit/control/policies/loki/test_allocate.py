@@ -8,7 +8,7 @@ from control.checks.allocation_check import check_allocation, items_per_s
 from control.checks.violations import Constraint, Violation, sentence
 from control.policies import POLICIES
 from control.policies.loki.allocate import allocate, allocate_within_slo
-from control.policies.options import with_options
+from control.policies.option_fields import with_options
 from control.problem.candidates import choices, needed
 from control.problem.problem import Nearest, PathShare, PlanError, Problem, Replicas
 from tests.allocation_world import PAPER, a_problem, an_entry

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.small_cluster import a_cluster
 from control.policies import POLICIES
-from control.policies.options import with_options
+from control.policies.option_fields import with_options
 from control.policies.ramsis.burst_lengths import (
     Stream,
     Way,

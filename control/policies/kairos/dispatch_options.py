@@ -1,6 +1,6 @@
 """The options of policies that dispatch queries to devices one by one."""
 
-from control.policies.options import Option, OptionType
+from control.policies.option_fields import Option, OptionType
 
 URGENCY = Option(
     name="urgency",

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
-from schemas.errors import HeadraceError
+from schemas.user_errors import HeadraceError
 from schemas.variant_id import variant_id, variant_key
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
-from control.problem.references import load
+from control.problem.lazy_references import load
 from schemas.pipeline import Policy
 
 

@@ -1,6 +1,6 @@
 """The options of policies that search a query plan for every session."""
 
-from control.policies.options import Option, OptionType
+from control.policies.option_fields import Option, OptionType
 
 DEADLINE = Option(
     name="deadline",
