@@ -1,5 +1,5 @@
-"""The front door: wiring and the terminal; from Python ``headrace.Client``, simulations that return
-records, and ``run_query`` for tests of operators."""
+"""The application package: command line and wiring; for Python ``headrace.Client``, simulations
+that return records, and ``run_query`` for unit tests of operators."""
 
 import importlib
 from pathlib import Path
@@ -42,7 +42,7 @@ _PLACES["run_query"] = "headrace.testing"
 
 
 def __getattr__(name: str) -> Any:
-    # On first use, so that `headrace --help` does not wait for the Kafka client.
+    # Imported on first use, so that `headrace --help` does not load the Kafka client.
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

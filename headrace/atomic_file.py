@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic file writes."""
 
 import os
 from contextlib import suppress
@@ -8,7 +8,7 @@ import click
 
 
 def writable(path: Path) -> None:
-    """Raise ``click.UsageError`` where a page cannot be written, before there is one."""
+    """Raise ``click.UsageError`` if a page cannot be written to ``path``."""
     if path.is_dir():
         raise click.UsageError(f"--html {path} is a folder; name a file in it")
     if not path.parent.is_dir():
@@ -18,9 +18,9 @@ def writable(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file under another name, then rename it: no reader sees half of it.
+    """Write a temporary file, then rename it: no reader sees a partial file.
 
-    Raises ``OSError`` where that fails; then nothing is left.
+    Raises ``OSError`` on failure; the temporary file is then removed.
     """
     part = path.with_name(f"{path.name}.part")
     try:
@@ -33,7 +33,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page whole; raises ``click.UsageError`` where that fails."""
+    """Write a page atomically; raises ``click.UsageError`` on failure."""
     try:
         write_whole(path, text)
     except OSError as error:

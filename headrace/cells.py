@@ -9,7 +9,7 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def decimal(value: float | None, digits: int = 1) -> str:
-    """Return a number with so many digits behind the point."""
+    """Return a number with ``digits`` decimal places."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 

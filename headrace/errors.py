@@ -1,28 +1,28 @@
-"""The errors of the front door, as a tree. Exit codes in brackets.
+"""The errors of the application, as a tree; exit codes in brackets.
 
-HeadraceError                   [2]  schemas/user_errors.py: the message is for who must act
+HeadraceError                   [2]  schemas/user_errors.py: one sentence for the user
 ├── CodecError                  [2]  schemas: bytes that are no record
-├── ProfileError                [2]  profiles: a profile that lacks or contradicts something
+├── ProfileError                [2]  profiles: an incomplete or inconsistent profile
 ├── PlanError                   [2]  control: a problem that no policy can plan for
-├── SizesError                  [2]  control: sizes of queries that cannot be read
-├── ModelError                  [2]  operators: an operator that cannot be made
-├── ImpossibleTransition        [2]  operators: a state that cannot follow another, a fault of ours
-├── KafkaConfigError            [2]  streams: a client configuration that cannot be used
-├── BrokerError                 [4]  streams: no broker, or one that refuses
-├── StoodStill                  [1]  streams: a process whose place another may have taken
-├── LogWentBack                 [1]  streams: a topic that was made anew or has lost its end
-├── RecordTooLarge              [2]  streams: a record of ours that has no smaller form
+├── SizesError                  [2]  control: unreadable query sizes
+├── ModelError                  [2]  operators: an operator that cannot be constructed
+├── ImpossibleTransition        [2]  operators: a state transition outside the table; a bug
+├── KafkaConfigError            [2]  streams: an invalid client configuration
+├── BrokerError                 [4]  streams: an unreachable broker, or one that refuses
+├── StoodStill                  [1]  streams: a suspended process that may have been replaced
+├── LogWentBack                 [1]  streams: a topic that was recreated or truncated
+├── RecordTooLarge              [2]  streams: a record over the size limit
 ├── OperatorStuck               [1]  streams: an operator that neither returns nor ends
-├── PipelineError               [2]  the pipeline file
-├── ArrivalsError               [2]  a file of arrivals
-├── CertificateError            [2]  a certificate of the simulation
-├── NameTaken                   [2]  a node of this name lives elsewhere
-├── PartitionsChanged           [1]  the input topic has other partitions than a role began with
-├── PortTaken                   [2]  the port for metrics
-├── Unfeasible                  [3]  the plan in force cannot serve what is asked
-└── Unsuccessful                [1]  what was asked for did not come about
-NoAnswer, ClientClosed               of the Python client
-Interrupted                          SIGTERM or Ctrl-C, on the way out of ``up``
+├── PipelineError               [2]  an invalid pipeline file
+├── ArrivalsError               [2]  an invalid arrivals file or rate
+├── CertificateError            [2]  an invalid fidelity certificate
+├── NameTaken                   [2]  a node name in use by another process
+├── PartitionsChanged           [1]  an input topic whose number of partitions changed
+├── PortTaken                   [2]  a metrics port in use by another program
+├── Unfeasible                  [3]  the plan in force cannot serve the request
+└── Unsuccessful                [1]  the request failed
+NoAnswer, ClientClosed               the Python client
+Interrupted                          SIGTERM or Ctrl-C while ``up`` starts
 """
 
 from schemas.user_errors import BAD_INPUT as BAD_INPUT
@@ -35,55 +35,55 @@ INTERRUPTED = 130
 
 
 def exit_code(error: BaseException) -> int | None:
-    """Return the exit code of an error that is told in one sentence; None for any other."""
+    """Return the exit code of a ``HeadraceError``; None for any other error."""
     return error.exit_code if isinstance(error, HeadraceError) else None
 
 
 class PipelineError(HeadraceError, ValueError):
-    """A pipeline file, or what it names, that cannot be used; one sentence with the mend."""
+    """A pipeline file, or a reference in it, is invalid; one sentence with the remedy."""
 
 
 class NameTaken(HeadraceError):
-    """A node of this name lives elsewhere; one sentence with the mend."""
+    """Another process runs a node of this name; one sentence with the remedy."""
 
 
 class PartitionsChanged(HeadraceError):
-    """The input topic has another number of partitions than when the role began."""
+    """The number of the input topic's partitions changed while the role ran."""
 
     exit_code = UNSUCCESSFUL
 
 
 class ArrivalsError(HeadraceError, ValueError):
-    """An arrivals file or a rate that cannot be used; one sentence with the line."""
+    """An arrivals file or a rate is invalid; one sentence with the line."""
 
 
 class CertificateError(HeadraceError, ValueError):
-    """JSON that is no certificate of this format; one sentence."""
+    """JSON is no certificate of this format; one sentence."""
 
 
 class PortTaken(HeadraceError):
-    """The port for metrics is another program's; the message says which and what to do."""
+    """Another program uses the metrics port; one sentence with the port and the remedy."""
 
 
 class Unfeasible(HeadraceError):
-    """The plan in force cannot serve what is asked; one sentence with what stands in the way."""
+    """The plan in force cannot serve the request; one sentence with the obstacle."""
 
     exit_code = INFEASIBLE
 
 
 class Unsuccessful(HeadraceError):
-    """What was asked for did not come about; one sentence with the mend."""
+    """The request failed; one sentence with the remedy."""
 
     exit_code = UNSUCCESSFUL
 
 
 class NoAnswer(TimeoutError):
-    """No answer came in time."""
+    """No answer arrived in time."""
 
 
 class ClientClosed(Exception):
-    """The client was closed before the answer came, or had been when the query was submitted."""
+    """The client was closed before the answer arrived or before the query was submitted."""
 
 
 class Interrupted(Exception):
-    """A signal came while something had to become ready."""
+    """A signal arrived during start-up."""

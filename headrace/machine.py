@@ -1,4 +1,4 @@
-"""This machine: its processor, its cores, and both in a few words."""
+"""Describe this machine: processor, cores, Python version."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ def cores() -> int:
 
 
 def cpu_model() -> str:
-    """Return the processor's name, as the system has it."""
+    """Return the processor's name as the operating system reports it."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -21,5 +21,5 @@ def cpu_model() -> str:
 
 
 def machine() -> str:
-    """Return the machine in a few words."""
+    """Return processor, cores and Python version as one line."""
     return f"{cpu_model()}, {cores()} cores, Python {platform.python_version()}"

@@ -1,4 +1,4 @@
-"""The public interface for policies in packages of their own.
+"""The public interface for policies in separate packages.
 
     from headrace.policies import Allocation, PolicySpec, Problem, Replicas
 

@@ -1,7 +1,7 @@
-"""Processes of this machine: their identity, environment, end, and where their files lie.
+"""Processes on this machine: identity, environment, termination, run directory.
 
-A process number alone proves nothing, since the machine uses it again; with the time at which the
-process began it does.
+The operating system reuses process ids, so the process id and the start time together identify a
+process.
 """
 
 import contextlib
@@ -17,20 +17,20 @@ from typing import Self
 import psutil
 
 STOP_PATIENCE_S = 10.0  # from SIGTERM to SIGKILL
-SUPERVISOR = "HEADRACE_SUPERVISOR"  # environment: the process that a role must not outlive
-ALIVE = "HEADRACE_ALIVE"  # environment: the file that a role touches every second that it works
-RESTARTED = "HEADRACE_RESTARTED"  # environment: how the process ended whose place this one takes
+SUPERVISOR = "HEADRACE_SUPERVISOR"  # environment: pid of the supervisor; a role ends with it
+ALIVE = "HEADRACE_ALIVE"  # environment: the file that a working role touches every second
+RESTARTED = "HEADRACE_RESTARTED"  # environment: how the predecessor of a restarted role ended
 WATCH_S = 0.5
-# psutil derives the time from the boot time, which moves when the clock is set.
+# psutil derives the start time from the boot time, which moves when the clock is set.
 SAME_START_S = 2.0
 
-# One thread per model: the plan counts workers, so a library must not take the others' cores.
+# One thread per model: the plan counts workers, so a library must not use the cores of others.
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process by its number and the time (epoch seconds) at which it began."""
+    """A process, identified by its process id and start time (epoch seconds)."""
 
     name: str
     pid: int
@@ -38,7 +38,7 @@ class Process:
 
     @classmethod
     def found(cls, name: str, pid: int) -> Self:
-        """The process that has this number now; one that is gone began at 0."""
+        """Return the process with this id; ``started_s`` is 0 if there is none."""
         try:
             return cls(name, pid, psutil.Process(pid).create_time())
         except psutil.Error:
@@ -46,7 +46,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """It, and not another one with its number, is there and no zombie."""
+        """Whether the process runs: same id and start time, and no zombie."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started_s) < SAME_START_S
@@ -56,8 +56,8 @@ class Process:
 
 
 def environment(base: Mapping[str, str], supervisor: int | None) -> dict[str, str]:
-    """A child's environment: this headrace is importable, one thread per model, and which
-    process it must not outlive (None: it may)."""
+    """Return a child's environment: this package importable, one thread per model, and the
+    supervisor that the child must not outlive (None: the child may)."""
     root = str(Path(__file__).parents[1])
     paths = [root, *filter(None, base.get("PYTHONPATH", "").split(os.pathsep))]
     return {
@@ -70,7 +70,7 @@ def environment(base: Mapping[str, str], supervisor: int | None) -> dict[str, st
 
 
 def how_it_ended(code: int) -> str:
-    """An exit status in words."""
+    """Return an exit status in words."""
     if code >= 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):
@@ -79,15 +79,15 @@ def how_it_ended(code: int) -> str:
 
 
 def end_session(leader: int) -> None:
-    """Kill a role and all it has started; it leads a process group of its own."""
+    """Kill the process group that ``leader`` leads: a role and all its children."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 
 def follow_supervisor(env: Mapping[str, str] = os.environ) -> None:
-    """End this process when the supervisor that started it is gone; called by every role.
+    """End this process once its supervisor is gone; every role calls it.
 
-    SIGTERM first, so that work is put down cleanly, and a hard end after ``STOP_PATIENCE_S``.
+    Sends SIGTERM first, for a clean shutdown, and SIGKILL after ``STOP_PATIENCE_S``.
     """
     if SUPERVISOR in env:
         parent = int(env[SUPERVISOR])
@@ -95,7 +95,7 @@ def follow_supervisor(env: Mapping[str, str] = os.environ) -> None:
 
 
 def _watch(parent: int) -> None:
-    # Works on every system, unlike PR_SET_PDEATHSIG, which also fires when a mere thread ends.
+    # Portable, unlike PR_SET_PDEATHSIG, which also fires when only the parent thread ends.
     while os.getppid() == parent:
         time.sleep(WATCH_S)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -104,7 +104,8 @@ def _watch(parent: int) -> None:
 
 
 def run_directory(pipeline: str, env: Mapping[str, str] = os.environ) -> Path:
-    """Where a pipeline's state and logs lie: below HEADRACE_HOME or the per-user data directory."""
+    """Return the directory of a pipeline's state and logs, below HEADRACE_HOME or the per-user
+    data directory."""
     if env.get("HEADRACE_HOME"):
         return Path(env["HEADRACE_HOME"]).absolute() / "run" / pipeline
     data = env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"

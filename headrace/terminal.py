@@ -1,7 +1,7 @@
-"""What a person sees: results on stdout, progress and errors on stderr.
+"""Terminal output: results on stdout, progress and errors on stderr.
 
-With ``--json`` stdout holds JSON only. Colours and moving bars are for terminals; elsewhere the
-same is said in plain lines.
+With ``--json`` stdout holds JSON only. Colours and progress bars appear on terminals only;
+elsewhere the output is plain lines.
 """
 
 import contextlib
@@ -21,29 +21,29 @@ LINE_EVERY_S = 5.0
 
 
 def say(text: str) -> None:
-    """A line for the person, on stderr."""
+    """Print a message for the user on stderr."""
     click.echo(text, err=True)
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on stdout."""
+    """Print one line of JSON on stdout."""
     click.echo(json.dumps(value, allow_nan=False))
 
 
 def print_text(text: str) -> None:
-    """A result for the person, on stdout."""
+    """Print a result on stdout."""
     click.echo(text)
 
 
 def rich_console() -> "Console":
-    """For tables and the like on stdout; without colours where it is no terminal."""
+    """Return a console on stdout; without colours if stdout is no terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 
 def print_rich(*parts: Any) -> None:
-    """Tables and the like on stdout, once; where it is no terminal, without padding blanks."""
+    """Print tables and other rich parts on stdout; without trailing blanks if it is no terminal."""
     console = rich_console()
     if console.is_terminal:
         console.print(*parts)
@@ -55,7 +55,7 @@ def print_rich(*parts: Any) -> None:
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Says what is waited for, for as long as the block lasts and nobody can tell how long."""
+    """Show what the block waits for, while it lasts; for waits of unknown length."""
     if not sys.stderr.isatty():
         say(what)
         yield
@@ -71,9 +71,9 @@ Advance = Callable[[int, str], None]
 
 @contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Advance]:
-    """A function to be told how far one is (``advance(done, note)``), shown on stderr.
+    """Yield ``advance(done, note)``, which shows progress on stderr.
 
-    On a terminal a bar with the time left, elsewhere a line every five seconds.
+    On a terminal: a bar with the time left; elsewhere a line every five seconds.
     """
     if sys.stderr.isatty():
         from rich.progress import TimeRemainingColumn
@@ -86,7 +86,7 @@ def progress(what: str, total: int) -> Iterator[Advance]:
 
 @contextlib.contextmanager
 def counting(what: str, total: int) -> Iterator[Advance]:
-    """The same for steps whose number says nothing about the time that is left."""
+    """Yield ``advance`` as ``progress`` does, for steps of unequal length: elapsed time only."""
     if sys.stderr.isatty():
         from rich.progress import TimeElapsedColumn
 
@@ -134,11 +134,11 @@ def _lines(what: str, total: int, line: Line) -> Advance:
 
 
 def progress_line(what: str, done: int, total: int, elapsed_s: float, note: str) -> str:
-    """How far one is in plain text, with the time left once it can be told."""
+    """Return the progress as plain text, with the time left once a step is done."""
     left = f"about {elapsed_s * (total - done) / done:.0f} s left" if 0 < done < total else ""
     return ", ".join(filter(None, (f"{what}: {done} of {total}", left, note)))
 
 
 def counting_line(what: str, done: int, total: int, elapsed_s: float, note: str) -> str:
-    """How far one is in plain text, and since when."""
+    """Return the progress as plain text, with the elapsed time."""
     return ", ".join(filter(None, (f"{what}: {done} of {total}", f"{elapsed_s:.0f} s", note)))

@@ -1,10 +1,10 @@
-"""One query through the operators of a pipeline, in this process: for unit tests, without Kafka.
+"""Run one query through the operators of a pipeline in this process: unit tests without Kafka.
 
     answer = run_query("pipeline.yaml", b"some text")
     assert answer.result == ["SOME", "TEXT"]
 
-Operators are loaded and called as a worker does, item by item through fan-out, errors and
-``combine``; there are no deadlines, no batches of several queries and no limits.
+Operators are loaded and called as a worker does, item by item, with fan-out, errors and
+``combine``; without deadlines, batches of several queries and limits.
 """
 
 from collections.abc import Mapping
@@ -31,11 +31,11 @@ def run_query(
     variants: Mapping[str, str] | None = None,
     device: str = "cpu",
 ) -> Answer:
-    """The answer to one query; an operator that raises makes it ``failed``, with the reason.
+    """Return the answer to one query; if an operator raises, it is ``failed``, with the reason.
 
-    ``variants`` names the variant of a task ("split": "bach"); left out, the first of the file.
-    Raises ``PipelineError`` for a file, or a name in ``variants``, that is wrong, and
-    ``ModelError`` for an operator that cannot be made.
+    ``variants`` maps tasks to variants ("split": "bach"); the default is the task's first variant.
+    Raises ``PipelineError`` for an invalid file or an unknown name in ``variants``, and
+    ``ModelError`` for an operator that cannot be constructed.
     """
     read = file if isinstance(file, PipelineFile) else read_pipeline_file(Path(file))
     chosen = _chosen(read, variants or {})

@@ -1,1 +1,1 @@
-"""Arrival times: seeded processes, files, topics."""
+"""Arrival times from seeded processes, files and topics."""

@@ -1,4 +1,4 @@
-"""When do queries arrive? Arrival times from seeded processes, rates or a file.
+"""Arrival times from seeded processes, rates or a file.
 
 Times are seconds from the start, ascending. The same arrivals serve live load and simulation.
 """
@@ -19,22 +19,22 @@ from headrace.errors import ArrivalsError
 Times: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.float64]]"
 
 SUFFIXES = (".txt", ".csv", ".gz")
-MS = 1e-3  # the unit of times that name none
+MS = 1e-3  # the default unit of times
 LATEST_START_S = 3600.0
-LIKELY_QPS, FEW = 10_000, 10  # more than that per second, of at least so many, is not likely
-SIZED = {"ms,size": 1e3, "time,size": 1.0}  # headers, and how many of their unit are a second
-MOST_QPS = 100_000  # more within a second are times in another unit than ms
+LIKELY_QPS, FEW = 10_000, 10  # a file of at least FEW queries above this rate has the wrong unit
+SIZED = {"ms,size": 1e3, "time,size": 1.0}  # header: units per second
+MOST_QPS = 100_000  # more queries within a second mean that the unit is not ms
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Arrivals that are what they are, whatever the seed; with the size of each where recorded."""
+    """Recorded arrivals, independent of the seed; with the size of each query where recorded."""
 
     times_s: Times
     sizes: tuple[int, ...] = ()
 
     def drawn(self, rng: np.random.Generator) -> Times:
-        """The arrival times."""
+        """Return the recorded arrival times; ``rng`` is unused."""
         return self.times_s
 
 
@@ -45,20 +45,20 @@ class Rates:
     rates_qps: tuple[float, ...]
 
     def drawn(self, rng: np.random.Generator) -> Times:
-        """Arrival times of one run."""
+        """Return the arrival times of one run."""
         return from_rates(self.rates_qps, rng)
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """Gaps of a gamma distribution with coefficient of variation ``cv``; 1 is a Poisson process."""
+    """A renewal process: gamma gaps with coefficient of variation ``cv`` (1: a Poisson process)."""
 
     rate_qps: float
     seconds: float
     cv: float = 1.0
 
     def drawn(self, rng: np.random.Generator) -> Times:
-        """Arrival times of one run."""
+        """Return the arrival times of one run."""
         if self.cv == 1.0:
             return poisson(self.rate_qps, self.seconds, rng)
         return gamma(self.rate_qps, self.seconds, self.cv, rng)
@@ -66,10 +66,10 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bursts:
-    """A Markov-modulated Poisson process: now and then, for a while, ``factor`` times as much.
+    """A Markov-modulated Poisson process: the rate in a burst is ``factor`` times the calm rate.
 
-    Bursts last ``length_s`` on average and are ``apart_s`` apart; ``rate_qps`` is the mean over
-    both.
+    Bursts last ``length_s`` on average and are ``apart_s`` apart on average; ``rate_qps`` is the
+    mean over both.
     """
 
     rate_qps: float
@@ -79,7 +79,7 @@ class Bursts:
     apart_s: float = 20.0
 
     def drawn(self, rng: np.random.Generator) -> Times:
-        """Arrival times of one run."""
+        """Return the arrival times of one run."""
         calm = (self.length_s + self.apart_s) / (self.factor * self.length_s + self.apart_s)
         now, bursting, found = 0.0, False, [np.empty(0)]
         while now < self.seconds:
@@ -95,7 +95,7 @@ Arrivals = Recorded | Rates | Renewal | Bursts
 
 
 def poisson(rate_qps: float, seconds: float, rng: np.random.Generator) -> Times:
-    """Arrival times in [0, ``seconds``) at ``rate_qps`` on average.
+    """Return Poisson arrival times in [0, ``seconds``) at ``rate_qps`` on average.
 
     Raises ``ArrivalsError`` for a rate or a time that is not above 0.
     """
@@ -106,7 +106,7 @@ def poisson(rate_qps: float, seconds: float, rng: np.random.Generator) -> Times:
 
 
 def ramp(from_qps: float, to_qps: float, seconds: float, rng: np.random.Generator) -> Times:
-    """Arrival times in [0, ``seconds``) of a Poisson process whose rate goes in a line."""
+    """Return Poisson arrival times in [0, ``seconds``); the rate changes linearly."""
     count = rng.poisson((from_qps + to_qps) / 2 * seconds)
     uniform = rng.uniform(0.0, 1.0, count)
     if from_qps == to_qps:
@@ -118,7 +118,7 @@ def ramp(from_qps: float, to_qps: float, seconds: float, rng: np.random.Generato
 
 
 def gamma(rate_qps: float, seconds: float, cv: float, rng: np.random.Generator) -> Times:
-    """The same with gaps of a gamma distribution whose coefficient of variation is ``cv``.
+    """Return arrival times in [0, ``seconds``) with gamma gaps of coefficient of variation ``cv``.
 
     Raises ``ArrivalsError`` for a rate, a time or a variation that is not above 0.
     """
@@ -141,19 +141,19 @@ def _check_positive(rate_qps: float, seconds: float) -> None:
 
 
 def from_rates(rates_qps: Sequence[float], rng: np.random.Generator) -> Times:
-    """Arrival times of a Poisson process whose rate is ``rates_qps[i]`` in second ``i``."""
+    """Return Poisson arrival times; the rate is ``rates_qps[i]`` in second ``i``."""
     counts = rng.poisson(np.asarray(rates_qps, dtype=np.float64))
     return np.sort(np.repeat(np.arange(len(counts)), counts) + rng.uniform(0, 1, counts.sum()))
 
 
 def read_arrivals(path: Path, rng: np.random.Generator) -> Times:
-    """The arrival times in a file; ``rng`` draws those of rates. Raises ``ArrivalsError``."""
+    """Return a file's arrival times; ``rng`` draws those of rates. Raises ``ArrivalsError``."""
     return read_workload(path).drawn(rng)
 
 
 def read_workload(path: Path) -> Recorded | Rates:
-    """What a file says: a time a line, ``ms,size`` or ``time,size`` (seconds) below such a header,
-    or ``second,qps`` for every second.
+    """Read a file of arrivals: one time per line, ``ms,size`` or ``time,size`` (seconds) below such
+    a header, or ``second,qps`` for every second.
 
     Times are in the unit that a header names, else ISO or epoch times, else ms from the start
     (``headrace/arrivals/time_units.py``). Raises ``ArrivalsError`` naming the line.
@@ -178,7 +178,7 @@ def read_workload(path: Path) -> Recorded | Rates:
 
 
 def _timed(path: Path, first: int, texts: list[str], unit_s: float | None) -> tuple[Times, float]:
-    """The times as numbers, from the first one on if they are times of the day, and their unit."""
+    """Return the times as numbers and their unit; ISO and epoch times are relative to the first."""
     if iso_s(texts[0]) is not None and not _is_number(texts[0]):
         numbers, unit_s = _dated(path, first, texts), 1.0
         epoch = True
@@ -228,7 +228,7 @@ def _ascending(path: Path, first: int, texts: list[str]) -> Times:
 
 
 def _check_unit(path: Path, times_s: Times, numbers: Times) -> None:
-    """Refuse what is likely in seconds: fractions that would all come within no time."""
+    """Raise for times that are probably in seconds: fractions whose rate in ms is implausible."""
     span_s = float(times_s[-1] - times_s[0])
     fractions = bool((numbers != np.floor(numbers)).any())
     if fractions and len(times_s) >= FEW and len(times_s) > LIKELY_QPS * span_s:
@@ -239,7 +239,7 @@ def _check_unit(path: Path, times_s: Times, numbers: Times) -> None:
 
 
 def _sized(path: Path, lines: list[str], per_s: float) -> Recorded:
-    """Times with sizes, below a header."""
+    """Return the times and sizes below a header."""
     rows = [line.partition(",") for line in lines[1:]]
     if not rows:
         raise ArrivalsError(f"{path} has a header only; add a line for every query, as in 12.5,40")
@@ -256,7 +256,7 @@ def _sized(path: Path, lines: list[str], per_s: float) -> Recorded:
 
 
 def _find_wrong(path: Path, first: int, texts: list[str]) -> None:
-    """Raise for the first line that is no time, or none that can follow the one before."""
+    """Raise for the first line that is no time or is before its predecessor."""
     times = [_number(path, at, text, "a time in ms") for at, text in enumerate(texts, first)]
     for at, (before, after) in enumerate(pairwise(times), first + 1):
         if after < before:

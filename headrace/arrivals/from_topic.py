@@ -1,4 +1,4 @@
-"""When did the queries of a real topic arrive? Its records' time stamps, oldest first."""
+"""Arrival times from the time stamps of a topic's records."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from streams.kafka.kafka_client import KafkaConfig, partitions, read_to_end
 
 
 def recorded(kafka: KafkaConfig, topic: str) -> Times:
-    """Seconds from the first record of a topic to each of them, ascending.
+    """Return the seconds from a topic's first record to each record, ascending.
 
-    Raises ``ArrivalsError`` where the topic is not there, is empty or has no time stamps.
+    Raises ``ArrivalsError`` if the topic does not exist, is empty or has no time stamps.
     """
     known = partitions(kafka)
     if topic not in known:
@@ -24,7 +24,7 @@ def recorded(kafka: KafkaConfig, topic: str) -> Times:
 
 
 def arrival_times(topic: str, messages: list[Any]) -> Times:
-    """The same of records that were read."""
+    """Return the seconds from the earliest message to each message, ascending."""
     if not messages:
         raise ArrivalsError(f"topic {topic!r} has no records any more; raise its retention.ms")
     stamps = np.empty(len(messages))

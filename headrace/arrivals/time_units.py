@@ -1,9 +1,9 @@
-"""The unit of recorded arrival times: named by a header, or recognised by the first time.
+"""The unit of recorded arrival times: from the header, else inferred from the first time.
 
 A header is a line such as ``seconds`` or ``ms``, or the column names of a CSV, of which one names
-a time (``time_s``, ``timestamp``, ``arrival_ms``). Without a unit there, the first time decides:
-ISO 8601, or an epoch time in s, ms, us or ns; anything smaller is milliseconds from the start.
-Times of the day count from the first one.
+a time (``time_s``, ``timestamp``, ``arrival_ms``). Without a unit in the header, the first time
+decides: ISO 8601, or an epoch time in s, ms, us or ns; a smaller number is milliseconds from the
+start. ISO and epoch times are relative to the first one.
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ UNITS_S = {
     "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9,
 }  # fmt: skip
 COLUMNS = ("time", "timestamp", "arrival", "arrivals", "arrived", "at", "t", "created")
-# Epoch times of this century by their size: seconds, ms, us, ns.
+# The least epoch time of this century in each unit: ns, us, ms, s.
 EPOCHS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e9, 1.0))
-EPOCH_FROM = 1e9  # as milliseconds from the start the first query would come after eleven days
+EPOCH_FROM = 1e9  # as ms from the start, the first query would arrive after eleven days
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Where the times stand in each line, and their unit in seconds (None: to be recognised)."""
+    """The column of the times, and their unit in seconds (None: inferred from the first time)."""
 
     index: int = 0
     unit_s: float | None = None
 
 
 def header_of(line: str) -> Column | None:
-    """What a first line says of the times below it; None where it is no header of theirs."""
+    """Return the time column that a header line names; None if the line is no header."""
     names = [part.strip().strip('"').lower() for part in line.split(",")]
     for index, name in enumerate(names):
         unit_s = UNITS_S.get(name) if len(names) == 1 else None
@@ -42,7 +42,7 @@ def header_of(line: str) -> Column | None:
 
 
 def cells(lines: Sequence[str], column: Column) -> list[str]:
-    """The times as they stand in the lines; "" where a line has too few columns."""
+    """Return the text of each line's time; "" for a line with too few columns."""
     if column.index == 0 and "," not in lines[0]:
         return [line.strip() for line in lines]
     parts = [line.split(",") for line in lines]
@@ -50,7 +50,7 @@ def cells(lines: Sequence[str], column: Column) -> list[str]:
 
 
 def iso_s(text: str) -> float | None:
-    """Epoch seconds of an ISO 8601 time, UTC where it names no zone; None for anything else."""
+    """Return the epoch seconds of an ISO 8601 time (UTC without a zone); None for other text."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -59,5 +59,5 @@ def iso_s(text: str) -> float | None:
 
 
 def epoch_unit_s(first: float) -> float | None:
-    """The unit of an epoch time; None for a time that counts from the start of the recording."""
+    """Return the unit of an epoch time in seconds; None for a time relative to the start."""
     return next((unit_s for least, unit_s in EPOCHS if first >= least), None)

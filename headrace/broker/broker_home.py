@@ -1,4 +1,4 @@
-"""Where the local broker lives and how it is set up: paths and texts, no process and no network."""
+"""The local broker's files, configuration and command lines; starts no process."""
 
 import os
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ rootLogger.appenderRef.file.ref=file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a broker keeps over restarts, so that its data and its clients stay valid."""
+    """The cluster id and ports that a broker keeps over restarts, for its data and clients."""
 
     cluster: str  # 22 characters: a UUID in URL-safe base64
     port: int
@@ -100,7 +100,7 @@ class Home:
     """The files of one local broker."""
 
     path: Path
-    is_default: bool = False  # the per-user one, which nobody named
+    is_default: bool = False  # the per-user home, by default
 
     @property
     def data(self) -> Path:
@@ -112,7 +112,7 @@ class Home:
 
     @property
     def console(self) -> Path:
-        """What Java itself prints: a failed start, a crash."""
+        """The output of the Java process: a failed start, a crash."""
         return self.path / "console.log"
 
     @property
@@ -137,7 +137,7 @@ class Home:
 
 
 def home_at(path: Path | None, env: Mapping[str, str] = os.environ) -> Home:
-    """The home asked for, else HEADRACE_HOME, else the per-user data directory."""
+    """Return the home at ``path``, else at HEADRACE_HOME, else in the per-user data directory."""
     if path is not None:
         return Home(path.absolute())
     if env.get("HEADRACE_HOME"):
@@ -147,7 +147,7 @@ def home_at(path: Path | None, env: Mapping[str, str] = os.environ) -> Home:
 
 
 def server_properties(home: Home, identity: Identity) -> str:
-    """The broker's configuration: one node, loopback only."""
+    """Return the broker's configuration: one node, loopback only."""
     return _SERVER.format(
         port=identity.port,
         controller_port=identity.controller_port,
@@ -157,12 +157,12 @@ def server_properties(home: Home, identity: Identity) -> str:
 
 
 def log4j_properties(home: Home) -> str:
-    """The broker's own log: a new file at each start, three older ones, 10 MB each at most."""
+    """Return the log configuration: a new file per start, three older files, 10 MB each at most."""
     return _LOG4J.format(log=home.log)
 
 
 def format_command(java: Path, classpath: str, home: Home, identity: Identity) -> list[str]:
-    """The command that prepares an empty data directory."""
+    """Return the command that formats an empty data directory."""
     tool = ["kafka.tools.StorageTool", "format", "-t", identity.cluster]
     return [
         *_java_command(java, classpath, home, heap=["-Xmx128m"]),
@@ -173,7 +173,7 @@ def format_command(java: Path, classpath: str, home: Home, identity: Identity) -
 
 
 def serve_command(java: Path, classpath: str, home: Home) -> list[str]:
-    """The command that is the broker."""
+    """Return the command that runs the broker."""
     heap = ["-Xms128m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError"]
     return [
         *_java_command(java, classpath, home, heap=heap),

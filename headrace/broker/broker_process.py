@@ -1,4 +1,4 @@
-"""The broker's processes: prepare its data, start it detached, know it again, end it."""
+"""The broker's processes: format the data directory, start detached, identify, end."""
 
 import atexit
 import re
@@ -13,10 +13,10 @@ from streams.kafka.kafka_client import BrokerError
 FORMAT_PATIENCE = 60.0  # seconds; 1 on an idle machine
 STOP_PATIENCE = 20.0  # seconds from SIGTERM to SIGKILL
 
-# The head of a stack trace, or what Java says before there is a log.
+# The head of a stack trace, or the output of Java before logging starts.
 _REASON = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): |Error:? |Unrecognized ")
 
-# A Popen that is dropped while its process lives complains; the broker is meant to live on.
+# A Popen that is deleted while its process runs warns; the broker outlives this process.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -24,14 +24,17 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 def _let_live() -> None:
     for child in _children.values():
         if child.poll() is None:
-            child.returncode = 0  # nobody waits for it any more
+            child.returncode = 0  # suppresses the warning
 
 
 def format_if_new(place: Home, command: list[str]) -> None:
-    """Prepare the data directory unless it is. Raises BrokerError with the tool's last word."""
+    """Format the data directory unless it is formatted.
+
+    Raises BrokerError with the tool's last line.
+    """
     if (place.data / "meta.properties").exists():
         return
-    shutil.rmtree(place.data, ignore_errors=True)  # a format that was cut short
+    shutil.rmtree(place.data, ignore_errors=True)  # left by an interrupted format
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_PATIENCE)
     except subprocess.TimeoutExpired:
@@ -48,7 +51,7 @@ def format_if_new(place: Home, command: list[str]) -> None:
 
 
 def spawn(place: Home, command: list[str]) -> int:
-    """Start the broker apart from this terminal; its process number."""
+    """Start the broker in its own session; return its process id."""
     with place.console.open("wb") as console:
         child = subprocess.Popen(
             command,
@@ -56,14 +59,17 @@ def spawn(place: Home, command: list[str]) -> int:
             stdout=console,
             stderr=subprocess.STDOUT,
             cwd=place.path,
-            start_new_session=True,  # Ctrl-C in this terminal is not meant for it
+            start_new_session=True,  # so that Ctrl-C in this terminal does not reach it
         )
     _children[child.pid] = child
     return child.pid
 
 
 def is_ours(pid: int, place: Home) -> bool:
-    """A process number is used again; the path of this home on its command line is not."""
+    """Return whether the process is the broker of this home, by its command line.
+
+    The process id alone does not suffice: the operating system reuses it.
+    """
     try:
         return str(place.server_properties) in psutil.Process(pid).cmdline()
     except psutil.Error:
@@ -71,7 +77,8 @@ def is_ours(pid: int, place: Home) -> bool:
 
 
 def death_of(place: Home) -> BrokerError:
-    """What to raise when the broker ended while it was starting: its last error, its last line."""
+    """Return the error for a broker that ended during start-up, with its last logged error or
+    else its last line."""
     lines = [
         line.strip()
         for file in (place.log, place.console)
@@ -79,7 +86,7 @@ def death_of(place: Home) -> BrokerError:
         for line in file.read_text(errors="replace").splitlines()
         if line.strip() and not line.startswith("\tat ")
     ]
-    # After the error that matters the broker still logs how it shuts down.
+    # The broker logs its shutdown after the error that caused it.
     errors = [line for line in lines if _REASON.match(line)]
     last = (errors or lines or ["it printed nothing"])[-1]
     return BrokerError(
@@ -89,7 +96,7 @@ def death_of(place: Home) -> BrokerError:
 
 
 def end(pid: int) -> None:
-    """SIGTERM, and SIGKILL to one that is still there after 20 s; returns when it is gone."""
+    """End the process: SIGTERM, then SIGKILL after 20 s; return once it has ended."""
     try:
         process = psutil.Process(pid)
         process.terminate()

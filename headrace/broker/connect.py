@@ -1,5 +1,5 @@
-"""Connect to the brokers that an option, the environment or a client properties file names, else
-to the local one."""
+"""Connect to the brokers named by an option, the environment or a client properties file, else
+to the local broker."""
 
 import contextlib
 import os
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 KAFKA_CONFIG = "HEADRACE_KAFKA_CONFIG"  # environment: a client properties file
 BOOTSTRAP = "bootstrap.servers"
 WRITE_RELEASE = "HEADRACE_WRITE_RELEASE"  # environment: a number under schemas/avro/released
-ANSWERS_WITHIN_S = 4.0  # a person waits for a broker no longer
+ANSWERS_WITHIN_S = 4.0  # the longest wait of an interactive command
 
 
 def kafka_config(bootstrap: str | None, env: Mapping[str, str] = os.environ) -> KafkaConfig:
-    """The brokers named, with the properties of the file in ``HEADRACE_KAFKA_CONFIG``.
+    """Return the named brokers with the properties of the file in ``HEADRACE_KAFKA_CONFIG``.
 
-    ``bootstrap`` beats the file's own ``bootstrap.servers``; it is "" in what is returned where
-    nobody names brokers. Raises ``KafkaConfigError``.
+    ``bootstrap`` overrides the file's ``bootstrap.servers``; the result's is "" if neither names
+    brokers. Raises ``KafkaConfigError``.
     """
     path = env.get(KAFKA_CONFIG)
     properties = read_kafka_properties(Path(path), env) if path else {}
@@ -35,7 +35,7 @@ def kafka_config(bootstrap: str | None, env: Mapping[str, str] = os.environ) -> 
 
 
 def read_kafka_properties(path: Path, env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The properties of a file, with every reference replaced. Raises ``KafkaConfigError``."""
+    """Return the properties of a file, references resolved. Raises ``KafkaConfigError``."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -50,7 +50,7 @@ def read_kafka_properties(path: Path, env: Mapping[str, str] = os.environ) -> di
 
 
 def reached(bootstrap: str | None) -> "KafkaConfig":
-    """Brokers that answer; raises ``BrokerError`` within seconds."""
+    """Return brokers that answer; raises ``BrokerError`` after ``ANSWERS_WITHIN_S``."""
     from streams.kafka.kafka_client import reach
 
     kafka = brokers(bootstrap)
@@ -59,14 +59,14 @@ def reached(bootstrap: str | None) -> "KafkaConfig":
 
 
 def brokers(bootstrap: str | None) -> "KafkaConfig":
-    """The brokers that the options name, else the local one; raises ``KafkaConfigError``."""
+    """Return the brokers that the options name, else the local one; raises ``KafkaConfigError``."""
     _write_as(os.environ.get(WRITE_RELEASE, ""))
     named = kafka_config(bootstrap)
     return named if named.bootstrap else replace(named, bootstrap=local_broker().bootstrap)
 
 
 def _write_as(release: str) -> None:
-    """In a rolling upgrade: write what processes of an earlier release can read."""
+    """Write records in the format of an earlier release, for a rolling upgrade."""
     from schemas.codec.single_object import write_as
 
     try:
@@ -78,7 +78,7 @@ def _write_as(release: str) -> None:
 
 
 def local_broker() -> "Running":
-    """The local broker, started if it does not run, with a word on what takes long."""
+    """Return the local broker, started if it does not run; shows progress."""
     from headrace.broker import local_broker as broker
 
     found = broker.status()
@@ -95,7 +95,7 @@ def _jar_progress(stack: contextlib.ExitStack) -> Callable[[str, int, int], None
     def told(jar: str, number: int, total: int) -> None:
         nonlocal advance
         if advance is None:
-            stack.close()  # one moving line at a time
+            stack.close()  # one progress display at a time
             advance = stack.enter_context(progress("downloading Apache Kafka", total))
         advance(number, jar)
 

@@ -1,12 +1,12 @@
-"""Which jars the local broker runs on: Apache Kafka's own closure and one logging binding.
+"""The lock of the local broker's jars: Apache Kafka's runtime closure and one logging binding.
 
-Each entry is `group:artifact:version` and, below it, the SHA-256 of the jar. The entries are what
-jgo resolves for `kafka_2.13` in its runtime scope, plus `log4j-slf4j-impl` of the log4j-core in
-that closure, without which the broker logs nothing.
+Each entry is `group:artifact:version` and, below it, the SHA-256 of the jar. jgo resolves the
+entries for `kafka_2.13` in its runtime scope, plus the `log4j-slf4j-impl` that matches the
+log4j-core of that closure; without it the broker logs nothing.
 """
 
-# Resolve the two roots apart. Asked for together, log4j's own dependency management wins and puts
-# kafka-clients 3.9.1 under a 4.3.1 broker.
+# Resolve the two roots separately. Resolved together, log4j's dependency management wins and
+# selects kafka-clients 3.9.1 for a 4.3.1 broker.
 ROOTS = (
     "org.apache.kafka:kafka_2.13:4.3.1",
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
@@ -109,6 +109,6 @@ org.yaml:snakeyaml:2.5
 
 
 def locked_jars() -> dict[str, str]:
-    """`group:artifact:version` to the SHA-256 that its jar must have, in the order of the lock."""
+    """Return `group:artifact:version` -> SHA-256 of the jar, in the order of the lock."""
     words = LOCK.split()
     return dict(zip(words[::2], words[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""The broker's jars on this machine: fetched once through jgo, checked against the lock."""
+"""The broker's jars on this machine: downloaded once with jgo, verified against the lock."""
 
 import hashlib
 import os
@@ -16,11 +16,11 @@ Progress = Callable[[str, int, int], None]
 
 
 def classpath(progress: Progress | None = None) -> str:
-    """The class path of the broker, every jar present and with the locked SHA-256.
+    """Return the broker's class path; every jar is present and has the locked SHA-256.
 
     The first call on a machine downloads 44 MB into the user's Maven repository (M2_REPO or
-    ~/.m2/repository); later ones only check it.
-    Raises BrokerError when a jar cannot be had or is not the locked one.
+    ~/.m2/repository); later calls only verify it.
+    Raises BrokerError if a jar cannot be downloaded or differs from the lock.
     """
     with _one_at_a_time():
         artifacts = _artifacts()
@@ -33,7 +33,7 @@ def classpath(progress: Progress | None = None) -> str:
 
 
 def _artifacts() -> dict[str, tuple[Any, str]]:
-    from jgo.config import GlobalSettings  # a quarter of a second that only a start pays
+    from jgo.config import GlobalSettings  # the import takes a quarter of a second
     from jgo.maven import MavenContext, PythonResolver
 
     context = MavenContext(
@@ -49,7 +49,7 @@ def _artifacts() -> dict[str, tuple[Any, str]]:
 def _checked(jar: Any, sha256: str) -> Path:
     path: Path = jar.cached_path
     if _sha256(path) != sha256:
-        # What an interrupted download leaves behind looks like a jar; one more try mends it.
+        # An interrupted download leaves a partial jar; download it once more.
         path.unlink()
         _download(jar)
     if _sha256(path) == sha256:
@@ -80,7 +80,7 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Two first starts in different homes share one Maven repository."""
+    """Serialise first starts in different homes: they share one Maven repository."""
     from jgo.constants import default_jgo_cache
 
     folder: Path = default_jgo_cache()

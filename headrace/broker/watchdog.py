@@ -1,6 +1,6 @@
-"""Stops a borrowed broker when its borrower is gone, also one that was killed.
+"""Stop a borrowed broker once its borrower has ended, even if the borrower was killed.
 
-The borrower holds the other end of standard input; its end, however it comes, closes the pipe.
+The borrower holds the write end of standard input, and its end closes the pipe.
 Run as ``python -m headrace.broker.watchdog HOME``.
 """
 
@@ -24,11 +24,11 @@ PATIENCE_S = 30.0
 
 @contextlib.contextmanager
 def kept(home: Path) -> Iterator[Process]:
-    """While the block lasts, a process that would stop the broker of this home after us."""
+    """Run a watchdog for the broker of this home while the block lasts."""
     with subprocess.Popen(
         [sys.executable, "-m", "headrace.broker.watchdog", str(home)],
         stdin=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C in the terminal is not meant for it
+        start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
         env=environment(os.environ, None),
     ) as keeper:
         assert keeper.stdin is not None
@@ -41,11 +41,11 @@ def kept(home: Path) -> Iterator[Process]:
 
 @contextlib.contextmanager
 def temporary_broker(home: Path, what: str) -> Iterator[tuple["Running", tuple[Process, ...]]]:
-    """A broker of this process's own, stopped after the block and also if this process is killed;
-    with the processes that were started. ``what`` is said while it starts."""
+    """Yield a private broker and the started processes; the broker stops after the block, also if
+    this process is killed. ``what`` is shown during start-up."""
     from headrace.broker.local_broker import borrow
 
-    os.environ.pop(KAFKA_CONFIG, None)  # its own broker knows no passwords
+    os.environ.pop(KAFKA_CONFIG, None)  # the private broker has no authentication
     with contextlib.ExitStack() as stack:
         keeper = stack.enter_context(kept(home))
         with waiting(what):
@@ -56,9 +56,9 @@ def temporary_broker(home: Path, what: str) -> Iterator[tuple["Running", tuple[P
 
 
 def keep(home: Path) -> None:
-    """Wait for the end of standard input, then stop the broker if it still runs."""
+    """Wait for end of file on standard input, then stop the broker if it still runs."""
     sys.stdin.buffer.read()
-    from headrace.broker.local_broker import stop  # nothing heavy stays in memory while it waits
+    from headrace.broker.local_broker import stop  # imported late: little memory while it waits
 
     stop(home)
 

@@ -58,7 +58,7 @@ def stop(as_json: bool) -> None:
 @click.option("--address", is_flag=True, help="Print host:port alone, for scripts.")
 @json_option
 def status(as_json: bool, address: bool) -> int:
-    """Tell whether the local broker runs (exit code 4 if not).
+    """Show whether the local broker runs (exit code 4 if not).
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``headrace capacity``: how much a pipeline can take."""
+"""``headrace capacity``: the highest rate that keeps the SLO."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from headrace.terminal import print_json, print_text
 
 
 class MixType(click.ParamType):
-    """TYPE=N,... as in g4dn.xlarge=1,r5n.large=13."""
+    """Devices by type, TYPE=N,... as in g4dn.xlarge=1,r5n.large=13."""
 
     name = "TYPE=N[,TYPE=N...]"
 

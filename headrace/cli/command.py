@@ -62,7 +62,7 @@ def command(
 @bootstrap_option
 @json_option
 def pause(file: Path, bootstrap: str | None, as_json: bool) -> int:
-    """Let no more queries in; those under way are finished.
+    """Admit no more queries; those in flight are finished.
 
     \b
     Example:
@@ -76,7 +76,7 @@ def pause(file: Path, bootstrap: str | None, as_json: bool) -> int:
 @bootstrap_option
 @json_option
 def resume(file: Path, bootstrap: str | None, as_json: bool) -> int:
-    """Let queries in again after `pause`.
+    """Admit queries again after `pause`.
 
     \b
     Example:
@@ -105,7 +105,7 @@ def replan(file: Path, bootstrap: str | None, as_json: bool) -> int:
 @bootstrap_option
 @json_option
 def drain(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int:
-    """Give a worker, or all of a device, no new work.
+    """Give a worker, or all workers of a device, no new work.
 
     \b
     Example:
@@ -131,7 +131,7 @@ def restore(file: Path, target: str, bootstrap: str | None, as_json: bool) -> in
 
 @click.group()
 def policy() -> None:
-    """See and change how a running pipeline is planned.
+    """Show and change how a running pipeline is planned.
 
     \b
     Example:
@@ -193,9 +193,9 @@ def history(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None
 @bootstrap_option
 @json_option
 def rollback(file: Path, epoch: int, bootstrap: str | None, as_json: bool) -> int:
-    """Go back to the settings of an earlier plan.
+    """Restore the settings of an earlier plan.
 
-    `headrace policy history` has the epochs.
+    `headrace policy history` lists the epochs.
 
     \b
     Example:

@@ -36,7 +36,7 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
       headrace compare pipeline.yaml --arrivals trace.txt --policy loki static-best --seed 1 2 3
       headrace compare pipeline.yaml --rate 80 --seconds 60 --policy loki static --html page.html
     """
-    # Tables of model selection are small matrix products, as in ``headrace plan``.
+    # Model selection tables are small matrix products, as in ``headrace plan``.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from headrace.atomic_file import writable, write_page
     from headrace.html.comparison_page import comparison_page

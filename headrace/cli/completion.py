@@ -23,6 +23,6 @@ def completion(context: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    # The words are completed by `headrace` itself, which the shell calls with this variable set.
+    # The shell calls `headrace` with this variable set; `headrace` returns the completions.
     made = kind(context.find_root().command, {}, "headrace", "_HEADRACE_COMPLETE")
     print_text((made.source_template % made.source_vars()).strip())

@@ -1,4 +1,4 @@
-"""``headrace dead-letters``: what could not be understood."""
+"""``headrace dead-letters``: list, show and replay undecodable records."""
 
 import sys
 from pathlib import Path
@@ -14,9 +14,9 @@ from headrace.terminal import print_json, print_text, say
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """See what could not be understood, and replay it.
+    """Show records that could not be decoded, and replay them.
 
-    A letter is a record that no codec could read, kept as it came, with the reason.
+    A dead letter is a record that no codec could read, kept unchanged, with the reason.
 
     \b
     Example:
@@ -32,7 +32,7 @@ def dead_letters() -> None:
 def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None:
     """List the last letters, newest first.
 
-    Name, UTC time, where it came from, size, reason.
+    Name, UTC time, origin, size, reason.
 
     \b
     Example:
@@ -84,10 +84,10 @@ def show(
 def replay(
     file: Path, letters: tuple[str, ...], yes: bool, bootstrap: str | None, as_json: bool
 ) -> int:
-    """Write letters back to the input topic, as they came.
+    """Write letters back to the input topic, unchanged.
 
-    Only letters from the input topic can be replayed. The query's clock starts anew, unless a
-    header says when its answer was due.
+    Only letters from the input topic can be replayed. The query's deadline counts from the
+    replay, unless a header names the deadline.
 
     \b
     Example:

@@ -30,11 +30,11 @@ def demo(
 ) -> int:
     """Show a pipeline at work, then report and clean up.
 
-    Without FILE it is the postcode pipeline of the repository. Without --bootstrap it has a broker
-    of its own for as long. The load rises past what the most accurate variants can carry and
-    falls again, and a command changes from a fixed plan to the policy that scales; of a pipeline
-    without such a policy the load is steady, and half-way a command changes the plan. Exit code 0
-    only if no query was lost and every process it started is gone.
+    FILE defaults to the postcode pipeline of the repository. Without --bootstrap the demo starts a
+    temporary broker. The load rises past the capacity of the most accurate variants and falls
+    again, and a command changes from a fixed plan to the policy that scales; a pipeline without
+    such a policy gets a steady load, and a command changes the plan half-way. Exit code 0 only
+    if no query was lost and every started process has ended.
 
     \b
     Example:

@@ -19,11 +19,11 @@ STYLES = {"ok": "green", "warn": "yellow", "wrong": "bold red"}
 @bootstrap_option
 @json_option
 def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> int:
-    """Check this machine, the broker and a pipeline, and say what to mend.
+    """Check this machine, the broker and a pipeline; name the remedies.
 
     Python, extras, Java, disk, the broker's release and clock; with FILE also the pipeline file,
-    its topics and what this user may do with them. Starts nothing. Exit code 0 if nothing is
-    wrong, 4 without a broker, 2 for a wrong file, else 1.
+    its topics and this user's rights on them. Starts nothing. Exit code 0 if nothing is wrong,
+    4 without a broker, 2 for an invalid file, else 1.
 
     \b
     Example:
@@ -45,7 +45,7 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> int:
 
 
 def _row(finding: "Finding") -> Any:
-    """A line of a table that is printed as it grows; long findings wrap within their column."""
+    """Return one row as a table of its own, printed at once; long findings wrap in their column."""
     from rich.table import Table
     from rich.text import Text
 

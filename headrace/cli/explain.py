@@ -26,11 +26,11 @@ def explain(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Show where one query's time went, step by step, and who ended it.
+    """Show where one query's time went, step by step, and what ended it.
 
-    ID is the query's id, or PARTITION-OFFSET of its record on the input topic; without one the
-    query with the newest answer is shown. Times are in ms since the query was made; slack is what
-    is left of its deadline at the end of each step.
+    ID is the query's id, or PARTITION-OFFSET of its record on the input topic; the default is
+    the query with the newest answer. Times are in ms since the query was made; slack is the time
+    left to the deadline at the end of each step.
 
     \b
     Example:

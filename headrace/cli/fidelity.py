@@ -1,4 +1,4 @@
-"""``headrace fidelity``: how far may a simulation of this pipeline be trusted?"""
+"""``headrace fidelity``: certify the error of a pipeline's simulation against a live run."""
 
 from pathlib import Path
 
@@ -36,9 +36,9 @@ def fidelity(
     out: Path | None,
     as_json: bool,
 ) -> int:
-    """Run arrivals live and simulated, and certify how far apart they are.
+    """Run arrivals live and simulated, and certify the differences.
 
-    The live run has a local broker of its own and every role as a process; the simulation has the
+    The live run has a temporary local broker and every role as a process; the simulation has the
     same arrivals, seed and policy. The certificate is stored beside the pipeline file, as
     pipeline.fidelity.json for pipeline.yaml.
 

@@ -1,11 +1,11 @@
-"""The list of commands by what they are for, and the nearest name for one that is misspelt."""
+"""A click group that lists commands by purpose and suggests a name for a misspelt one."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
 
 import click
 
-# Commands in none of these stand under "More".
+# Commands in none of these sections are listed under "More".
 SECTIONS = {
     "Begin": ("init", "validate", "doctor", "demo", "schema", "completion"),
     "Plan and simulate": (
@@ -23,7 +23,7 @@ class Grouped(click.Group):
     """A group whose help lists its commands in ``SECTIONS``."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections that have commands."""
+        """Write every section that has commands."""
         left = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
         for section, names in SECTIONS.items():
             own = [name for name in names if name in left]
@@ -39,7 +39,7 @@ class Grouped(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; an unknown command is answered with the nearest one."""
+        """Resolve a command as click does; the error for an unknown one suggests a near name."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)

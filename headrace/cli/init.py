@@ -13,7 +13,7 @@ from headrace.terminal import print_json, print_text
 @click.option("--name", default="", help="The pipeline's name. Without it the folder's.")
 @json_option
 def init(folder: Path, name: str, as_json: bool) -> None:
-    """Write a starter pipeline that runs as it is; overwrites nothing.
+    """Write a starter pipeline that runs unchanged; overwrites nothing.
 
     \b
     Example:

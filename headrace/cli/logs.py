@@ -1,4 +1,4 @@
-"""``headrace logs``: what the roles of a pipeline on this machine have written."""
+"""``headrace logs``: the logs of a pipeline's roles on this machine."""
 
 import re
 from collections import deque
@@ -38,7 +38,7 @@ class _Pattern(click.ParamType):
 @click.option("--last", type=click.IntRange(0), default=100, show_default=True, help="So many.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
 def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
-    """Show the logs of all roles as one, by time, with the last run's.
+    """Show the logs of all roles merged by time, the last run's included.
 
     \b
     Example:

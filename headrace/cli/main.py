@@ -1,6 +1,6 @@
-"""The command line: every command in one place, and how errors end.
+"""The command line: register every command and map errors to exit codes.
 
-Modules of commands import nothing heavy at their top, so that ``headrace --help`` is quick.
+Command modules import heavy modules inside functions, so that ``headrace --help`` is fast.
 """
 
 import sys
@@ -70,12 +70,12 @@ for each in COMMANDS:
 
 
 def main() -> NoReturn:
-    """The console script."""
+    """Run the console script."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line; its exit code. Errors that a person can mend are one sentence."""
+    """Run a command line and return its exit code; expected errors print one sentence."""
     try:
         code = headrace.main(args=list(arguments), prog_name="headrace", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -89,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
         say(f"headrace: {_sentence(error)}")
         return error.exit_code
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read the output has left; nothing more to say to anybody
+        sys.stderr.close()  # the reader of the output has ended; print nothing more
         return UNSUCCESSFUL
     except Exception as error:
         expected = exit_code(error)

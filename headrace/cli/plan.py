@@ -72,10 +72,10 @@ def plan(
     slo: float | None, comm: float | None, policy: str | None, solver: str | None,
     table: bool, violation: float | None,
 ) -> int:  # fmt: skip
-    """Show what would run for a demand: variants, batches, devices.
+    """Show the plan for a demand: variants, batches, devices.
 
-    Nothing is started. With --json one line for each demand, in order. Exit code 3 tells that
-    some demand cannot be met; its plan says what binds and what could be met instead.
+    Nothing is started. With --json one line for each demand, in order. Exit code 3: some demand
+    cannot be met; its plan names the binding constraint and the demand that can be met.
 
     \b
     Example:
@@ -83,8 +83,8 @@ def plan(
       headrace plan rank.yaml --budget 2.5
       headrace plan rank.yaml --demand 120 --cheapest
     """
-    # What a planner multiplies is small: BLAS threads cost more than they save. NumPy reads this
-    # when it is imported, so it stands before everything else.
+    # A planner's matrices are small: BLAS threads cost more than they save. NumPy reads this
+    # variable on import, so it is set before all imports.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if cheapest or budget is not None or demand is None:
         from headrace.planning.device_mix import MixRequest
@@ -120,7 +120,7 @@ def _mix(
     file: "PipelineFile", asked: "MixRequest", demand: tuple[float, ...] | None,
     cheapest: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """The mix of device types for a budget, or for a demand."""
+    """Print the mix of device types for a budget or a demand; return the exit code."""
     from headrace.planning.device_mix import (
         cheapest_as_json,
         cheapest_mix,
@@ -148,7 +148,7 @@ def _mix(
 def _tables(
     file: "PipelineFile", asked: "PlanRequest", violation: float | None, as_json: bool, table: bool
 ) -> int:
-    """The plans of policies that choose a model per batch."""
+    """Print the plans of policies that select a model per batch; return the exit code."""
     from headrace.planning.table_plans import as_json as line
     from headrace.planning.table_plans import as_text, tables
 

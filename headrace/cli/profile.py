@@ -10,7 +10,7 @@ from headrace.terminal import print_json, print_text
 
 
 class _Batches(click.ParamType):
-    """Whole numbers from 1, as in 1,2,4."""
+    """Batch sizes from 1, as in 1,2,4."""
 
     name = "N,N,..."
 
@@ -45,9 +45,8 @@ def profile(
 ) -> None:
     """Measure every variant: latency, load, memory, accuracy, fan-out.
 
-    With --paths it measures instead how right every path of variants is from the query to the
-    answer, and adds that to the profile that is there; plans then count with it in place of the
-    product of accuracies.
+    With --paths it measures instead the end-to-end accuracy of every path of variants and adds it
+    to the existing profile; plans then use it in place of the product of accuracies.
 
     \b
     Example:

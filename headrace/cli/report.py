@@ -1,4 +1,4 @@
-"""``headrace report``: what became of a live pipeline's queries."""
+"""``headrace report``: the outcomes of a live pipeline's queries."""
 
 import time
 from pathlib import Path
@@ -25,11 +25,11 @@ from headrace.terminal import print_json, print_text, say
 @bootstrap_option
 @json_option
 def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as_json: bool) -> int:
-    """Tell what became of a live pipeline's queries.
+    """Report the outcomes of a live pipeline's queries.
 
-    Read from the answers and plans on the broker, so that it works after the pipeline has ended,
-    too: outcomes, latencies, accuracy, devices, and what was given up where and why. Where a
-    certificate of the simulation lies beside the file (headrace fidelity), it is shown.
+    Outcomes, latencies, accuracy, devices, and drops by task and reason, read from the answers
+    and plans on the broker, so that it also works after the pipeline has ended. A certificate of
+    the simulation beside the file (headrace fidelity) is shown.
 
     \b
     Example:

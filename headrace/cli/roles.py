@@ -1,4 +1,4 @@
-"""The roles as commands of their own: how one runs a pipeline on many machines."""
+"""One command per role, to run a pipeline on several machines."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _ShareType(click.ParamType):
-    """INDEX/OF, as in 0/1."""
+    """A share of the partitions, INDEX/OF, as in 0/1."""
 
     name = "INDEX/OF"
 
@@ -55,7 +55,7 @@ def _kafka(bootstrap: str | None) -> "KafkaConfig":
 @share_option
 @role_options
 def ingress(file: Path, bootstrap: str | None, share: "Share", telling: LogOptions) -> None:
-    """Run ingress: take queries in, refuse or admit them.
+    """Run ingress: admit or refuse queries.
 
     \b
     Example:
@@ -106,7 +106,7 @@ def worker(
     seed: int,
     telling: LogOptions,
 ) -> None:
-    """Run a worker: it serves what the plan gives it.
+    """Run a worker: serve the variants that the plan assigns to it.
 
     \b
     Example:
@@ -122,7 +122,7 @@ def worker(
 @bootstrap_option
 @role_options
 def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
-    """Run the control app: reports and commands in, plans out.
+    """Run the control app: read reports and commands, write plans.
 
     \b
     Example:

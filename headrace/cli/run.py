@@ -22,7 +22,7 @@ from headrace.terminal import print_json, print_text
 def validate(file: Path, as_json: bool) -> int:
     """Check a pipeline file, and that all it names can be loaded here.
 
-    Exit code 2 tells of a mistake, 3 of a policy that asks for more workers than the cluster has.
+    Exit code 2: an error in the file; 3: a policy needs more workers than the cluster has.
 
     \b
     Example:
@@ -51,8 +51,8 @@ def up(
 ) -> int:
     """Run a whole pipeline on this machine.
 
-    Control app, ingress, workers and egress, each a process with a log of its own. Ends with
-    Ctrl-C or `headrace down`; a role that dies is started again.
+    Control app, ingress, workers and egress, each a process with its own log. Ends with Ctrl-C or
+    `headrace down`; a role that dies is restarted.
 
     \b
     Example:
@@ -70,10 +70,11 @@ def up(
 @click.option("--purge", is_flag=True, help="Also delete all that the broker holds of it.")
 @json_option
 def down(file: Path, bootstrap: str | None, purge: bool, as_json: bool) -> None:
-    """End what `headrace up` runs on this machine.
+    """End the pipeline that `headrace up` runs on this machine.
 
-    Queries under way are finished first. The broker stays, unless `up` started it. With --purge
-    the pipeline's topics, offsets and plans are deleted; the broker is asked, if need be started.
+    Queries in flight are finished first. The broker keeps running, unless `up` started it. With
+    --purge the pipeline's topics, offsets and plans are deleted; the local broker is started for
+    that if necessary.
 
     \b
     Example:

@@ -42,7 +42,7 @@ from headrace.terminal import print_json, print_text
 def schedule(instance: Path, objective: str, gpus: str, policy: str, as_json: bool) -> int:
     """Choose a plan for each of many sessions, on tiers of shared GPUs.
 
-    Nothing is started. Exit code 3: with --objective cost not every session can be served.
+    Nothing is started. Exit code 3: with --objective cost, some session cannot be served.
 
     \b
     Example:

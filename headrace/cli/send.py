@@ -1,4 +1,4 @@
-"""``headrace send`` and ``headrace load``: queries from the terminal."""
+"""``headrace send`` and ``headrace load``: send queries from the terminal."""
 
 from pathlib import Path
 from typing import Any
@@ -64,11 +64,11 @@ def send(as_json: bool, **asked: Any) -> int:
 @slo_class_option
 @json_option
 def load(as_json: bool, **asked: Any) -> int:
-    """Send queries at random or given times; tell what became of them.
+    """Send queries at random or given times and report their outcomes.
 
     Random times are a Poisson process. Inputs come from the pipeline file's workload, which also
-    judges the results. An arrivals file has one time in ms a line, ms,size below such a header, or
-    second,qps for every second.
+    scores the results. An arrivals file has one time in ms per line, ms,size below such a header,
+    or second,qps for every second.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What several commands take: the pipeline file, the broker, JSON; and what they come to."""
+"""Options that commands share (pipeline file, broker, JSON), and their values."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class DurationType(click.ParamType):
-    """Seconds, written as in pipeline files: 300ms, 2s."""
+    """A duration in seconds, written as in pipeline files: 300ms, 2s."""
 
     name = "DURATION"
 
@@ -34,12 +34,12 @@ class DurationType(click.ParamType):
 
 
 def pipeline_argument(function: F) -> F:
-    """``FILE``."""
+    """Add the argument ``FILE``."""
     return click.argument("file", type=click.Path(path_type=Path))(function)
 
 
 def bootstrap_option(function: F) -> F:
-    """``--bootstrap`` and ``--kafka-config``."""
+    """Add ``--bootstrap`` and ``--kafka-config``."""
     bootstrap = click.option(
         "--bootstrap",
         envvar="HEADRACE_BOOTSTRAP",
@@ -60,27 +60,29 @@ def bootstrap_option(function: F) -> F:
 
 
 def _remember(_context: click.Context, _option: click.Parameter, path: Path | None) -> None:
-    # The option is a way to set the variable: the roles that a command starts inherit it, and
-    # what stands in the file stays off their command lines.
+    # The option sets the variable: the roles that a command starts inherit it, and the file's
+    # secrets stay off their command lines.
     if path is not None:
         os.environ[KAFKA_CONFIG] = str(path.absolute())
 
 
 def json_option(function: F) -> F:
-    """``--json``."""
+    """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON only.")(function)
 
 
 def read_file(path: Path) -> "PipelineFile":
-    """The pipeline file; raises ``PipelineError``."""
+    """Return the pipeline file; raises ``PipelineError``."""
     from headrace.config.pipeline_file import read_pipeline_file
 
     return read_pipeline_file(path)
 
 
 def read_deployed(path: Path) -> "PipelineFile":
-    """The pipeline file with workers to run: of types, those of the mix that its budget affords;
-    raises ``PipelineError``, ``PlanError`` or ``Unfeasible``."""
+    """Return the pipeline file with its workers; device types become the mix that fits the budget.
+
+    Raises ``PipelineError``, ``PlanError`` or ``Unfeasible``.
+    """
     file = read_file(path)
     if not file.cluster.unplanned:
         return file

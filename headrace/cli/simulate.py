@@ -17,21 +17,21 @@ from headrace.cli.shared_options import (
 )
 from headrace.terminal import print_json, print_text
 
-# Options that may be followed by several values, and what such a value looks like.
+# Options that may be followed by several values, and the pattern of one value.
 SEVERAL = {"--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*", "--seed": r"\d+"}
 
 
 class RepeatedOptions(click.Command):
-    """Reads ``--seed 1 2 3`` and ``--seed 1,2,3`` as ``--seed 1 --seed 2 --seed 3``."""
+    """A command that reads ``--seed 1 2 3`` and ``--seed 1,2,3`` as repeated options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, spread(args))
 
 
 def spread(args: list[str]) -> list[str]:
-    """The arguments with one option in front of each of its values.
+    """Return the arguments with the option repeated before each of its values.
 
-    The pipeline file is no value: it is named with a dot or a slash, or it is the first argument.
+    The pipeline file is no value: its name has a dot or a slash, or it is the first argument.
     """
     found: list[str] = []
     option, waits = "", False
@@ -45,7 +45,7 @@ def spread(args: list[str]) -> list[str]:
             found += _each(option, arg)
             waits = False
         else:
-            # An option that still waits takes what comes; click says what is wrong with it.
+            # An option without a value takes the argument as it is; click reports the error.
             found += [option, arg] if waits else [arg]
             option, waits = "", False
     return [*found, option] if waits else found
@@ -55,7 +55,7 @@ def _each(option: str, values: str) -> list[str]:
     return [part for value in values.split(",") for part in (option, value)]
 
 
-# What is played, and how: the options of every command that simulates.
+# The options of every command that simulates.
 RUN_OPTIONS = (
     click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times."),
     click.option("--from-topic", metavar="TOPIC", help="Arrivals as recorded in an input topic."),
@@ -91,7 +91,7 @@ RUN_OPTIONS = (
 
 
 def run_options(function: F) -> F:
-    """``RUN_OPTIONS``, in order."""
+    """Add ``RUN_OPTIONS`` to a command, in order."""
     for option in reversed(RUN_OPTIONS):
         function = option(function)
     return function
@@ -113,7 +113,7 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     """Play arrivals through the pipeline in virtual time.
 
     The nodes, policies and controller are those that run live; devices, hops and solves take
-    what was measured of them. An arrivals file has one time in ms a line, or second,qps for every
+    their measured times. An arrivals file has one time in ms per line, or second,qps for every
     second. Policies share the arrivals; every policy runs with every seed, on all cores.
 
     \b
@@ -121,7 +121,7 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
       headrace simulate pipeline.yaml --arrivals trace.txt --policy static loki --seed 1 2 3
       headrace simulate pipeline.yaml --rate 200 --seconds 60 --burst 5 --json
     """
-    # Tables of model selection are small matrix products, as in ``headrace plan``.
+    # Model selection tables are small matrix products, as in ``headrace plan``.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from headrace.simulation.batch_runs import exported, rows, runs, table_text
 

@@ -14,12 +14,12 @@ from headrace.cli.shared_options import bootstrap_option, json_option, read_file
 @click.option("--once", is_flag=True, help="Print one table and end.")
 @json_option
 def status(file: Path | None, bootstrap: str | None, once: bool, as_json: bool) -> None:
-    """Show what running pipelines do, every second until Ctrl-C.
+    """Show the state of running pipelines, every second until Ctrl-C.
 
-    Without FILE every pipeline on the broker in a row, and what runs on which device. With FILE
-    one of them, per task and variant: workers, open slots, records waiting on the broker (lag),
-    items in the workers' queues, items per second in, done, dropped and failed, batch size, time
-    busy.
+    Without FILE: every pipeline on the broker in a row, and the variants on each device. With
+    FILE: one pipeline, per task and variant: workers, open slots, records waiting on the broker
+    (lag), items in the workers' queues, items per second in, done, dropped and failed, batch
+    size, time busy.
 
     \b
     Example:

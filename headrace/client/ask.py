@@ -1,4 +1,4 @@
-"""One query from the terminal, and its answer in words."""
+"""Send one query from the terminal and format its answer."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def send_one(
     name: str,
     size: int = 1,
 ) -> Answer:
-    """The answer to one query. Raises ``Unsuccessful`` if none comes."""
+    """Send one query and return its answer. Raises ``Unsuccessful`` if none arrives."""
     payload = input.read()
     if not payload:
         raise click.BadParameter(f"{input.name} is empty; a query needs a payload")
@@ -54,14 +54,14 @@ def send_one(
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """An answer as its JSON form, with the latency."""
+    """Return the JSON form of an answer, with the latency."""
     row: dict[str, Any] = json.loads(to_json(answer))
     row["latency_ms"] = round(latency_ms(answer), 3)
     return row
 
 
 def answer_text(answer: Answer) -> str:
-    """The result on the first line, how it came about on the second."""
+    """Return the result on the first line; outcome, latency and variants on the second."""
     lines = [] if answer.outcome != ANSWERED else [_shown(answer.result)]
     what = outcome_of(answer)
     where = f" at {answer.task}" if answer.task else ""
@@ -80,7 +80,7 @@ def _plain(result: Any) -> Any:
 
 
 def _holding(result: Any) -> Query:
-    """Any record with a value: the JSON form of values is the records' business."""
+    """Return a record that holds the value: JSON forms are defined for records only."""
     return Query(payload=result)
 
 
@@ -97,7 +97,7 @@ def _variants(answer: Answer) -> str:
 
 
 def _tree_text(tree: Tree) -> str:
-    """``split/a -> (sentiment/b, topic/c)``: what ran behind what, branches side by side."""
+    """Return the tree of variants as text: ``split/a -> (sentiment/b, topic/c)``."""
     parts = [f"{name} -> {_below(below)}" if below else name for name, below in tree.items()]
     return ", ".join(parts)
 

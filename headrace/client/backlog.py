@@ -1,4 +1,4 @@
-"""How much work waits on the broker? Records behind the committed offsets, per task."""
+"""The backlog on the broker: records behind the committed offsets, per task."""
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
@@ -11,9 +11,9 @@ WAIT_S = 10.0
 
 
 class Backlog:
-    """Asks the broker how many records wait; ``work`` by task, ``outputs`` before egress.
+    """Reads a pipeline's backlog from the broker: ``work`` by task, ``outputs`` before egress.
 
-    Raises ``BrokerError``.
+    Its methods raise ``BrokerError``.
     """
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
@@ -22,7 +22,7 @@ class Backlog:
         self._egress = consumer(kafka, f"{pipeline.name}.egress")
 
     def work(self) -> dict[str, int]:
-        """Records on each task's topic that no worker has finished."""
+        """Return the number of records on each task's topic that no worker has finished."""
         name = self._pipeline.name
         places = {
             task.name: [TopicPartition(physical(name, work_topic(task.name)), slot)
@@ -37,14 +37,14 @@ class Backlog:
         }
 
     def outputs(self) -> int:
-        """Records of queries that egress has not closed."""
+        """Return the number of output records that egress has not committed."""
         name = self._pipeline.name
         topic = physical(name, OUTPUTS)
         places = [TopicPartition(topic, p) for p in range(self._pipeline.egress_partitions)]
         return sum(_waiting(self._egress, places).values())
 
     def is_empty(self) -> bool:
-        """Nothing waits anywhere."""
+        """Return whether no record waits on any topic."""
         return not any(self.work().values()) and not self.outputs()
 
 

@@ -4,8 +4,8 @@
         answer = client.ask(image, deadline=0.3)
 
 Many queries may be in flight: ``submit`` returns a future, ``ask_async`` awaits one. One thread
-reads the results topic from its end on, without a consumer group, and gives each answer to whoever
-asked. Opening and closing wait for the broker, so they do not belong in an event loop.
+reads the results topic from its end, without a consumer group, and resolves the futures. Opening
+and closing wait for the broker, so do not call them in an event loop.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ from streams.topics import physical
 
 __all__ = ["Client", "ClientClosed", "NoAnswer"]
 
-OPENS_WITHIN_S = 5.0  # a person waits for a broker no longer
-ANSWER_WITHIN_S = 30.0  # where the query names no deadline: the client does not know the SLO
-BEYOND_DEADLINE_S = 4.0  # for egress's grace, and an answer on its way
-TURN_S = 0.05  # how late a timeout is noticed at most
+OPENS_WITHIN_S = 5.0  # the longest wait for the broker at opening
+ANSWER_WITHIN_S = 30.0  # the default timeout without a deadline: the client does not know the SLO
+BEYOND_DEADLINE_S = 4.0  # egress's grace and the answer's transfer
+TURN_S = 0.05  # the largest delay of a timeout
 MOST_AT_ONCE = 499
 
 
 class Open:
-    """The queries that wait for an answer. For several threads.
+    """The queries in flight. Thread-safe.
 
-    Every future given out is ended once: by its answer, its time, or an error.
+    Every future is resolved once: by its answer, its timeout, or an error.
     """
 
     def __init__(self, read: Read) -> None:
@@ -55,7 +55,8 @@ class Open:
         return len(self._waiting)
 
     def add(self, name: str, now: float, within_s: float) -> Future[Answer]:
-        """A future for a query; raises ``ValueError`` for an id in flight, and what ended all."""
+        """Return a future for a query; raises ``ValueError`` for an id in flight, and the error
+        given to ``end``."""
         future: Future[Answer] = Future()
         with self._lock:
             if self._ended is not None:
@@ -66,21 +67,21 @@ class Open:
         return future
 
     def answer(self, name: str, value: bytes) -> None:
-        """End a query, if it is one of ours, with a record of the results topic."""
+        """Resolve a query in flight with a record of the results topic; ignore any other id."""
         future = self._take(name)
         if future is None or not future.set_running_or_notify_cancel():
             return
         try:
             future.set_result(self._read(value))
-        except (CodecError, BrokerError) as error:  # the latter of a schema registry
+        except (CodecError, BrokerError) as error:  # BrokerError: the schema registry
             future.set_exception(error)
 
     def fail(self, name: str, error: Exception) -> None:
-        """End a query with an error."""
+        """Resolve a query with an error."""
         _fail(self._take(name), error)
 
     def expire(self, now: float) -> None:
-        """End the queries whose time is over."""
+        """Resolve the queries whose timeout has passed with ``NoAnswer``."""
         with self._lock:
             late = [(name, s) for name, (_, due_s, s) in self._waiting.items() if now > due_s]
         for name, within_s in late:
@@ -93,7 +94,7 @@ class Open:
             )
 
     def end(self, error: Exception) -> None:
-        """End every query, and refuse new ones, with an error. The first one counts."""
+        """Resolve every query, and refuse new ones, with an error. The first error wins."""
         with self._lock:
             if self._ended is None:
                 self._ended = error
@@ -113,7 +114,7 @@ def _fail(future: Future[Answer] | None, error: Exception) -> None:
 
 
 class _Results(Tail):
-    """The results topic with its keys: an answer is read only where its id is one of ours."""
+    """The results topic with record keys, so that only answers to queries in flight are decoded."""
 
     def take_keyed(self, timeout_s: float) -> list[tuple[bytes, bytes]]:
         first = self._consumer.poll(timeout_s)
@@ -124,16 +125,15 @@ class _Results(Tail):
 
 
 class Client(AbstractContextManager["Client"]):
-    """Asks a running pipeline. For several threads and event loops at once.
+    """A client of a running pipeline. Safe for several threads and event loops at once.
 
-    Left out, ``bootstrap`` is HEADRACE_BOOTSTRAP or the local broker, and ``pipeline`` the only
-    one on it. ``pipeline`` is the name in the pipeline file,
-    ``input`` the form that the file names: raw
+    ``bootstrap`` defaults to HEADRACE_BOOTSTRAP or the local broker; ``pipeline``, the name in the
+    pipeline file, to the only pipeline on it. ``input`` is the form that the file names: raw
     (payloads are bytes), avro or confluent (any ``schemas.records.Value``). ``properties`` are
     librdkafka's, for security. Answers may be JSON or Avro, and with ``schema_registry``, a URL,
     Avro in Confluent's framing.
 
-    Raises ``BrokerError`` where the broker or the pipeline's topics are not there.
+    Raises ``BrokerError`` if the broker or the pipeline's topics are not available.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Client(AbstractContextManager["Client"]):
         asked = _asked(pipeline or "", input, schema_registry)
         kafka = brokers(bootstrap, properties or {})
         self._raw = input == "raw"
-        reach(kafka, OPENS_WITHIN_S)  # whether anybody is there, told soon
+        reach(kafka, OPENS_WITHIN_S)  # fails fast without a broker
         if not pipeline:
             pipeline = only_pipeline(kafka)
             asked = _asked(pipeline, input, schema_registry)
@@ -164,7 +164,7 @@ class Client(AbstractContextManager["Client"]):
         self._open = Open(reader_of(asked))
         self._closing = threading.Event()
         self._prefix = uuid.uuid4().hex[:12]
-        self._numbers = itertools.count(1)  # for several threads
+        self._numbers = itertools.count(1)  # thread-safe
         self._reading = threading.Thread(target=self._read, name="headrace-client", daemon=True)
         self._reading.start()
 
@@ -177,12 +177,12 @@ class Client(AbstractContextManager["Client"]):
         id: str = "",
         timeout: float | None = None,
     ) -> "Future[Answer]":
-        """Send a query at once; a future for its answer.
+        """Send a query at once and return a future for its answer.
 
-        ``deadline`` is in seconds from now; without one the pipeline's SLO counts. After
-        ``timeout`` seconds (4 beyond the deadline, or 30) the future ends with ``NoAnswer``; it
-        ends with ``BrokerError`` if the broker does not take the query and with ``ClientClosed``
-        if the client is closed first. Raises ``TypeError``, ``ValueError`` and
+        ``deadline`` is in seconds from now; the default is the pipeline's SLO. After ``timeout``
+        seconds (by default 4 beyond the deadline, or 30 without one) the future raises
+        ``NoAnswer``; it raises ``BrokerError`` if the broker does not take the query and
+        ``ClientClosed`` if the client is closed first. Raises ``TypeError``, ``ValueError`` and
         ``headrace.errors.Unsuccessful`` for a query that cannot be sent.
         """
         if self._raw and not isinstance(payload, bytes):
@@ -204,7 +204,7 @@ class Client(AbstractContextManager["Client"]):
         except BufferError:
             self._open.fail(name, _too_many())
         except Exception as error:
-            if not self._closing.is_set():  # else it has ended already, and says so
+            if not self._closing.is_set():  # else the future has its error already
                 self._open.fail(name, error)
                 raise
         return future
@@ -218,7 +218,7 @@ class Client(AbstractContextManager["Client"]):
         id: str = "",
         timeout: float | None = None,
     ) -> Answer:
-        """Send a query and wait for its answer; raises what the future of ``submit`` ends with."""
+        """Send a query and return its answer; raises the errors of ``submit`` and its future."""
         return self.submit(
             payload, deadline=deadline, slo_class=slo_class, id=id, timeout=timeout
         ).result()
@@ -232,7 +232,7 @@ class Client(AbstractContextManager["Client"]):
         id: str = "",
         timeout: float | None = None,
     ) -> Answer:
-        """As ``ask``, for event loops."""
+        """Send a query and await its answer; ``ask`` for event loops."""
         future = self.submit(
             payload, deadline=deadline, slo_class=slo_class, id=id, timeout=timeout
         )
@@ -242,9 +242,9 @@ class Client(AbstractContextManager["Client"]):
         self.close()
 
     def close(self) -> None:
-        """End what is open with ``ClientClosed`` and let the topics go; again does nothing."""
+        """End queries in flight with ``ClientClosed`` and close the Kafka clients; idempotent."""
         self._closing.set()
-        if threading.current_thread() is not self._reading:  # as a future's callback is
+        if threading.current_thread() is not self._reading:  # callbacks run in that thread
             self._reading.join()
 
     # ------------------------------------------------------------------ the thread
@@ -254,7 +254,7 @@ class Client(AbstractContextManager["Client"]):
         try:
             while not self._closing.is_set():
                 self._turn()
-        except Exception as error:  # noqa: BLE001 - told to everybody who waits, now or later
+        except Exception as error:  # noqa: BLE001 - every future, present and later, raises it
             ended = error
         self._open.end(ended)
         self._asker.close()
@@ -265,7 +265,7 @@ class Client(AbstractContextManager["Client"]):
         for key, value in records:
             self._open.answer(key.decode(errors="replace"), value)
         self._asker.poll()
-        self._asker.acknowledged.clear()  # nobody asks for these times here
+        self._asker.acknowledged.clear()  # unused here
         while self._asker.refused:
             name, reason = self._asker.refused.popitem()
             self._open.fail(name, BrokerError(f"the broker did not take {name}: {reason}"))
@@ -273,7 +273,7 @@ class Client(AbstractContextManager["Client"]):
 
 
 def _asked(name: str, form: str, schema_registry: str) -> Pipeline:
-    """What a client needs to know of its pipeline: the name and the forms of its topics."""
+    """Return a pipeline record with the name and topic forms only: all that a client needs."""
     if form not in WRITERS:
         raise ValueError(f"input is {form!r}; a pipeline takes {', '.join(WRITERS)}")
     if form == "confluent" and not schema_registry:

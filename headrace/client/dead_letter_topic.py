@@ -1,6 +1,6 @@
-"""What could not be understood? Dead letters: listed, shown, and written back to the input topic.
+"""List and show dead letters (records that no codec could decode), and replay them.
 
-A letter is named PARTITION-OFFSET, its place on the dead-letters topic.
+A letter's name is PARTITION-OFFSET, its position on the dead-letters topic.
 """
 
 import base64
@@ -35,7 +35,7 @@ class Filed:
     letter: DeadLetter
 
     def as_json(self, *, with_value: bool) -> dict[str, Any]:
-        """The letter without its value, or with it in base64."""
+        """Return the letter as JSON; ``with_value`` adds its value in base64."""
         letter = self.letter
         row: dict[str, Any] = {
             "letter": self.name,
@@ -54,7 +54,7 @@ class Filed:
 
 
 def newest_letters(kafka: KafkaConfig, pipeline: str, last: int) -> list[Filed]:
-    """The last letters, newest first. Raises ``BrokerError``."""
+    """Return the last letters, newest first. Raises ``BrokerError``."""
     topic = physical(pipeline, DEAD_LETTERS)
     messages = (m for stretch in newest_first(kafka, topic, STRETCH) for m in stretch)
     found = (_filed(f"{m.partition()}-{m.offset()}", m.value() or b"") for m in messages)
@@ -62,7 +62,7 @@ def newest_letters(kafka: KafkaConfig, pipeline: str, last: int) -> list[Filed]:
 
 
 def one_letter(kafka: KafkaConfig, pipeline: str, name: str) -> Filed:
-    """The letter of that name; raises ``Unsuccessful`` where there is none, ``BrokerError``."""
+    """Return the letter of that name; raises ``Unsuccessful`` without one, and ``BrokerError``."""
     place = _NAME.fullmatch(name)
     topic = physical(pipeline, DEAD_LETTERS)
     if place is None:
@@ -80,7 +80,7 @@ def _filed(name: str, value: bytes) -> Filed | None:
     try:
         record = decode(value)
     except CodecError:
-        return None  # somebody else's record
+        return None  # a foreign record
     return Filed(name, record) if isinstance(record, DeadLetter) else None
 
 
@@ -88,7 +88,7 @@ def _filed(name: str, value: bytes) -> Filed | None:
 
 
 def listed(letters: Sequence[Filed]) -> list[str]:
-    """One line for each letter."""
+    """Return one line for each letter."""
     return [
         f"{each.name:<8} {_moment(each.letter)}  {each.letter.topic} "
         f"{each.letter.partition}-{each.letter.offset}  {len(each.letter.value)} bytes  "
@@ -98,7 +98,7 @@ def listed(letters: Sequence[Filed]) -> list[str]:
 
 
 def described(filed: Filed) -> list[str]:
-    """A letter with the beginning of its value, as bytes and as text."""
+    """Return the lines that show a letter with the beginning of its value."""
     letter = filed.letter
     lines = [
         f"letter {filed.name}: {letter.reason}",
@@ -113,7 +113,7 @@ def described(filed: Filed) -> list[str]:
 
 
 def preview(value: bytes) -> list[str]:
-    """Bytes as hexadecimal and as text beside it, 16 a line; letters beyond ASCII are kept."""
+    """Return a hex dump, 16 bytes a line, and the UTF-8 text in a last line if it is printable."""
     rows = [value[at : at + PER_LINE] for at in range(0, len(value), PER_LINE)]
     lines = [
         f"  {at * PER_LINE:04x}  {row.hex(' '):<{3 * PER_LINE}} {_ascii(row)}"
@@ -122,7 +122,7 @@ def preview(value: bytes) -> list[str]:
     try:
         text = value.decode()
     except UnicodeDecodeError as error:
-        # A character cut in two by the end of the preview makes it no other text.
+        # The end of the preview may cut a character in two.
         text = value[: error.start].decode() if error.start >= len(value) - 3 else ""
     return [*lines, f"  text: {text!r}"] if text.strip() and text.isprintable() else lines
 
@@ -145,7 +145,7 @@ def _moment(letter: DeadLetter) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A letter that is a query again, and the id under which its answer will come."""
+    """A replayed letter, with the id of its query and answer."""
 
     letter: str
     topic: str
@@ -153,7 +153,7 @@ class Replayed:
 
 
 def replayable(filed: Filed) -> None:
-    """Raises ``Unsuccessful`` for a letter that did not come from the input topic."""
+    """Raise ``Unsuccessful`` for a letter that is not from the input topic."""
     if filed.letter.topic != QUERIES:
         raise Unsuccessful(
             f"letter {filed.name} came from {filed.letter.topic}, which only Headrace's own roles "
@@ -162,9 +162,9 @@ def replayable(filed: Filed) -> None:
 
 
 def replay(kafka: KafkaConfig, pipeline: str, letters: Sequence[Filed]) -> list[Replayed]:
-    """Write values and headers back to the input topic as they came.
+    """Write values and headers back to the input topic unchanged.
 
-    Raises ``BrokerError`` for what the broker does not take.
+    Raises ``BrokerError`` if the broker does not take every letter.
     """
     topic = physical(pipeline, QUERIES)
     client = producer(kafka, **{"delivery.timeout.ms": int(ACKNOWLEDGED_WITHIN_S * 1e3)})

@@ -1,4 +1,4 @@
-"""What a client takes that names nothing: the brokers of this machine and its one pipeline."""
+"""Defaults of a client: the brokers of this machine and their only pipeline."""
 
 import os
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ BOOTSTRAP = "HEADRACE_BOOTSTRAP"
 def brokers(
     bootstrap: str | None, properties: Mapping[str, str], env: Mapping[str, str] = os.environ
 ) -> KafkaConfig:
-    """The brokers named; else those of HEADRACE_BOOTSTRAP, of the file in HEADRACE_KAFKA_CONFIG, or
-    the local broker that runs.
+    """Return the brokers named; else those of HEADRACE_BOOTSTRAP, of the file in
+    HEADRACE_KAFKA_CONFIG, or the running local broker.
 
-    Raises ``BrokerError`` where none is named and no local broker runs.
+    Raises ``BrokerError`` if none is named and no local broker runs.
     """
     config = kafka_config(bootstrap or env.get(BOOTSTRAP), env)
     if config.bootstrap:
@@ -33,15 +33,15 @@ def brokers(
 
 
 def only_pipeline(kafka: KafkaConfig) -> str:
-    """The name of the one pipeline that has an input topic on the broker.
+    """Return the name of the only pipeline that has an input topic on the broker.
 
-    Raises ``Unsuccessful`` where there is none, or several.
+    Raises ``Unsuccessful`` if there is none, or several.
     """
     return chosen(partitions(kafka))
 
 
 def chosen(topics: Mapping[str, int]) -> str:
-    """The same of the topics there are."""
+    """Return the name of the only pipeline that has an input topic among ``topics``."""
     suffix = f".{QUERIES}"
     names = sorted(name.removesuffix(suffix) for name in topics if name.endswith(suffix))
     if len(names) == 1:

@@ -1,4 +1,4 @@
-"""Which answer did a query get? The results topic, searched from its newest record back."""
+"""Find a query's answer: search the results topic backwards from its newest record."""
 
 import re
 from functools import partial
@@ -23,15 +23,15 @@ _PLACE = re.compile(r"(\d+)-(\d+)")
 
 
 class MatchingAnswer(Protocol):
-    """The answer in a record if it is one that is sought."""
+    """Returns the answer in a record if it matches the search, else None."""
 
     def __call__(self, message: "Message", *, read: Read) -> Answer | None: ...
 
 
 def find_answer(kafka: KafkaConfig, pipeline: Pipeline, name: str) -> Answer:
-    """The newest answer to the query of that id, or at that PARTITION-OFFSET of the input topic.
+    """Return the newest answer to the query of that id or PARTITION-OFFSET of the input topic.
 
-    Raises ``Unsuccessful`` where there is none, ``BrokerError`` where the topic cannot be read.
+    Raises ``Unsuccessful`` without one, ``BrokerError`` if the topic cannot be read.
     """
     hint = "check the id, or wait: a query is answered by its deadline and grace at the latest, and"
     return _newest(kafka, pipeline, partial(answer_of, name=name), f"no answer to {name!r}", hint)
@@ -65,7 +65,7 @@ def _newest(
 
 
 def answer_of(message: "Message", name: str, read: Read) -> Answer | None:
-    """The answer in a record of the results topic if it is the one asked for."""
+    """Return the answer in a record of the results topic if ``name`` identifies it, else None."""
     place = _PLACE.fullmatch(name)
     by_key = message.key() == name.encode()
     if not by_key and place is None:
@@ -79,7 +79,7 @@ def answer_of(message: "Message", name: str, read: Read) -> Answer | None:
 
 
 def answer_that_ended(message: "Message", end: str | None, read: Read) -> Answer | None:
-    """The answer in a record of the results topic if it ended so; any where none is asked for."""
+    """Return the answer in a record if its outcome is ``end`` (None: any outcome), else None."""
     record = _answer_in(message, read)
     return record if record is not None and end in (None, outcome_of(record)) else None
 
@@ -88,4 +88,4 @@ def _answer_in(message: "Message", read: Read) -> Answer | None:
     try:
         return read(message.value() or b"")
     except CodecError:
-        return None  # somebody else's record
+        return None  # a foreign record

@@ -1,4 +1,4 @@
-"""In which form does a pipeline take queries and give answers? Bytes for its topics, and back."""
+"""Encode queries and decode answers in the forms of a pipeline's topics."""
 
 from collections.abc import Callable, Iterable
 
@@ -17,18 +17,18 @@ Read = Callable[[bytes], Answer]
 
 
 def writer_of(pipeline: Pipeline) -> Write:
-    """How queries are written to the pipeline's input topic: value and headers.
+    """Return the function that encodes a query for the input topic: value and headers.
 
-    Raises ``BrokerError`` where Confluent's framing is asked for without the extra ``registry``.
+    Raises ``BrokerError`` if Confluent's framing is needed without the extra ``registry``.
     """
     return WRITERS[pipeline.input](pipeline)
 
 
 def reader_of(pipeline: Pipeline) -> Read:
-    """How the pipeline's answers are read: the first byte says JSON, Avro or Confluent's framing.
+    """Return the function that decodes an answer; the first byte selects JSON, Avro or Confluent.
 
-    The function raises ``CodecError`` for what is no answer, and ``BrokerError`` where the schema
-    registry does not answer.
+    The function raises ``CodecError`` for a record that is no answer, and ``BrokerError`` if the
+    schema registry does not respond.
     """
     if not pipeline.schema_registry:
         return read_answer
@@ -37,18 +37,18 @@ def reader_of(pipeline: Pipeline) -> Read:
 
 
 def answers_in(values: Iterable[bytes], read: Read) -> list[Answer]:
-    """The answers among the records of a results topic; other records are passed over."""
+    """Return the answers among the records of a results topic; skip other records."""
     found = []
     for value in values:
         try:
             found.append(read(value))
         except CodecError:
-            continue  # somebody else's record answers none of our queries
+            continue  # a foreign record
     return found
 
 
 def read_answer(value: bytes) -> Answer:
-    """An answer as JSON or Avro, told apart by the first byte; raises ``CodecError``."""
+    """Decode an answer in JSON or Avro, by its first byte; raises ``CodecError``."""
     return answer_from_json(value) if value[:1] == b"{" else _answer(decode(value))
 
 
@@ -76,7 +76,7 @@ def _raw_query(query: Query, size_header: str) -> tuple[bytes, Headers]:
 
 
 def _codec(pipeline: Pipeline, topic: str) -> ConfluentCodec:
-    # Imported here: the registry's client is an extra, and needs half a second.
+    # Imported here: the registry's client is an extra, and its import takes half a second.
     from streams.codecs.schema_registry import registry_codec
 
     return registry_codec(pipeline.schema_registry, physical(pipeline.name, topic))

@@ -1,4 +1,4 @@
-"""Commands and policies from the terminal: give, wait for the word, tell."""
+"""Give commands from the terminal, wait for the result and print it; list policies and plans."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,13 +22,13 @@ from schemas.records import CommandResult, Plan
 from streams.kafka.kafka_client import KafkaConfig
 from streams.kafka.preflight import prepare
 
-RESULT_WITHIN_S = COMMAND_VALID_S + 5.0  # a command that expires is not waited for
+RESULT_WITHIN_S = COMMAND_VALID_S + 5.0  # by then the command has expired
 
 
 def give(
     file: PipelineFile, kafka: KafkaConfig, action: str, arguments: Mapping[str, str]
 ) -> CommandResult:
-    """The result of a command; raises ``Unsuccessful`` if none comes."""
+    """Give a command and return its result; raises ``Unsuccessful`` if none arrives."""
     prepare(kafka, file.pipeline, "operator")
     with closing(Commander(kafka, file.pipeline.name)) as commander:
         return commander.result(commander.give(action, arguments), RESULT_WITHIN_S)
@@ -42,7 +42,7 @@ def give_command(
     *,
     as_json: bool,
 ) -> int:
-    """Give a command and print its result; exit code 1 if refused, 3 if its plan is infeasible."""
+    """Give a command, print its result and return the exit code: 1 refused, 3 infeasible plan."""
     kafka = reached(bootstrap)
     result = give(file, kafka, action, arguments)
     plan = next((p for p in plans(kafka, file.pipeline.name) if p.epoch == result.epoch), None)
@@ -112,7 +112,7 @@ def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json:
 
 
 def plan_row(plan: Plan) -> dict[str, Any]:
-    """A plan in short."""
+    """Return a plan's JSON summary."""
     return {
         "epoch": plan.epoch,
         "issued_s": plan.issued_s,
@@ -130,17 +130,17 @@ def plan_row(plan: Plan) -> dict[str, Any]:
 
 
 def variants(plan: Plan) -> dict[str, int]:
-    """Workers that take new work, by "task/variant"."""
+    """Return the number of workers that take new work, by "task/variant"."""
     return running(plan.leases)
 
 
 def variants_text(plan: Plan) -> str:
-    """The same in words."""
+    """Return the number of workers that take new work per variant, in words."""
     return _counts(variants(plan))
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
-    """A plain table without lines."""
+    """Return a table without lines."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Load from the terminal: arrivals and inputs, sent in an open loop, and the account."""
+"""Load from the terminal: send arrivals and inputs in an open loop and summarise the outcomes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from headrace.results.tally import Tally, tally
 from headrace.terminal import progress
 from streams.kafka.preflight import prepare
 
-DISTINCT = 2000  # inputs made ahead; making one takes longer than sending it
+DISTINCT = 2000  # inputs generated in advance: generating one takes longer than sending it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What was sent and what became of it."""
+    """The outcomes of a load, with its length, seed and number of inputs."""
 
     tally: Tally
     seconds: float
@@ -35,7 +35,7 @@ class LoadResult:
 
 
 def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadResult:
-    """Send the load that the options ask for and wait for the answers."""
+    """Send the load that the options describe, wait for the answers and return the outcomes."""
     rng = np.random.default_rng(asked["seed"])
     times, sizes = arrivals(asked, rng)
     if not sizes:
@@ -70,7 +70,7 @@ def loaded(file: PipelineFile, asked: Mapping[str, Any]) -> LoadResult:
 
 
 def arrivals(asked: Mapping[str, Any], rng: np.random.Generator) -> tuple[Times, tuple[int, ...]]:
-    """The arrival times that the options ask for, and their sizes where a file has them.
+    """Return the arrival times that the options describe, and the sizes if the file has them.
 
     Raises ``click.UsageError``.
     """
@@ -87,8 +87,10 @@ def arrivals(asked: Mapping[str, Any], rng: np.random.Generator) -> tuple[Times,
 def drawn_sizes(
     file: PipelineFile, named: Path | None, count: int, rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """Sizes for so many queries, from the distribution named or the file's; none where queries
-    have no sizes. Raises ``PlanError`` and ``SizesError``."""
+    """Draw ``count`` query sizes from the distribution in ``named`` or of the pipeline file.
+
+    Returns () if queries have no sizes. Raises ``PlanError`` and ``SizesError``.
+    """
     if file.pipeline.size is None:
         return ()
     sizes, _ = read_sizes(file, named)
@@ -97,7 +99,7 @@ def drawn_sizes(
 
 
 def made(queries: Iterator[tuple[bytes, Any]], count: int) -> list[tuple[bytes, Any]]:
-    """Inputs made ahead, so that making them does not slow the sending."""
+    """Generate ``count`` inputs in advance, so that generation does not delay sending."""
     found = []
     with progress("making inputs", count) as advance:
         for done, query in enumerate(islice(queries, count), 1):
@@ -113,7 +115,7 @@ def _run(loop: OpenLoop, times: Times, inputs: Inputs, sizes: Sequence[int]) -> 
 
 
 def load_row(load: LoadResult) -> dict[str, Any]:
-    """The account as JSON."""
+    """Return the outcomes as a JSON row."""
     return {
         **load.tally.as_json(),
         "seconds": round(load.seconds, 3),
@@ -125,7 +127,7 @@ def load_row(load: LoadResult) -> dict[str, Any]:
 
 
 def load_text(row: Mapping[str, Any]) -> str:
-    """The account for a person."""
+    """Return the outcomes as text."""
     lines = [
         f"{row['queries']} queries in {row['seconds']:.1f} s: " + outcomes_text(row),
         f"SLO attainment {percent(row['slo_attainment'])}; latency p50 {ms(row['p50_ms'])}, "
@@ -140,6 +142,6 @@ def load_text(row: Mapping[str, Any]) -> str:
 
 
 def outcomes_text(row: Mapping[str, Any]) -> str:
-    """Counts of the outcomes in words."""
+    """Return the counts of the outcomes in words."""
     names = ("answered", "late", "dropped", "failed", "refused", "lost")
     return ", ".join(f"{row[name]} {name}" for name in names)

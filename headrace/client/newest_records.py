@@ -1,4 +1,4 @@
-"""Which records came to a topic last? Read backwards, a stretch at a time."""
+"""Read the newest records of a topic: backwards, one stretch at a time."""
 
 import time
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from streams.kafka.kafka_client import (
     watermarks,
 )
 
-STRETCH = 2_000  # records of a partition that are read at once
+STRETCH = 2_000  # records of a partition per read
 WAIT_S = 10.0
 
 
 def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iterator[list[Message]]:
-    """The records of a topic in stretches, the latest stretch of every partition first.
+    """Yield the records of a topic in stretches, the latest stretch of every partition first.
 
-    Within a stretch the newest record stands first, by time stamp. Raises ``BrokerError`` where
-    the topic is not there or cannot be read.
+    Within a stretch the newest record by time stamp is first. Raises ``BrokerError`` if the topic
+    does not exist or cannot be read.
     """
     count = readable_partitions(kafka, topic, WAIT_S)
     if not count:
@@ -41,7 +41,7 @@ def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iter
 
 
 def one_record(kafka: KafkaConfig, topic: str, partition: int, offset: int) -> Message | None:
-    """The record at a place; None where it is not there, or no longer. Raises ``BrokerError``."""
+    """Return the record at an offset; None if there is none (any more). Raises ``BrokerError``."""
     count = readable_partitions(kafka, topic, WAIT_S)
     if not 0 <= partition < count:
         return None
@@ -57,7 +57,7 @@ def one_record(kafka: KafkaConfig, topic: str, partition: int, offset: int) -> M
 
 
 def _between(reader: Consumer, start: TopicPartition, end: int) -> list[Message]:
-    """The records of a partition from an offset to before another one."""
+    """Return the records of a partition in [``start.offset``, ``end``)."""
     if start.offset >= end:
         return []
     reader.assign([start])

@@ -1,4 +1,4 @@
-"""Open-loop load: queries leave at their times, whatever has become of those before them."""
+"""Open-loop load: send queries at their arrival times, independent of earlier answers."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,16 +14,16 @@ from schemas.records import Answer, Query
 from streams.kafka.kafka_client import BrokerError, KafkaConfig
 from streams.topics import physical
 
-STEP_S = 0.02  # how long a step waits for answers at most
-PATIENCE_S = 3.0  # beyond deadline and grace, for an answer on its way
-EVERY_ONE = repeat(1)  # the sizes of queries that have none
+STEP_S = 0.02  # the longest wait of a step for answers
+PATIENCE_S = 3.0  # beyond deadline and grace, for an answer in transfer
+EVERY_ONE = repeat(1)  # the sizes of queries without sizes
 Inputs = Iterator[tuple[bytes, Any]]  # payload, truth
 
 
 class OpenLoop:
     """Sends ``inputs`` at ``times_s`` (seconds after ``start``) and collects the answers.
 
-    Nothing happens on its own: ``step`` sends what is due and takes in what has come.
+    It has no thread: ``step`` sends the queries that are due and reads answers.
     """
 
     def __init__(
@@ -50,32 +50,32 @@ class OpenLoop:
         self._next = 0
         self._last_s = 0.0
         self.answers: dict[str, Answer] = {}
-        self.behind_s = 0.0  # how late a query left at worst
+        self.behind_s = 0.0  # the largest delay of a query behind its arrival time
 
     def start(
         self, times_s: Sequence[float], inputs: Inputs, sizes: Iterator[int] = EVERY_ONE
     ) -> None:
-        """The clock of the load runs from now."""
+        """Start the clock of the load."""
         self._times_s, self._inputs, self._sizes = times_s, inputs, sizes
         self._began_s, self._next = time.time(), 0
 
     @property
     def began_s(self) -> float:
-        """When the clock of the load began to run (epoch seconds)."""
+        """The start of the load (epoch seconds)."""
         return self._began_s
 
     @property
     def elapsed_s(self) -> float:
-        """Since ``start``."""
+        """Seconds since ``start``."""
         return time.time() - self._began_s
 
     @property
     def sent(self) -> int:
-        """Queries that have left."""
+        """The number of queries sent."""
         return len(self._truths)
 
     def step(self) -> None:
-        """Send what is due, then wait for answers until the next is, ``STEP_S`` at most.
+        """Send the queries that are due, then wait for answers until the next is due or ``STEP_S``.
 
         Raises ``BrokerError`` for a query that the broker does not take.
         """
@@ -87,7 +87,7 @@ class OpenLoop:
             raise BrokerError(f"the broker did not take a query: {reason}")
         values = self._tail.take(max(0.0, min(STEP_S, self._due_in_s())))
         for answer in answers_in(values, self._read):
-            # The first counts; a second one for the same id would be egress's mistake, not a gain.
+            # The first answer counts; a second one for the same id would be a bug of egress.
             if answer.id in self._truths:
                 self.answers.setdefault(answer.id, answer)
 
@@ -113,12 +113,12 @@ class OpenLoop:
 
     @property
     def all_sent(self) -> bool:
-        """Every arrival of the schedule has left."""
+        """Whether every query of the schedule is sent."""
         return self._next >= len(self._times_s)
 
     @property
     def over(self) -> bool:
-        """Every query is sent, and answered or past hope."""
+        """Whether every query is sent, and answered or past its last possible answer."""
         if not self.all_sent:
             return False
         if len(self.answers) == len(self._truths):
@@ -127,20 +127,20 @@ class OpenLoop:
         return time.time() > self._last_s + wait_s
 
     def accounts(self) -> tuple[list[Sent], Mapping[str, Answer]]:
-        """The queries that the broker took, and the answers by id."""
+        """Return the queries that the broker acknowledged, and the answers by id."""
         self._asker.flush()
         acknowledged = self._asker.acknowledged
         sent = [Sent(n, acknowledged[n], t) for n, t in self._truths.items() if n in acknowledged]
         return sent, self.answers
 
     def close(self) -> None:
-        """Let the topics go."""
+        """Close the Kafka clients."""
         self._asker.close()
         self._tail.close()
 
 
 def answer_within_s(pipeline: Pipeline, deadline_s: float | None, slo_class: str) -> float:
-    """How long after a query was sent its answer can still be expected."""
+    """Return how long to wait for an answer after its query was sent, in seconds."""
     own_s = pipeline.slo_classes.get(slo_class, pipeline.slo_s)
     return (own_s if deadline_s is None else deadline_s) + pipeline.grace_s + PATIENCE_S
 

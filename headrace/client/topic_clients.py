@@ -1,11 +1,11 @@
-"""How programs talk to a running pipeline: ask queries, follow topics, give commands.
+"""Kafka clients of a running pipeline: send queries, follow topics, give commands.
 
     with Asker(kafka, pipeline) as asker, closing(Tail(kafka, results)) as tail:
-        asker.ask(b"...", "my-id")
+        asker.ask(Query(payload=b"...", id="my-id"))
         answers = answers_in(tail.take(1.0), reader_of(pipeline))
 
-Whoever waits for answers opens the ``Tail`` first: it begins at the end of the topic as it is
-when it is made, so that no answer is missed.
+Open the ``Tail`` before the first query: it reads from the end of the topic at the time of its
+construction, so no answer is missed.
 """
 
 import time
@@ -36,15 +36,15 @@ from streams.kafka.kafka_client import (
 from streams.kafka.kafka_errors import refusal
 from streams.topics import MAX_RECORD_BYTES, physical
 
-WAIT_S = 10.0  # for the broker's word on offsets and topics
+WAIT_S = 10.0  # for offsets and topics from the broker
 POLICY_WITHIN_S = 30.0  # for the first plan of a policy
-ACKNOWLEDGED_WITHIN_S = 30.0  # a person waits less than a role for a broker that is away
+ACKNOWLEDGED_WITHIN_S = 30.0  # an interactive client waits less for a broker than a role does
 
 
 class Tail:
-    """Follows a topic from its end, or from ``since_s`` (epoch seconds; 0: its beginning) on.
+    """Follows a topic from its end, or from ``since_s`` (epoch seconds; 0: its beginning).
 
-    Raises ``BrokerError`` where the broker or the topic is not there.
+    Raises ``BrokerError`` if the broker or the topic is not available.
     """
 
     def __init__(self, kafka: KafkaConfig, topic: str, since_s: float | None = None) -> None:
@@ -60,8 +60,8 @@ class Tail:
             raise
 
     def _start(self, place: TopicPartition, since_s: float | None) -> TopicPartition:
-        # An explicit offset: with OFFSET_END what is written before the client has resolved it
-        # would be missed.
+        # An explicit offset: OFFSET_END would miss records that are written before the client
+        # resolves it.
         low, high = watermarks(self._consumer, place)
         start = high if since_s is None else low
         if since_s:
@@ -70,36 +70,36 @@ class Tail:
         return TopicPartition(place.topic, place.partition, start)
 
     def take(self, timeout_s: float) -> list[bytes]:
-        """Wait for a record, then take what is there; empty after the timeout."""
+        """Wait for a record, then return all available ones; [] after the timeout."""
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []
         return [_value(m) for m in (first, *self._consumer.consume(499, 0)) if usable(m)]
 
     def close(self) -> None:
-        """Let the topic go."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 class PlanTail:
-    """Follows the plans topic of every pipeline: first what it is to keep, then what comes.
+    """Follows the shared plans topic: first the plans that compaction keeps, then new ones.
 
-    Plans that were deleted do not count, whether or not compaction has come that far. Raises
-    ``BrokerError`` where the topic is not there.
+    Deleted plans are left out, whether or not compaction has run. Raises ``BrokerError`` if the
+    topic does not exist.
     """
 
     def __init__(self, kafka: KafkaConfig) -> None:
         topic = physical("", PLANS)
-        self._tail = Tail(kafka, topic)  # first: what comes while the past is read is not missed
+        self._tail = Tail(kafka, topic)  # before the kept plans are read, so that none is missed
         self._kept = [*read_kept(kafka, topic).values()]
 
     def take(self, timeout_s: float) -> list[bytes]:
-        """What is kept at the first call; then as ``Tail.take``."""
+        """Return the kept plans at the first call; later calls are as ``Tail.take``."""
         kept, self._kept = self._kept, []
         return kept or self._tail.take(timeout_s)
 
     def close(self) -> None:
-        """Let the topic go."""
+        """Close the consumer."""
         self._tail.close()
 
 
@@ -107,7 +107,7 @@ class Asker(AbstractContextManager["Asker"]):
     """Writes queries to a pipeline's input topic, in the form that its file names.
 
     ``acknowledged`` maps the ids that the broker took to their CreateTime (epoch seconds),
-    ``refused`` those that it did not take to the reason. Both fill during ``poll`` and ``flush``.
+    ``refused`` the ids that it refused to the reason. ``poll`` and ``flush`` fill both.
     """
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
@@ -122,7 +122,7 @@ class Asker(AbstractContextManager["Asker"]):
                 "enable.idempotence": False,
             },
         )
-        # Connected before the clock of the first query starts.
+        # Connect before the first query, whose latency would include the connection.
         self._producer.list_topics(self._topic, timeout=ACKNOWLEDGED_WITHIN_S)
         self.acknowledged: dict[str, float] = {}
         self.refused: dict[str, str] = {}
@@ -146,11 +146,11 @@ class Asker(AbstractContextManager["Asker"]):
         self._producer.poll(0)
 
     def poll(self) -> None:
-        """Take in what the broker has said."""
+        """Process the broker's acknowledgements and refusals."""
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until the broker has spoken on every query."""
+        """Wait until the broker has acknowledged or refused every query."""
         self._producer.flush(ACKNOWLEDGED_WITHIN_S)
 
     def __exit__(
@@ -164,13 +164,13 @@ class Asker(AbstractContextManager["Asker"]):
         self.close()
 
     def close(self) -> None:
-        """Wait until the broker has spoken on every query, and let it go."""
+        """Flush and close the producer."""
         self.flush()
         self._producer.close()
 
 
 class Commander:
-    """Writes commands and follows their results."""
+    """Writes commands to a pipeline's control app and follows the results."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: str) -> None:
         self._pipeline = pipeline
@@ -178,7 +178,7 @@ class Commander:
         self._producer = producer(kafka)
 
     def give(self, action: str, arguments: Mapping[str, str]) -> str:
-        """Write a command; its id."""
+        """Write a command and return its id."""
         command = Command(
             id=new_id("command"),
             pipeline=self._pipeline,
@@ -191,13 +191,13 @@ class Commander:
         return command.id
 
     def results(self, timeout_s: float) -> list[CommandResult]:
-        """The results that came in, of whoever's commands."""
+        """Return the results that arrived, of any client's commands."""
         self._producer.poll(0)
         records = (decoded(value) for value in self._results.take(timeout_s))
         return [record for record in records if isinstance(record, CommandResult)]
 
     def result(self, command: str, timeout_s: float) -> CommandResult:
-        """The result of one command; raises ``Unsuccessful`` if none comes in time."""
+        """Return the result of one command; raises ``Unsuccessful`` after ``timeout_s``."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             for result in self.results(0.1):
@@ -209,20 +209,20 @@ class Commander:
         )
 
     def apply_policy(self, policy: str) -> None:
-        """Put a policy in force; raises ``Unsuccessful`` if that fails."""
+        """Apply a policy; raises ``Unsuccessful`` if that fails."""
         result = self.result(self.give("apply-policy", {"policy": policy}), POLICY_WITHIN_S)
         if not result.ok:
             raise Unsuccessful(f"policy {policy} was not applied: {result.message}")
 
     def close(self) -> None:
-        """Let the topics go."""
+        """Close the Kafka clients."""
         self._producer.flush(WAIT_S)
         self._producer.close()
         self._results.close()
 
 
 def ask_once(kafka: KafkaConfig, pipeline: Pipeline, query: Query, wait_s: float) -> Answer | None:
-    """Send one query and wait for its answer; None if none came within ``wait_s``."""
+    """Send one query and return its answer; None if none arrives within ``wait_s``."""
     read = reader_of(pipeline)
     with (
         closing(Tail(kafka, physical(pipeline.name, RESULTS))) as tail,
@@ -245,19 +245,19 @@ def _taken(refused: Mapping[str, str]) -> None:
 
 
 def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
-    """Every plan of a pipeline that the plans topic is to keep, oldest first."""
+    """Return every plan of a pipeline that compaction keeps, oldest first."""
     records = map(decoded, read_kept(kafka, physical(pipeline, PLANS)).values())
     found = [r for r in records if isinstance(r, Plan) and r.pipeline == pipeline]
     return sorted(found, key=lambda plan: plan.epoch)
 
 
 def new_id(what: str) -> str:
-    """A name that nobody else uses."""
+    """Return a unique id that begins with ``what``."""
     return f"{what}-{uuid.uuid4().hex[:12]}"
 
 
 def decoded(value: bytes) -> Any:
-    """The record in a value; None where it is none of ours."""
+    """Return the record in a value; None for a foreign record."""
     try:
         return decode(value)
     except CodecError:
@@ -269,7 +269,7 @@ def _value(message: Message) -> bytes:
 
 
 def usable(message: Message) -> bool:
-    """Return whether a message holds a record; raises ``BrokerError`` where no more will come."""
+    """Return whether a message holds a record; raises ``BrokerError`` for a fatal error."""
     error = message.error()
     if error is not None and error.fatal():
         raise BrokerError(f"cannot read from the broker: {error.str()}")
