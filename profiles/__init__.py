@@ -1,1 +1,1 @@
-"""The memory: what we measured."""
+"""Measured profiles of variants."""

@@ -1,7 +1,7 @@
-"""How fast, how right, how many children? The profiler, without clock, processes or models.
+"""Measure latency, accuracy and fan-out, without clock, processes or models.
 
-It is given ``run`` (a batch of so many items goes through the variant) and ``clock`` (seconds),
-and returns what a profile holds.
+The caller passes ``run`` (runs a batch of a size through the variant) and ``clock`` (seconds); the
+result is a profile's content.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeats:
-    """How often a batch size is run: until ``budget_s`` are spent, at least ``least`` and at
-    most ``most`` times, after ``warm_up`` runs that do not count."""
+    """The number of runs of a batch size: until ``budget_s`` are spent, at least ``least`` and at
+    most ``most``, after ``warm_up`` runs that do not count."""
 
     least: int = 20
     most: int = 100_000  # a run of 20 us needs many before another process gets its turn
@@ -42,7 +42,7 @@ def latency_rows(
     repeats: Repeats,
     started: Callable[[int], None] = lambda batch: None,
 ) -> tuple[Latency, ...]:
-    """Latency per batch size, by growing batch; ``started`` hears of each one beforehand."""
+    """Return latency per batch size, by growing batch; ``started`` is called before each one."""
     rows = []
     for batch in sorted(set(batches)):
         started(batch)
@@ -51,7 +51,7 @@ def latency_rows(
 
 
 def timings(run: Run, clock: Clock, batch: int, repeats: Repeats) -> list[float]:
-    """Seconds that each counted run of the batch took."""
+    """Return the seconds of each counted run of the batch."""
     for _ in range(repeats.warm_up):
         run(batch)
     seconds: list[float] = []
@@ -67,11 +67,10 @@ def timings(run: Run, clock: Clock, batch: int, repeats: Repeats) -> list[float]
 
 
 def latency_row(batch: int, seconds: Sequence[float]) -> Latency:
-    """Mean and quantiles of what the runs of a batch took.
+    """Return the mean and quantiles of the runs of a batch, rounded to nanoseconds.
 
-    A quantile is the smallest time that at least that share of the runs kept, never a value
-    between two runs: with few repeats p99 is the slowest run and not something faster.
-    Rounded to nanoseconds.
+    A quantile is the smallest time that at least that share of the runs kept, never a value between
+    two runs: with few repeats p99 is the slowest run and not something faster.
     """
     if not seconds:
         raise ProfileError(f"batch {batch} was never run; allow one repeat at least")
@@ -88,15 +87,15 @@ def latency_row(batch: int, seconds: Sequence[float]) -> Latency:
 
 
 def items_by_child(output: Any, children: Sequence[str]) -> dict[str, int]:
-    """How many items for each child an operator's output holds; raises as ``items_for``."""
+    """Return the number of items for each child in an operator's output; raise as ``items_for``."""
     return {child: len(items) for child, items in items_for(output, children).items()}
 
 
 def items_for(output: Any, children: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """The items for each child that an operator's output holds.
+    """Return the items for each child in an operator's output.
 
-    An only child's items may stand in a plain list; else a mapping names the children.
-    Raises ``ProfileError`` for an output of another form or for a child that is none.
+    An only child's items may be a plain list; else a mapping names the children. Raises
+    ``ProfileError`` for an output of another form or for an unknown child.
     """
     if isinstance(output, (list, tuple, np.ndarray)) and len(children) == 1:
         return {children[0]: list(output)}
@@ -112,7 +111,7 @@ def items_for(output: Any, children: Sequence[str]) -> dict[str, Sequence[Any]]:
 
 
 def fan_outs(outputs: Iterable[Any], children: Sequence[str]) -> dict[str, FanOut]:
-    """The distribution of the number of items per child over the outputs."""
+    """Return the distribution of the number of items per child over the outputs."""
     if not children:
         return {}
     counted = [items_by_child(output, children) for output in outputs]
@@ -120,7 +119,7 @@ def fan_outs(outputs: Iterable[Any], children: Sequence[str]) -> dict[str, FanOu
 
 
 def fan_out(counts: Sequence[int]) -> FanOut:
-    """Mean and distribution of one child's item counts."""
+    """Return the mean and distribution of one child's item counts."""
     if not counts:
         raise ProfileError("no output was sampled; a fan-out needs one at least")
     shares = {count: seen / len(counts) for count, seen in sorted(Counter(counts).items())}
@@ -128,7 +127,7 @@ def fan_out(counts: Sequence[int]) -> FanOut:
 
 
 def accuracy(scores: Sequence[float]) -> float:
-    """Mean of the scores, each in 0..1; raises ``ProfileError`` for none or one outside."""
+    """Return the mean of scores, each in 0..1; raise ``ProfileError`` for none or one outside."""
     if not scores:
         raise ProfileError("no output was scored; accuracy needs one sample at least")
     for score in scores:
@@ -138,13 +137,13 @@ def accuracy(scores: Sequence[float]) -> float:
 
 
 def default_batches(largest: int) -> tuple[int, ...]:
-    """1, 2, 4 ... up to the largest, which is always among them."""
+    """Return 1, 2, 4 ... up to the largest, which is always included."""
     powers = [1 << n for n in range(largest.bit_length()) if 1 << n < largest]
     return (*powers, largest)
 
 
 def time_left_s(elapsed_s: float, done: int, total: int) -> float | None:
-    """Seconds to go if the rest takes as long per step as what is done; ``None`` at first."""
+    """Return the seconds left at the mean duration of steps; ``None`` before the first ends."""
     if done == 0:
         return None
     return elapsed_s * (total - done) / done

@@ -1,4 +1,4 @@
-"""How far is what was measured of whole paths from the product of their variants' accuracies?"""
+"""The gap between the measured accuracy of paths and the product of their variants' accuracies."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ class PathGap:
     """Measured minus product, over all measured paths: fractions, not points."""
 
     paths: int
-    mean: float  # of its size, whichever its sign
+    mean: float  # mean magnitude
     largest: float  # signed
     where: tuple[str, ...]  # the path of the largest
 
 
 def path_gap(table: ProfileTable) -> PathGap | None:
-    """The difference over a profile's paths; None where none was measured."""
+    """Return the difference over a profile's paths; None where none was measured."""
     gaps = [(each.accuracy - table.product(each.path), each.path) for each in table.paths]
     if not gaps:
         return None
@@ -26,7 +26,7 @@ def path_gap(table: ProfileTable) -> PathGap | None:
 
 
 def gap_text(gap: PathGap) -> str:
-    """The same in a sentence, in points of accuracy."""
+    """Return the gap as a sentence, in points of accuracy."""
     return (
         f"{gap.paths} measured paths differ from the products of their variants' accuracies by "
         f"{100 * gap.mean:.1f} points on average, at most {100 * gap.largest:+.1f} "

@@ -1,4 +1,4 @@
-"""What did we measure? The profile of a pipeline: loaded, validated, looked up.
+"""The profile of a pipeline: load, validate and look up measurements.
 
 A profile never extrapolates: a batch above the largest measured one is refused. Between two
 measured batches latency is interpolated linearly; below the smallest the smallest counts.
@@ -23,7 +23,7 @@ QUANTILES = ("mean", "p50", "p90", "p95", "p99")
 
 
 class ProfileError(HeadraceError, ValueError):
-    """A profile that does not hold together, or does not hold what was asked of it."""
+    """A profile that is inconsistent, or lacks the requested measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """Items for one child: the mean that plans use, the distribution that emulation draws from."""
+    """Items for one child: the mean for plans, the distribution for emulation."""
 
     mean: float
     counts: Mapping[int, float]  # number of items -> probability
@@ -74,10 +74,10 @@ class FanOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What was measured of one variant on one device.
+    """The measurements of one variant on one device.
 
-    ``load_s`` is the load with the libraries imported already, ``memory_bytes`` what a fresh
-    process grew by (on a GPU: its memory), imports included.
+    ``load_s`` is the loading time with the libraries imported already, ``memory_bytes`` the growth
+    of a fresh process (on a GPU: of its memory), imports included.
     """
 
     task: str
@@ -97,7 +97,7 @@ class Entry:
         return variant_key(self.task, self.variant)
 
     def __post_init__(self) -> None:
-        """Raise ``ProfileError``, naming the entry, for what cannot have been measured."""
+        """Raise ``ProfileError``, naming the entry, for impossible measurements."""
         if not 0 <= self.accuracy <= 1:
             raise ProfileError(f"{self.name}: accuracy is {self.accuracy}; it must be in 0..1")
         if not 0 <= self.load_s < math.inf or self.memory_bytes < 0:
@@ -110,7 +110,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """How messages call it: "task/variant on device"."""
+        """The name in messages: "task/variant on device"."""
         return f"{variant_key(self.task, self.variant)} on {self.device}"
 
     @property
@@ -121,14 +121,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PathAccuracy:
-    """How right a whole path of variants was, root to leaf, over so many queries."""
+    """The accuracy of a whole path of variants, root to leaf, over a number of queries."""
 
     path: tuple[str, ...]  # "task/variant"
     accuracy: float  # 0..1
     queries: int
 
     def __post_init__(self) -> None:
-        """Raise ``ProfileError``, naming the path, for what cannot have been measured."""
+        """Raise ``ProfileError``, naming the path, for impossible measurements."""
         if not self.path or self.queries < 1 or not 0 <= self.accuracy <= 1:
             raise ProfileError(
                 f"the path {' > '.join(self.path) or '(empty)'} has accuracy {self.accuracy} over "
@@ -138,11 +138,11 @@ class PathAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class ProfileTable:
-    """All that was measured of a pipeline, with look-ups by (task, variant, device).
+    """All measurements of a pipeline, with lookups by (task, variant, device).
 
-    A device without an entry of its own is looked up as its kind: ``cuda:1`` finds what was
-    measured on another GPU, ``emulated`` the first entry of any device. ``paths`` were measured
-    with the weights of the entries; they hold on any device.
+    A device without an entry of its own is looked up by kind: ``cuda:1`` finds the measurements of
+    another GPU, ``emulated`` the first entry of any device. ``paths`` were measured with the
+    weights of the entries; they hold on any device.
     """
 
     pipeline: str
@@ -151,8 +151,8 @@ class ProfileTable:
     paths: tuple[PathAccuracy, ...] = ()
     path_accuracy: Mapping[tuple[str, ...], float] = field(init=False, repr=False, compare=False)
     _entries: dict[tuple[str, str, str], Entry] = field(init=False, repr=False, compare=False)
-    # (task, variant, device, quantile) -> seconds by batch; filled at the first question,
-    # because workers ask for every batch they form.
+    # (task, variant, device, quantile) -> seconds by batch; filled on first use, because workers
+    # look up every batch they form.
     _curves: dict[tuple[str, str, str, str], list[float]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -176,13 +176,13 @@ class ProfileTable:
 
     @classmethod
     def from_json(cls, text: str) -> "ProfileTable":
-        """The table that ``to_json`` wrote; raises ``ProfileError`` naming the place."""
+        """Return the table that ``to_json`` wrote; raise ``ProfileError`` naming the place."""
         try:
             document = json.loads(text)
         except ValueError as error:
             raise ProfileError(f"this is no JSON: {error}; run `headrace profile`") from error
         _is(document, dict, "the profile")
-        paths = _list(document.pop("paths", []), "paths")  # measured apart
+        paths = _list(document.pop("paths", []), "paths")  # measured separately
         _exactly(document, ("pipeline", "entries", "provenance"), "the profile")
         entries = _list(document["entries"], "entries")
         return cls(
@@ -193,7 +193,7 @@ class ProfileTable:
         )
 
     def to_json(self) -> str:
-        """The table as text, keys in the order of the fields."""
+        """Return the table as text, keys in the order of the fields."""
         document: dict[str, Any] = {
             "pipeline": self.pipeline,
             "provenance": dict(self.provenance),
@@ -204,9 +204,9 @@ class ProfileTable:
         return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
     def merge(self, other: "ProfileTable") -> "ProfileTable":
-        """Both tables' entries as one; raises ``ProfileError`` where both measured the same.
+        """Return both tables' entries as one; raise ``ProfileError`` where both measured the same.
 
-        A path that both measured, each on its devices, counts as this one has it.
+        For a path that both measured, each on its devices, this table's accuracy counts.
         """
         more = tuple(each for each in other.paths if each.path not in self.path_accuracy)
         return ProfileTable(
@@ -217,10 +217,10 @@ class ProfileTable:
         )
 
     def at_share(self, share: float) -> "ProfileTable":
-        """What may be expected where this share of a device's time is ours, above 0 and at most 1.
+        """Return the profile at a share of a device's time, above 0 and at most 1.
 
-        Latencies are divided by it, so throughput is multiplied; accuracy, fan-out, load time and
-        memory stay as measured. Raises ``ProfileError`` for a share that is none.
+        Latencies are divided by the share, so throughput is multiplied; accuracy, fan-out, load
+        time and memory stay as measured. Raises ``ProfileError`` for a share outside the range.
         """
         if not 0 < share <= 1:
             raise ProfileError(f"a share of {share} is none; it must be above 0 and at most 1")
@@ -233,10 +233,10 @@ class ProfileTable:
         return ProfileTable(self.pipeline, slowed, {**self.provenance, "share": share}, self.paths)
 
     def per_query(self, shares: Mapping[int, float]) -> "ProfileTable":
-        """What a query takes whose size is drawn from ``shares`` (size -> probability).
+        """Return the profile of a query whose size is drawn from ``shares`` (size -> probability).
 
-        For planners that know queries but no sizes: every entry has batches of one query, with the
-        mean over the sizes and the quantiles of the mixture of sizes at the same quantile. Raises
+        For planners without query sizes: every entry has batches of one query, with the mean over
+        the sizes and the quantiles of the mixture of sizes at the same quantile. Raises
         ``ProfileError`` for a size above the largest measured one.
         """
         entries = tuple(
@@ -262,7 +262,7 @@ class ProfileTable:
         )  # fmt: skip
 
     def stretched(self, stretches: Mapping[str, float]) -> "ProfileTable":
-        """With latencies that are so many times as long on devices of these kinds."""
+        """Return the profile with latencies multiplied by the stretch of each kind of device."""
         if not stretches:
             return self
         measured = {(e.task, e.variant): e for e in self.entries}
@@ -276,7 +276,7 @@ class ProfileTable:
         return ProfileTable(self.pipeline, tuple(entries.values()), self.provenance, self.paths)
 
     def entry(self, task: str, variant: str, device: str) -> Entry:
-        """What was measured of the variant on the device or its kind; raises ``ProfileError``."""
+        """Return the entry of the variant on the device or its kind; raise ``ProfileError``."""
         exact = self._entries.get((task, variant, device))
         if exact is not None:
             return exact
@@ -293,7 +293,7 @@ class ProfileTable:
     def latency_s(
         self, task: str, variant: str, device: str, batch: int, quantile: str = "p95"
     ) -> float:
-        """Seconds a batch takes at the quantile ("mean", "p50", "p90", "p95" or "p99").
+        """Return the seconds of a batch at the quantile ("mean", "p50", "p90", "p95" or "p99").
 
         Raises ``ProfileError`` for a batch below 1 or above the largest measured one.
         """
@@ -311,24 +311,24 @@ class ProfileTable:
         )
 
     def throughput(self, task: str, variant: str, device: str, batch: int) -> float:
-        """Items per second of one worker that runs full batches back to back."""
+        """Return items per second of one worker that runs full batches back to back."""
         return batch / self.latency_s(task, variant, device, batch, "mean")
 
     def accuracy(self, task: str, variant: str) -> float:
-        """The variant's measured accuracy, 0..1, from its first entry."""
+        """Return the variant's measured accuracy, 0..1, from its first entry."""
         return self._of(task, variant)[0].accuracy
 
     def product(self, path: Iterable[str]) -> float:
-        """The accuracies of a path's variants ("task/variant") multiplied."""
+        """Return the product of the accuracies of a path's variants ("task/variant")."""
         return math.prod(self.accuracy(*variant_id(key)) for key in path)
 
     def along(self, path: tuple[str, ...]) -> float:
-        """The accuracy of a path from the root to a leaf: as measured, else the product."""
+        """Return the accuracy of a path from the root to a leaf: measured, else the product."""
         measured = self.path_accuracy.get(path)
         return self.product(path) if measured is None else measured
 
     def children_mean(self, task: str, variant: str, child: str) -> float:
-        """Mean number of items for a child that one item of the variant makes."""
+        """Return the mean number of items for a child that one item of the variant makes."""
         children = self._of(task, variant)[0].children
         if child not in children:
             raise ProfileError(
@@ -349,7 +349,7 @@ class ProfileTable:
 
 
 def _reached(weighted: Sequence[tuple[float, float]], share: float) -> float:
-    """The smallest value that at least ``share`` of the weight does not exceed."""
+    """Return the smallest value that at least ``share`` of the weight does not exceed."""
     total = 0.0
     for value, weight in weighted:
         total += weight
@@ -370,7 +370,7 @@ def _slowed(row: Latency, factor: float) -> Latency:
 
 
 def _curve(entry: Entry, quantile: str) -> list[float]:
-    """Seconds by batch from 0 (never asked for) to the largest measured one."""
+    """Return seconds by batch from 0 (unused) to the largest measured one."""
     if quantile not in QUANTILES:
         raise ProfileError(f"no quantile {quantile!r}; profiles have {', '.join(QUANTILES)}")
     points = [(row.batch, float(getattr(row, f"{quantile}_s"))) for row in entry.latency]
@@ -436,7 +436,7 @@ def _fan_out(row: Any, where: str) -> FanOut:
 
 
 def _born(kind: Callable[..., T], values: Mapping[str, Any], where: str) -> T:
-    """The value, or an error that names its place in the file."""
+    """Return the value, or raise an error that names its place in the file."""
     try:
         return kind(**values)
     except ProfileError as error:

@@ -1,1 +1,1 @@
-"""The language: what is said between processes, and inside one."""
+"""Messages between processes and inside one: records, events and effects."""

@@ -1,18 +1,18 @@
-"""The names of counts in reports: what is counted, and of what where there are several.
+"""Names of counts in reports: the quantity counted and, where there are several, its labels.
 
-``arrived`` of ingress stands alone; ``arrived/read/forest`` of a worker is of a variant,
-``children/locate/net/read`` of a variant and a child, ``dropped/read_late`` of egress of a reason
-code. Names are split here alone.
+``arrived`` of ingress has no label; ``arrived/read/forest`` of a worker has a variant,
+``children/locate/net/read`` a variant and a child, ``dropped/read_late`` of egress a reason code.
+Only this module splits names.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-KEPT = 4096  # names that are split once; a pipeline has a few hundred
+KEPT = 4096  # cached names; a pipeline has a few hundred
 
 
 class CountName(NamedTuple):
-    """``what`` is counted, and ``of`` what: "" where there is one of it."""
+    """The quantity (``what``), and the labels that it is counted by (``of``), "" for none."""
 
     what: str
     of: str = ""
@@ -25,6 +25,6 @@ class CountName(NamedTuple):
 
 @lru_cache(KEPT)
 def count_name(text: str) -> CountName:
-    """Split a name as it stands in a report."""
+    """Split a name from a report."""
     what, _, of = text.partition("/")
     return CountName(what, of)

@@ -1,4 +1,4 @@
-"""Durations as people write them: a number and its unit."""
+"""Parse durations as people write them: a number and its unit."""
 
 import re
 from typing import Any

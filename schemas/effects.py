@@ -1,12 +1,11 @@
-"""What a node is told and what it may ask for.
+"""Events that a node handles and effects that it returns.
 
 A node is one method, ``handle(event, now) -> list[Effect]``. It performs nothing, reads no clock,
 draws no random number and never blocks. Drivers (``streams/live/live_driver.py``,
-``streams/simulated/simulated_driver.py``)
-perform its effects in order and bring it the events.
+``streams/simulated/simulated_driver.py``) perform its effects in order and deliver the events.
 
-Topics are named logically here ("queries", "work.read", "outputs"); ``streams/topics.py`` knows
-their names on the broker.
+Topics have logical names here ("queries", "work.read", "outputs"); ``streams/topics.py`` has their
+names on the broker.
 """
 
 from collections.abc import Sequence
@@ -28,12 +27,12 @@ COMPLETIONS = "completions"
 
 
 def work_topic(task: str) -> str:
-    """The topic that feeds a task."""
+    """Return the topic that feeds a task."""
     return f"work.{task}"
 
 
 class Arrived(Struct, frozen=True, gc=False):
-    """A record came in on a topic the node reads. ``at_s`` is the broker's time stamp."""
+    """A record arrived on a topic that the node reads. ``at_s`` is the broker's time stamp."""
 
     record: Record
     topic: str
@@ -43,7 +42,7 @@ class Arrived(Struct, frozen=True, gc=False):
 
 
 class Inferred(Struct, frozen=True, gc=False):
-    """A batch ran: one output per value, in order."""
+    """A batch has run: one output per value, in order."""
 
     job: int
     outputs: tuple[Any, ...]
@@ -52,22 +51,22 @@ class Inferred(Struct, frozen=True, gc=False):
 
 
 class Loaded(Struct, frozen=True, gc=False):
-    """A variant is on the device and ready. ``variant`` is "task/variant"."""
+    """A variant ("task/variant") is on the device and ready."""
 
     variant: str
     seconds: float
 
 
 class Solved(Struct, frozen=True, gc=False):
-    """A solver returned."""
+    """A solver has returned."""
 
     job: int
     plan: Any
 
 
 class Counted(Struct, frozen=True, gc=False):
-    """The input topic was read at ``at_s``: ``arrived`` queries came to it so far, of which
-    ``waiting`` have not been taken in by an ingress."""
+    """The input topic was read at ``at_s``: it had received ``arrived`` queries so far, of which
+    ingress has not consumed ``waiting``."""
 
     arrived: int
     waiting: int
@@ -75,7 +74,7 @@ class Counted(Struct, frozen=True, gc=False):
 
 
 class Woke(Struct, frozen=True, gc=False):
-    """The time a node asked for has come; also a node's first event. May come more than once."""
+    """The time of a ``Wake`` has come; also a node's first event. May come more than once."""
 
 
 class Failed(Struct, frozen=True, gc=False):
@@ -102,10 +101,10 @@ class Send(Struct, frozen=True, gc=False):
 
 
 class Infer(Struct, frozen=True, gc=False):
-    """Run a loaded variant over a batch; comes back as ``Inferred`` or ``Failed``.
+    """Run a loaded variant over a batch; the result is ``Inferred`` or ``Failed``.
 
-    ``items`` name what runs, for the worker's crash journal. ``size`` is that of all
-    its values together, where queries have sizes (0: one each).
+    ``items`` names the batch's items, for the worker's crash journal. ``size`` is the sum of the
+    values' sizes, where queries have sizes (0: one each).
     """
 
     job: int
@@ -116,20 +115,20 @@ class Infer(Struct, frozen=True, gc=False):
 
     @property
     def cost(self) -> int:
-        """What the batch's latency is looked up by."""
+        """The batch size by which its latency is looked up."""
         return self.size or len(self.values)
 
 
 class Load(Struct, frozen=True, gc=False):
-    """Bring a variant ("task/variant") to the device. What is there stays until the new one
-    is first used, so that a swap leaves no gap; ``beside`` it stays for good."""
+    """Load a variant ("task/variant") onto the device. The present one stays until the new one is
+    first used, so that a swap leaves no gap; with ``beside`` it stays for good."""
 
     variant: str
     beside: bool = False
 
 
 class Solve(Struct, frozen=True, gc=False):
-    """Run a solver by name over a problem, away from the event loop."""
+    """Run a solver by name on a problem, outside the event loop."""
 
     job: int
     solver: str
@@ -137,8 +136,8 @@ class Solve(Struct, frozen=True, gc=False):
 
 
 class Done(Struct, frozen=True, gc=False):
-    """Offsets below ``offset`` of a slot need nobody any more; committed once every effect
-    before it is performed. ``note`` is stored with the commit."""
+    """Offsets below ``offset`` of a slot are finished; committed once every earlier effect is
+    performed. ``note`` is stored with the commit."""
 
     slot: int
     offset: int
@@ -146,9 +145,9 @@ class Done(Struct, frozen=True, gc=False):
 
 
 class Assign(Struct, frozen=True, gc=False):
-    """Which slots of a topic to read from now on, which of them are paused, how far each is done.
+    """The slots of a topic to read from now on, the paused ones, and the finished offsets.
 
-    ``slots`` is the full set (None: as before). A slot that is new to the node is read from the
+    ``slots`` is the full set (None: unchanged). A slot that is new to the node is read from the
     committed offset, on topics without commits (plans) from the beginning.
     """
 
@@ -159,39 +158,39 @@ class Assign(Struct, frozen=True, gc=False):
 
 
 class Wake(Struct, frozen=True, gc=False):
-    """Send ``Woke`` when the clock shows ``at_s``, after what has already arrived."""
+    """Send ``Woke`` when the clock shows ``at_s``, after the events that have already arrived."""
 
     at_s: float
 
 
 class Forget(Struct, frozen=True, gc=False):
-    """Delete what a compacted topic of one partition holds under ``key``."""
+    """Delete the record of ``key`` from a compacted topic of one partition."""
 
     topic: str
     key: str
 
 
 class Count(Struct, frozen=True, gc=False):
-    """Read how many queries have come to the input topic; comes back as ``Counted``, or as
-    ``Failed`` with the topic for its job."""
+    """Read the number of queries that the input topic has received; the result is ``Counted``, or
+    ``Failed`` with the topic as its job."""
 
 
 class Reject(Struct, frozen=True, gc=False):
-    """A plan was made and is not put in force: the names of the constraints that it violates, and
-    the reason for people. Observers log and count it; there is nothing to perform."""
+    """A plan was not put in force: the names of the constraints that it violates, and the reason
+    for people. Observers log and count it; drivers perform nothing."""
 
     constraints: tuple[str, ...]
     reason: str
 
 
-# What operators ask for, and what the controller and its host do; drivers perform all of one set.
+# Effects of operators, and of the controller and its host; each driver performs all of one set.
 OperatorEffect = Send | Infer | Load | Assign | Wake
 ControlEffect = Send | Forget | Solve | Count | Assign | Wake | Reject
 Effect = OperatorEffect | ControlEffect
 
 
 class Node(Protocol):
-    """A state machine: told what happened and when, it says what should happen."""
+    """A state machine: takes an event and the time, and returns effects."""
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]: ...
 

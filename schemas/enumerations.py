@@ -1,7 +1,7 @@
-"""The enumerations that records carry. Decisions compare their members, never a sentence.
+"""Enumerations in records. Decisions compare their members, never a sentence.
 
-Each is the Avro enum of the same name; a reader takes a symbol that a later release has added
-for ``OTHER``. ``docs/reference/records.md`` lists the members.
+Each is the Avro enum of the same name; a reader takes a symbol that a later release has added for
+``OTHER``. ``docs/reference/records.md`` lists the members.
 """
 
 from enum import StrEnum
@@ -26,7 +26,7 @@ class ReasonCode(StrEnum):
 
 
 class PlanCause(StrEnum):
-    """What led to a plan: one or more events since the plan before it."""
+    """The cause of a plan: one or more events since the plan before it."""
 
     FIRST = "first"
     INTERVAL = "interval"
@@ -51,7 +51,7 @@ class PlanCause(StrEnum):
 
 
 class NodeState(StrEnum):
-    """What a node does, as its reports say."""
+    """A node's state, as in its reports."""
 
     IDLE = "idle"
     LOADING = "loading"

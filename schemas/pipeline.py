@@ -1,4 +1,4 @@
-"""What a pipeline is: tasks in a tree, each with variants to choose from.
+"""A pipeline: a tree of tasks, each with variants to choose from.
 
 ``headrace/config/pipeline_file.py`` makes these from a pipeline file.
 """
@@ -12,14 +12,14 @@ from schemas.variant_id import variant_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One way to do a task. ``operator`` is "package.module:Class", made with ``arguments``."""
+    """An implementation of a task. ``operator`` is "package.module:Class", with ``arguments``."""
 
     task: str
     name: str
     operator: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     batch: int = 1  # largest batch a worker runs
-    replicas: int | None = None  # static policy: how many workers; None: in proportion to load
+    replicas: int | None = None  # static policy: number of workers; None: in proportion to load
     time_limit_s: float | None = None  # of one batch; with a limit it runs in a process of its own
     memory_limit_bytes: int | None = None  # resident, of that process
 
@@ -31,12 +31,12 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A step of the pipeline. ``slots`` partitions are made up front, one per replica at least.
+    """A step of the pipeline. ``slots`` partitions are created in advance, one per replica or more.
 
     ``share`` bounds the share of the queries that go to the task, where branches are untied and
     accuracy is scaled. ``weight`` is that of a leaf task in the accuracy of an answer.
-    ``selection`` names the tables by which its workers choose a variant per batch; "": they run
-    what the plan says. ``least`` and ``most`` bound its replicas under every policy.
+    ``selection`` names the tables by which its workers choose a variant per batch; "": they run the
+    plan's variant. ``least`` and ``most`` bound its replicas under every policy.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySize:
-    """Where a query's size comes from: samples to rank, tokens, pixels.
+    """The source of a query's size: samples to rank, tokens, pixels.
 
-    ``header`` names the Kafka header of raw inputs; a query without one has size 1. Queries
-    larger than ``most`` are refused.
+    ``header`` names the Kafka header of raw inputs; a query without one has size 1. Queries larger
+    than ``most`` are refused.
     """
 
     most: int
@@ -86,7 +86,7 @@ class Policy:
     dropping: str = "deadline"
     budget: str = "shared"
     batching: str = "idle"
-    batch_delay_s: float | None = None  # None: as ``batching`` says
+    batch_delay_s: float | None = None  # None: ``batching`` decides alone
     capped: bool = False
     paced: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -116,26 +116,26 @@ class Pipeline:
     deadline_most_s: float | None = None  # None: ten SLOs, see ``longest_deadline_s``
     egress_partitions: int = 4
     comm_s: float = 1.4e-3  # latency of one hop
-    compute_share: float = 0.5  # of what is left of the SLO; the rest is for queues
+    compute_share: float = 0.5  # of the SLO without hops; the rest is for queues
     branches: str = "tied"  # every query visits all of them; "untied": one of them
     ingress: int = 1  # processes that share the input topic
     size: QuerySize | None = None  # None: every query has size 1
 
     @property
     def root(self) -> Task:
-        """The task every query enters by."""
+        """The task by which every query enters."""
         return self.tasks[0]
 
     @property
     def longest_deadline_s(self) -> float:
-        """How long after a query was made it may be due at most, in seconds."""
+        """The latest deadline of a query after its creation, in seconds."""
         if self.deadline_most_s is not None:
             return self.deadline_most_s
         longest_s = max(self.slo_s, *self.slo_classes.values(), 0.0)
         return max(longest_s, min(10 * self.slo_s, MOST_DEADLINE_S))
 
     def task(self, name: str) -> Task:
-        """The task of that name; raises ``KeyError`` naming the known ones."""
+        """Return the task of that name; raise ``KeyError`` naming the known ones."""
         for task in self.tasks:
             if task.name == name:
                 return task

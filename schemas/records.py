@@ -1,4 +1,4 @@
-"""What is said between processes: one frozen class per record of the wire contract.
+"""Records of the wire contract: one frozen class each.
 
 Times are seconds since the epoch and durations seconds, both as ``float``, on one clock.
 ``docs/reference/records.md`` shows each record as Avro and as JSON.
@@ -13,11 +13,11 @@ from msgspec import Struct, field
 from schemas.enumerations import NodeState, PlanCause, ReasonCode
 from schemas.variant_id import variant_key
 
-# What operators exchange. Lists and mappings hold JSON values only; arrays travel as tensors.
+# Types of values that operators exchange. Lists and mappings hold JSON values only; arrays are
+# encoded as tensors.
 Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
 
-# A query enters with this much credit; fan-out splits it without remainder
-# (control/per_query/credit.py).
+# The credit of a new query; fan-out splits it without remainder (control/per_query/credit.py).
 # 10**18 fits a signed 64-bit integer and survives six levels of a thousand children each.
 FULL_CREDIT = 10**18
 
@@ -29,7 +29,7 @@ REFUSED = "refused"
 
 
 class Origin(Struct, frozen=True, gc=False):
-    """Where a query stands on the input topic: its identity, whatever id its producer chose."""
+    """A query's partition and offset: its identity, whatever id its producer chose."""
 
     partition: int
     offset: int
@@ -38,18 +38,19 @@ class Origin(Struct, frozen=True, gc=False):
 class Query(Struct, frozen=True, gc=False, kw_only=True):
     """A request as the producer wrote it, or as ingress reads it from a raw value.
 
-    ``deadline_s`` wins over ``slo_class``, which wins over the pipeline's SLO.
+    ``deadline_s`` takes precedence over ``slo_class``, which takes precedence over the pipeline's
+    SLO.
     """
 
     payload: Value
     id: str = ""  # empty: ingress names it after its origin
     deadline_s: float | None = None
     slo_class: str = ""
-    size: int = 1  # samples to rank, tokens, pixels: what latencies are looked up by
+    size: int = 1  # samples to rank, tokens, pixels: the key of latencies in the profile
 
 
 class Garbled(Struct, frozen=True, gc=False):
-    """Bytes that no codec of ours understands, with the reason. Never leaves the process."""
+    """Bytes that no codec can decode, with the reason. Never leaves the process."""
 
     value: bytes
     reason: str
@@ -58,7 +59,7 @@ class Garbled(Struct, frozen=True, gc=False):
 
 
 class Hop(Struct, frozen=True, gc=False, kw_only=True):
-    """One task's part in an item's story."""
+    """One task's part of an item's path."""
 
     task: str
     variant: str
@@ -68,8 +69,8 @@ class Hop(Struct, frozen=True, gc=False, kw_only=True):
     started_s: float
     finished_s: float
     batch: int  # items in the batch it ran in
-    released: str = ""  # why that batch began: full, idle, due; empty: not told
-    rerouted: str = ""  # why the item then went elsewhere than its turn was; empty: it did not
+    released: str = ""  # why that batch began: full, idle, due; empty: not recorded
+    rerouted: str = ""  # why the item then left its turn for another slot; empty: it did not
 
     @property
     def key(self) -> str:
@@ -78,9 +79,9 @@ class Hop(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class End(Struct, frozen=True, gc=False):
-    """Why an item goes no further: it is ``answered`` at a leaf, ``dropped`` or ``failed``.
+    """The end of an item: ``answered`` at a leaf, ``dropped`` or ``failed``.
 
-    ``reason_code`` says why to programs, ``reason`` to people.
+    ``reason_code`` gives the reason for programs, ``reason`` for people.
     """
 
     outcome: str
@@ -92,8 +93,8 @@ class End(Struct, frozen=True, gc=False):
 class Item(Struct, frozen=True, gc=False, kw_only=True):
     """One piece of a query's work.
 
-    ``branch`` names the piece: (child index, ordinal) for every fan-out since the root, so that
-    branches sort in the order in which operators produced them. ``credit`` is its share of
+    ``branch`` identifies the piece: (child index, ordinal) for every fan-out since the root, so
+    that branches sort in the order in which operators produced them. ``credit`` is its share of
     ``FULL_CREDIT``. ``path`` holds the hops so far. ``end`` is set on the way to egress only.
     """
 
@@ -107,7 +108,8 @@ class Item(Struct, frozen=True, gc=False, kw_only=True):
 class Work(Struct, frozen=True, gc=False, kw_only=True):
     """Items of one query that travel together to one slot of a task, or to egress (task "").
 
-    So many queries of the same run ``follow`` it on the slot; a worker may wait for them.
+    ``follow`` is the number of queries of the same run that come behind it on the slot; a worker
+    may wait for them.
     """
 
     query_id: str
@@ -123,10 +125,10 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Completion(Struct, frozen=True, gc=False, kw_only=True):
-    """A worker has done a query that a dispatcher sent it. Durations only: clocks differ.
+    """A worker has finished a query that a dispatcher sent to it. Durations only: clocks differ.
 
-    ``slot`` is the one that it came by, ``outcome`` "answered" where the batch ran, whatever then
-    became of the query.
+    ``slot`` is the slot it was sent to, ``outcome`` is "answered" where the batch ran, whatever the
+    query's outcome is later.
     """
 
     query_id: str
@@ -142,10 +144,10 @@ class Completion(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Notice(Struct, frozen=True, gc=False, kw_only=True):
-    """What ingress took in since its last notice, told to egress so that every query is awaited.
+    """The queries that ingress has consumed since its last notice, for egress to await.
 
-    ``queries`` come from one partition of the input topic, in the order of their offsets;
-    ``upto`` is the offset behind the last one: all before it have been noticed.
+    ``queries`` come from one partition of the input topic, in the order of their offsets; ``upto``
+    is the offset behind the last one: all before it have been noticed.
     """
 
     partition: int
@@ -165,12 +167,12 @@ class Noticed(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Answer(Struct, frozen=True, gc=False, kw_only=True):
-    """How a query ended; ``operators.outcomes.outcome_of`` gives the outcome it counts under.
+    """The outcome of a query; ``operators.outcomes.outcome_of`` gives the one it counts under.
 
     ``outcome`` is answered, dropped, failed or refused; ``late`` marks an answer behind its
-    deadline, ``incomplete`` one with a branch missing. ``paths`` has the hops of every branch
-    that reached egress, in branch order, and ``ends`` how each of them ended. ``reason_code``
-    says to programs why it is not answered, or not in full; ``reason`` to people.
+    deadline, ``incomplete`` one with a branch missing. ``paths`` has the hops of every branch that
+    reached egress, in branch order, and ``ends`` their ends. Where there is no answer, or no
+    complete one, ``reason_code`` gives the reason for programs, ``reason`` for people.
     """
 
     id: str
@@ -192,7 +194,7 @@ class Answer(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
-    """A record that could not be understood, kept as it came."""
+    """A record that could not be decoded, with its bytes unchanged."""
 
     topic: str
     partition: int
@@ -205,7 +207,7 @@ class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SlotState(Struct, frozen=True, gc=False):
-    """How far a worker is with a slot: offsets below ``done`` need nobody any more."""
+    """A worker's progress on a slot: offsets below ``done`` are finished."""
 
     task: str
     slot: int
@@ -214,15 +216,15 @@ class SlotState(Struct, frozen=True, gc=False):
 
 
 class Report(Struct, frozen=True, gc=False, kw_only=True):
-    """A node's sign of life, every 200 ms.
+    """A node's heartbeat, every 200 ms.
 
-    ``counts`` only grow during one ``incarnation`` (the node's start time), so a lost report
-    loses nothing. Workers count per variant: ``arrived/T/V``, ``finished/T/V``,
-    ``dropped/T/V``, ``failed/T/V``, ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``;
-    ingress ``arrived``, ``admitted``, ``refused``; egress one count per outcome
-    (operators/outcomes.py), ``incomplete`` answers, ``latency_s/BOUND`` by how long answers
-    took, and ``OUTCOME/CODE`` by the reason code where a query was dropped, failed or refused.
-    ``error`` says why the state is ``failed`` or ``stuck``.
+    ``counts`` only grow during one ``incarnation`` (the node's start time), so a lost report loses
+    no information. Workers count per variant: ``arrived/T/V``, ``finished/T/V``, ``dropped/T/V``,
+    ``failed/T/V``, ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``; ingress ``arrived``,
+    ``admitted``, ``refused``; egress one count per outcome (operators/outcomes.py), ``incomplete``
+    answers, ``latency_s/BOUND`` by the latency of answers, and ``OUTCOME/CODE`` by the reason code
+    where a query was dropped, failed or refused. ``error`` is the reason for the state ``failed``
+    or ``stuck``.
     """
 
     node: str
@@ -241,10 +243,10 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
-    """What one worker does under a plan.
+    """One worker's assignment under a plan.
 
-    It loads ``variant``, runs batches of at most ``batch`` and reads ``slots``; senders write
-    only to ``open_slot`` (-1: to none, the worker drains what is left).
+    It loads ``variant``, runs batches of at most ``batch`` and reads ``slots``; senders write only
+    to ``open_slot`` (-1: to none, the worker drains the rest).
     """
 
     worker: str
@@ -264,10 +266,10 @@ class Lease(Struct, frozen=True, gc=False, kw_only=True):
 class Route(Struct, frozen=True, gc=False):
     """A share of a task's traffic that goes to a slot. Shares of one task and source sum to 1.
 
-    ``source`` is the variant ("task/variant") that sends, or "" for every sender without routes
-    of its own. Where the policy scales accuracy, routes of one task and source stand in falling
-    accuracy, ``spare_qps`` are the items per second that the slot's worker could do beyond what
-    it is sent, and ``latency_s`` is what it takes for a batch of the plan's size.
+    ``source`` is the variant ("task/variant") that sends, or "" for every sender without routes of
+    its own. Where the policy scales accuracy, routes of one task and source are in falling
+    accuracy, ``spare_qps`` is the capacity of the slot's worker, in items per second, beyond its
+    routed load, and ``latency_s`` is its latency for a batch of the plan's size.
     """
 
     task: str
@@ -279,9 +281,9 @@ class Route(Struct, frozen=True, gc=False):
 
 
 class Factor(Struct, frozen=True, gc=False):
-    """How many items for ``child`` an item of ``variant`` ("task/variant") makes, as observed.
+    """Observed items for ``child`` that one item of ``variant`` ("task/variant") makes.
 
-    ``items`` weigh the observation: of so many of late it is the mean.
+    ``items`` is the weight of the observation: the number of recent items behind the mean.
     """
 
     variant: str
@@ -291,9 +293,10 @@ class Factor(Struct, frozen=True, gc=False):
 
 
 class Settings(Struct, frozen=True, gc=False, kw_only=True):
-    """What commands have changed; rides in every plan so that it outlives the control app.
+    """The settings that commands have changed; plans carry them to the next control app.
 
-    With what the pipeline file said then ("", 0: not known): it wins where it has changed since.
+    ``filed_policy`` and ``filed_slo_s`` are the pipeline file's values at that time ("", 0:
+    unknown): the file takes precedence where it has changed since.
     """
 
     policy: str
@@ -306,12 +309,12 @@ class Settings(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Plan(Struct, frozen=True, gc=False, kw_only=True):
-    """A full snapshot of who does what. Readers keep the one with the highest epoch.
+    """A full snapshot of all assignments. Readers keep the one with the highest epoch.
 
-    ``capacity_qps`` is what ingress admits per second at most (None: no limit). ``mode`` says how
-    a planner that scales accuracy met the demand: "hardware", "accuracy" or "best-effort".
-    ``factors`` are what it knew of fan-out, so that the next control app knows it too. ``causes``
-    say to programs what led to it, ``reason`` to people.
+    ``capacity_qps`` is the most that ingress admits per second (None: no limit). ``mode`` is how a
+    planner that scales accuracy met the demand: "hardware", "accuracy" or "best-effort".
+    ``factors`` are the observed fan-outs, from which the next control app resumes. ``causes`` give
+    the reason for programs, ``reason`` for people.
     """
 
     pipeline: str
@@ -325,19 +328,19 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     capacity_qps: float | None = None
     expected_accuracy: float | None = None
     feasible: bool = True
-    binding: str = ""  # where infeasible: what stands in the way
+    binding: str = ""  # the binding constraint of an infeasible plan
     mode: str = ""
     factors: tuple[Factor, ...] = ()
     causes: tuple[PlanCause, ...] = ()
 
 
 class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):
-    """What workers run at one load, by queue length and slack.
+    """The decisions of workers at one load, by queue length and slack.
 
-    ``rows[n - 1]`` is for n items queued, the last row for any more. A row holds (level, variant,
-    batch) again and again, by growing level from 0: from that level of slack on, so many items
-    with that variant, both by their numbers in ``Selection``. A batch of as many as there are rows
-    stands for the whole queue. It is made for queries that ingress sends in runs of ``run``.
+    ``rows[n - 1]`` is for n items queued, the last row for any more. A row repeats (level, variant,
+    batch), by growing level from 0: from that level of slack on, a batch of that size with that
+    variant; level and variant are indices into ``Selection``. A batch equal to the number of rows
+    means the whole queue. The table is made for queries that ingress sends in runs of ``run``.
     """
 
     qps: float
@@ -348,11 +351,11 @@ class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Selection(Struct, frozen=True, gc=False, kw_only=True):
-    """Which variant and batch for this queue and slack? A task's tables, solved ahead, by load.
+    """A task's tables of variant and batch by queue and slack, solved in advance, by load.
 
-    A worker of the task follows the newest of its policy while that one is in force: it holds all
-    ``variants`` and chooses anew for each batch. Loads are those of all ``workers`` together; one
-    worker's load is its part of that.
+    A worker of the task follows the newest selection of its policy while that policy is in force:
+    it holds all ``variants`` and chooses anew for each batch. Loads are those of all ``workers``
+    together; one worker's load is its part of that.
     """
 
     pipeline: str
@@ -365,11 +368,11 @@ class Selection(Struct, frozen=True, gc=False, kw_only=True):
     levels_s: tuple[float, ...]
     tables: tuple[SelectionTable, ...] = ()
     complete: bool = True
-    reason: str = ""  # where there are no tables: why none can be made
+    reason: str = ""  # why no tables can be made, where there are none
 
 
 class Command(Struct, frozen=True, gc=False, kw_only=True):
-    """A person's wish: ``action`` with its ``arguments``, all strings.
+    """A person's command: ``action`` with its ``arguments``, all strings.
 
     ``id`` makes it idempotent.
     """
@@ -382,7 +385,7 @@ class Command(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CommandResult(Struct, frozen=True, gc=False, kw_only=True):
-    """The one answer to a command: what was done, or why not, and the plan epoch that shows it."""
+    """The one result of a command: the change or the error, and the plan epoch that shows it."""
 
     id: str
     pipeline: str

@@ -1,13 +1,13 @@
-"""A variant of a task: a value with two fields, and its text form "task/variant".
+"""A variant's id: task and variant, with the text form "task/variant".
 
-The text form stands in records, pipeline files, profiles and on screens, and is the key of maps. It
-is split and joined here alone.
+The text form is used in records, pipeline files, profiles, output and as a key of maps. Only this
+module splits and joins it.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-KEPT = 4096  # texts that are split once; a pipeline has a few dozen
+KEPT = 4096  # cached texts; a pipeline has a few dozen
 
 
 class VariantId(NamedTuple):

@@ -1,1 +1,1 @@
-"""Plans are checked by code that did not make them: what an allocation and a plan must keep."""
+"""Independent checks of allocations and plans; they share no code with planners."""

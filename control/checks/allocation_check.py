@@ -1,22 +1,22 @@
-"""Check an allocation against its problem, whoever made it.
+"""Check an allocation against its problem, independently of its planner.
 
-Nothing here is shared with planners: rates, latencies, multiplicities and budgets are read from
-the problem's profile once more (``pyproject.toml`` forbids imports either way). Which constraints
-hold follows from what the allocation promises:
+No code is shared with planners: rates, latencies, multiplicities and budgets are computed anew from
+the problem's profile (``pyproject.toml`` forbids imports either way). The constraints depend on the
+allocation's guarantee:
 
     always            devices of each kind, slots of each task, memory of each device, replicas
                       listed once and at least one of each
     mode "" without   nothing more: replicas that a person wrote (``static``) or that follow
-    shares            tables (``ramsis``) promise no demand
+    shares            tables (``ramsis``) guarantee no demand
     with shares       paths from the root to a leaf over listed, profiled replicas; shares that sum
-                      to what is served and keep ties and bounds; the latency of every used path
+                      to the served share and keep ties and bounds; the latency of every used path
                       within its compute budget; capacity for the items of the shares; the stated
                       accuracy
     mode without      capacity for the items that the demand makes at each task, by the variants
-    shares            seen there (``proteus``, which plans tasks alone, without paths)
+    shares            observed there (``proteus``, which plans tasks separately, without paths)
 
-A best-effort allocation promises the part of the demand that it serves, not all of it. One that
-states an accuracy must state the paths that give it.
+A best-effort allocation guarantees only the part of the demand that it serves. One that states an
+accuracy must state the paths that give it.
 """
 
 from collections import Counter, defaultdict
@@ -31,20 +31,20 @@ from profiles.profile_table import Entry, ProfileError
 from schemas.pipeline import Task
 from schemas.variant_id import variant_id
 
-TOLERANCE = 1e-5  # relative: what solvers call equal, and sums of floats
-UNUSED = TOLERANCE / 10  # a share below it is none
+TOLERANCE = 1e-5  # relative: the tolerance of solvers, and sums of floats
+UNUSED = TOLERANCE / 10  # a smaller share counts as none
 
 Host = tuple[str, str]  # "task/variant", kind of device
 
 
 def check_allocation(plan: Allocation, problem: Problem) -> tuple[Violation, ...]:
-    """Return the constraints that an allocation violates; none for a good one."""
+    """Return the constraints that an allocation violates."""
     judge = _Judge(plan, problem)
     broken = (*_resources(judge), *_listed(judge))
     if not plan.mode and not plan.shares:
         return broken
     unknown = tuple(_unprofiled(judge)) or (*_astray(judge), *_fan_outs(judge))
-    if broken or unknown:  # nothing more can be computed for variants without a profile
+    if broken or unknown:  # variants without a profile allow no further computation
         return (*broken, *unknown)
     if not plan.shares and plan.accuracy is None:
         return tuple(_task_capacity(judge))
@@ -52,15 +52,15 @@ def check_allocation(plan: Allocation, problem: Problem) -> tuple[Violation, ...
 
 
 def check_resources(plan: Allocation, problem: Problem) -> tuple[Violation, ...]:
-    """Return what an allocation uses beyond the devices, slots and memory of a problem, whatever
+    """Return the devices, slots and memory that an allocation uses beyond a problem's, whatever
     demand it was made for."""
     return tuple(_resources(_Judge(plan, problem)))
 
 
 def items_per_s(plan: Allocation, problem: Problem) -> dict[Host, float]:
-    """Items per second that arrive at each variant on each kind of device, by the plan's shares.
+    """Return items per second at each variant on each kind of device, by the plan's shares.
 
-    Raises ``KeyError`` for a path that is none.
+    Raises ``KeyError`` for an invalid path.
     """
     judge = _Judge(plan, problem)
     found: dict[Host, float] = defaultdict(float)
@@ -70,13 +70,13 @@ def items_per_s(plan: Allocation, problem: Problem) -> dict[Host, float]:
 
 
 def rate(problem: Problem, replicas: Replicas) -> float:
-    """Items per second of one device that runs these replicas' batches."""
+    """Return items per second of one device that runs these replicas' batches."""
     return _Judge(Allocation((replicas,)), problem).rate(replicas)
 
 
 @dataclass(frozen=True)
 class _Judge:
-    """A plan beside its problem, with the look-ups that the constraints need."""
+    """An allocation with its problem, and the lookups that the constraints need."""
 
     plan: Allocation
     problem: Problem
@@ -92,7 +92,7 @@ class _Judge:
         return dict(_ways(self.problem.pipeline.root, self.problem))
 
     def entry(self, host: Host) -> Entry:
-        """The profile of the variant on the kind of device; raises ``ProfileError``."""
+        """Return the profile of the variant on the kind of device; raise ``ProfileError``."""
         task, variant = variant_id(host[0])
         names = [d for d in self.problem.devices if self.hosts[host].may_run_on(d)]
         if self.problem.profile is None or not names:
@@ -100,7 +100,7 @@ class _Judge:
         return self.problem.profile.entry(task, variant, names[0])
 
     def seconds(self, host: Host, batch: int, quantile: str) -> float:
-        """A batch of the variant, at a quantile of its profile."""
+        """Return a batch's latency in seconds at a quantile of its profile."""
         entry = self.entry(host)
         assert self.problem.profile is not None
         return self.problem.profile.latency_s(
@@ -108,21 +108,21 @@ class _Judge:
         )
 
     def rate(self, replicas: Replicas) -> float:
-        """Items per second of one device; raises ``ProfileError``."""
+        """Return items per second of one device; raise ``ProfileError``."""
         host = (replicas.key, replicas.device)
         return replicas.batch / self.seconds(host, replicas.batch, self.problem.policy.rate)
 
     def hosts_of(self, share: PathShare) -> tuple[Host, ...]:
-        """The variants of a path with their kinds."""
+        """Return the variants of a path with their kinds of device."""
         known = len(share.devices) == len(share.path)
         kinds = share.devices if known else ("",) * len(share.path)
         return tuple(zip(share.path, kinds, strict=True))
 
     def prefixes(self) -> dict[tuple[Host, ...], float]:
-        """The share of every path from the root to any task.
+        """Return the share of every path from the root to any task.
 
         Where branches are tied the shares of each leaf task sum to that of a common prefix; the
-        first leaf's are taken.
+        first leaf's are used.
         """
         tied = self.problem.pipeline.branches == "tied"
         shares: dict[tuple[Host, ...], dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -137,7 +137,7 @@ class _Judge:
         }
 
     def items(self, prefix: tuple[Host, ...]) -> float:
-        """Items of one query that reach the end of a path."""
+        """Return the items of one query that reach the end of a path."""
         made = 1.0
         for above, below in pairwise(prefix):
             child = _task(below)
@@ -147,7 +147,7 @@ class _Judge:
 
 
 def _ways(task: Task, problem: Problem) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each leaf task with the tasks on the way to it."""
+    """Yield each leaf task with the tasks on the way to it."""
     if not task.children:
         yield task.name, (task.name,)
     for child in task.children:
@@ -180,7 +180,7 @@ def _devices(judge: _Judge) -> Iterator[Violation]:
 
 
 def _memory(judge: _Judge) -> Iterator[Violation]:
-    """Each variant alone, on the worker it may be placed on that has the least memory for it."""
+    """Yield variants that exceed the memory of a worker on which they may be placed."""
     for host, replicas in judge.hosts.items():
         try:
             size = judge.entry(host).memory_bytes
@@ -214,7 +214,7 @@ def _unprofiled(judge: _Judge) -> Iterator[Violation]:
 
 
 def _astray(judge: _Judge) -> Iterator[Violation]:
-    """Traffic over what is no path, or to a variant without a replica."""
+    """Yield invalid paths with traffic, and variants with traffic but no replica."""
     for share in judge.plan.shares:
         hosts = judge.hosts_of(share)
         way = judge.ways.get(_task(hosts[-1])) if hosts else None
@@ -226,7 +226,7 @@ def _astray(judge: _Judge) -> Iterator[Violation]:
 
 
 def _fan_outs(judge: _Judge) -> Iterator[Violation]:
-    """Fan-outs on used paths that were neither profiled nor observed."""
+    """Yield fan-outs on used paths that were neither profiled nor observed."""
     hops = {hop for share in judge.plan.shares for hop in pairwise(judge.hosts_of(share))}
     for above, below in sorted(hops):
         child = _task(below)
@@ -261,7 +261,7 @@ def _totals(judge: _Judge) -> Mapping[str, float]:
 
 
 def _untied_prefixes(judge: _Judge) -> Iterator[Violation]:
-    """Prefixes whose share differs between the leaf tasks below, although they are tied."""
+    """Yield prefixes whose share differs between the leaf tasks below, although these are tied."""
     shares: dict[tuple[Host, ...], dict[str, float]] = defaultdict(dict)
     for share in judge.plan.shares:
         hosts = judge.hosts_of(share)
@@ -323,8 +323,10 @@ def _task_capacity(judge: _Judge) -> Iterator[Violation]:
 
 
 def _made(judge: _Judge, task: Task, child: str) -> float:
-    """Items for a child that one item of a task makes, at the least: by the shares of variants
-    that are seen at the task, else by the variant that makes the fewest."""
+    """Return the least items for a child that one item of a task makes.
+
+    By the observed shares of the task's variants, else by the variant that makes the fewest.
+    """
     problem = judge.problem
     keys = [variant.key for variant in task.variants]
     seen = {key: problem.arriving[key] for key in keys if problem.arriving.get(key, 0.0) > 0}
@@ -352,8 +354,10 @@ def _accuracy(judge: _Judge) -> Iterator[Violation]:
 
 
 def accuracy_of(plan: Allocation, problem: Problem) -> float:
-    """What an allocation's shares make of the accuracies of paths and variants, of what is served
-    (design section 8). Raises ``ProfileError`` for a variant that was not measured."""
+    """Return the accuracy of the served queries from an allocation's shares (design section 8).
+
+    Raises ``ProfileError`` for a variant that was not measured.
+    """
     judge, pipeline = _Judge(plan, problem), problem.pipeline
     weights = {leaf: pipeline.task(leaf).weight for leaf in judge.ways}
     tied = pipeline.branches == "tied"

@@ -1,20 +1,19 @@
-"""Check a plan before it is in force, whoever made it: leases, slots, routes, memory, latency.
+"""Check a plan before it is in force: leases, slots, routes, memory, latency.
 
-Every plan must keep its structure: one lease a worker, known tasks and variants, slots read and
-open once, routes that lead to open slots and sum to 1, and an open slot of each task where the
-plan calls itself feasible. With ``PlanConditions`` that say more than the pipeline it must also
-keep
+Every plan must keep its structure: one lease per worker, known tasks and variants, slots read and
+open once, routes that lead to open slots and sum to 1, and an open slot of each task where the plan
+calls itself feasible. With ``PlanConditions`` beyond the pipeline it must also keep
 
     memory       a worker that is to load a variant has the memory for it and for all that may be
                  on its device until then (make before break); leases that change no variant pass,
-                 so that the slots of a lost worker are handed on whatever their size
+                 so that the slots of a lost worker are reassigned whatever their size
     latency      under a policy that keeps routes within the compute budget, no used path breaks
-                 it where another leaf variant keeps it whatever way leads there
-    admitted     the workers of every task serve what ingress may admit
+                 it where another leaf variant keeps it on every way to the leaf
+    admitted     the workers of every task serve the load that ingress may admit
 
-Where a variant or its fan-out was not profiled the last two are not decided: such a plan is
-possible. Best-effort plans and plans that a person wrote keep the same constraints, as none of
-them concerns the demand; ``allocation_check.py`` has those that do.
+The last two are not checked where a variant or its fan-out was not profiled: such a plan is
+possible. Best-effort plans and hand-written plans keep the same constraints, as none of them
+concerns the demand; ``allocation_check.py`` has those that do.
 """
 
 from collections import Counter
@@ -32,15 +31,15 @@ from schemas.records import Lease, Plan
 from schemas.variant_id import variant_id
 
 T = TypeVar("T")
-UNUSED = 1e-6  # a share below it is none
+UNUSED = 1e-6  # a smaller share counts as none
 ROUNDING = 1e-4  # relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanConditions:
-    """What a plan meets. ``devices`` and ``loaded`` ("task/variant") are by worker, ``memory`` is
-    in bytes by device, ``held`` are the leases in force by worker, and ``multiplicity`` the
-    fan-outs that the plan's figures go by before the profile's."""
+    """The conditions of a plan. ``devices`` and ``loaded`` ("task/variant") are by worker,
+    ``memory`` is in bytes by device, ``held`` are the leases in force by worker, and
+    ``multiplicity`` are observed fan-outs, which take precedence over the profile's."""
 
     pipeline: Pipeline
     policy: Policy
@@ -54,7 +53,7 @@ class PlanConditions:
 
 
 def check_plan(plan: Plan, conditions: PlanConditions) -> tuple[Violation, ...]:
-    """Return the constraints that a plan violates; none for a good one."""
+    """Return the constraints that a plan violates."""
     broken = check_structure(plan, conditions.pipeline)
     if broken:
         return broken
@@ -70,7 +69,7 @@ def check_plan(plan: Plan, conditions: PlanConditions) -> tuple[Violation, ...]:
 
 
 def check_structure(plan: Plan, pipeline: Pipeline) -> tuple[Violation, ...]:
-    """Return what a plan violates whatever it meets: leases, slots, routes."""
+    """Return a plan's violations under any conditions: leases, slots, routes."""
     tasks = {task.name: task for task in pipeline.tasks}
     known = [lease for lease in plan.leases if lease.task in tasks]
     broken = [*_workers(plan, tasks), *_routes(plan)]
@@ -143,29 +142,29 @@ def _repeated(values: Iterable[T]) -> list[tuple[T, int]]:
 
 @dataclass(frozen=True)
 class _Judge:
-    """A plan beside its conditions, with the look-ups that the constraints need."""
+    """A plan with its conditions, and the lookups that the constraints need."""
 
     plan: Plan
     conditions: PlanConditions
 
     @cached_property
     def open_leases(self) -> dict[tuple[str, int], Lease]:
-        """By task and open slot."""
+        """The leases with an open slot, by task and slot."""
         return {(x.task, x.open_slot): x for x in self.plan.leases if x.open_slot >= 0}
 
     def profiled(self) -> ProfileTable:
-        """The profile; raises ``ProfileError`` where there is none."""
+        """Return the profile; raise ``ProfileError`` where there is none."""
         if self.conditions.profile is None:
             raise ProfileError("nothing was profiled")
         return self.conditions.profile
 
     def seconds(self, lease: Lease, quantile: str) -> float:
-        """A batch of a lease; raises ``ProfileError``."""
+        """Return the latency of a lease's batch in seconds; raise ``ProfileError``."""
         device = self.conditions.devices.get(lease.worker, "")
         return self.profiled().latency_s(lease.task, lease.variant, device, lease.batch, quantile)
 
     def spans(self, task: str) -> dict[str, tuple[float, float]]:
-        """The fastest and the slowest worker of each variant that serves a task, seconds."""
+        """Return the fastest and slowest latency of each variant that serves a task, in seconds."""
         found: dict[str, tuple[float, float]] = {}
         for (name, _), lease in self.open_leases.items():
             if name == task:
@@ -175,7 +174,7 @@ class _Judge:
         return found
 
     def sent(self, task: str, sender: str) -> dict[str, float]:
-        """How the items that a sender makes for a task are shared among its variants."""
+        """Return how the items that a sender makes for a task are shared among its variants."""
         own = [r for r in self.plan.routes if r.task == task and r.source == sender]
         shares: dict[str, float] = {}
         for route in own or [r for r in self.plan.routes if r.task == task and not r.source]:
@@ -184,7 +183,7 @@ class _Judge:
         return {key: share for key, share in shares.items() if share > UNUSED}
 
     def factor(self, key: str, child: str) -> float:
-        """Items for a child that one item of a variant makes; raises ``ProfileError``."""
+        """Return the items for a child that one item of a variant makes; raise ``ProfileError``."""
         seen = self.conditions.multiplicity.get((key, child))
         task, variant = variant_id(key)
         return self.profiled().children_mean(task, variant, child) if seen is None else seen
@@ -198,7 +197,7 @@ def _memory(judge: _Judge) -> Iterator[Violation]:
         loaded = conditions.loaded.get(lease.worker, "")
         if room is None or new in (loaded, _key(before) if before else ""):
             continue
-        # The variant of the lease in force may be loading, whatever serves meanwhile.
+        # The variant of the lease in force may be loading, whichever serves meanwhile.
         old = sorted({loaded, _key(before) if before else ""} - {""})
         size = _bytes(judge, new, device)
         together = size + sum(_bytes(judge, key, device) for key in old)
@@ -209,7 +208,7 @@ def _memory(judge: _Judge) -> Iterator[Violation]:
 
 
 def _bytes(judge: _Judge, key: str, device: str) -> int:
-    """What a variant takes; 0 where it was not profiled."""
+    """Return a variant's memory in bytes; 0 where it was not profiled."""
     task, variant = variant_id(key)
     try:
         return judge.profiled().entry(task, variant, device).memory_bytes
@@ -235,7 +234,7 @@ def _latency(judge: _Judge) -> Iterator[Violation]:
 
 
 def _used_paths(judge: _Judge) -> Iterator[tuple[str, ...]]:
-    """The paths of variants from the root to a leaf task that routes lead along."""
+    """Yield the paths of variants, from the root to a leaf task, that routes use."""
     pipeline = judge.conditions.pipeline
     ways: dict[str, list[tuple[str, ...]]] = {pipeline.root.name: [()]}
     for task in pipeline.tasks:

@@ -1,8 +1,8 @@
 """Violated constraints as values, and the sentence for each.
 
-A ``Violation`` names the constraint, what violates it (``subject``: names, slots), the value
-``found`` and the ``limit`` it must keep. Units: seconds, items/s, queries/s, bytes, shares 0..1,
-counts. ``sentence`` is for the places where a person reads: command results, logs, ``plan``.
+A ``Violation`` names the constraint, its ``subject`` (names, slots), the value ``found`` and the
+``limit``. Units: seconds, items/s, queries/s, bytes, shares 0..1, counts. ``sentence`` is for text
+that people read: command results, logs, ``plan``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Constraint(Enum):
-    """What a plan must keep. The value is the name in logs and metrics."""
+    """The constraints of allocations and plans. The value is the name in logs and metrics."""
 
     DEVICES = "devices"
     TASK_SLOTS = "task-slots"
@@ -50,7 +50,7 @@ class Constraint(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One constraint that a plan does not keep."""
+    """One violated constraint."""
 
     constraint: Constraint
     subject: tuple[str, ...] = ()
@@ -59,12 +59,12 @@ class Violation:
 
 
 def sentence(violation: Violation) -> str:
-    """Say a violation in one clause, with units."""
+    """Return a violation as one clause, with units."""
     return _SENTENCES[violation.constraint](violation)
 
 
 def sentences(violations: Iterable[Violation]) -> str:
-    """Say several, separated by semicolons."""
+    """Return several violations, separated by semicolons."""
     return "; ".join(map(sentence, violations))
 
 

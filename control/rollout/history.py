@@ -1,4 +1,4 @@
-"""Which plans have there been, and what do they bind the next one to?"""
+"""The plans so far, with the epochs, slots and settings that they imply for the next one."""
 
 from msgspec.structs import replace
 
@@ -8,17 +8,17 @@ from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Settings
 
 REMEMBERED_PLANS = 500
-UNREAD_S = 1.0  # a plan that a node follows is read here within it, where the topic has it
-ROUTES = "routes"  # the version of every plan that only shares traffic anew
+UNREAD_S = 1.0  # the plans topic delivers a plan that any node follows within this time
+ROUTES = "routes"  # the version of every plan that changes only routes
 
 
 class History:
     """The plans on the topic, our own and others'.
 
     ``plans`` are by epoch, ``epoch`` is the highest of them, ``highest`` the highest that any node
-    is known to follow, ``slots`` tells which slots of
-    each task were ever open. As the compacted topic does, it keeps the newest plan of each
-    version; the versions in ``outdated`` are one too many and may go from the topic, too.
+    is known to follow, ``slots`` the highest slot of each task that was ever open. Like the
+    compacted topic, the history keeps the newest plan of each version; the versions in ``outdated``
+    exceed ``REMEMBERED_PLANS`` and may be deleted from the topic too.
     """
 
     __slots__ = (
@@ -38,7 +38,7 @@ class History:
         self._variants = {v.key for task in pipeline.tasks for v in task.variants}
         self.plans: dict[int, Plan] = {}
         self.epoch = self.highest = 0
-        self._ahead = (0, 0.0)  # the epoch that a node follows and is not here; since when
+        self._ahead = (0, 0.0)  # an epoch that a node follows and the topic lacks; since when
         self.outdated: list[str] = []
         self._routes = 0  # epoch of the plan that is remembered as ``ROUTES``
         self.slots = {task.name: Slots(task.slots) for task in pipeline.tasks}
@@ -49,13 +49,16 @@ class History:
         return self.plans.get(self.epoch)
 
     def has(self, plan: Plan) -> bool:
-        """Whether just this plan is remembered, and not another one of its epoch."""
+        """Return whether exactly this plan is remembered, and not another one of its epoch."""
         known = self.plans.get(plan.epoch)
         return known is not None and known.issued_s == plan.issued_s
 
     def version(self, plan: Plan) -> str:
-        """Under which name a plan is kept that is to follow the newest: its own, but for plans
-        that only share traffic anew, of which there is one every two seconds."""
+        """Return the version under which to keep a plan that follows the newest.
+
+        Each plan has its own, except that those which change only routes, one every two seconds,
+        share ``ROUTES``.
+        """
         before = self.newest
         if before and (before.leases, before.settings) == (plan.leases, plan.settings):
             return ROUTES
@@ -76,8 +79,10 @@ class History:
         self.slots = after(self.slots, self.fitting(plan))
 
     def lost(self, epoch: int, now: float) -> bool:
-        """Whether a plan that a node follows is not on the topic: true once, and the next plan's
-        epoch is above it."""
+        """Return whether the topic has lost a plan that a node follows; True once per epoch.
+
+        The next plan's epoch is then above it.
+        """
         if epoch <= self.highest:
             return False
         if epoch != self._ahead[0]:
@@ -88,8 +93,10 @@ class History:
         return True
 
     def settings(self) -> Settings:
-        """What holds at a start: what commands have set outlives a control app, but what the
-        pipeline file says otherwise than at the time is what its author wants now."""
+        """Return the settings at the start: those of the newest plan, set by commands.
+
+        A value that has changed in the pipeline file since that plan takes precedence.
+        """
         pipeline = self._pipeline
         filed = Settings(
             policy=pipeline.policy,
@@ -111,7 +118,7 @@ class History:
         )
 
     def fitting(self, plan: Plan) -> tuple[Lease, ...]:
-        """A plan's leases as far as they fit the pipeline file of today."""
+        """Return a plan's leases that are valid under the current pipeline file."""
         return tuple(
             lease
             for lease in plan.leases

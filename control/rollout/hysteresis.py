@@ -1,16 +1,16 @@
-"""Is another allocation worth a change? Near-equal plans must not take turns.
+"""Hysteresis between allocations: near-equal plans must not alternate.
 
-Both are judged alike, by what their workers would make of the demand when the most accurate are
-filled first: not by what their solver said of them, for another demand in the one's case. Another
-allocation is worth a change where
+Both allocations are evaluated alike, by the part of the demand that their workers serve when the
+most accurate are filled first; not by their solvers' figures, of which one set is for an earlier
+demand. Another allocation is worth a change where
 
     served      it serves a larger part of the demand, by ``SERVED`` at least
     accuracy    it serves as much, more accurately by ``ACCURACY`` at least
-    devices     it does as well with fewer devices, would still do with ``MARGIN`` more demand, and
-                what is in force has been for an interval
+    devices     it is as good with fewer devices, even for ``MARGIN`` more demand, and the one in
+                force has been so for an interval
 
-Margin and patience keep a demand that sways about a limit from moving a worker to and fro: a
-device too many costs little for a while, one too few costs answers.
+Margin and interval keep a demand that oscillates around a limit from moving a worker to and fro: a
+spare device costs little for a while, a missing one costs answers.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ MARGIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ServedValue:
-    """What replicas make of a demand: the part of it they serve, how accurately."""
+    """The part of a demand that replicas serve, 0..1, and its accuracy."""
 
     served: float
     accuracy: float
@@ -39,9 +39,9 @@ class ServedValue:
 
 
 def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s: float) -> bool:
-    """Whether to leave an allocation for another one; also where it is not possible any more.
+    """Return whether to replace an allocation, in force for ``for_s``, by another one.
 
-    It has been in force for ``for_s``.
+    True where the allocation in force is no longer possible.
     """
     if not _possible(kept, problem):
         return True
@@ -59,7 +59,7 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s:
 
 
 def _possible(kept: Allocation, problem: Problem) -> bool:
-    """Whether there still are the devices, of each kind, that an allocation uses, and memory."""
+    """Return whether the devices of each kind, and their memory, suffice for an allocation."""
     kinds = {kind: len(names) for kind, names in device_kinds(problem).items()}
     there = kept.devices_used <= len(problem.devices) and all(
         sum(each.count for each in kept.replicas if each.device == kind) <= kinds.get(kind, 0)
@@ -74,7 +74,7 @@ def _possible(kept: Allocation, problem: Problem) -> bool:
 
 
 def worth(replicas: tuple[Replicas, ...], problem: Problem) -> ServedValue | None:
-    """What replicas make of the problem's demand; None where one of them was not measured."""
+    """Return the served part of the problem's demand; None where a replica was not measured."""
     if problem.profile is None:
         return None
     try:
@@ -111,7 +111,7 @@ def _worth(
 def _receivers(
     replicas: tuple[Replicas, ...], problem: Problem, profile: ProfileTable
 ) -> dict[str, list[Receiver]]:
-    """One receiver for all the replicas of a variant."""
+    """Return one receiver per variant, for all its replicas."""
     receivers: dict[str, list[Receiver]] = {}
     for slot, each in enumerate(replicas):
         kinds = [d for d in problem.devices if each.device in ("", d, d.partition(":")[0])]
@@ -134,9 +134,9 @@ def _receivers(
 def _served(
     problem: Problem, receivers: Mapping[str, list[Receiver]], profile: ProfileTable
 ) -> float:
-    """The part of the demand for which every task has the capacity, 0..1.
+    """Return the part of the demand for which every task has the capacity, 0..1.
 
-    What arrives at a task follows from its parent's variants as they are filled: by accuracy.
+    The items at a task follow from its parent's variants, filled by accuracy.
     """
     served = 1.0
     loads = {problem.pipeline.root.name: problem.demand_qps}

@@ -1,8 +1,8 @@
-"""Who reads which slots, and which one do senders write to?
+"""Leases: the slots that each worker reads, and the open slot that senders write to.
 
 A slot that was ever open may still get work from a sender that follows an older plan, so each
-task's slots from 0 to the highest ever opened are read by exactly one of its workers in every
-plan. Slots move only when they must: when their worker is gone, or when another opens them.
+task's slots from 0 to the highest ever opened are read by exactly one of its workers in every plan.
+Slots move only when they must: when their worker is gone, or when another opens them.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ Held = Mapping[str, Lease]  # worker -> its lease
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """A task's slots: how many there are, and the highest that was ever open (-1: none)."""
+    """The number of a task's slots, and the highest that was ever open (-1: none)."""
 
     count: int
     opened: int = -1
@@ -30,7 +30,7 @@ SlotsOf = Mapping[str, Slots]  # by task
 
 @dataclass(slots=True)
 class _Draft:
-    """A lease in the making."""
+    """A lease under construction."""
 
     worker: str
     task: str
@@ -66,11 +66,12 @@ def running(leases: Iterable[Lease]) -> dict[str, int]:
 def arrange(
     held: Held, members: Sequence[Member], posts: Posts, slots: SlotsOf
 ) -> tuple[Lease, ...]:
-    """The leases of the next plan, by worker, from those of the plan in force.
+    """Return the leases of the next plan, by worker, from those of the plan in force.
 
     ``held`` may name workers that are no longer members: their slots are adopted. A worker whose
     post is in another task, or that has none, drains first (open slot -1) and gives its slots up
-    once it is quiet. The last of a task that has no post stays open until its successor serves.
+    once it is quiet. The last worker of a task without a post stays open until its successor
+    serves.
     """
     ordered = sorted(members, key=lambda member: member.name)
     drafts = [
@@ -80,7 +81,7 @@ def arrange(
     ]
     _await_successors(drafts, held, ordered, posts, slots)
     closed = [draft for draft in drafts if draft.opens and draft.open_slot < 0]
-    # Whoever reads a slot already opens it before a newcomer can take it.
+    # A worker that reads a slot opens it before a new worker can take it.
     for draft in sorted(closed, key=lambda draft: (not draft.slots, draft.worker)):
         task = [other for other in drafts if other.task == draft.task]
         _open(draft, task, slots[draft.task].count)
@@ -88,14 +89,14 @@ def arrange(
 
 
 def without(held: Held, lost: Iterable[str], slots: SlotsOf) -> tuple[Lease, ...]:
-    """The leases in force less those of lost workers, whose slots the others adopt."""
+    """Return the leases in force without lost workers, whose slots the others adopt."""
     gone = set(lost)
     drafts = [_Draft.of(held[name]) for name in sorted(held) if name not in gone]
     return _settled(drafts, held, slots)
 
 
 def after(slots: SlotsOf, leases: Iterable[Lease]) -> dict[str, Slots]:
-    """What is known of the slots once these leases have been published."""
+    """Return the state of the slots once these leases have been published."""
     known = dict(slots)
     for lease in leases:
         task = known[lease.task]
@@ -104,7 +105,7 @@ def after(slots: SlotsOf, leases: Iterable[Lease]) -> dict[str, Slots]:
 
 
 def _next(lease: Lease | None, member: Member, posts: Posts) -> _Draft | None:
-    """What becomes of one worker's lease; None: it has none."""
+    """Return the draft of one worker's next lease, or None."""
     post = posts.get(member.name)
     if lease is not None and post is not None and post.task == lease.task:
         draft = _Draft.of(structs.replace(lease, variant=post.variant, batch=post.batch))
@@ -119,8 +120,8 @@ def _next(lease: Lease | None, member: Member, posts: Posts) -> _Draft | None:
 def _await_successors(
     drafts: Sequence[_Draft], held: Held, members: Sequence[Member], posts: Posts, slots: SlotsOf
 ) -> None:
-    """Keep open who leaves a task that nobody else serves yet, but somebody will; as far as the
-    task has slots beside those that its successors need."""
+    """Keep workers open that leave a task until a successor serves it, as far as the task has slots
+    beside those that the successors need."""
     serves = {member.name: member.serves for member in members}
     served = {draft.task for draft in drafts if draft.opens and serves[draft.worker] == draft.task}
     awaited = {post.task for post in posts.values()} - served
@@ -134,9 +135,9 @@ def _await_successors(
 
 
 def _open(draft: _Draft, task: Sequence[_Draft], count: int) -> None:
-    """Give a worker an open slot: one that it reads, else the lowest that nobody has open.
+    """Give a worker an open slot: one that it reads, else the lowest one that is not open.
 
-    The slots of a draining worker are left to it while there are others: they hold its work.
+    The slots of a draining worker are taken last: they hold its work.
     """
     taken = {other.open_slot for other in task}
     draining = {slot for other in task if not other.opens for slot in other.slots}
@@ -149,7 +150,7 @@ def _open(draft: _Draft, task: Sequence[_Draft], count: int) -> None:
 
 
 def _settled(drafts: Sequence[_Draft], held: Held, slots: SlotsOf) -> tuple[Lease, ...]:
-    """The leases, once every slot that was ever open has its one reader."""
+    """Return the leases, once every slot that was ever open has one reader."""
     before = {(lease.task, slot): lease.variant for lease in held.values() for slot in lease.slots}
     for task in sorted({draft.task for draft in drafts}):
         readers = [draft for draft in drafts if draft.task == task]
@@ -161,7 +162,7 @@ def _settled(drafts: Sequence[_Draft], held: Held, slots: SlotsOf) -> tuple[Leas
 
 
 def _adopter(readers: Sequence[_Draft], variant: str) -> _Draft:
-    """Who takes an orphaned slot: one with its variant on the device, then the least laden."""
+    """Return the adopter of an orphaned slot: with its variant, then with the fewest slots."""
     return min(
         readers,
         key=lambda each: (not each.opens, each.variant != variant, len(each.slots), each.worker),

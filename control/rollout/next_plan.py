@@ -1,4 +1,4 @@
-"""What is the next plan on the way to an allocation? Who does what, in steps that take no harm."""
+"""Build the next plan on the way to an allocation: placement, staging, leases."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from schemas.records import Lease, Plan, Settings
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the plans are to lead, and the settings that asked for it."""
+    """The allocation to reach, and the settings that asked for it."""
 
     allocation: Allocation
     settings: Settings
@@ -30,7 +30,7 @@ class Target:
 
     @classmethod
     def of(cls, plan: Plan) -> "Target":
-        """What a plan of an earlier life had come to."""
+        """Return the target that a plan of an earlier life had reached."""
         counts = Counter((x.task, x.variant, x.batch) for x in plan.leases if x.open_slot >= 0)
         replicas = tuple(
             Replicas(task=task, variant=variant, batch=batch, count=count)
@@ -41,7 +41,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningContext:
-    """What a next plan stands on."""
+    """The state from which the next plan is built."""
 
     pipeline: Pipeline
     profile: ProfileTable | None
@@ -52,7 +52,7 @@ class PlanningContext:
 
 
 def scales(pipeline: Pipeline, settings: Settings) -> bool:
-    """Whether the policy in force shares traffic by accuracy, and so has changes staged."""
+    """Return whether the policy in force routes by accuracy; its changes are then staged."""
     policy = policy_named(pipeline, settings.policy)
     return policy is not None and chosen(ROUTINGS, policy.routing) is not None
 
@@ -60,7 +60,7 @@ def scales(pipeline: Pipeline, settings: Settings) -> bool:
 def next_plan(
     target: Target, ground: PlanningContext, reasons: Sequence[PlanReason], now: float
 ) -> tuple[Plan, bool]:
-    """The next plan, and whether there will be another one once workers have loaded."""
+    """Return the next plan, and whether another one follows once workers have loaded."""
     plan = ground.in_force
     held = {lease.worker: lease for lease in plan.leases} if plan else {}
     wanted = place(ground.members, held, target.allocation, target.kinds)
@@ -102,7 +102,7 @@ def _staged(wanted: Posts, plan: Plan, held: Mapping[str, Lease], ground: Planni
 
 
 def _needed(plan: Plan, ground: PlanningContext) -> dict[str, float]:
-    """Items per second that arrive at each task, as the plan in force shares them."""
+    """Return the items per second that arrive at each task, as the plan in force shares them."""
     expected = ground.expected
     if ground.profile is None:
         return {}

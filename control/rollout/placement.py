@@ -1,4 +1,4 @@
-"""Which worker runs which variant, so that as few as possible change?"""
+"""Placement of variants on workers with the fewest changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from schemas.records import Lease
 class Member:
     """A live worker as planners see it.
 
-    ``loaded`` ("task/variant") is what it reported to have on its device, ``serves`` the task it
-    can do now ("" while it loads its first variant of it). One that is not ``usable`` was drained
-    by a command. ``quiet`` means drained: nothing left in its slots.
+    ``loaded`` ("task/variant") is the variant that it reports on its device, ``serves`` the task
+    that it serves now ("" while it loads its first variant of the task). A worker that is not
+    ``usable`` was drained by a command or is leaving. ``quiet`` means drained: nothing left in its
+    slots.
     """
 
     name: str
@@ -34,11 +35,11 @@ def place(
     allocation: Allocation,
     kinds: Mapping[str, str] = ONE_KIND,
 ) -> Posts:
-    """A variant for as many workers as the allocation asks for.
+    """Return a variant for as many workers as the allocation asks for.
 
-    Whoever runs a variant already keeps it, then whoever runs its task, then the idle, and only
-    then a worker of another task, which must drain first. Ties go by name. ``kinds`` names the
-    kind of each device where the allocation tells them apart.
+    A worker that already runs a variant keeps it; next come workers of its task, then idle ones,
+    then workers of another task, which must drain first. Ties go by name. ``kinds`` names the kind
+    of each device where the allocation distinguishes them.
     """
     free = {m.name: m for m in sorted(members, key=lambda m: m.name) if m.usable}
     missing = {(each.key, each.device): each.count for each in allocation.replicas}
@@ -63,7 +64,7 @@ _WORST = 6
 
 
 def _rank(member: Member, lease: Lease | None, wanted: Replicas) -> int:
-    """How well a worker fits a variant: 0 is best."""
+    """Return how well a worker fits a variant: 0 is best."""
     if lease is None:
         return 2 if member.loaded == wanted.key else 5
     draining = lease.open_slot < 0

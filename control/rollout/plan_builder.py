@@ -1,4 +1,4 @@
-"""From leases to a plan: routes, capacity, expected accuracy, and whether it is feasible."""
+"""Build a plan from leases: routes, capacity, expected accuracy, and feasibility."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -36,10 +36,10 @@ from profiles.profile_table import ProfileError, ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Route
 
-# Routes and forecasts that differ by no more than this say the same: demand is never quite still.
+# Routes and forecasts that differ by no more than this count as equal: demand always fluctuates.
 SAME_SHARE = 0.02
 SAME_PART = 0.1  # of capacity
-SAME_SPARE = 0.25  # of spare capacity, which only late items ask for
+SAME_SPARE = 0.25  # of spare capacity, which only late items use
 SAME_ACCURACY = 0.001
 
 
@@ -51,7 +51,7 @@ def assemble(
     members: Iterable[Member],
     expected: ExpectedTraffic = NOTHING,
 ) -> Plan:
-    """``base`` with other leases and all that follows from them.
+    """Return ``base`` with other leases, and with all that follows from them.
 
     A plan that was infeasible stays so; one that leaves a task without an open slot becomes so.
     """
@@ -63,7 +63,7 @@ def assemble(
     shares = routes(pipeline, busy, rates)
     if chosen(ROUTINGS, policy.routing) is not None and profile is not None and rates is not None:
         ways = _Ways(pipeline, profile, policy, base.settings.slo_s, devices, rates)
-        with suppress(ProfileError):  # a fan-out that nobody measured: by throughput, then
+        with suppress(ProfileError):  # an unmeasured fan-out: routes by throughput
             shares = _tables(ways, busy, expected)
     variants = mix(busy, shares)
     items = _items(pipeline, profile, variants, expected)
@@ -83,7 +83,7 @@ def assemble(
 def _typed(
     leases: Sequence[Lease], devices: Mapping[str, str], policy: Policy
 ) -> tuple[Lease, ...]:
-    """Leases with the type of each worker's device, where ingress dispatches by it."""
+    """Return leases with the type of each worker's device, where ingress dispatches by it."""
     if not _dispatches(policy):
         return tuple([structs.replace(lease, type="") if lease.type else lease for lease in leases])
     return tuple([structs.replace(x, type=devices.get(x.worker, x.type)) for x in leases])
@@ -94,7 +94,7 @@ def _dispatches(policy: Policy) -> bool:
 
 
 def same(one: Plan, other: Plan) -> bool:
-    """Whether two plans say the same, but for when and why, and for what is no difference."""
+    """Return whether two plans are equal, apart from time, reason and negligible differences."""
     return (
         _content(one) == _content(other)
         and _alike(one.routes, other.routes)
@@ -111,7 +111,7 @@ def _content(plan: Plan) -> Plan:
 
 
 def _alike(one: Sequence[Route], other: Sequence[Route]) -> bool:
-    """Whether routes lead to the same slots with shares and spare capacity that hardly differ."""
+    """Return whether routes lead to the same slots with nearly equal shares and spare capacity."""
     return len(one) == len(other) and all(
         (a.task, a.slot, a.source, a.latency_s) == (b.task, b.slot, b.source, b.latency_s)
         and abs(a.share - b.share) <= SAME_SHARE
@@ -128,7 +128,7 @@ def _close(one: float | None, other: float | None, part: float, least: float) ->
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """What tables are made from, apart from leases and demand."""
+    """The inputs of routing tables, apart from leases and demand."""
 
     pipeline: Pipeline
     profile: ProfileTable
@@ -138,7 +138,7 @@ class _Ways:
     rates: Mapping[str, float]  # by worker
 
     def receiver(self, lease: Lease) -> Receiver:
-        """A worker as tables see it; raises ``ProfileError`` where it was not measured."""
+        """Return a worker as a receiver; raise ``ProfileError`` where it was not measured."""
         latency_s = self.profile.latency_s(
             lease.task, lease.variant, self.devices[lease.worker], lease.batch, self.policy.latency
         )
@@ -191,7 +191,7 @@ def _accuracy(
 
 
 def _receivers(leases: Sequence[Lease], crew: Mapping[str, Member]) -> list[Lease]:
-    """The leases that get traffic: not those of workers that still load, while others serve."""
+    """Return the leases that get traffic: none of workers that still load, while others serve."""
     ready = [
         each for each in leases if each.open_slot >= 0 and crew[each.worker].serves == each.task
     ]
@@ -217,7 +217,7 @@ def _admitted(
     if base.settings.paused:
         return 0.0
     if _dispatches(policy):
-        return None  # what cannot be done in time is dropped where it waits
+        return None  # a query that cannot finish in time is dropped where it waits
     return capacity if pipeline.admission else None
 
 

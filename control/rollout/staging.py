@@ -1,16 +1,16 @@
-"""In which order do workers change, so that no task falls below what it must serve?
+"""Staging: change workers in an order that keeps every task above its required capacity.
 
-A worker that changes its variant within a task serves on with the old one until the new one is
-loaded, and one that changes its task drains first. So a change takes capacity away from the task
+A worker that changes its variant within a task serves with the old one until the new one is loaded,
+and one that changes its task drains first. So a change takes capacity away from the task
 
     within it     old rate - new rate, where the new variant is slower
     out of it     all of the worker's rate
 
-while what it brings comes only when the variant is loaded. Idle workers and faster variants change
-at once. The others change as long as their task keeps what it needs, at most half of its workers
-at a time; the rest wait until those have loaded. Where nothing is under way and nobody may change,
-the one that leaves its task the best off does, or the plan would never come about: the task lacks
-capacity anyway.
+while the gain comes only when the variant is loaded. Idle workers and faster variants change at
+once. The others change as long as their task keeps its required capacity, at most half of its
+workers at a time; the rest wait until those have loaded. Where no change is in flight and none is
+allowed, the one that leaves its task the most capacity goes ahead, or the plan would never be
+reached: the task lacks capacity anyway.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ AT_ONCE = 0.5  # of a task's workers
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What a worker's next post takes from its task."""
+    """The rate that a worker's next post takes from its task."""
 
     worker: str
     task: str
@@ -43,7 +43,7 @@ def staged(
     needed: Mapping[str, float],
     rate: RateOf,
 ) -> Posts:
-    """The posts of the next plan: of those wanted as many as may be taken now.
+    """Return the posts of the next plan: of those wanted as many as may be taken now.
 
     ``needed`` are items per second that each task must serve. Workers that wait keep their posts.
     """
@@ -53,7 +53,7 @@ def staged(
         for name, lease in held.items()
         if name in crew and lease.open_slot >= 0 and crew[name].serves == lease.task
     }
-    # Whom nobody may use leaves whatever that costs: a person, or the worker itself, wants it so.
+    # A worker that is not usable changes at any cost: a command or the worker itself requires it.
     bound = {name for name in serving if crew[name].usable}
     changes = _changes(held, posts, serving, bound, rate)
     loading = [n for n in serving if crew[n].loaded != held[n].key]
@@ -66,7 +66,7 @@ def staged(
 
 
 def _rate_now(member: Member, lease: Lease, rate: RateOf) -> float:
-    """What a worker can be counted on for while it may be about to change its variant."""
+    """Return the rate that a worker has at least while it may be changing its variant."""
     leased = rate(member.name, lease.task, lease.variant, lease.batch)
     task, loaded = variant_id(member.loaded)
     if task != lease.task or loaded == lease.variant:
@@ -81,7 +81,7 @@ def _changes(
     bound: set[str],
     rate: RateOf,
 ) -> list[_Change]:
-    """What takes capacity away, the smallest loss first."""
+    """Return the changes that take capacity away, the smallest loss first."""
     found = []
     for name, now in serving.items():
         lease, post = held[name], posts.get(name)
@@ -102,7 +102,7 @@ def _waiting(
     needed: Mapping[str, float],
     loading: Sequence[str],
 ) -> list[_Change]:
-    """The changes for which it is too early; ``loading`` change their variant already."""
+    """Return the changes that must wait; workers in ``loading`` change their variant already."""
     able = _able(held, serving)
     left = {task: max(1, int(AT_ONCE * count)) for task, (_, count) in able.items()}
     for name in loading:
@@ -120,7 +120,7 @@ def _waiting(
 
 
 def _able(held: Mapping[str, Lease], serving: Mapping[str, float]) -> dict[str, tuple[float, int]]:
-    """Each task's capacity and the number of its workers that serve."""
+    """Return each task's capacity and the number of its serving workers."""
     able: dict[str, tuple[float, int]] = {}
     for name, rate in serving.items():
         capacity, count = able.get(held[name].task, (0.0, 0))
@@ -134,7 +134,7 @@ def _left(
     serving: Mapping[str, float],
     needed: Mapping[str, float],
 ) -> float:
-    """The part of what a task needs that it can do after a change."""
+    """Return the fraction of a task's required capacity that is left after a change."""
     capacity, _ = _able(held, serving)[change.task]
     need = needed.get(change.task, 0.0)
     return (capacity - change.loss) / need if need else capacity
@@ -146,7 +146,7 @@ def _under_way(
     posts: Posts,
     kept: Sequence[_Change],
 ) -> bool:
-    """Whether something still loads or drains, or is about to."""
+    """Return whether a change still loads or drains, or is about to."""
     waits = {each.worker for each in kept}
     for name, member in crew.items():
         lease, post = held.get(name), posts.get(name)

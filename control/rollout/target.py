@@ -1,4 +1,4 @@
-"""Where do the plans lead, and what is the next step there?"""
+"""The target allocation of a rollout, and the next step towards it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,11 +11,11 @@ from control.rollout.next_plan import PlanningContext, Target, next_plan, scales
 from control.rollout.plan_builder import same
 from schemas.records import Plan, Settings
 
-ROUTES_S = 2.0  # routes follow demand so often
+ROUTES_S = 2.0  # interval between updates of routes to demand
 
 
 class RolloutTarget:
-    """The allocation that was settled on, and why there may be a next step to it now."""
+    """The chosen allocation, and the reasons for a next step towards it."""
 
     __slots__ = ("_moves", "_routes_s", "_since_s", "_staging", "_target")
 
@@ -24,18 +24,18 @@ class RolloutTarget:
         self._staging = False  # the last step was not the last
         self._moves: list[PlanReason] = []
         self._routes_s = 0.0
-        self._since_s = float("-inf")  # the target has been this one
+        self._since_s = float("-inf")  # when the target was set
 
     def resume(self, plan: Plan) -> None:
-        """Go on from the plan of an earlier life."""
+        """Resume from the plan of an earlier life."""
         self._target = Target.of(plan)
 
     def moved(self, reasons: Iterable[PlanReason]) -> None:
-        """Something happened that the next step may have waited for."""
+        """Add events that the next step may have waited for."""
         self._moves += reasons
 
     def choose(self, found: Allocation, problem: Problem, settings: Settings, now: float) -> Target:
-        """What a solve has found, or what was settled on where a change is not worth it."""
+        """Return the target for a solve's allocation, or the old one: changes must be worth it."""
         kept = self._target
         if (
             kept is None
@@ -50,19 +50,19 @@ class RolloutTarget:
     def first(
         self, target: Target, ground: PlanningContext, reasons: Sequence[PlanReason], now: float
     ) -> Plan:
-        """The first step to another target."""
+        """Return the plan of the first step to a target."""
         plan, self._staging = next_plan(target, ground, reasons, now)
         return plan
 
     def take(self, target: Target, now: float) -> None:
-        """The first step was good: go on that way."""
+        """Adopt a target whose first step has passed the checks."""
         before, self._target = self._target, target
         if before is None or before.allocation.replicas != target.allocation.replicas:
             self._since_s = now
         self._moves, self._routes_s = [], now + ROUTES_S
 
     def settings(self, now: float) -> Settings | None:
-        """Those of the target, where there may be a next step to it or other routes; else None."""
+        """Return the target's settings where a next step or new routes may be due, else None."""
         if self._target is None:
             return None
         if self._moves or self._staging or now >= self._routes_s:
@@ -70,7 +70,7 @@ class RolloutTarget:
         return None
 
     def step(self, ground: PlanningContext, now: float) -> Plan | None:
-        """The next plan, None where it would say the same."""
+        """Return the next plan, or None where it would equal the one in force."""
         assert self._target is not None
         flows = scales(ground.pipeline, self._target.settings)
         reasons, self._moves = self._moves, []

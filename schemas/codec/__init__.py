@@ -1,1 +1,1 @@
-"""Records to bytes and back: Avro, Confluent framing, raw values, JSON."""
+"""Codecs of records: Avro, Confluent framing, raw values, JSON."""

@@ -1,7 +1,7 @@
-"""Records in Confluent's framing, for sites that run a schema registry.
+"""Codec for records in Confluent's framing, for sites that run a schema registry.
 
 ``00``, the registry's id of the writer's schema (four bytes, big-endian), the record in Avro's
-binary encoding. The registry itself is handed in as two functions.
+binary encoding. The caller passes the registry as two functions.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ _PREFIX_LENGTH = 5
 
 
 class ConfluentCodec:
-    """``encode`` and ``decode`` with schema ids in place of fingerprints; asks for each id once.
+    """``encode`` and ``decode`` with schema ids in place of fingerprints; looks each id up once.
 
     ``id_of`` registers a schema's JSON text and returns its id. ``schema_of`` returns the text of
-    an id and raises LookupError where there is none. Their other errors (a registry that does
-    not answer) pass through, because the bytes are not to blame.
+    an id and raises LookupError where there is none. Their other errors (a registry that does not
+    answer) propagate, because they do not concern the bytes.
     """
 
     def __init__(self, id_of: Callable[[str], int], schema_of: Callable[[int], str]) -> None:
@@ -31,7 +31,7 @@ class ConfluentCodec:
         self._readers: dict[bytes, Reader] = {}
 
     def encode(self, record: Record) -> bytes:
-        """A record as Avro in Confluent's framing; raises CodecError as ``codec.encode`` does."""
+        """Return a record as Avro in Confluent's framing; raise CodecError as ``encode`` does."""
         name = type(record).__name__
         prefix = self._prefixes.get(name)
         if prefix is None:
@@ -41,7 +41,7 @@ class ConfluentCodec:
         return write(record, prefix)
 
     def decode(self, data: bytes) -> Record:
-        """The record, by whatever schema of that name it was written; raises CodecError."""
+        """Return the record, written by any schema of that name; raise CodecError."""
         prefix = data[:_PREFIX_LENGTH]
         reader = self._readers.get(prefix)
         if reader is None:

@@ -1,7 +1,7 @@
 """Records as JSON for people, and commands as people type them.
 
-Keys are the record's field names. Bytes are base64, an array is
-``{"dtype": ..., "shape": [...], "data": [...]}`` with its elements in row-major order.
+Keys are the record's field names. Bytes are base64, an array is ``{"dtype": ..., "shape": [...],
+"data": [...]}`` with its elements in row-major order.
 """
 
 import binascii
@@ -34,25 +34,27 @@ __all__ = [
 
 
 def to_json(record: Record) -> str:
-    """A record as one line of JSON; raises CodecError for what Avro could not say either, for
-    NaN and for infinities."""
+    """Return a record as one line of JSON.
+
+    Raises CodecError for values outside the Avro contract, for NaN and for infinities.
+    """
     to_row = TO_ROW.get(type(record))
     if to_row is None:
         raise CodecError(f"{type(record).__name__} records never leave the process")
-    to_row(record)  # for its checks of values
+    to_row(record)  # checks values
     return _text(record)
 
 
 def answer_to_json(answer: Answer) -> bytes:
-    """An answer for consumers that read JSON; raises CodecError as ``to_json`` does."""
-    pack(answer.result)  # for its checks
+    """Return an answer for consumers that read JSON; raise CodecError as ``to_json`` does."""
+    pack(answer.result)  # checks the value
     return _text(answer).encode()
 
 
 def answer_from_json(value: bytes) -> Answer:
-    """The answer that ``answer_to_json`` of this release, or of any before it, wrote.
+    """Return the answer that ``answer_to_json`` of this or any earlier release wrote.
 
-    Its result stays as JSON has it. Raises CodecError for what is no answer.
+    Its result stays in JSON's types. Raises CodecError for bytes that are no answer.
     """
     try:
         row = json.loads(value)
@@ -73,7 +75,7 @@ def _coded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def origin_of_answer(value: bytes) -> list[tuple[int, int]]:
-    """Partition and offset of the query that a JSON answer belongs to; empty for other JSON."""
+    """Return the partition and offset of a JSON answer's query; empty for other JSON."""
     try:
         origin = json.loads(value)["origin"]
         return [(int(origin["partition"]), int(origin["offset"]))]
@@ -117,7 +119,7 @@ _COMMAND_KEYS = Command.__struct_fields__
 
 
 def decode_any(data: bytes) -> Command:
-    """A command as Avro or as JSON, told apart by how it begins; raises CodecError."""
+    """Return a command from Avro or JSON, by its first bytes; raise CodecError."""
     if data[:2] != MARK:
         return command_from_json(data)
     record = decode(data)
@@ -127,10 +129,10 @@ def decode_any(data: bytes) -> Command:
 
 
 def command_from_json(data: bytes) -> Command:
-    """A command as a person types it: ``{"id": ..., "action": ..., "arguments": {...}}``.
+    """Return a command as a person types it: ``{"id": ..., "action": ..., "arguments": {...}}``.
 
-    Numbers and booleans among the arguments become strings; ``pipeline`` may be left out.
-    Raises CodecError, which names the key and what it should be.
+    Numbers and booleans among the arguments become strings; ``pipeline`` may be left out. Raises
+    CodecError, which names the key and its valid values.
     """
     typed = _object(data)
     for key in typed:

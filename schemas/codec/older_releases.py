@@ -1,8 +1,8 @@
-"""Enumerations of records that were written before there were any (release 6).
+"""Infer the enumerations of records that predate them (release 6).
 
-A record of an older release says why in a sentence alone. ``FILL`` infers the enumeration from it
-once, where the record is decoded; nothing else looks into sentences. The patterns are those of
-released sentences, so they never change. A row that has its enumeration is left as it is.
+A record of an older release gives its reason as a sentence alone. ``FILL`` infers the enumeration
+once, when the record is decoded; no other code examines sentences. The patterns are those of
+released sentences, so they never change. A row with its enumeration stays unchanged.
 """
 
 import re
@@ -14,10 +14,10 @@ from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED
 
 Row = dict[str, Any]
 
-_FAULTS = ("failed", "stuck")  # states that were followed by ": " and why
+_FAULTS = ("failed", "stuck")  # states that were followed by ": " and the error
 _EGRESS = "egress"  # the task under which egress ended a query
 
-# By outcome: what stands in a sentence, and its code.
+# By outcome: a part of the sentence, and its code.
 _REASONS = {
     DROPPED: (
         (" would end ", ReasonCode.PAST_SAVING),
@@ -36,7 +36,7 @@ _REASONS = {
 }
 _OTHERWISE = {DROPPED: ReasonCode.OTHER, REFUSED: ReasonCode.BAD_INPUT}
 
-# A plan's reasons, joined by "; ".
+# Patterns of a plan's reasons, which are joined by "; ".
 _CAUSES = (
     (re.compile(r"first plan"), PlanCause.FIRST),
     (re.compile(r"planned anew"), PlanCause.INTERVAL),
@@ -61,7 +61,7 @@ _CAUSES = (
 
 
 def reason_code(outcome: str, task: str, reason: str) -> ReasonCode:
-    """Infer the code from how something ended, at which task, and the released sentence."""
+    """Infer the code from the outcome, its task, and the released sentence."""
     if outcome == ANSWERED:
         return ReasonCode.NONE
     if outcome == FAILED:
@@ -97,7 +97,7 @@ def _fill_answer(row: Row) -> None:
 
 
 def _ended(row: Row) -> str:
-    """How the branch ended that the answer's reason speaks of; unheard of, it was dropped."""
+    """Return the outcome of the branch that the answer's reason describes; dropped if unknown."""
     if row["outcome"] != ANSWERED or not row["incomplete"]:
         return str(row["outcome"])
     said = (end["outcome"] for end in row["ends"] if end["reason"] == row["reason"])

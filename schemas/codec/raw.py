@@ -1,4 +1,4 @@
-"""Queries as raw values: the payload itself, what else is known of it in Kafka headers."""
+"""Queries as raw values: the payload itself, with its attributes in Kafka headers."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ ID_HEADER = "headrace-id"
 DEADLINE_HEADER = "headrace-deadline-ms"
 SLO_CLASS_HEADER = "headrace-slo-class"
 MAX_ID_LENGTH = 256
-# The years 2000 to 2200: a time outside them was given in another unit, or from another zero.
+# The years 2000 to 2200: a time outside them has another unit or another epoch.
 EARLIEST_S, LATEST_S = 946_684_800.0, 7_258_118_400.0
 
 
@@ -20,13 +20,13 @@ def query_from_raw(
     key: bytes | None,
     size_header: str = "",
 ) -> Query | Garbled:
-    """The query of a raw value and its headers, or what is wrong with it.
+    """Return the query of a raw value and its headers, or a ``Garbled`` with the reason.
 
-    ``size_header`` names the header that holds the size; "": queries have none. The key
-    chooses a partition and means nothing else: without an id header the id is empty.
+    ``size_header`` names the header that holds the size; "": queries have none. The key chooses a
+    partition and means nothing else: without an id header the id is empty.
     """
     name = ""
-    # The client says None for a header without a value, whatever its types say.
+    # The client returns None for a header without a value, against its declared types.
     kept = tuple([(header, held or b"") for header, held in headers or ()])
     try:
         named = dict(kept)
@@ -45,7 +45,7 @@ def query_from_raw(
 
 
 def query_fault(query: Query) -> str:
-    """What is wrong with a query that came as Avro, by the rules for raw ones; empty: nothing."""
+    """Return what is wrong with an Avro query, by the rules for raw ones, or ""."""
     for what, text in (("id", query.id), ("slo_class", query.slo_class)):
         if len(text) > MAX_ID_LENGTH:
             return _too_long(f"the query's {what}", text)

@@ -1,4 +1,4 @@
-"""Records as the rows that Avro writes, and back: their fields, with nested records as rows."""
+"""Conversion of records to and from Avro's rows: dicts of fields, nested records included."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ from schemas.records import (
 
 Row = dict[str, Any]
 
-# Symbols to members: a look-up takes a tenth of the time of ``ReasonCode(symbol)``.
+# Symbols to members: a lookup takes a tenth of the time of ``ReasonCode(symbol)``.
 REASON_CODES: dict[str, ReasonCode] = {code.value: code for code in ReasonCode}
 _PLAN_CAUSES: dict[str, PlanCause] = {cause.value: cause for cause in PlanCause}
 _NODE_STATES: dict[str, NodeState] = {state.value: state for state in NodeState}
@@ -133,7 +133,7 @@ def _answer(row: Row) -> Answer:
 
 def _dead_letter_row(letter: DeadLetter) -> Row:
     row = asdict(letter)
-    # Kafka has headers without a value; the client says None there whatever its types say.
+    # Kafka has headers without a value; the client returns None there, against its declared types.
     row["headers"] = [{"name": name, "value": value or b""} for name, value in letter.headers]
     return row
 

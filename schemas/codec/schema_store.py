@@ -1,7 +1,7 @@
-"""The wire contract: every schema in force and every one ever released, by fingerprint.
+"""The wire contract: every current and every released schema, by fingerprint.
 
-``avro/NAME.avsc`` is what we write and what readers are given, ``avro/released/N/NAME.avsc`` a
-copy of it as released, so that records of older writers can still be read.
+``avro/NAME.avsc`` is the current schema, for writers and readers; ``avro/released/N/NAME.avsc`` is
+a copy as released, so that records of older writers can still be read.
 """
 
 import json
@@ -18,7 +18,7 @@ MARK = b"\xc3\x01"  # of Avro's single-object encoding
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A parsed schema, its text, and the ten bytes that single-object encoding begins with."""
+    """A parsed schema, its text, and the ten-byte prefix of its single-object encoding."""
 
     record: str  # unqualified name, as of the class in schemas/records.py
     parsed: Any
@@ -27,21 +27,21 @@ class Schema:
 
 
 def parse(text: str) -> Schema:
-    """A schema from its JSON text; raises ValueError or fastavro's errors where it is none."""
+    """Return a schema from its JSON text; raise ValueError or fastavro's errors."""
     raw = json.loads(text)
     digest = fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")
     parsed = fastavro.parse_schema(raw)
     name = parsed["name"].rpartition(".")[2] if isinstance(parsed, dict) else ""
-    # fastavro prints the fingerprint in the little-endian order that the encoding asks for.
+    # fastavro prints the fingerprint in the encoding's little-endian order.
     return Schema(name, parsed, text, MARK + bytes.fromhex(digest))
 
 
 def for_resolution(parsed: Any) -> Any:
-    """A reader's schema that leaves unions of string and bytes as they were written.
+    """Return a reader's schema that keeps unions of string and bytes as written.
 
     fastavro takes the first branch that the written one can be promoted to, and string and bytes
-    promote to each other, so that it would hand back bytes as text. Where the reader has no
-    opinion it hands back what was written.
+    promote to each other, so that it would return bytes as text. Where the reader's schema has
+    None, fastavro returns the written branch.
     """
     if isinstance(parsed, list):
         kept = not {"string", "bytes"} <= {branch for branch in parsed if type(branch) is str}
@@ -65,7 +65,7 @@ def _load(folder: Traversable) -> list[Schema]:
 _AVRO = files("schemas") / "avro"
 
 CURRENT: dict[str, Schema] = {schema.record: schema for schema in _load(_AVRO)}
-# What each release changed, by its number, the oldest first.
+# The schemas that each release changed, by its number, the oldest first.
 RELEASED: dict[int, list[Schema]] = {
     int(folder.name): _load(folder)
     for folder in sorted(
@@ -77,14 +77,13 @@ KNOWN: dict[bytes, Schema] = {
     schema.prefix: schema
     for schema in [
         *(old for release in RELEASED.values() for old in release),
-        *CURRENT.values(),  # last, so that they win
+        *CURRENT.values(),  # last, so that they take precedence
     ]
 }
 
 
 def as_of(release: int) -> dict[str, Schema]:
-    """The schema of every record as that release wrote it; raises ``ValueError`` naming the
-    releases there are."""
+    """Return the schema of every record as a release wrote it; raise ``ValueError`` if unknown."""
     if release not in RELEASED:
         raise ValueError(f"there is no release {release}; released are {[*RELEASED]}")
     changes = [schemas for number, schemas in RELEASED.items() if number <= release]

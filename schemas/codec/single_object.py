@@ -1,8 +1,8 @@
-"""Records to bytes and back, in Avro's single-object encoding.
+"""Codec for records in Avro's single-object encoding.
 
 ``C3 01``, eight bytes of fingerprint (CRC-64-AVRO of the writer's schema in canonical form,
-little-endian), the record in Avro's binary encoding. ``schemas/codec/confluent.py`` frames the
-same records for a schema registry, ``schemas/codec/json_form.py`` writes them for people.
+little-endian), the record in Avro's binary encoding. ``schemas/codec/confluent.py`` frames the same
+records for a schema registry, ``schemas/codec/json_form.py`` writes them for people.
 """
 
 import struct
@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 _PREFIX_LENGTH = 10
-# What fastavro and the record classes raise over data that do not fit; all are told as CodecError.
+# Errors of fastavro and the record classes for data that do not fit; all become CodecError.
 _MISFITS = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError,
     SchemaResolutionError, StopIteration, TypeError, ValueError, struct.error,
@@ -36,7 +36,7 @@ _MISFITS = (
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How bytes of one schema become a record."""
+    """The schemas and the constructor that turn bytes of one schema into a record."""
 
     record: str
     written_as: Any
@@ -45,7 +45,7 @@ class Reader:
 
 
 def reader_of(schema: Schema) -> Reader:
-    """How to read what was written by a schema; raises CodecError if it is of no record of ours."""
+    """Return the reader for a writer's schema; raise CodecError if its record is unknown."""
     current = CURRENT.get(schema.record)
     if current is None:
         raise CodecError(
@@ -59,7 +59,7 @@ def reader_of(schema: Schema) -> Reader:
 
 
 def _filled(record: str, build: Callable[[Row], Record]) -> Callable[[Row], Record]:
-    """Build a record that another release wrote, with the enumerations that it may lack."""
+    """Return ``build``, preceded by filling in enumerations that older records lack."""
     fill = FILL.get(record)
     if fill is None:
         return build
@@ -76,12 +76,14 @@ _WRITERS = {
     for kind, to_row in TO_ROW.items()
 }
 _READERS = {prefix: reader_of(schema) for prefix, schema in KNOWN.items()}
-_OLDER: dict[type, Schema] = {}  # what `encode` writes in the form of an earlier release
+_OLDER: dict[type, Schema] = {}  # schemas of an earlier release that ``encode`` writes
 
 
 def write_as(release: int | None) -> None:
-    """From now on this process encodes as that release did, so that processes of it can read;
-    None: as this one does. Raises ``ValueError`` for an unknown release."""
+    """Make ``encode`` write as ``release`` did, for processes of it; None: as this one.
+
+    Applies to this process from now on. Raises ``ValueError`` for an unknown release.
+    """
     _OLDER.clear()
     if release is None:
         return
@@ -93,7 +95,7 @@ def write_as(release: int | None) -> None:
 
 
 def encode(record: Record) -> bytes:
-    """A record as Avro; raises CodecError for what the contract cannot say."""
+    """Return a record as Avro; raise CodecError for values outside the contract."""
     older = _OLDER.get(type(record))
     if older is None:
         return write(record, prefix_of(record))
@@ -106,7 +108,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """The record that ``encode`` of this release, or of any before it, wrote.
+    """Return the record that ``encode`` of this or any earlier release wrote.
 
     Raises CodecError, and nothing else, for all other bytes.
     """
@@ -117,7 +119,7 @@ def decode(data: bytes) -> Record:
 
 
 def prefix_of(record: Record) -> bytes:
-    """The ten bytes its encoding begins with; raises CodecError for what never leaves us."""
+    """Return the ten bytes of the encoding's prefix; raise CodecError for in-process records."""
     writer = _WRITERS.get(type(record))
     if writer is None:
         raise CodecError(
@@ -128,7 +130,7 @@ def prefix_of(record: Record) -> bytes:
 
 
 def write(record: Record, prefix: bytes) -> bytes:
-    """The record in Avro's binary encoding behind a prefix; raises CodecError."""
+    """Return the record in Avro's binary encoding behind a prefix; raise CodecError."""
     hot = HOT.get(type(record))
     try:
         if hot is None:
@@ -143,7 +145,7 @@ def write(record: Record, prefix: bytes) -> bytes:
 
 
 def write_row(record: Record, prefix: bytes) -> bytes:
-    """What ``write`` returns, by way of a row and fastavro, whose errors it lets through."""
+    """Return the same bytes as ``write``, through a row and fastavro, whose errors propagate."""
     return _row(record, _WRITERS[type(record)][1], prefix)
 
 
@@ -161,7 +163,7 @@ def _misfit(record: Record, problem: Exception) -> CodecError:
 
 
 def read(reader: Reader, data: bytes, start: int) -> Record:
-    """The record behind ``start``; raises CodecError unless all bytes are used and make sense."""
+    """Return the record from ``start``; raise CodecError unless it is valid and uses all bytes."""
     buffer = BytesIO(data)
     buffer.seek(start)
     try:

@@ -1,4 +1,4 @@
-"""What operators exchange, as a branch of the ``value`` union of the wire contract.
+"""Values that operators exchange, as branches of the ``value`` union of the wire contract.
 
 =================  ==========================================================================
 Python             Avro branch
@@ -36,16 +36,16 @@ _PLAIN = frozenset((type(None), bool, int, float, str))
 
 
 class CodecError(HeadraceError, ValueError):
-    """A record that cannot be written, or bytes that cannot be read; says why in one sentence."""
+    """A record that cannot be encoded, or bytes that cannot be decoded; gives the reason."""
 
 
 # --- to Avro ------------------------------------------------------------------------------------
 
 
 def pack(value: Value) -> tuple[str, Any]:
-    """The union branch of a value: its name and what Avro writes there, arrays without a copy.
+    """Return the union branch of a value: its name and the content for Avro, arrays without a copy.
 
-    Raises CodecError, naming the type, for what has no branch.
+    Raises CodecError, naming the type, for a value without a branch.
     """
     packer = _PACKERS.get(type(value))
     return packer(value) if packer else _pack_scalar(value)
@@ -109,7 +109,7 @@ def _as_json(value: Any, children: Iterable[Any]) -> tuple[str, dict[str, Any]] 
     try:
         return ("headrace.Json", {"text": json_text(value)})
     except CodecError:
-        return None  # NaN on the first level travels without JSON; the rest is told as it fails
+        return None  # NaN on the first level is packed without JSON; other causes raise again there
 
 
 def _pack_element(value: Any) -> tuple[str, Any]:
@@ -146,9 +146,9 @@ _ENCODER = json.JSONEncoder(default=_plain, allow_nan=False, separators=(",", ":
 
 
 def json_text(value: list[Any] | dict[str, Any], depth: int = MAX_DEPTH) -> str:
-    """A list or dict of JSON values as text that comes back equal.
+    """Return a list or dict of JSON values as text that decodes to an equal value.
 
-    Raises CodecError for what JSON would change or cannot hold: tuples, keys that are no
+    Raises CodecError for values that JSON would change or cannot hold: tuples, keys that are no
     strings, NaN and infinities, other types, more than ``depth`` levels.
     """
     _check_json(value, depth)
@@ -202,8 +202,10 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
 
 
 def from_json_text(text: str, depth: int = MAX_DEPTH) -> list[Any] | dict[str, Any]:
-    """The list or dict of a JSON text; raises ValueError (CodecError is one) for what
-    ``json_text`` could not have written."""
+    """Return the list or dict of a JSON text.
+
+    Raises ValueError (CodecError is one) for a text that ``json_text`` could not have written.
+    """
     try:
         value = _DECODER.decode(text)
     except RecursionError:
@@ -220,8 +222,11 @@ def from_json_text(text: str, depth: int = MAX_DEPTH) -> list[Any] | dict[str, A
 
 
 def unpack(branch: Any, depth: int = MAX_DEPTH) -> Value:
-    """The value of what Avro read from the union; arrays share the memory of the bytes read and
-    cannot be written to. Raises CodecError for a tensor or text that makes no sense."""
+    """Return the value of a union branch that Avro has decoded.
+
+    Arrays share the memory of the decoded bytes and are read-only. Raises CodecError for an
+    inconsistent tensor or text.
+    """
     if type(branch) is not dict:
         return _unpack_plain(branch)
     if "data" in branch:
@@ -241,7 +246,7 @@ def unpack(branch: Any, depth: int = MAX_DEPTH) -> Value:
 def _unpack_plain(branch: Any) -> Value:
     if type(branch) in _PLAIN or type(branch) is bytes:
         return cast(Value, branch)
-    # Only a schema that is not ours reads like this.
+    # Reached only with a foreign schema.
     raise CodecError(f"a value came as {_type_name(branch)}; send one of the types of a Value")
 
 
