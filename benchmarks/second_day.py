@@ -99,8 +99,10 @@ class User:
             raise RuntimeError(done.stderr.decode())
         return json.loads(done.stdout)  # type: ignore[no-any-return]
 
-    def down(self, *words: str) -> None:
-        self.types("down", self.file, *words)
+    def down(self, *words: str) -> str:
+        """End what runs; why that failed, "" if it did not."""
+        done = self.types("down", self.file, *words)
+        return done.stderr.decode().strip() if done.returncode else ""
 
 
 def refused(user: User, name: str, wanted: str, *words: str, code: int = 2) -> Trial:
@@ -176,14 +178,14 @@ def purged(user: User) -> Trial:
     """Policy and drains of before a purge are forgotten, and plans begin anew."""
     user.types("policy", "apply", user.file, "other")
     user.types("drain", user.file, "cpu-0")
-    user.down("--purge")
+    failed = user.down("--purge")
     fresh = user.up()
     listed = user.types("policy", "history", user.file, "--json").stdout
     reasons = {row["epoch"]: row["reason"] for row in json.loads(listed or b"[]")}
     begins = min(reasons, default=0)
     return Trial(
         "down --purge and up", "plans from epoch 1, nothing by command",
-        f"plans {begins} to {fresh['epoch']}, by command {fresh['by_command']}",
+        f"{failed} plans {begins} to {fresh['epoch']}, by command {fresh['by_command']}".strip(),
         begins == 1 and not fresh["by_command"],
     )  # fmt: skip
 
