@@ -29,6 +29,7 @@ from streams.topics import own_topics, physical
 
 WAIT_S = 30.0
 LISTEN_S = 1.0  # five reports
+EMPTY_WITHIN_S = 15.0  # more than the control app's session
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,9 @@ def purge(kafka: KafkaConfig, pipeline: Pipeline) -> Purged:
             "end it there first"
         )
     topics = tuple(name for name in own_topics(pipeline) if name in there)
-    return Purged(topics, _without_groups(kafka, pipeline), _forget(kafka, pipeline, topics, there))
+    # Plans and results first: a group that is not empty yet must not keep them.
+    records = _forget(kafka, pipeline, topics, there)
+    return Purged(topics, _without_groups(kafka, pipeline), records)
 
 
 def _alive(kafka: KafkaConfig, pipeline: Pipeline) -> tuple[str, ...]:
@@ -86,7 +89,15 @@ def _alive(kafka: KafkaConfig, pipeline: Pipeline) -> tuple[str, ...]:
 
 def _without_groups(kafka: KafkaConfig, pipeline: Pipeline) -> tuple[str, ...]:
     names = own_groups(pipeline)
-    outcomes = asked(kafka, lambda client: client.delete_consumer_groups([*names]), WAIT_S)
+    until = time.monotonic() + EMPTY_WITHIN_S
+    while True:
+        outcomes = asked(kafka, lambda client: client.delete_consumer_groups([*names]), WAIT_S)
+        left = [o for o in outcomes.values() if isinstance(o, KafkaError)]
+        # Members that were killed count until their session is over.
+        waits = any(each.code() == KafkaError.NON_EMPTY_GROUP for each in left)
+        if not waits or time.monotonic() > until:
+            break
+        time.sleep(0.5)
     gone = []
     for name, outcome in outcomes.items():
         if not isinstance(outcome, KafkaError):
