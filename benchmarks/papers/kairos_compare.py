@@ -186,7 +186,8 @@ The rest is simulated with the nodes that run live, without hops between process
 highest rate with 99 % of 10,000 queries answered in time, exponential gaps, bisected to 1 %.
 Mixes are counts of g4dn.xlarge, c5n.2xlarge, r5n.large, t3.xlarge.
 
-{seeds} A seed of 10,000 queries is good to some 5 %: read the ratios with that in mind.
+{seeds} A seed of 10,000 queries is good to some 5 %: read the
+ratios with that in mind. What is not run is left out, with `--models` or `--seeds`.
 
 ## Capacity, each rule at its own best mix
 
