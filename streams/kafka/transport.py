@@ -321,7 +321,9 @@ class KafkaTransport:
             self._delivers, self._delivered_s = False, now
         if not self._turns:
             return
-        if self._delivered_s - max(self._turns[0].ended_s, self._back_s) > STALLED_S:
+        # A report may have come through first, and ended the outage.
+        began_s = max(self._turns[0].ended_s, self._back_s, self._connectivity.since_s)
+        if self._delivered_s - began_s > STALLED_S:
             raise BrokerError(
                 f"the broker delivers, but has confirmed nothing of what was sent for "
                 f"{STALLED_S:g} s; start this role anew"

@@ -66,8 +66,9 @@ def test_a_role_whose_sends_stay_unconfirmed_while_it_is_served_ends_with_a_sent
     assert source.flush(5) == 0
 
 
+@pytest.mark.parametrize("report_first", [False, True])
 def test_after_an_outage_the_time_to_confirm_counts_from_the_brokers_return(
-    broker: str, transport: KafkaTransport, monkeypatch: pytest.MonkeyPatch
+    broker: str, transport: KafkaTransport, monkeypatch: pytest.MonkeyPatch, report_first: bool
 ) -> None:
     monkeypatch.setattr(module, "STALLED_S", 20.0)
     topic = a_topic(broker)
@@ -85,6 +86,10 @@ def test_after_an_outage_the_time_to_confirm_counts_from_the_brokers_return(
             assert time.monotonic() < until_s
         transport.end_turn(now)
 
+    if report_first:
+        transport._heard = True
+        transport.end_turn(1035.0)
+        assert not transport.away
     delivered(1035.0)  # away for longer than a broker may leave sends unconfirmed
     for second in range(1, 21):
         delivered(1035.0 + second)
