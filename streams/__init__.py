@@ -1,1 +1,1 @@
-"""The nerves: the only code that moves time."""
+"""Drivers, live and simulated: the only code that waits, sends, infers and solves."""

@@ -1,9 +1,8 @@
-"""Which topics exist: names, partitions, retention, compaction and sizes in one table.
+"""Topics: names, partitions, retention, compaction and sizes in one table.
 
-``TABLE`` is what topics are made from; docs/reference/topics.md shows it, and a test holds the two
-together.
-Nodes name topics logically ("queries", "work.read"); this module knows their names on the
-broker. The control topics serve every pipeline; the others carry the pipeline's name.
+Topics are created from ``TABLE``; docs/reference/topics.md shows it, and a test keeps the two
+equal. Nodes use logical names ("queries", "work.read"); this module maps them to the broker's. All
+pipelines share the control topics; the names of the others begin with the pipeline's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,8 +33,11 @@ SHARED = (PLANS, REPORTS, COMMANDS, COMMAND_RESULTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRule:
-    """How a topic is made. ``partitions`` is a number, or the key of the pipeline file that has
-    it; ``kept_ms`` None: forever. With ``compacted`` the newest record of each key is kept."""
+    """The settings of a topic.
+
+    ``partitions`` is a number, or the pipeline-file key that holds it; ``kept_ms`` None: forever.
+    ``compacted``: the newest record of each key is kept.
+    """
 
     logical: str
     partitions: int | str
@@ -44,7 +46,7 @@ class TopicRule:
 
     @property
     def settings(self) -> dict[str, str]:
-        """As the broker takes them."""
+        """The broker's topic properties."""
         policies = ("compact",) * self.compacted + ("delete",) * (self.kept_ms is not None)
         kept = {} if self.kept_ms is None else {"retention.ms": str(self.kept_ms)}
         return {
@@ -56,7 +58,7 @@ class TopicRule:
 
     @property
     def _segment_ms(self) -> int:
-        # A segment is deleted or compacted whole, and not while it is written to.
+        # A segment is deleted or compacted as a whole, and only once it is closed.
         if self.compacted or self.kept_ms is None:
             return COMPACTED_SEGMENT_MS
         return max(MINUTE_MS, self.kept_ms // 4)
@@ -64,9 +66,9 @@ class TopicRule:
 
 EVERY_TASK = work_topic("<task>")
 
-# In the order in which topics are made. Work is kept for minutes only: an outage must not replay
-# dead queries. Results and dead letters are read by people and other systems, so they stay longer.
-# No limit by size: it would delete what nobody has read yet.
+# In order of creation. Work is retained for minutes only: an outage must not replay dead queries.
+# Results and dead letters are read by people and other systems, so they are retained longer.
+# No limit by size: it would delete unread records.
 TABLE = (
     TopicRule(logical=PLANS, partitions=1, kept_ms=None, compacted=True),
     TopicRule(logical=REPORTS, partitions=1, kept_ms=2 * MINUTE_MS),
@@ -83,7 +85,7 @@ TABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is made: its name on the broker, partitions and broker settings."""
+    """A topic to create: its name on the broker, partitions and broker settings."""
 
     name: str
     partitions: int
@@ -91,23 +93,23 @@ class Topic:
 
 
 def physical(pipeline: str, logical: str) -> str:
-    """The broker's name of a topic."""
+    """Return the broker's name of a logical topic."""
     return f"headrace.{logical}" if logical in SHARED else f"{pipeline}.{logical}"
 
 
 def logical(pipeline: str, name: str) -> str:
-    """The name within Headrace of a topic of the broker."""
+    """Return the logical name of a broker's topic; the reverse of ``physical``."""
     return name.removeprefix(f"{pipeline}.").removeprefix("headrace.")
 
 
 def own_topics(pipeline: Pipeline) -> tuple[str, ...]:
-    """The names of the topics that no other pipeline uses."""
+    """Return the names of the topics that only this pipeline uses."""
     shared = {physical(pipeline.name, logical) for logical in SHARED}
     return tuple(topic.name for topic in topics(pipeline) if topic.name not in shared)
 
 
 def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
-    """Every topic the pipeline needs, in the order they are made."""
+    """Return every topic that the pipeline needs, in order of creation."""
     return tuple(topic for rule in TABLE for topic in _topics(rule, pipeline))
 
 

@@ -1,1 +1,1 @@
-"""The bytes on each topic."""
+"""Encoding and decoding of the records on each topic."""

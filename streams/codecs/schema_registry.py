@@ -9,9 +9,9 @@ NOT_FOUND = 404
 
 
 def registry_codec(url: str, topic: str) -> ConfluentCodec:
-    """A codec for a topic whose schemas the registry at ``url`` knows as ``<topic>-value``.
+    """Return a codec for a topic with schemas under ``<topic>-value`` in the registry at ``url``.
 
-    Raises ``BrokerError`` where the extra is missing, and when the registry does not answer.
+    Raise ``BrokerError`` if the extra is missing or the registry does not answer.
     """
     try:
         from confluent_kafka.schema_registry import Schema, SchemaRegistryClient

@@ -1,8 +1,9 @@
-"""No record of any topic exceeds what the broker takes: the one place where encoded bytes count.
+"""Size gate: every encoded record stays below the broker's limit.
 
-A record that is refused for its size would end its role, which would read the same input again.
-Nodes weigh values roughly, so that most never come here. What does is split (items of a query,
-queries of a notice), then cut: a value that fits no record fails its item, with a sentence.
+A record that the broker rejects for its size would end its role, which would then read the same
+input again. Nodes estimate sizes, so few oversized records reach this gate. The gate splits them
+(items of a query, queries of a notice), then truncates: a value too large for a record fails its
+item with a reason.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,20 +20,20 @@ from streams.topics import MAX_RECORD_BYTES
 Encode = Callable[[Record], bytes]
 Encoded = tuple[Send, bytes]
 
-# Below what the broker takes by what it counts besides the value: key and framing.
+# The broker's limit less a reserve for key and framing, which count towards it.
 MOST_ENCODED_BYTES = MAX_RECORD_BYTES - 4096
 
 
 class RecordTooLarge(HeadraceError):
-    """A record that cannot be split or cut; none of ours can become one."""
+    """A record can be neither split nor truncated; the pipeline's names are too long."""
 
 
 def fitting(
     send: Send, encode: Encode, egress_partitions: int, most: int = MOST_ENCODED_BYTES
 ) -> Iterator[Encoded]:
-    """Yield a record with its bytes, or in its place smaller ones that each hold ``most`` bytes.
+    """Yield a record with its bytes, or smaller ones in its place, each of at most ``most`` bytes.
 
-    Raises ``RecordTooLarge`` for a kind of record that has no smaller form.
+    Raise ``RecordTooLarge`` for a record without a smaller form.
     """
     value = encode(send.record)
     if len(value) <= most:
@@ -49,7 +50,7 @@ def fitting(
 
 
 def _smaller(send: Send, size: int, egress_partitions: int, most: int) -> list[Send]:
-    """Return what takes the place of a record; empty where it has no smaller form."""
+    """Return the replacements of a record; empty if it has no smaller form."""
     record = send.record
     if isinstance(record, Work):
         return _smaller_work(send, record, size, egress_partitions, most)
@@ -79,7 +80,7 @@ def _smaller_work(
 
 
 def _failed(work: Work, item: Item, size: int, most: int) -> Item:
-    """Return an item that fails because its value fits no record."""
+    """Return the item as failed: its value is too large for a record."""
     at = item.path[-1].task if item.path else work.task
     code = ReasonCode.OPERATOR if item.path else ReasonCode.BAD_INPUT
     return replace(item, value=None, end=End(FAILED, at, _too_large("a value", size, most), code))

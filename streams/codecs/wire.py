@@ -1,4 +1,4 @@
-"""Which bytes stand on which topic: the codec a pipeline's topics are read and written with."""
+"""Wire formats: the decoder and encoder of each of a pipeline's topics."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from streams.topics import physical
 
 
 class Fetched(NamedTuple):
-    """A record as the broker gave it. ``at_s`` is its time stamp, seconds since the epoch."""
+    """A record as fetched; ``at_s`` is its time stamp in seconds since the Unix epoch."""
 
     topic: str
     slot: int
@@ -33,21 +33,21 @@ Encode = Callable[[Record], bytes]
 
 
 def decoder(pipeline: Pipeline, topic: str) -> Decode:
-    """How records of a logical topic are read. What cannot be read comes back ``Garbled``."""
+    """Return the decoder of a logical topic; it returns ``Garbled`` for an unreadable record."""
     if topic != QUERIES:
         return _avro
     return INPUTS[pipeline.input](pipeline)
 
 
 def encoder(pipeline: Pipeline, topic: str) -> Encode:
-    """How records of a logical topic are written."""
+    """Return the encoder of a logical topic."""
     return ANSWERS[pipeline.results](pipeline) if topic == RESULTS else encode
 
 
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
-    """How to find the query (partition, offset) that a record on the results topic answers.
+    """Return a function from a results record's value to its query's (partition, offset).
 
-    Somebody else's record there answers none of ours.
+    The function returns no origin for a foreign record.
     """
     if pipeline.results == "json":
         return origin_of_answer
@@ -92,7 +92,7 @@ def _query(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
 
 
 def _garbled(fetched: Fetched, reason: str) -> Garbled:
-    # The client says None for a header without a value, whatever its types say.
+    # The client returns None for a header without a value, despite its type annotations.
     headers = tuple((name, held or b"") for name, held in fetched.headers or ())
     return Garbled(fetched.value or b"", reason, headers)
 
@@ -102,7 +102,7 @@ def _json_answer(record: Record) -> bytes:
     try:
         return answer_to_json(record)
     except CodecError as error:
-        # A result that JSON cannot say is the operator's failure, not egress's.
+        # A result that JSON cannot represent fails the query, not egress.
         failed = replace(
             record, outcome=FAILED, late=False, reason=str(error), result=None,
             reason_code=ReasonCode.COMBINE,
@@ -111,7 +111,7 @@ def _json_answer(record: Record) -> bytes:
 
 
 def _confluent(pipeline: Pipeline, topic: str) -> ConfluentCodec:
-    # Imported here: the registry's client is an extra, and needs half a second.
+    # Imported here: the registry's client is an extra and takes half a second to import.
     from streams.codecs.schema_registry import registry_codec
 
     return registry_codec(pipeline.schema_registry, physical(pipeline.name, topic))

@@ -1,1 +1,1 @@
-"""The control app: Faust around the controller."""
+"""The control app: the controller under Faust."""

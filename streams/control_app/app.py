@@ -1,8 +1,8 @@
-"""The control app: Faust brings reports, commands and ticks to the controller's driver.
+"""The control app: Faust delivers reports, commands and ticks to the controller's driver.
 
-Faust's consumer group decides which of several control apps is in charge: the one that is given
-the control topics. It then reads back what earlier lives left there and starts a fresh
-controller; when it loses the topics, it drops it.
+Faust's consumer group elects which of several control apps is in charge: the one assigned the
+control topics. That app replays the topics' history into a fresh controller, and drops the
+controller when it loses the topics.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ from streams.topics import MAX_RECORD_BYTES, physical
 
 log = logging.getLogger("headrace.control")
 
-SESSION_TIMEOUT_S = 6.0  # an app that dies is replaced after it; brokers allow no less by default
+SESSION_TIMEOUT_S = 6.0  # until a dead app is replaced; the brokers' default minimum
 HEARTBEAT_S = 1.5
 
 
 def make_app(
     pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver, folder: str
 ) -> faust.App:
-    """The Faust app. Every topic it reads must exist: Faust ignores a missing one silently."""
+    """Return the Faust app; its topics must exist, as Faust silently ignores missing ones."""
     app = faust.App(f"{pipeline.name}.control", datadir=folder, **_settings(kafka))
 
     def follow(logical: str) -> None:
@@ -74,7 +74,7 @@ def make_app(
 
 
 def _settings(kafka: KafkaConfig) -> dict[str, Any]:
-    """The same for every control app: it makes no topic, keeps no table and serves no page."""
+    """Return the settings of a control app: it creates no topic, table or web page."""
     return {
         "broker": [f"kafka://{server.strip()}" for server in kafka.bootstrap.split(",")],
         "broker_credentials": to_faust(kafka),
@@ -101,10 +101,9 @@ def run(
     dilation: Dilation = REAL,
     clock: Clock = time.time,
 ) -> None:
-    """Control a pipeline until SIGTERM or SIGINT, with a fresh controller whenever this app comes
-    to be in charge.
+    """Control a pipeline until SIGTERM or SIGINT, with a fresh controller per term in charge.
 
-    Raises ``BrokerError`` where the broker cannot be used.
+    Raise ``BrokerError`` if the broker cannot be used.
     """
     prepare(kafka, pipeline, "control")
     driver = ControlDriver(pipeline, fresh, kafka, observers, dilation, clock)
@@ -146,11 +145,11 @@ async def _serve(
 async def started(
     make: Callable[[], faust.App], there: Callable[[], bool], told: asyncio.Event
 ) -> faust.App | None:
-    """A Faust app that has started; None where the role is told to end before.
+    """Return a started Faust app; None if ``told`` is set first.
 
-    Faust's start does not wait for a broker that is away. Whether there is one at all was asked
-    before (``prepare``): one that has gone since comes back, and is waited for. An app that did
-    not start leaves an event loop behind: the next one is made only once the broker is ``there``.
+    Faust's start does not wait for an unreachable broker. ``prepare`` has verified that the broker
+    exists, so this function waits for its return. An app that failed to start leaves an event loop
+    behind: the next one is created only once the broker is ``there``.
     """
     while not told.is_set():
         app = make()
@@ -170,7 +169,7 @@ async def started(
 def _writer(producer: Any) -> Write:
     async def write(topic: str, value: bytes | None, slot: int | None, key: bytes | None) -> None:
         sent = producer.send_and_wait(topic, key, value, slot, None, None)
-        # Its own time-out does not cover a broker that takes the request and never answers.
+        # The client's time-out does not cover a broker that accepts a request but never answers.
         await asyncio.wait_for(sent, 2 * PUBLISH_S)
 
     return write

@@ -1,7 +1,7 @@
 """The driver of the controller under Faust: one inbox, one event at a time.
 
-Everything the controller is told comes through the inbox, and its effects are performed before the
-next event: a plan is on the broker, confirmed, before the answer to the command that asked for it.
+Every event reaches the controller through the inbox, and its effects are performed before the next
+event: a plan is confirmed by the broker before the result of the command that caused it is sent.
 """
 
 import asyncio
@@ -53,10 +53,10 @@ from streams.topics import physical
 
 log = logging.getLogger("headrace.control")
 
-STALL_S = 3.0  # after it another app may have been in charge in the meantime
-PUBLISH_S = 5.0  # what the broker has not taken by then is not sent any more
-AGAIN_S = 1.0  # between two tries to start while the broker is away
-NODE = "control"  # as observers know the controller
+STALL_S = 3.0  # after a stall this long another app may have been in charge
+PUBLISH_S = 5.0  # a record not accepted by then is not sent any more
+AGAIN_S = 1.0  # between two attempts to start while the broker is away
+NODE = "control"  # the controller's name for observers
 LEVELS = {
     "control.ready": logging.INFO,
     "control.began": logging.INFO,
@@ -67,12 +67,12 @@ LEVELS = {
 }
 READ = (REPORTS, COMMANDS, PLANS)
 
-# topic, value, partition (None: by key), key -> once the broker has it
+# (topic, value, partition (None: by key), key); returns once the broker has the record
 Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[Any]]
 
 
 class Inputs(Protocol):
-    """Where the topics stand; the methods block and raise ``BrokerError``."""
+    """Offsets of the input and reports topics; the methods block and raise ``BrokerError``."""
 
     def ends(self) -> dict[int, int]: ...
     def done(self) -> dict[int, int]: ...
@@ -80,7 +80,7 @@ class Inputs(Protocol):
 
 
 class Solvers(Protocol):
-    """What runs planners, away from the loop."""
+    """Executor of planners, outside the event loop."""
 
     def start(self, effect: Solve) -> Future[Any]: ...
     def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event: ...
@@ -88,7 +88,7 @@ class Solvers(Protocol):
 
 
 class ControlDriver:
-    """Tells the controller what happens and performs what it asks for, one event at a time."""
+    """Passes events to the controller and performs its effects, one event at a time."""
 
     def __init__(
         self,
@@ -116,16 +116,16 @@ class ControlDriver:
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._awake_s = time.monotonic()
         self._stalled = False
-        self._jobs: set[asyncio.Task[None]] = set()  # solves and counts under way
+        self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
         self._input = inputs or InputTopic(kafka, pipeline)
         self._history = past or partial(history, kafka, pipeline)
         self._hearing = Hearing()
-        self._reports_from = 0  # what was reported before says nothing about now
+        self._reports_from = 0  # earlier reports are obsolete
 
     # ------------------------------------------------------------------ from Faust
 
     def arrived(self, logical: str, message: Any) -> None:
-        """A record on a control topic."""
+        """Queue a record of a control topic."""
         if (message.timestamp or 0.0) > self._connectivity.since_s:
             self._connectivity.heard(self._clock())
         if logical == REPORTS:
@@ -141,17 +141,17 @@ class ControlDriver:
             self._inbox.put_nowait(partial(self._tell, event))
 
     def tick(self) -> None:
-        """Time has passed: the process runs, and the broker may be away."""
+        """Beat for health observers; check for a stall and for the broker's absence."""
         for observer in self._observers:
             if isinstance(observer, Health):
                 observer.beat(NODE)
         self._look_at_the_clock()
         self._connectivity.look(self._clock())
         if self._stalled and self._inbox.empty():
-            self._inbox.put_nowait(self._nothing)  # which lets it catch up
+            self._inbox.put_nowait(self._nothing)  # wakes ``run``, which catches up
 
     def assigned(self, topics: Iterable[str]) -> None:
-        """These topics are this app's to read: all of them, or another app is in charge."""
+        """Begin if this app is assigned every control topic; otherwise another is in charge."""
         wanted = {physical(self._pipeline.name, logical) for logical in READ}
         in_charge = wanted <= set(topics)
         self._inbox.put_nowait(self._begin if in_charge else self._end)
@@ -159,7 +159,7 @@ class ControlDriver:
     # ------------------------------------------------------------------ one at a time
 
     async def run(self, write: Write) -> None:
-        """Serve until cancelled."""
+        """Process the inbox until cancelled."""
         self._write = write
         try:
             while True:
@@ -173,7 +173,7 @@ class ControlDriver:
                 task.cancel()
 
     def hushed(self) -> logging.Filter:
-        """For log handlers: the libraries' lines on an absent broker become one of ours."""
+        """Return a filter that replaces the libraries' lines on an absent broker by one line."""
         return QuietFilter(self._connectivity)
 
     def close(self) -> None:
@@ -181,14 +181,14 @@ class ControlDriver:
         self._planners.close()
 
     def _look_at_the_clock(self) -> None:
-        # Ticks come also while the controller waits for the broker: without them for so long,
-        # the process itself stood still.
+        # Ticks continue while the controller waits for the broker: a gap between them means that
+        # the process itself stalled.
         now = time.monotonic()
         self._stalled = self._stalled or now - self._awake_s > STALL_S * self._dilation.factor
         self._awake_s = now
 
     async def _count(self, host: ControlHost) -> None:
-        """Read how many queries have come, and whether reports are heard here."""
+        """Read the input topic's offsets; check that reports arrive at this app."""
         loop = asyncio.get_running_loop()
         try:
             ends = await loop.run_in_executor(None, self._input.ends)
@@ -203,7 +203,7 @@ class ControlDriver:
             self._listen(reported, now)
 
     def _listen(self, end: int, now: float) -> None:
-        self._reports_from = min(self._reports_from, end)  # the topic may have been made anew
+        self._reports_from = min(self._reports_from, end)  # the topic may have been recreated
         if self._hearing.deaf(end, now):
             raise BrokerError(
                 f"reports were written for {DEAF_S:g} s and none of them was heard here; "
@@ -211,7 +211,7 @@ class ControlDriver:
             )
 
     async def _catch_up(self) -> None:
-        """Read back what another app did while this one stood still, before it adds to that."""
+        """Replay the topics after a stall: another app may have acted in the meantime."""
         self._stalled = False
         if self._host is not None:
             self._say("control.stalled", "reads back what another control app may have done")
@@ -220,7 +220,7 @@ class ControlDriver:
     async def _begin(self) -> None:
         past, self._reports_from = await self._past()
         self._host = ControlHost(self._fresh())
-        # Of the past only the plan in force is news to whoever watches this process.
+        # Of the history, observers see only the plan in force.
         plans = [event for event in past if self._is_plan(event)]
         for event in past:
             await self._tell(event, watched=event in plans[-1:])
@@ -229,8 +229,8 @@ class ControlDriver:
         self._say("control.began", text, records=len(past))
 
     async def _past(self) -> tuple[list[Arrived], int]:
-        """What earlier lives left on the control topics, and the end of the reports topic. Waits
-        for a broker that is away."""
+        """Return the control topics' history and the end of the reports topic; wait for a broker
+        that is away."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -248,7 +248,7 @@ class ControlDriver:
         self._host = None
 
     async def _nothing(self) -> None:
-        """An entry of the inbox that asks for nothing."""
+        """Do nothing: an inbox entry that only wakes ``run``."""
 
     def _is_plan(self, event: Event) -> bool:
         record = event.record if isinstance(event, Arrived) else None
@@ -268,8 +268,10 @@ class ControlDriver:
             self._unpublished(error)
 
     def _unpublished(self, error: KafkaError | TimeoutError) -> None:
-        """What was decided is not on the broker, or nobody knows: forget it, read back what is.
-        A plan that waited for the broker while the world moved on must not come out late."""
+        """Discard effects that the broker may not have, and replay the topics instead.
+
+        A plan that was delayed by the broker must not take force late. Raise a permanent error.
+        """
         if isinstance(error, KafkaError) and not error.retriable:
             raise error
         self._say("control.unpublished", f"the broker did not take it within {PUBLISH_S:g} s")
@@ -282,8 +284,8 @@ class ControlDriver:
         tell(log, LEVELS[event], event, text, pipeline=self._pipeline.name, **fields)
 
     def _post(self, host: ControlHost, event: Event, *, watched: bool = True) -> None:
-        """Queue an event for a host, unless it was dropped in the meantime: one that follows it
-        counts its jobs apart."""
+        """Queue an event for a host, unless the host was replaced: its successor numbers jobs
+        anew."""
         if host is self._host:
             self._inbox.put_nowait(partial(self._tell, event, watched=watched))
 
@@ -294,7 +296,7 @@ class ControlDriver:
         await performed(self, effect, self._host)
 
     async def _assign(self, effect: Assign, host: ControlHost) -> None:
-        """Faust reads the control topics for as long as this app is in charge."""
+        """Check the topic only: Faust reads the control topics while this app is in charge."""
         if effect.topic not in READ:
             raise TypeError(f"the controller is to read {effect.topic!r}; it reads {READ}")
 
@@ -302,7 +304,7 @@ class ControlDriver:
         self._wake_later(effect.at_s, host)
 
     def _wake_later(self, at_s: float, host: ControlHost) -> None:
-        """Once the clock shows it: the loop's own timers go by another one."""
+        """Wake once the driver's clock shows ``at_s``; the loop's timers use another clock."""
         left_s = (at_s - self._now()) * self._dilation.factor
         if left_s > 0:
             asyncio.get_running_loop().call_later(left_s, self._wake_later, at_s, host)
@@ -326,11 +328,11 @@ class ControlDriver:
             self._inbox.put_nowait(partial(self._raise, error))
 
     async def _raise(self, error: BaseException) -> None:
-        """End ``run`` with what nobody expected of a job."""
+        """End ``run`` with a job's unexpected error."""
         raise error
 
     async def _reject(self, effect: Reject, host: ControlHost) -> None:
-        """For observers."""
+        """Do nothing: ``Reject`` is for observers."""
 
     async def _forget(self, effect: Forget, host: ControlHost) -> None:
         topic = physical(self._pipeline.name, effect.topic)
@@ -361,7 +363,7 @@ _PERFORMED: dict[type, Callable[[ControlDriver, Any, ControlHost], Awaitable[Non
 
 
 def reachable(kafka: KafkaConfig) -> bool:
-    """Whether the brokers answer."""
+    """Return whether a broker answers."""
     try:
         reach(kafka, AGAIN_S)
     except BrokerError:

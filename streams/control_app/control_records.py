@@ -1,4 +1,4 @@
-"""The control topics' bytes as events, and what they hold from earlier lives."""
+"""Decoding of the control topics into events, and replay of their history."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -15,8 +15,8 @@ from streams.topics import physical
 
 
 def arrived(pipeline: str, logical: str, fetched: Fetched) -> Arrived | None:
-    """The event that a record of a control topic is; None for a command that cannot be read and
-    names another pipeline, and where something is deleted."""
+    """Return the event of a control topic's record; None for a tombstone, and for an unreadable
+    command that names another pipeline."""
     if fetched.value is None and logical != COMMANDS:
         return None
     value = fetched.value or b""
@@ -33,16 +33,15 @@ def arrived(pipeline: str, logical: str, fetched: Fetched) -> Arrived | None:
 
 
 def _sayable(name: str) -> str:
-    # JSON can spell what UTF-8 cannot; the answer has to leave all the same.
+    # JSON can spell strings that UTF-8 cannot encode; the answer must be sendable.
     return name.encode("utf-8", "replace").decode()
 
 
 def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
-    """Every plan, command result and command that is to be kept, oldest first within each.
+    """Return every retained plan, command result and command, oldest first within each kind.
 
-    What a tombstone follows is forgotten, whether or not compaction has come that far; a command
-    whose result was deleted counts as answered. Raises ``BrokerError`` where a topic cannot be
-    read.
+    Records under a tombstone are omitted, compacted yet or not; a command whose result was deleted
+    counts as answered. Raise ``BrokerError`` if a topic cannot be read.
     """
     events: list[Arrived] = []
     for logical in (PLANS, COMMAND_RESULTS, COMMANDS):
@@ -52,7 +51,7 @@ def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
 
 
 def past(pipeline: str, logical: str, records: Iterable[Fetched]) -> list[Arrived]:
-    """The events that the records of a control topic stand for, less those that were deleted."""
+    """Return the events of a control topic's records, without superseded and deleted ones."""
     listed = list(records)
     if logical != COMMANDS:
         last = {each.key: each.offset for each in listed}
@@ -64,7 +63,7 @@ def past(pipeline: str, logical: str, records: Iterable[Fetched]) -> list[Arrive
 
 
 def _deleted(pipeline: str, fetched: Fetched) -> Arrived | None:
-    """The result of a command whose record was deleted: it must not be carried out again."""
+    """Return a substitute for a deleted command result, so that the command is not run again."""
     owner, _, name = (fetched.key or b"").decode("utf-8", "replace").partition("/")
     if fetched.value is not None or owner != pipeline:
         return None
@@ -84,7 +83,7 @@ def _fetched(message: Any) -> Fetched:
 
 
 def _typed(value: bytes) -> dict[str, Any]:
-    """The JSON object that somebody typed, as far as it is one."""
+    """Return the value as a JSON object; {} if it is none."""
     try:
         typed = json.loads(value)
     except (ValueError, RecursionError):

@@ -1,10 +1,10 @@
-"""Does the control app hear what stands on the reports topic?"""
+"""Detection of a consumer that no longer delivers the reports topic."""
 
-DEAF_S = 10.0  # a consumer that brings nothing for so long, although reports come, is started anew
+DEAF_S = 10.0  # the app restarts if its consumer delivers no report for this long while some exist
 
 
 class Hearing:
-    """Compares the end of the reports topic with what was heard of it."""
+    """Compares the end of the reports topic with the reports delivered."""
 
     __slots__ = ("_end", "_heard", "_since_s")
 
@@ -14,12 +14,12 @@ class Hearing:
         self._since_s = 0.0
 
     def hear(self) -> None:
-        """A report was heard."""
+        """Record a delivered report."""
         self._heard = True
 
     def deaf(self, end: int, now: float, within_s: float = DEAF_S) -> bool:
-        """Whether reports have been written for ``within_s`` and none of them was heard; ``end``
-        is the offset behind the last one now."""
+        """Return whether reports were written for more than ``within_s`` without a delivery;
+        ``end`` is the topic's end offset at ``now``."""
         if self._heard or end <= self._end:
             self._heard, self._end, self._since_s = False, max(end, self._end), now
             return False

@@ -1,9 +1,9 @@
 """The controller as both drivers run it: under Faust (``app.py``) and in virtual time.
 
-The host has the input topic counted: demand is known from the topic itself, whether or not ingress
-keeps up. It performs nothing. A driver hands it what earlier lives left on the topics of
-``RESTORED``, then ``Woke`` and all that follows, and performs the effects of the controller and
-``Count``: ``ControlEffect`` (schemas/effects.py) are all of them.
+The host requests counts of the input topic, so that demand is measured even if ingress lags. It
+performs no effect itself. A driver replays the history of the ``RESTORED`` topics, then sends
+``Woke`` and every later event, and performs the controller's effects and ``Count``:
+``ControlEffect`` (schemas/effects.py) lists them.
 """
 
 from schemas.effects import (
@@ -19,18 +19,18 @@ from schemas.effects import (
     Woke,
 )
 
-RESTORED = (PLANS, COMMAND_RESULTS)  # what a controller must know before its first event
-COUNT_S = 0.25  # between two counts, at the least: a jump of demand should not wait for one
-BLIND_S = 30.0  # after a count that failed: reports of ingress are what demand is known by then
+RESTORED = (PLANS, COMMAND_RESULTS)  # topics that a controller replays before its first event
+COUNT_S = 0.25  # least time between two counts; short, so that a jump of demand shows soon
+BLIND_S = 30.0  # pause after a failed count; demand then comes from ingress's reports
 
 
 class ControlHost:
-    """A controller that is told how many queries have come. A node itself."""
+    """A node: the controller with periodic counts of the input topic."""
 
     def __init__(self, controller: Node) -> None:
         self._controller = controller
         self._counting = False
-        self._count_s = float("-inf")  # again at the first tick from then on
+        self._count_s = float("-inf")  # the next count is at the first tick from then on
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if isinstance(event, Failed) and event.job == QUERIES:

@@ -1,4 +1,4 @@
-"""A process of a pool ends with the one that made it, however that ends."""
+"""End a pool's process when its parent ends, even if the parent is killed."""
 
 import multiprocessing
 import os
@@ -7,8 +7,7 @@ from multiprocessing.connection import wait
 
 
 def follow_parent() -> None:
-    """End this process when its parent does. A pool's own processes would go on, then wait for
-    work that never comes."""
+    """End this process when its parent does; a pool's process would otherwise wait for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,7 +1,8 @@
-"""Solves in a process of their own, so that the control app's loop never blocks.
+"""Solves in a separate process, so that the control app's loop never blocks.
 
-Tables of model selection are many small matrix products: with a thread for every core they take
-ten times the CPU, and the cores from the workers. One does, unless the environment says otherwise.
+Tables of model selection are many small matrix products: with a BLAS thread per core they use ten
+times the CPU and take the cores from the workers. One thread suffices; the environment can override
+it.
 """
 
 import logging
@@ -20,21 +21,21 @@ log = logging.getLogger("headrace.control")
 
 
 class Planners:
-    """A pool of one process. It starts the process at once, so that the first plan is not late."""
+    """A pool of one process, started immediately so that the first plan is not late."""
 
     def __init__(self) -> None:
         self._pool = _pool()
 
     def start(self, effect: Solve) -> Future[Allocation]:
-        """Begin a solve."""
+        """Start a solve."""
         try:
             return self._pool.submit(solve, effect.solver, effect.problem)
-        except BrokenProcessPool:  # its process was killed between two solves
+        except BrokenProcessPool:  # the process was killed between two solves
             self._pool = _pool()
             return self._pool.submit(solve, effect.solver, effect.problem)
 
     def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event:
-        """What the controller is told of a solve that ended."""
+        """Return the controller's event for a finished solve."""
         if error is None:
             return Solved(effect.job, found)
         if isinstance(error, PlanError):
@@ -48,7 +49,7 @@ class Planners:
 
 
 def _pool() -> ProcessPoolExecutor:
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the process has this environment
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the process inherits the environment
     # Spawned: a fork would inherit the clients' threads and sockets.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)

@@ -1,1 +1,1 @@
-"""The Kafka client behind the drivers: configuration, transport, checks before start."""
+"""The Kafka client behind the drivers: configuration, transport, preflight checks."""

@@ -1,8 +1,8 @@
-"""Who may do what? The least rights of each role on a broker with ACLs, from its topics.
+"""ACLs: the least rights of each role, derived from its topics.
 
-Write and Read bring Describe with them, on Kafka as here. Idempotent producers need no more than
-Write (since Kafka 3.0). The control topics serve every pipeline of a broker, so rights on them
-reach all pipelines: those who must not touch each other's plans need brokers of their own.
+Write and Read imply Describe, as in Kafka. Idempotent producers need only Write (since Kafka 3.0).
+All pipelines of a broker share the control topics, so rights on them reach every pipeline:
+pipelines that must not touch each other's plans need separate brokers.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ TOPIC, GROUP = "topic", "group"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """One operation on one topic or group; ``prefixed``: on all whose names begin so."""
+    """One operation on a topic or group; ``prefixed``: on all whose names begin with ``name``."""
 
     operation: str
     resource: str
@@ -39,16 +39,16 @@ class Right:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Uses:
-    """What a role does, with the topics' logical names and the groups' names within a pipeline."""
+    """The operations of a role, with logical topic names and group names within a pipeline."""
 
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
-    sizes: tuple[str, ...] = ()  # topics of which it only asks how far they are
-    makes: bool = False  # every topic
-    deletes: bool = False  # the pipeline's own topics and groups
+    sizes: tuple[str, ...] = ()  # topics of which it reads only the offsets
+    makes: bool = False  # creates every topic
+    deletes: bool = False  # deletes the pipeline's own topics and groups
     commits: tuple[str, ...] = ()  # groups whose offsets it reads and commits
     watches: tuple[str, ...] = ()  # groups whose offsets it only reads
-    joins: tuple[str, ...] = ()  # groups of its own choice, by how they begin
+    joins: tuple[str, ...] = ()  # prefixes of the groups that it may choose
 
 
 def _ingress(pipeline: Pipeline) -> _Uses:
@@ -72,7 +72,7 @@ def _worker(pipeline: Pipeline) -> _Uses:
 
 
 def _egress(_: Pipeline) -> _Uses:
-    # It reads its results back, so that a restart gives no second answer.
+    # Egress reads its results back, so that a restart sends no second answer.
     return _Uses(
         writes=(RESULTS, REPORTS, DEAD_LETTERS), reads=(OUTPUTS, RESULTS, PLANS, REPORTS),
         commits=("egress",),
@@ -104,7 +104,7 @@ def _operator(_: Pipeline) -> _Uses:
 
 
 def _purger(_: Pipeline) -> _Uses:
-    # It sees that nobody is at work any more, and takes the pipeline's records off shared topics.
+    # It checks that no role is running and deletes the pipeline's records from shared topics.
     return _Uses(
         writes=(PLANS, COMMAND_RESULTS), reads=(PLANS, COMMAND_RESULTS, REPORTS), deletes=True
     )
@@ -123,7 +123,7 @@ ROLES: dict[str, Callable[[Pipeline], _Uses]] = {
 
 
 def rights(pipeline: Pipeline, role: str) -> tuple[Right, ...]:
-    """The least rights of a role, one of ``ROLES``; what it mainly does comes first."""
+    """Return the least rights of a role, one of ``ROLES``; its main operations come first."""
     uses = ROLES[role](pipeline)
     name = pipeline.name
     every = [topic.name for topic in topics(pipeline)]
@@ -144,6 +144,6 @@ def rights(pipeline: Pipeline, role: str) -> tuple[Right, ...]:
 
 
 def own_groups(pipeline: Pipeline) -> tuple[str, ...]:
-    """The groups whose offsets the pipeline's roles commit."""
+    """Return the groups whose offsets the pipeline's roles commit."""
     every = [group for uses in ROLES.values() for group in uses(pipeline).commits]
     return tuple(f"{pipeline.name}.{group}" for group in dict.fromkeys(every))

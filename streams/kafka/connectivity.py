@@ -1,8 +1,8 @@
-"""Is the broker there? One line when it goes, one when it is back, and a reminder now and then.
+"""Broker connectivity: one log line when the broker goes away, one when it is back, and reminders.
 
-Client libraries tell of every failed attempt, twenty a second and client, but say nothing when
-they are through again. So: away once a client knows of no broker that is up, back once something
-came through that was sent since. Every node reports five times a second, so that is soon.
+Client libraries log every failed attempt, twenty per second and client, but not the recovery. The
+broker counts as away once a client knows of no broker that is up, and as back once a record that
+was sent since then is delivered. Nodes report five times a second, so recovery shows soon.
 """
 
 import logging
@@ -17,8 +17,8 @@ from streams.observers.journal import tell
 log = logging.getLogger("headrace.broker")
 
 REMIND_S = 30.0
-CALM_S = 5.0  # so long after it is back, Faust still speaks of its being away
-PERSIST_S = 10.0  # what aiokafka retries for so long does not mend itself
+CALM_S = 5.0  # after the recovery, Faust still logs the absence for this long
+PERSIST_S = 10.0  # an aiokafka warning that repeats for this long is not transient
 
 LEVELS = {
     "broker.away": logging.WARNING,
@@ -28,30 +28,32 @@ LEVELS = {
 
 
 class Connectivity:
-    """What the clients of one process know. ``told`` may be called from any thread, the rest from
-    one."""
+    """The broker's state as seen by a process's clients.
+
+    ``told`` and ``failed`` may be called from any thread, the rest from one.
+    """
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self._errors: deque[tuple[str, bool]] = deque(maxlen=100)
         self._why = ""
         self._remind_s = 0.0
-        self.since_s = 0.0  # when it went away or came back
+        self.since_s = 0.0  # the time of the last change of ``away``
         self.away = False
 
     def told(self, error: KafkaError) -> None:
-        """An error of librdkafka's that concerns no single record."""
+        """Record a client-wide error of librdkafka."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.failed("", none_left=True)
         else:
             self.failed(turned_away(self._config, error) or unadorned(error))
 
     def failed(self, why: str, *, none_left: bool = False) -> None:
-        """A connection failed; ``none_left``: no broker is known to be up."""
+        """Record a failed connection; ``none_left``: no broker is known to be up."""
         self._errors.append((self._config.hide(why), none_left))
 
     def look(self, now: float) -> None:
-        """Take in what was told; write the lines that are due."""
+        """Process the recorded errors; log the lines that are due."""
         while self._errors:
             why, none_left = self._errors.popleft()
             self._why = why or self._why
@@ -67,7 +69,7 @@ class Connectivity:
             self._say("broker.away", f"is still away after {now - self.since_s:.0f} s", now)
 
     def heard(self, now: float) -> None:
-        """Something came through that was sent while the broker was thought away."""
+        """Record the delivery of a record that was sent while the broker counted as away."""
         if self.away:
             self._say("broker.back", f"is back after {now - self.since_s:.1f} s", now)
             self.away, self.since_s = False, now
@@ -81,10 +83,10 @@ class Connectivity:
 
 
 class QuietFilter(logging.Filter):
-    """Turns what aiokafka, and Faust on top of it, say of an absent broker into its absence.
+    """Suppresses aiokafka's and Faust's lines on an absent broker; records the absence instead.
 
-    What else aiokafka warns of it also retries: a coordinator that moves, or is not known yet
-    after a restart. That is news only once it has gone on for a while.
+    aiokafka retries its other warnings too (a coordinator that moves or is unknown after a
+    restart), so they pass only after ``PERSIST_S``.
     """
 
     LIBRARIES = ("aiokafka", "faust", "mode")
@@ -94,7 +96,7 @@ class QuietFilter(logging.Filter):
     def __init__(self, presence: Connectivity) -> None:
         super().__init__()
         self._connectivity = presence
-        self._spans: dict[tuple[str, str], tuple[float, float]] = {}  # of each line: first, last
+        self._spans: dict[tuple[str, str], tuple[float, float]] = {}  # by line: first, last
 
     def filter(self, record: logging.LogRecord) -> bool:
         library = record.name.partition(".")[0]
@@ -110,7 +112,7 @@ class QuietFilter(logging.Filter):
         return library != "aiokafka" or bool(record.exc_info) or self._persists(record)
 
     def _persists(self, record: logging.LogRecord) -> bool:
-        """Has this line come again and again for ``PERSIST_S``?"""
+        """Return whether this line has repeated for ``PERSIST_S``."""
         key, now = (record.name, str(record.msg)), record.created
         first, last = self._spans.get(key, (now, now))
         if now - last > PERSIST_S:

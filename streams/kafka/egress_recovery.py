@@ -1,9 +1,9 @@
-"""What egress must know after a restart, read back from its topics.
+"""Recovery of egress after a restart, from its topics.
 
-Its committed offsets stand behind closed queries, with a note of how far each input partition
-was closed. Queries above that may have their answer already: the answers written since the
-oldest of the queries that will be read of again was made tell which. (Not since the oldest record:
-a query may be answered before a restarted ingress notices it, and committed up to that notice.)
+Only records of closed queries are committed, with a note of the offset up to which each input
+partition is closed. Queries above it may already have an answer; the answers written since the
+creation of the oldest query to be read again identify them. (Not since the oldest record: a query
+may be answered before a restarted ingress notices it, and committed up to that notice.)
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,8 +24,8 @@ from streams.kafka.kafka_client import (
 )
 
 WAIT_S = 30.0
-# Answers carry the clock of egress, the records behind them those of ingress and workers: an answer
-# may bear an earlier time than the record that it answers, by milliseconds even on one machine.
+# Answers carry egress's clock, the records behind them those of ingress and workers: an answer may
+# have an earlier time stamp than its query's records, by milliseconds even on one machine.
 CLOCK_SKEW_S = 5.0
 _RECORDS_AT_ONCE = 1000
 
@@ -34,9 +34,11 @@ OriginsOf = Callable[[bytes], list[tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Where reading goes on in one slot, and what was noted there. ``since_s``: when the oldest of
-    what will be read again was written, or the oldest query that it speaks of made; None: there
-    is nothing to be read again."""
+    """A slot's committed offset and note.
+
+    ``since_s`` is the earliest time among the records to be read again and the queries in them, in
+    seconds; None if no record will be read again.
+    """
 
     slot: int
     offset: int
@@ -47,8 +49,10 @@ class Committed:
 def committed_notes(
     config: KafkaConfig, group: str, topic: str, slots: Iterable[int]
 ) -> tuple[Committed, ...]:
-    """Where some slots will be read from, with their notes; from the beginning where nothing was
-    committed. Raises ``BrokerError`` where the broker does not tell."""
+    """Return the slots' committed offsets and notes; the beginning for a slot without a commit.
+
+    Raise ``BrokerError`` if the broker does not answer.
+    """
     reader = consumer(config, group)
     try:
         return tuple(_committed(reader, place) for place in committed(reader, topic, slots, WAIT_S))
@@ -59,9 +63,9 @@ def committed_notes(
 def notes(
     config: KafkaConfig, group: str, topic: str, slots: Iterable[int]
 ) -> dict[int, tuple[int, str]]:
-    """What a group has committed in some slots of a topic, with the notes, where it has.
+    """Return a group's committed offset and note by slot, without slots that have none.
 
-    Raises ``BrokerError`` where the broker does not tell.
+    Raise ``BrokerError`` if the broker does not answer.
     """
     reader = consumer(config, group)
     try:
@@ -72,7 +76,7 @@ def notes(
 
 
 def commit_now(config: KafkaConfig, group: str, places: Iterable[TopicPartition]) -> None:
-    """Commit offsets with their notes before anything is read. Raises ``BrokerError``."""
+    """Commit offsets with their notes synchronously; raise ``BrokerError``."""
     client = consumer(config, group)
     try:
         client.commit(offsets=list(places), asynchronous=False)
@@ -102,7 +106,7 @@ def _times_s(message: Message) -> list[float]:
 
 
 def answers_from_s(places: Iterable[Committed]) -> float | None:
-    """Since when answers may belong to records that will be read again; None: to none of them."""
+    """Return the time from which answers may belong to records that will be read again, or None."""
     since = [place.since_s for place in places if place.since_s is not None]
     return max(0.0, min(since) - CLOCK_SKEW_S) if since else None
 
@@ -110,11 +114,10 @@ def answers_from_s(places: Iterable[Committed]) -> float | None:
 def answered_since(
     config: KafkaConfig, topic: str, since_s: float | None, origins: OriginsOf
 ) -> frozenset[tuple[int, int]]:
-    """Origins (partition, offset) of the answers written since then.
+    """Return the origins (partition, offset) of the answers written since ``since_s``.
 
-    ``origins`` finds them in a record's value (streams/codecs/wire.py). Raises ``BrokerError``
-    where the
-    broker does not tell.
+    ``origins`` extracts them from a record's value (streams/codecs/wire.py). Raise ``BrokerError``
+    if the broker does not answer.
     """
     if since_s is None:
         return frozenset()
@@ -135,7 +138,7 @@ def _values(reader: Consumer, start: TopicPartition) -> Iterator[bytes]:
 
 
 def _read(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message]:
-    """The records from ``start`` up to the offset ``high``."""
+    """Yield the records from ``start`` up to the offset ``high``."""
     if start.offset >= high:
         return
     reader.assign([start])

@@ -1,4 +1,4 @@
-"""Security for aiokafka and Faust: librdkafka's properties in their words."""
+"""Security settings of aiokafka and Faust, translated from librdkafka's properties."""
 
 import ssl
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 
 
 def to_faust(config: KafkaConfig) -> Credentials | None:
-    """What ``security.protocol``, ``sasl.*`` and ``ssl.*`` say; None without security.
+    """Return the credentials of ``security.protocol``, ``sasl.*`` and ``ssl.*``, or None.
 
-    Raises ``KafkaConfigError`` for what aiokafka, Faust's client, does not know.
+    Raise ``KafkaConfigError`` for settings that aiokafka, Faust's client, does not support.
     """
     properties = config.common()
     protocol = _protocol(config)
@@ -28,9 +28,9 @@ def to_faust(config: KafkaConfig) -> Credentials | None:
 
 
 def to_aiokafka(config: KafkaConfig) -> dict[str, Any]:
-    """The same as keyword arguments of ``AIOKafkaProducer`` and ``AIOKafkaConsumer``.
+    """Return the keyword arguments of ``AIOKafkaProducer`` and ``AIOKafkaConsumer``.
 
-    Raises ``KafkaConfigError`` likewise.
+    Raise ``KafkaConfigError`` for settings that aiokafka does not support.
     """
     properties = config.common()
     protocol = _protocol(config)
@@ -49,7 +49,7 @@ def to_aiokafka(config: KafkaConfig) -> dict[str, Any]:
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-# What OpenSSL in Python can only read from files, or not at all.
+# Properties that Python's OpenSSL reads only from files, or not at all.
 _UNKNOWN = (
     "ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.location", "ssl.providers",
     "ssl.engine.location",

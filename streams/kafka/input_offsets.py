@@ -1,4 +1,4 @@
-"""How many queries stand on the input topic, and how many of them has ingress taken in?"""
+"""Offsets of the input topic: its ends and ingress's commits."""
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
@@ -14,11 +14,11 @@ from streams.kafka.kafka_client import (
 )
 from streams.topics import physical
 
-WAIT_S = 2.0  # an answer that comes later is of no use any more
+WAIT_S = 2.0  # a later answer would be obsolete
 
 
 class InputTopic:
-    """Asks the broker for offsets; blocks for as long as that takes."""
+    """Offset queries to the broker; every method blocks."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
         self._topic = physical(pipeline.name, QUERIES)
@@ -26,7 +26,7 @@ class InputTopic:
         self._places: list[TopicPartition] = []
 
     def ends(self) -> dict[int, int]:
-        """Log-end offsets by partition; raises ``BrokerError``."""
+        """Return the log-end offsets by partition; raise ``BrokerError``."""
         try:
             if not self._places:
                 found = self._reader.list_topics(self._topic, timeout=WAIT_S).topics[self._topic]
@@ -37,11 +37,11 @@ class InputTopic:
         return {partition: offset for (_, partition), offset in ends.items()}
 
     def reports(self) -> int:
-        """The offset behind the last report of any pipeline; raises ``BrokerError``."""
+        """Return the end offset of the shared reports topic; raise ``BrokerError``."""
         return watermarks(self._reader, TopicPartition(physical("", REPORTS), 0), WAIT_S)[1]
 
     def done(self) -> dict[int, int]:
-        """Offsets that ingress has committed, where it has; raises ``BrokerError``."""
+        """Return ingress's committed offsets by partition; raise ``BrokerError``."""
         try:
             done = done_offsets(self._reader, self._places, WAIT_S)
         except KafkaException as error:

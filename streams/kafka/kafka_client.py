@@ -1,6 +1,6 @@
-"""The client library behind a few functions; its errors turned into sentences.
+"""Facade of the client library; its errors become ``BrokerError`` with a sentence.
 
-Facts behind the settings: docs/reference/topics.md.
+docs/reference/topics.md explains the settings.
 """
 
 import time
@@ -27,17 +27,17 @@ from streams.topics import MAX_RECORD_BYTES, Topic
 
 __all__ = ["BrokerError", "KafkaConfig", "KafkaConfigError"]
 
-NOBODY_AFTER_S = 3.5  # a person is told within 5 s, with what the process takes to start
+NOBODY_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
 POLL_S = 0.02
 REPORT_TIMEOUT_MS = 1000
-COPIES = 3  # of every topic, where there are as many brokers
-REPLICATION = "topics.replication.factor"  # in the client file: another number of copies
+COPIES = 3  # replicas of every topic, given enough brokers
+REPLICATION = "topics.replication.factor"  # property that overrides the number of replicas
 
 Client = TypeVar("Client")
 Key = TypeVar("Key")
 Found = TypeVar("Found")
 
-# A group's coordinator moves when a broker comes back, and loads what was committed.
+# A group's coordinator moves when a broker comes back, and first loads the committed offsets.
 UNCOORDINATED = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -47,15 +47,15 @@ OnError = Callable[[KafkaError], None]
 
 
 class BrokerError(HeadraceError):
-    """The broker cannot be used; the message says what was tried and what to do."""
+    """The broker cannot be used; the message names the attempt and the remedy."""
 
     exit_code = NO_BROKER
 
 
 def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:
-    """A client for topics and offsets. Raises ``KafkaConfigError``."""
+    """Return a client for topics and offsets; raise ``KafkaConfigError``."""
     more = {} if on_error is None else {"error_cb": on_error}
-    # An address where nobody answers at all is given up, and said, before the person is.
+    # Give up an address without an answer, and report it, before the user gives up.
     patience = {"socket.connection.setup.timeout.ms": 4000}
     return _made(
         AdminClient, config, {**patience, **config.client("admin"), "log_level": 0, **more}
@@ -63,11 +63,10 @@ def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:
 
 
 def producer(config: KafkaConfig, **more: Any) -> Producer:
-    """An idempotent producer that sends at once. Raises ``KafkaConfigError``.
+    """Return an idempotent producer that sends immediately; raise ``KafkaConfigError``.
 
-    A record waits ten minutes for a broker that is away: nothing acknowledged to anybody yet
-    is given up sooner, because its input offset stays uncommitted all the while. A broker that
-    turns the user away is a ``BrokerError`` of ``poll`` and ``flush``.
+    A record waits up to ten minutes for a broker that is away; its input offset stays uncommitted
+    meanwhile. If the broker refuses the user, ``poll`` and ``flush`` raise ``BrokerError``.
     """
     return _made(
         Producer,
@@ -87,8 +86,10 @@ def producer(config: KafkaConfig, **more: Any) -> Producer:
 
 
 def report_producer(config: KafkaConfig, **more: Any) -> Producer:
-    """A producer for reports: one that is not out after a second says nothing any more, and the
-    next one has all its counts. It waits for one copy, not for all."""
+    """Return a producer for reports, which expire after a second; the leader's copy confirms them.
+
+    A report is obsolete after a second, and the next one contains all its counts.
+    """
     quick = {
         "acks": 1,
         "enable.idempotence": False,
@@ -100,10 +101,10 @@ def report_producer(config: KafkaConfig, **more: Any) -> Producer:
 
 
 def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
-    """A consumer for slots assigned by hand; ``group`` only names the committed offsets.
+    """Return a consumer for manually assigned slots; ``group`` only names the committed offsets.
 
-    Raises ``KafkaConfigError``; a broker that turns the user away is a ``BrokerError`` of
-    ``poll`` and ``consume``.
+    Raise ``KafkaConfigError``. If the broker refuses the user, ``poll`` and ``consume`` raise
+    ``BrokerError``.
     """
     return _made(
         Consumer,
@@ -141,8 +142,10 @@ def _made(
 
 
 def heeding(config: KafkaConfig, told: OnError | None = None) -> OnError:
-    """An ``error_cb``, which is where the library tells of a wrong password: raises
-    ``BrokerError`` for it. ``told`` hears of every error first."""
+    """Return an ``error_cb`` that raises ``BrokerError`` for refused credentials.
+
+    ``told`` receives every error first. librdkafka reports a wrong password only to ``error_cb``.
+    """
 
     def raise_if_hopeless(error: KafkaError) -> None:
         if told is not None:
@@ -160,11 +163,10 @@ def asked(
     timeout_s: float,
     nobody_s: float | None = None,
 ) -> dict[Key, Any]:
-    """What the broker answers to a question of ``AdminClient``: for each key the result, or the
-    ``KafkaError`` that it gave.
+    """Return the broker's answer to an ``AdminClient`` request: per key a result or ``KafkaError``.
 
-    Raises ``BrokerError`` at once where the broker turns the user away, after ``timeout_s`` where
-    it does not answer, and after ``nobody_s`` where by then it could not even be reached.
+    Raise ``BrokerError`` at once if the broker refuses the user, after ``timeout_s`` without an
+    answer, and after ``nobody_s`` if connecting failed.
     """
     errors: list[KafkaError] = []
     client = admin(config, errors.append)
@@ -193,7 +195,7 @@ def _outcome(config: KafkaConfig, future: "Future[Any]") -> Any:
 
 
 def reach(config: KafkaConfig, timeout_s: float) -> None:
-    """Return once a broker answers that lets this user in; raises ``BrokerError``."""
+    """Return once a broker accepts this user; raise ``BrokerError``."""
     asked(
         config,
         lambda client: {"": client.describe_cluster(request_timeout=timeout_s)},
@@ -203,9 +205,9 @@ def reach(config: KafkaConfig, timeout_s: float) -> None:
 
 
 def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> dict[str, Any]:
-    """What the broker tells of each topic, with what this user may do there, or a ``KafkaError``.
+    """Return each topic's description with this user's operations, or its ``KafkaError``.
 
-    Raises ``BrokerError`` where no broker answers.
+    Raise ``BrokerError`` if no broker answers.
     """
     names = TopicCollection(sorted(topics))
     return asked(
@@ -218,15 +220,15 @@ def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> d
 
 
 def may(description: Any, operation: AclOperation) -> bool:
-    """Whether a description allows it; brokers that do not tell are taken to allow it."""
+    """Return whether a description permits an operation; one that lists none permits all."""
     return not description.authorized_operations or operation in description.authorized_operations
 
 
 def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float = 30.0) -> None:
-    """Make the topics that are missing. Those that this user may not even see are passed over.
+    """Create the missing topics; skip those that this user may not describe.
 
-    Raises ``BrokerError`` where no broker answers, where a topic is not allowed, and where one
-    exists with fewer partitions than are needed.
+    Raise ``BrokerError`` if no broker answers, a topic may not be created, or an existing one has
+    too few partitions.
     """
     wanted = tuple(wanted)
     there = described(config, (topic.name for topic in wanted), timeout_s)
@@ -246,8 +248,8 @@ def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float
 
 
 def _copies(config: KafkaConfig, timeout_s: float) -> int:
-    """How many copies new topics have: what the client file says, else three where there are
-    three brokers, else one."""
+    """Return the replication factor of new topics: the property's, else three given three brokers,
+    else one."""
     said = config.properties.get(REPLICATION)
     if said is not None:
         if not said.isdigit() or not int(said):
@@ -263,8 +265,11 @@ def _copies(config: KafkaConfig, timeout_s: float) -> int:
 
 
 def _new_topic(topic: Topic, copies: int) -> NewTopic:
-    """With three copies, two must have a record before it is acknowledged, and a broker that has
-    missed some never becomes the leader: what was acknowledged survives any one broker."""
+    """Return the topic to create.
+
+    With three replicas, two must have a record before it is acknowledged, and an out-of-sync
+    replica never becomes the leader: acknowledged records survive the loss of any one broker.
+    """
     settings = dict(topic.settings)
     if copies >= COPIES:
         settings["min.insync.replicas"] = str(copies - 1)
@@ -286,7 +291,7 @@ def _make(config: KafkaConfig, missing: list[NewTopic], timeout_s: float) -> Non
         return made
 
     for name, made in asked(config, create, timeout_s).items():
-        # Another role may have made it in the meantime.
+        # Another role may have created it in the meantime.
         if not isinstance(made, KafkaError) or made.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             continue
         if made.code() in FORBIDDEN:
@@ -298,9 +303,9 @@ def _make(config: KafkaConfig, missing: list[NewTopic], timeout_s: float) -> Non
 
 
 def partitions(config: KafkaConfig, timeout_s: float = 10.0) -> dict[str, int]:
-    """How many partitions each topic has, of those that this user may see.
+    """Return the number of partitions of each topic that this user may describe.
 
-    Raises ``BrokerError`` where no broker answers.
+    Raise ``BrokerError`` if no broker answers.
     """
     try:
         found = admin(config).list_topics(timeout=timeout_s).topics
@@ -310,8 +315,10 @@ def partitions(config: KafkaConfig, timeout_s: float = 10.0) -> dict[str, int]:
 
 
 def partitions_of(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> int:
-    """How many partitions a topic has. One that was made just now takes the broker a moment to tell
-    of; raises ``BrokerError`` where it does not within ``timeout_s``."""
+    """Return a topic's number of partitions; wait for a topic that was just created.
+
+    Raise ``BrokerError`` if the topic does not appear within ``timeout_s``.
+    """
     until = time.monotonic() + timeout_s
     while (count := partitions(config).get(topic)) is None:
         if time.monotonic() > until:
@@ -321,9 +328,9 @@ def partitions_of(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> i
 
 
 def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> int:
-    """How many partitions a topic has, 0 if there is none.
+    """Return a topic's number of partitions, 0 if it does not exist.
 
-    Raises ``BrokerError`` where this user may not read it, or no broker answers.
+    Raise ``BrokerError`` if this user may not read it or no broker answers.
     """
     found = described(config, (topic,), timeout_s)[topic]
     if not isinstance(found, KafkaError):
@@ -338,7 +345,7 @@ def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = 10.0
 
 
 def read_to_end(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> list[Message]:
-    """Every record of a small topic, oldest first within each partition."""
+    """Return every record of a small topic, oldest first within each partition."""
     reader = consumer(config, "headrace.reader")
     try:
         count = readable_partitions(config, topic, timeout_s)
@@ -348,8 +355,10 @@ def read_to_end(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> lis
 
 
 def read_kept(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> dict[bytes, bytes]:
-    """What a small compacted topic is to keep: the newest value of each key, less what is deleted,
-    whether or not compaction has come that far."""
+    """Return the newest value of each key of a small compacted topic, without deleted keys.
+
+    Tombstones count whether or not compaction has run.
+    """
     newest = {m.key() or b"": m.value() for m in read_to_end(config, topic, timeout_s)}
     return {key: value for key, value in newest.items() if value}
 
@@ -370,9 +379,9 @@ def _read_partition(reader: Consumer, topic: str, partition: int, timeout_s: flo
 
 
 def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0) -> tuple[int, int]:
-    """The first offset of a partition and the one behind its last record.
+    """Return the first and the end offset of a partition.
 
-    Raises ``BrokerError`` after ``timeout_s``.
+    Raise ``BrokerError`` after ``timeout_s``.
     """
 
     def ask() -> tuple[int, int]:
@@ -385,9 +394,9 @@ def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0)
 def offset_since(
     client: Consumer, place: TopicPartition, since_s: float, timeout_s: float = 30.0
 ) -> int | None:
-    """The offset of a partition's first record from ``since_s`` (epoch seconds) on, if any.
+    """Return the offset of a partition's first record since ``since_s`` (Unix seconds), or None.
 
-    Raises ``BrokerError`` after ``timeout_s``.
+    Raise ``BrokerError`` after ``timeout_s``.
     """
     stamp = TopicPartition(place.topic, place.partition, int(since_s * 1e3))
 
@@ -401,11 +410,11 @@ def offset_since(
 def _once_led(
     topic: str, ask: Callable[[], Found], timeout_s: float, only: Collection[int] = ()
 ) -> Found:
-    """What a partition's leader says, or a group's coordinator; tried again after any error, or
-    after those of the codes ``only``.
+    """Return the answer of a partition's leader or a group's coordinator, with retries.
 
-    A broker that has just come back, or a topic that was made just now, has no leader for a
-    moment (seconds on a busy machine), which the library does not wait for.
+    Retries follow any error, or those with the codes ``only``. After a broker's return or a topic's
+    creation there is no leader for a moment (seconds on a busy machine), for which the library does
+    not wait. Raise ``BrokerError`` after ``timeout_s``.
     """
     until = time.monotonic() + timeout_s
     while True:
@@ -425,13 +434,13 @@ def _once_led(
 def log_offsets(
     client: Consumer, places: Iterable[TopicPartition], end: int, timeout_s: float
 ) -> dict[tuple[str, int], int]:
-    """Where the logs of partitions begin (``OFFSET_BEGINNING``) or end (``OFFSET_END``).
+    """Return the first (``OFFSET_BEGINNING``) or end (``OFFSET_END``) offsets of partitions.
 
-    Asked of a consumer, as ``done_offsets`` is, which for this reads nothing and joins no group:
-    librdkafka's admin client aborts the process where a broker goes away while it asks for a
-    group's offsets (librdkafka issues 3663 and 4605, seen with 2.16). Raises ``KafkaException``.
+    Like ``done_offsets``, it uses a consumer, which reads nothing and joins no group: librdkafka's
+    admin client aborts the process if a broker goes away during a request for a group's offsets
+    (librdkafka issues 3663 and 4605, seen with 2.16). Raise ``KafkaException``.
     """
-    # Where a log begins or ends is, to the protocol, one of two special times.
+    # The protocol encodes a log's beginning and end as two special times.
     asked = [TopicPartition(place.topic, place.partition, end) for place in places]
     found = _at_times(client, asked, timeout_s)
     return {(place.topic, place.partition): place.offset for place in found}
@@ -450,16 +459,16 @@ def _at_times(
 def done_offsets(
     client: Consumer, places: Iterable[TopicPartition], timeout_s: float
 ) -> dict[tuple[str, int], int]:
-    """What the client's group has committed, where it has. Raises ``KafkaException``."""
+    """Return the committed offsets of the client's group, if any; raise ``KafkaException``."""
     asked = [TopicPartition(place.topic, place.partition) for place in places]
     found = client.committed(asked, timeout=timeout_s)
     return {(p.topic, p.partition): p.offset for p in found if p.error is None and p.offset >= 0}
 
 
 def committed(client: Consumer, topic: str, slots: Iterable[int], timeout_s: float = 30.0) -> Any:
-    """The committed offsets of some slots as ``TopicPartition``, the beginning where none is.
+    """Return the slots' committed offsets as ``TopicPartition``, else ``OFFSET_BEGINNING``.
 
-    Raises ``BrokerError``, after ``timeout_s`` where the group has no coordinator.
+    Raise ``BrokerError``; after ``timeout_s`` if the group has no coordinator.
     """
     asked = [TopicPartition(topic, slot) for slot in slots]
 

@@ -1,10 +1,9 @@
-"""How to reach the brokers, and as whom? librdkafka's property names, for every client there is.
+"""Client configuration in librdkafka's property names: addresses, credentials, secrets.
 
-A property with the prefix ``producer.``, ``consumer.`` or ``admin.`` is for clients of that kind
-only and beats the one without. Pure: nothing is read and no client is made here
-(headrace/broker/connect.py reads files, streams/kafka/kafka_client.py makes confluent-kafka's
-clients,
-streams/kafka/faust_security.py speaks aiokafka's and Faust's language).
+A property with the prefix ``producer.``, ``consumer.`` or ``admin.`` applies to clients of that
+kind only and overrides the one without. This module is pure: headrace/broker/connect.py reads
+files, streams/kafka/kafka_client.py creates confluent-kafka's clients, and
+streams/kafka/faust_security.py translates for aiokafka and Faust.
 """
 
 import re
@@ -15,10 +14,10 @@ from typing import Any
 from schemas.user_errors import HeadraceError
 
 KINDS = ("producer", "consumer", "admin")
-TOPICS = "topics"  # properties of the topics that are made, not of a client
+TOPICS = "topics"  # properties of created topics, not of a client
 HIDDEN = "[hidden]"
 
-# That nothing is lost, and counted once, rests on these (docs/decisions/0004).
+# The delivery guarantees depend on these properties (docs/decisions/0004).
 _OURS = frozenset(
     {
         "acks", "allow.auto.create.topics", "auto.offset.reset", "delivery.report.only.error",
@@ -32,25 +31,25 @@ _SECRET = (
     "assertion",
 )  # fmt: skip
 _REFERENCE = re.compile(r"(\$?)\$\{([^}]*)(\}?)")
-# Of the library's own lines on stderr only those about its end; the rest comes as errors to its
-# callbacks too, and while a broker is away each client would write twenty lines a second.
+# The library writes only critical lines to stderr; its callbacks receive the rest as errors, and
+# while a broker is away each client would write twenty lines a second.
 _QUIET = 2
-_SHORTEST_SECRET = 3  # a shorter one, taken out of a sentence, would leave no sentence
+_SHORTEST_SECRET = 3  # hiding a shorter one would make a sentence unreadable
 
 
 class KafkaConfigError(HeadraceError, ValueError):
-    """Client properties that cannot be used; one sentence with the mend."""
+    """Client properties are unusable; the message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KafkaConfig:
-    """The brokers' addresses and librdkafka's properties. No secret shows in its ``repr``."""
+    """The brokers' addresses and librdkafka's properties; ``repr`` hides secrets."""
 
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def client(self, kind: str) -> dict[str, Any]:
-        """confluent-kafka's settings for a client of a kind, one of ``KINDS``."""
+        """Return confluent-kafka's settings for a client of a kind, one of ``KINDS``."""
         return {
             "allow.auto.create.topics": False,
             "reconnect.backoff.max.ms": 500,
@@ -62,7 +61,7 @@ class KafkaConfig:
         }
 
     def common(self) -> dict[str, str]:
-        """The properties of every client."""
+        """Return the properties that apply to every client."""
         ours = (*KINDS, TOPICS)
         return {n: v for n, v in self.properties.items() if not any(_is(k, n) for k in ours)}
 
@@ -73,7 +72,7 @@ class KafkaConfig:
 
     @property
     def who(self) -> str:
-        """How a refusal calls this client."""
+        """The name of this client in error messages."""
         user = self.properties.get("sasl.username")
         if user:
             return f"user {user!r}"
@@ -81,11 +80,11 @@ class KafkaConfig:
         return f"the owner of {certificate}" if certificate else "this client, which has no name,"
 
     def shown(self) -> dict[str, str]:
-        """The properties as a person or a log may see them."""
+        """Return the properties with secrets hidden."""
         return {n: HIDDEN if is_secret(n) else v for n, v in self.properties.items()}
 
     def hide(self, text: str) -> str:
-        """A text without the secrets that stand in the properties."""
+        """Return a text with the properties' secrets hidden."""
         secrets = [v for n, v in self.properties.items() if is_secret(n)]
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_SECRET:
@@ -97,7 +96,7 @@ class KafkaConfig:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a property of this name must not be seen."""
+    """Return whether a property of this name holds a secret."""
     name = name.lower()
     return any(word in name for word in _SECRET) and not name.endswith(".location")
 
@@ -105,11 +104,11 @@ def is_secret(name: str) -> bool:
 def parse_properties(
     text: str, source: str, env: Mapping[str, str], read: Callable[[str], str]
 ) -> dict[str, str]:
-    """The properties of a text of ``name=value`` lines, with every reference replaced.
+    """Parse ``name=value`` lines and resolve their references.
 
-    ``${NAME}`` stands for a variable of ``env``, ``${file:/path}`` for what ``read`` returns for
-    the path, without the line break at its end; ``$${`` for the characters ``${``.
-    Raises ``KafkaConfigError`` that begins with ``source`` and the line.
+    ``${NAME}`` stands for a variable of ``env``, ``${file:/path}`` for ``read(path)`` without its
+    final line break, ``$${`` for the characters ``${``. Raise ``KafkaConfigError`` that begins with
+    ``source`` and the line number.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -118,7 +117,7 @@ def parse_properties(
         name, mark, value = (part.strip() for part in line.partition("="))
         try:
             if not mark or not name:
-                # Not the line itself: it may be a secret that lost its name.
+                # Do not quote the line: it may be a secret without its name.
                 raise KafkaConfigError("this line is no property; write name=value")
             _check_name(name, found)
             found[name] = _resolved(name, value, env, read)

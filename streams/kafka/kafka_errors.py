@@ -1,4 +1,4 @@
-"""What does a refusal mean? The client library's errors, as sentences for who must act."""
+"""The client library's errors as sentences with a remedy."""
 
 from confluent_kafka import KafkaError
 
@@ -15,7 +15,7 @@ FORBIDDEN = frozenset(
 
 
 def turned_away(config: KafkaConfig, error: KafkaError) -> str | None:
-    """What is wrong with a password or certificate; None for what time may mend."""
+    """Return the message for refused credentials or certificates; None for transient errors."""
     if error.code() == KafkaError._AUTHENTICATION:
         return config.hide(
             f"{config.who} was not let in by the broker at {config.bootstrap} "
@@ -31,7 +31,7 @@ def turned_away(config: KafkaConfig, error: KafkaError) -> str | None:
 
 
 def unreachable(config: KafkaConfig, last: KafkaError | None) -> str:
-    """Nobody answers there."""
+    """Return the message for a broker that does not answer."""
     why = f" ({unadorned(last)})" if last is not None else ""
     return config.hide(
         f"no Kafka broker answers at {config.bootstrap} with security.protocol={config.protocol}"
@@ -41,7 +41,7 @@ def unreachable(config: KafkaConfig, last: KafkaError | None) -> str:
 
 
 def forbidden(config: KafkaConfig, operation: str, resource: str, name: str) -> str:
-    """The broker's ACLs do not allow it."""
+    """Return the message for an operation that the broker's ACLs deny."""
     return (
         f"{config.who} has no right to {operation} on {resource} {name!r}; "
         "`headrace acls FILE` prints the ACLs that each role needs"
@@ -51,7 +51,7 @@ def forbidden(config: KafkaConfig, operation: str, resource: str, name: str) -> 
 def refusal(
     config: KafkaConfig, error: KafkaError, operation: str, resource: str, name: str
 ) -> str:
-    """An operation that the broker refused for good, by ACL or otherwise."""
+    """Return the message for an operation that the broker refused permanently, by ACL or not."""
     if error.code() in FORBIDDEN:
         return forbidden(config, operation, resource, name)
     sentence = turned_away(config, error)
@@ -61,7 +61,7 @@ def refusal(
 
 
 def unadorned(error: KafkaError) -> str:
-    """The library's words without its addresses and timings."""
+    """Return the library's message without addresses and timings."""
     words: str = error.str().split(" (after ")[0]
     address, mark, rest = words.partition(": ")
     return rest if mark and "/" in address else words

@@ -1,7 +1,7 @@
-"""Committed offsets: looked up and written on a thread of their own.
+"""Offset ledger: look up and commit offsets on a separate thread.
 
 A group's coordinator may need seconds to answer while it moves to another broker. The thread that
-decides and reports must not wait for it: workers that fall silent together are all taken for lost.
+decides and reports must not wait for it: workers that all fall silent would all count as lost.
 """
 
 import threading
@@ -19,8 +19,8 @@ Place = tuple[str, int]  # topic on the broker, slot
 Offsets = Mapping[Place, tuple[int, str]]  # the offset to commit, with its note
 Starts = list[TopicPartition]
 
-SERVE_S = 1.0  # an idle ledger hears the client's errors so often
-CLOSE_S = 15.0  # a coordinator that is away does not keep a role from ending for longer
+SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
+CLOSE_S = 15.0  # the longest that an absent coordinator delays the end of a role
 
 HOPELESS = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -30,7 +30,7 @@ HOPELESS = (
 
 
 class LedgerClient(Protocol):
-    """What the ledger needs of ``confluent_kafka.Consumer``."""
+    """The part of ``confluent_kafka.Consumer`` that the ledger uses."""
 
     def commit(self, *, offsets: Starts, asynchronous: bool) -> Starts: ...
     def committed(self, partitions: Starts, timeout: float) -> Starts: ...
@@ -42,9 +42,8 @@ class LedgerClient(Protocol):
 class OffsetLedger:
     """The offsets of one consumer group.
 
-    Jobs run in the order in which they are asked for. A commit that fails is counted in
-    ``failures`` and tried again with the next one; an error that time does not mend is raised by
-    ``check``.
+    Jobs run in order of submission. A failed commit is counted in ``failures`` and retried with the
+    next one; ``check`` raises a permanent error.
     """
 
     def __init__(self, config: KafkaConfig, group: str, client: Any) -> None:
@@ -53,28 +52,28 @@ class OffsetLedger:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._pending: dict[Place, tuple[int, str]] = {}
-        self._asked = False  # a commit stands in the queue
+        self._asked = False  # a commit is queued
         self._error: BaseException | None = None
         self.failures = 0
-        self.why = ""  # the last commit failed
-        self.confirmed: dict[Place, int] = {}  # of the slots that were looked up
+        self.why = ""  # the error of the last failed commit
+        self.confirmed: dict[Place, int] = {}  # committed offsets of the slots looked up
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._thread.start()
 
     # ------------------------------------------------------------------ from the driver's thread
 
     def check(self) -> None:
-        """Raise what has ended the ledger, if anything: a ``BrokerError`` as a rule."""
+        """Raise the error that ended the ledger, if any; usually a ``BrokerError``."""
         if self._error is not None:
             raise self._error
 
     @property
     def unsettled(self) -> bool:
-        """Offsets wait for their commit."""
+        """Whether offsets wait for their commit."""
         return bool(self._pending) or self._asked
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit these, with those that failed before."""
+        """Queue a commit of these offsets and of those whose commit failed."""
         with self._lock:
             self._pending.update(offsets)
             if self._asked or not self._pending:
@@ -83,24 +82,23 @@ class OffsetLedger:
         self._jobs.put(self._commit)
 
     def release(self, places: Iterable[Place]) -> None:
-        """These slots are another reader's: after the commits asked for so far nothing is
-        committed there."""
+        """Give slots up: commit their pending offsets, then commit nothing more there."""
         gone = tuple(places)
         self._jobs.put(lambda: self._release(gone))
 
     def look_up(self, topic: str, slots: Iterable[int], then: Callable[[Starts], None]) -> None:
-        """Call ``then``, on the ledger's thread, with where to read the slots from: behind what
-        is committed, or from the beginning."""
+        """Call ``then`` on the ledger's thread with the slots' committed offsets, else the
+        beginning."""
         wanted = tuple(slots)
         self._jobs.put(lambda: then(self._found(topic, wanted)))
 
     def ends(self, places: Iterable[Place], then: Callable[[dict[Place, int]], None]) -> None:
-        """Call ``then``, on the ledger's thread, with the offsets behind the last records."""
+        """Call ``then`` on the ledger's thread with the end offsets."""
         wanted = tuple(places)
         self._jobs.put(lambda: then({p: self._end(p) for p in wanted}))
 
     def close(self) -> None:
-        """Do what was asked for, then leave."""
+        """Run the queued jobs, then stop the thread and close the client."""
         self._jobs.put(None)
         self._thread.join(CLOSE_S)
         if not self._thread.is_alive():
@@ -120,7 +118,7 @@ class OffsetLedger:
             try:
                 return self._jobs.get(timeout=SERVE_S)
             except Empty:
-                # Unpolled, the client keeps every error that it has to tell.
+                # Without polls the client accumulates its errors.
                 self._client.poll(0)
 
     def _commit(self) -> None:
@@ -145,8 +143,8 @@ class OffsetLedger:
     def _refused(self, error: KafkaError, offsets: Offsets) -> None:
         if error.code() in HOPELESS:
             raise BrokerError(refusal(self._config, error, "Read", "group", self._group))
-        # A broker that is away: tried again with the next commit. Should the slot change hands
-        # before that, its work is done again and counted once.
+        # Retried with the next commit, as a broker may be away. If the slot changes hands before,
+        # its work is repeated and counted once.
         self.failures += 1
         self.why = self._config.hide(error.str())
         with self._lock:

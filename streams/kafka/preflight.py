@@ -1,4 +1,4 @@
-"""Is everything there that a role needs, and may it do what it will do? Asked before it starts."""
+"""Preflight: create missing topics and check a role's rights before it starts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,10 +27,10 @@ GROUPS_WITHIN_S = 5.0
 def prepare(
     config: KafkaConfig, pipeline: Pipeline, *roles: str, timeout_s: float = WAIT_S
 ) -> None:
-    """Make the topics of these roles that are missing, and check the roles' rights.
+    """Create the missing topics of these roles and check the roles' rights.
 
-    Raises ``BrokerError``: no broker answers or it turns the user away; a topic cannot be made or
-    has too few partitions; the user lacks a right, which is named.
+    Raise ``BrokerError`` if no broker answers or it refuses the user, if a topic cannot be created
+    or has too few partitions, or if the user lacks a right, which the message names.
     """
     reach(config, timeout_s)
     needed = tuple(dict.fromkeys(r for role in roles for r in rights(pipeline, role)))
@@ -38,14 +38,16 @@ def prepare(
     ensure_topics(config, (t for t in topics(pipeline) if t.name in named), timeout_s)
     _check(config, TOPIC, needed, described(config, named, timeout_s))
     groups = sorted({r.name for r in needed if r.resource == GROUP and not r.prefixed})
-    # A broker that knows no users knows no rights; its first word on a group takes a second.
+    # A broker without users has no rights to check, and its first answer on groups takes a second.
     if groups and config.protocol != "PLAINTEXT":
         _check(config, GROUP, needed, _groups(config, groups, timeout_s))
 
 
 def _groups(config: KafkaConfig, names: list[str], timeout_s: float) -> dict[str, Any]:
-    """What the broker says of groups. A question that comes while it makes its own topic of groups
-    never gets an answer, so it is asked again."""
+    """Return the broker's descriptions of groups, with retries.
+
+    A broker never answers a request that arrives while it creates its own topic of groups.
+    """
     for _ in range(int(timeout_s / GROUPS_WITHIN_S) - 1):
         try:
             return _asked_once(config, names)

@@ -1,17 +1,17 @@
-"""Kafka under the live driver: fetch, send, assign, and commit behind confirmed sends.
+"""Kafka transport of the live driver: fetch, send, assign, and commit after confirmed sends.
 
-The rules that keep work from being lost (docs/decisions/0004):
+Rules against lost work (docs/decisions/0004):
 
-1. what a turn sends is handed to the producer, in order;
-2. offsets that the turn reported done wait for the broker's confirmation of those sends, and of
-   every earlier turn's;
+1. the sends of a turn go to the producer in order;
+2. offsets that the turn reported done wait until the broker has confirmed those sends and every
+   earlier turn's;
 3. then they are committed, at most every ``COMMIT_S``, never backwards within a lease.
 
-Reports stand outside these rules: they have a producer of their own, and one that is lost is
-followed by the next. A reports topic without a leader stops no work.
+Reports are exempt: they have a separate producer, and the next report replaces a lost one. A
+reports topic without a leader stops no work.
 
-A send that the broker refuses for good ends the process: its input is not committed, so the next
-one to hold the slot does the work again.
+A send that the broker refuses permanently ends the process: its input is not committed, so the
+slot's next reader repeats the work.
 """
 
 import contextlib
@@ -45,9 +45,9 @@ from streams.topics import physical
 
 COMMIT_S = 0.2
 FLUSH_S = 10.0  # a role that ends waits at most this long for confirmations
-HAND_OVER_S = 10.0  # a slot is given up so long after it was asked for, confirmed or not
-SILENCE_S = 2.0  # a broker that is away and delivers again after so long has come back
-STALLED_S = 20.0  # a broker that delivers and confirms nothing for so long: start anew
+HAND_OVER_S = 10.0  # a slot is given up this long after the request, confirmed or not
+SILENCE_S = 2.0  # a delivery after a silence this long means that the broker is back
+STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing for this long
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
 WARM_WITHIN_S = 5.0
@@ -56,17 +56,17 @@ Place = tuple[str, int]  # topic on the broker, slot
 
 
 class _Turn:
-    """What one turn of the driver sent, and which offsets it reported done."""
+    """The unconfirmed sends of one driver turn, and the offsets that it reported done."""
 
     __slots__ = ("absent", "done", "ended_s", "error", "topic", "waiting")
 
     def __init__(self) -> None:
         self.ended_s = 0.0
         self.waiting = 0
-        self.absent = False  # sent while the broker was thought away
+        self.absent = False  # sent while the broker counted as away
         self.done: dict[Place, tuple[int, str]] = {}
         self.error: KafkaError | None = None
-        self.topic = ""  # of what was refused
+        self.topic = ""  # topic of the refused send
 
     def delivered(self, error: KafkaError | None, message: Any) -> None:
         self.waiting -= 1
@@ -75,23 +75,23 @@ class _Turn:
 
 
 class _HandOver(NamedTuple):
-    """A change of what is read: it waits until what was sent before it is confirmed."""
+    """A change of the slots read; it waits for the confirmation of earlier sends."""
 
     number: int
     new: tuple[Place, ...]
     gone: tuple[Place, ...]
     commits: bool
-    behind: int  # turns that must be confirmed first
-    by_s: float  # and no longer than this
+    behind: int  # number of turns that must be confirmed first
+    by_s: float  # the latest time of the change
 
 
 class KafkaTransport:
     """One consumer and one producer for all nodes of a process, and a producer for reports.
 
-    Since 2.16 the client lets one thread at a time into a consumer, and a thread that polls in a
-    loop starves the others. So the reading thread has a consumer to itself and takes orders from
-    a queue; offsets are looked up and committed through a second one, on its own thread. No call
-    of the driver's thread waits for the broker.
+    Since 2.16 the client serialises the threads of a consumer, and a thread that polls in a loop
+    starves the others. The reading thread therefore has its own consumer and takes orders from a
+    queue; a second consumer on its own thread looks up and commits offsets. The driver's thread
+    never waits for the broker.
     """
 
     def __init__(self, config: KafkaConfig, group: str) -> None:
@@ -105,7 +105,7 @@ class KafkaTransport:
         self.assigned = 0  # assignments carried out, by the reading thread
         self._producer = producer(config, error_cb=heed)
         self._reporter = report_producer(config, error_cb=heeding(config))
-        self._refused: KafkaError | None = None  # a report, for good
+        self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
         self._turn = _Turn()
         self._turns: deque[_Turn] = deque()
@@ -114,18 +114,18 @@ class KafkaTransport:
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, tuple[int, str]] = {}
         self._paused: set[Place] = set()
-        self._read: set[Place] = set()  # by the reading thread, whose own it is
-        self._left: dict[Place, int] = {}  # likewise: slots given up, by the last number
+        self._read: set[Place] = set()  # slots read; owned by the reading thread
+        self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
         self._commit_at = 0.0
-        self._heard = False  # the broker has confirmed what was sent while it was thought away
-        self._delivers = False  # the reading thread got something since the last turn
+        self._heard = False  # the broker confirmed a send made while it counted as away
+        self._delivers = False  # the reading thread received a record since the last turn
         self._delivered_s = self._back_s = 0.0
 
     def warm(self, topics: Iterable[str]) -> bool:
-        """Connect the producer and learn where these topics lie; False if the broker is away.
+        """Connect the producer and fetch these topics' metadata; False if the broker is away.
 
-        Left to the first query, it costs that one 100 to 300 ms: reports, which leave all the
-        time, have a producer of their own.
+        Otherwise the first query would wait 100 to 300 ms: reports do not warm this producer, as
+        they have a separate one.
         """
         try:
             for name in topics:
@@ -137,7 +137,7 @@ class KafkaTransport:
     # ------------------------------------------------------------------ reading
 
     def fetch(self, timeout_s: float) -> list[Fetched]:
-        """Wait for one record, then take what is there. Called from the reading thread."""
+        """Wait for a record, then fetch all available ones. Called from the reading thread."""
         while not self._orders.empty():
             self._orders.get()()
         first = self._reader.poll(min(timeout_s, ORDERS_WAIT_S))
@@ -149,17 +149,16 @@ class KafkaTransport:
         return [_fetched(m) for m in (first, *rest) if self._usable(m)]
 
     def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
-        """Leave the ``gone`` slots, with what is done there committed first, and read ``new`` ones
-        from their committed offsets (from the beginning where the topic has no commits). A slot
-        in both is read again.
+        """Leave the ``gone`` slots after a commit; read ``new`` ones from their committed offsets.
 
-        Returns the number of this assignment: a fetch was made under it once ``assigned`` says so.
+        Without ``commits`` the new slots are read from the beginning. A slot in both is read again.
+        Return the number of this assignment; it is in effect once ``assigned`` has reached it.
         """
         gone = list(gone)
         self._asked += 1
         number = self._asked
         if gone:
-            # What this turn did so far counts as done; what it does later is the next turn's.
+            # Close the turn here: the rest of it belongs to the next one.
             self._close_turn(self._now)
             self._paused -= set(gone)
             self._orders.put(lambda: self._leave(gone, number))
@@ -170,12 +169,11 @@ class KafkaTransport:
         return number
 
     def end_of(self, place: Place) -> int | None:
-        """The offset behind the last record that a slot without commits had when it was assigned;
-        None until the broker has said so."""
+        """Return the end offset at assignment of a slot without commits; None until it is known."""
         return self._ends.get(place)
 
     def _hand_over(self) -> None:
-        """Begin the changes of what is read that wait for nothing any more, in their order."""
+        """Begin, in order, the assignments whose earlier sends are confirmed or overdue."""
         while self._hand_overs:
             change = self._hand_overs[0]
             if self._confirmed < change.behind and self._now < change.by_s:
@@ -201,10 +199,10 @@ class KafkaTransport:
             self._ledger.ends(change.new, read_all)
 
     def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
-        """Pause just these of the slots in ``among``."""
+        """Pause exactly ``places`` among the slots in ``among``; resume the others of them."""
         wanted, among = set(places), set(among)
         stop, go = (wanted & among) - self._paused, (self._paused & among) - wanted
-        # Before the orders: a slot that is still on its way to the reading thread is looked up.
+        # Set before the orders: ``_read_from`` looks up slots that it has yet to assign.
         self._paused = (self._paused - among) | (wanted & among)
         if stop:
             self._orders.put(lambda: self._reader.pause(self._read_of(stop)))
@@ -218,13 +216,13 @@ class KafkaTransport:
         self._left.update(dict.fromkeys(places, number))
         self._read -= {(p.topic, p.partition) for p in left}
         if left:
-            # The client remembers a pause beyond the assignment: the slot would come back paused.
+            # The client remembers a pause beyond the assignment: the slot would return paused.
             self._reader.resume(left)
             self._reader.incremental_unassign(left)
 
     def _read_from(self, places: list[TopicPartition], number: int) -> None:
-        # One order: between two a fetch could read the new slots under the old number.
-        # A slot may have been given up again while its offset was looked up.
+        # A single order: between two, a fetch could read the new slots under the old number.
+        # A slot may have been given up while its offset was looked up.
         fresh = [p for p in places if self._left.get((p.topic, p.partition), 0) <= number]
         if fresh:
             self._reader.incremental_assign(fresh)
@@ -235,13 +233,13 @@ class KafkaTransport:
         self.assigned = number
 
     def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
-        """Those of some slots that are read."""
+        """Return those of the slots that are being read."""
         return [TopicPartition(*place) for place in sorted(places) if place in self._read]
 
     # ------------------------------------------------------------------ writing
 
     def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
-        """Hand a record to the producer. Raises ``BrokerError`` when it can never be sent."""
+        """Hand a record to the producer; raise ``BrokerError`` if it can never be sent."""
         if topic == _REPORTS:
             self._report(value, slot, key)
             return
@@ -252,7 +250,7 @@ class KafkaTransport:
                     topic, value, key or None, partition=slot, on_delivery=turn.delivered
                 )
             except BufferError:
-                self._producer.poll(0.05)  # full: wait for the broker, never throw away
+                self._producer.poll(0.05)  # the queue is full: wait for the broker, never discard
                 continue
             except KafkaException as error:
                 raise BrokerError(f"cannot send to {topic!r}: {error.args[0].str()}") from error
@@ -268,18 +266,18 @@ class KafkaTransport:
             elif error.code() in HOPELESS:
                 self._refused = error
 
-        # A full queue loses it: the next report has all its counts.
+        # A full queue discards the report: the next one contains all its counts.
         with contextlib.suppress(BufferError):
             self._reporter.produce(
                 _REPORTS, value, key or None, partition=slot, on_delivery=delivered
             )
 
     def done(self, place: Place, offset: int, note: str) -> None:
-        """Offsets below ``offset`` of a slot need nobody any more, once the turn is confirmed."""
+        """Report a slot done below ``offset``, to be committed once the turn is confirmed."""
         self._turn.done[place] = (offset, note)
 
     def end_turn(self, now: float) -> None:
-        """Serve the broker's confirmations, and commit what they allow."""
+        """Close the turn, process the broker's confirmations and commit the settled offsets."""
         self._now = now
         self._close_turn(now)
         self._producer.poll(0)
@@ -309,11 +307,11 @@ class KafkaTransport:
         self._ledger.commit(ready)
 
     def _check_stall(self, now: float) -> None:
-        """Raises ``BrokerError`` when sends stay unconfirmed although the broker delivers.
+        """Raise ``BrokerError`` if sends stay unconfirmed although the broker delivers.
 
-        After a broker was away a producer has been seen to send nothing for minutes. What it holds
-        is not committed: the next one to read it does the work again. A broker that comes back
-        delivers first and confirms then, so time counts from its return on.
+        After a broker's absence a producer was observed to send nothing for minutes. Its input is
+        not committed, so the slot's next reader repeats the work. A returning broker delivers
+        before it confirms, so the time counts from its return.
         """
         if self._delivers:
             if self._connectivity.away and now - self._delivered_s > SILENCE_S:
@@ -331,7 +329,7 @@ class KafkaTransport:
 
     @property
     def unsettled(self) -> bool:
-        """True while sends wait for confirmation or offsets for their commit."""
+        """Whether sends wait for confirmation or offsets for their commit."""
         return bool(self._turns or self._ready or self._hand_overs or self._ledger.unsettled)
 
     def _settle(self) -> None:
@@ -347,14 +345,14 @@ class KafkaTransport:
 
     @property
     def away(self) -> bool:
-        """No broker answers."""
+        """Whether the broker counts as away."""
         return self._connectivity.away
 
     def lag(self, timeout_s: float) -> dict[Place, int]:
-        """For each slot that is read with commits: the records behind its committed offset.
+        """Return the backlog of each slot read with commits: records after its committed offset.
 
-        Called from any thread; the reading one answers, as only it may ask the consumer. Empty
-        where it does not within the time. Slots of which nothing was fetched yet are left out.
+        Callable from any thread; the reading thread answers, as only it may use the consumer. Empty
+        if it does not answer within ``timeout_s``. Slots without a fetch so far are omitted.
         """
         answer: SimpleQueue[dict[Place, int]] = SimpleQueue()
         self._orders.put(lambda: answer.put(self._lag()))
@@ -366,7 +364,7 @@ class KafkaTransport:
     def _lag(self) -> dict[Place, int]:
         found = {}
         for place, offset in list(self._ledger.confirmed.items()):
-            # What the last fetch told; it asks nobody.
+            # The watermarks of the last fetch, without a request.
             low, high = self._reader.get_watermark_offsets(TopicPartition(*place), cached=True)
             if high >= 0:
                 found[place] = max(0, high - max(offset, low, 0))
@@ -374,7 +372,7 @@ class KafkaTransport:
 
     @property
     def commit_failures(self) -> int:
-        """Commits that the broker refused so far; each was tried again with the next one."""
+        """The number of refused commits; each was retried with the next one."""
         return self._ledger.failures
 
     def _usable(self, message: Any) -> bool:
@@ -385,16 +383,16 @@ class KafkaTransport:
             of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
             what = ("group", self._group) if of_group else ("topic", message.topic() or "")
             raise BrokerError(refusal(self._config, error, "Read", *what))
-        return False  # librdkafka tries again by itself
+        return False  # librdkafka retries by itself
 
     def abandon(self) -> None:
-        """Forget what was not sent or committed yet; ``close`` then only leaves."""
+        """Discard unsent records and uncommitted offsets; ``close`` then only disconnects."""
         self._producer.purge()
         self._turns.clear()
         self._turn, self._ready = _Turn(), {}
 
     def close(self) -> None:
-        """Wait for what was sent, commit, leave."""
+        """Flush the sends, commit, and close the clients."""
         self._close_turn(self._now)
         self._producer.flush(FLUSH_S)
         self._reporter.flush(1.0)
