@@ -37,9 +37,12 @@ ROUNDING = 1e-4  # relative
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanConditions:
-    """The conditions of a plan. ``devices`` and ``loaded`` ("task/variant") are by worker,
-    ``memory`` is in bytes by device, ``held`` are the leases in force by worker, and
-    ``multiplicity`` are observed fan-outs, which take precedence over the profile's."""
+    """The conditions of a plan.
+
+    ``devices`` and ``loaded`` ("task/variant") are by worker, ``memory`` is in bytes by device,
+    ``held`` are the leases in force by worker, and ``multiplicity`` are observed fan-outs, which
+    take precedence over the profile's.
+    """
 
     pipeline: Pipeline
     policy: Policy

@@ -6,8 +6,7 @@ query is complete when egress has received ``FULL_CREDIT`` of it, whatever the f
 
 
 def split(credit: int, children: int) -> list[int]:
-    """Return shares of ``credit`` for ``children`` (> 0) that sum to it; the first ones get the
-    rest.
+    """Return shares of ``credit`` for ``children`` (> 0) that sum to it; the first get the rest.
 
     Raises ``ValueError`` when there are more children than credits.
     """

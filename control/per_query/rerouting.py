@@ -133,8 +133,7 @@ def junctions(
 
 
 def least_behind(routes: Sequence[Route], pipeline: Pipeline, task: str) -> tuple[float, int]:
-    """Return the least compute seconds from a task's end to an answer, and the hops, egress
-    included.
+    """Return the least compute seconds from a task's end to an answer, and the hops to egress.
 
     The shortest branch counts: a branch that is too late ends alone.
     """

@@ -47,8 +47,7 @@ class TableLookup:
         return variant, queue if batch >= len(rows) else min(batch, queue)
 
     def run(self, qps: float, before: int) -> int:
-        """Return the length of the runs that a worker gets at a load, infinite while that is
-        unknown.
+        """Return the length of the runs that a worker gets at a load (infinite: unknown).
 
         The length ``before`` stays while a table for a load close by has it.
         """
@@ -110,8 +109,7 @@ def for_runs(runs: Sequence[int], at: int, run: int) -> int:
 
 
 def lasting(loads: Sequence[float], runs: Sequence[int], qps: float, before: int) -> int:
-    """Return the run length of the table in force, or ``before`` while a load within ``NEAR`` has
-    it.
+    """Return the table's run length, or ``before`` while a load within ``NEAR`` has that.
 
     Mixing runs of several lengths makes gaps of several lengths.
     """

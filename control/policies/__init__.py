@@ -1,11 +1,12 @@
 """The policies: one table by name, for everything that depends on the kind of a policy.
 
-A policy of a pipeline (``schemas.pipeline.Policy``) names its kind; the table says what plans for
-it, which rules it runs with and which options it takes. To add a policy, write its planner in a
-module or folder here and add a ``PolicySpec`` to ``POLICIES``. A package of its own registers one
-as an entry point instead (``installed.py``, docs/how-to/write-a-policy.md).
+A policy of a pipeline (``schemas.pipeline.Policy``) names its kind; the table has the kind's
+planner, rules and options. To add a policy, write its planner in a module or folder here and add a
+``PolicySpec`` to ``POLICIES``. A separate package registers a policy as an entry point instead
+(``installed.py``, docs/how-to/write-a-policy.md).
 
-Nothing here imports a planner: solvers take most of a second, and every role reads this table.
+This module imports no planner: solvers take most of a second to import, and every role reads the
+table.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from schemas.pipeline import Pipeline, Policy
 
 # The rules and quantiles of Loki's evaluation, section 6.1, for itself and its baselines.
 _AS_LOKI_EVALUATES = {"latency": "p50", "rate": "p50"}
-# Every device runs the best variant that fits it; what follows demand is the mix of devices.
+# Every device runs the best variant that fits it; only the mix of devices follows demand.
 _ON_EVERY_DEVICE: Mapping[str, Any] = {
     "needs_profile": False,
     "follows_demand": False,
@@ -46,7 +47,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             estimate="trend",
             route="balanced",
             drop="reroute",
-            # docs/reference/pipeline-file.md says what a utilisation of 0.8 costs and brings.
+            # docs/reference/pipeline-file.md has the costs and benefits of a utilisation of 0.8.
             common={"utilisation": 0.8, "paced": True},
             options=(*MILP, ACCURACY_LEAST, *TABLES),
             task_selection=True,
@@ -74,7 +75,7 @@ POLICIES: Mapping[str, PolicySpec] = {
                 "everything); the paper has no admission.",
             ),
         ),
-        # The paper drops nothing; a query that is late whatever runs now only makes others late.
+        # The paper drops nothing; a query that is late with every model only delays others.
         PolicySpec(
             name="ramsis",
             summary="a model and a batch size for every batch, from tables; bursts to one worker",
@@ -139,7 +140,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             options=(*MILP, *TABLES),
             task_selection=True,
         ),
-        # Queries to unlike devices one by one, and the rules that Kairos is compared with.
+        # Kairos, which dispatches queries one by one to unlike devices, and its baselines.
         PolicySpec(
             name="kairos",
             summary="queries matched to unlike devices at least cost",
@@ -201,7 +202,7 @@ POLICIES: Mapping[str, PolicySpec] = {
 
 
 def spec_of(kind: str) -> PolicySpec:
-    """Return the kind of that name, built in or installed; raises ``PlanError``."""
+    """Return the kind of that name, built in or installed; raise ``PlanError``."""
     found = POLICIES.get(kind) or installed(kind)
     if found is None:
         raise PlanError(f"there is no policy {kind!r}; known are {', '.join(known_kinds())}")
@@ -209,12 +210,12 @@ def spec_of(kind: str) -> PolicySpec:
 
 
 def known_kinds() -> tuple[str, ...]:
-    """Return the names of every kind: those of the table, then those that are installed."""
+    """Return the names of all kinds: those of the table, then the installed ones."""
     return tuple(dict.fromkeys((*POLICIES, *names())))
 
 
 def policy_named(pipeline: Pipeline, name: str) -> Policy | None:
-    """Return the pipeline's policy of that name, or the kind's own; None where there is none.
+    """Return the pipeline's policy of that name, or the kind's default one; None if unknown.
 
     Raises ``PlanError`` for an installed policy that cannot be loaded.
     """
@@ -233,7 +234,7 @@ def choosing_kinds() -> tuple[str, ...]:
 def selections(pipeline: Pipeline, policy: Policy) -> dict[str, str]:
     """Return the kind of tables that each task's workers follow; tasks without tables are absent.
 
-    A task may ask for tables beside a policy that decides replicas, if the kind permits it.
+    A task may request tables beside a policy that decides replicas, if the kind permits it.
     """
     spec = spec_of(policy.kind)
     if spec.choose:

@@ -1,15 +1,14 @@
-"""The policy ``inferline``: the most accurate variants, as many of them as demand asks for.
+"""The policy ``inferline``: the most accurate variants, with replicas by demand.
 
 After InferLine as Loki's evaluation sets it up (Loki, section 6.1, and its authors' code): one
 variant for each task, replicas and batches by demand on the fewest devices, and no accuracy
-scaling. InferLine's own planner and tuner (SoCC 2020) are not built here.
+scaling. InferLine's own planner and tuner (SoCC 2020) are not implemented.
 
     hardware      the fewest devices that serve the demand
-    best-effort   where that does not fit: the largest share of the demand that all devices serve
+    best-effort   where that is infeasible: the largest share of the demand that all devices serve
 
-A task's variant is its most accurate one that fits the compute budget of a path at all: nobody
-would name another. The bounds on the shares of tasks hold throughout, so that with untied branches
-no branch is without a worker.
+A task's variant is the most accurate one that fits the compute budget of a path at all. The bounds
+on the shares of tasks hold throughout, so that with untied branches every branch has a worker.
 """
 
 from control.policies.loki.allocate import best_effort, check_demand, nobody, search_for
@@ -20,7 +19,7 @@ from control.problem.problem import HARDWARE, Allocation, Problem
 
 
 def allocate(problem: Problem) -> Allocation:
-    """The plan for a problem; raises ``PlanError`` where nothing that is profiled can serve it."""
+    """Return the plan for a problem; raise ``PlanError`` where no profiled variant can serve it."""
     check_demand(problem)
     if not problem.devices:
         return nobody()
@@ -33,6 +32,6 @@ def allocate(problem: Problem) -> Allocation:
 
 
 def _named(every: Choices) -> Choices:
-    """The one variant of each task."""
+    """Return the choices with one variant per task."""
     fitting = needed(every)
     return most_accurate(fitting if all(fitting.units.values()) else every)

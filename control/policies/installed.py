@@ -3,8 +3,8 @@
     [project.entry-points."headrace.policies"]
     queue-length = "queue_length:POLICY"
 
-The name is the policy's, the object a ``PolicySpec``. An entry point is loaded when its policy is
-first named.
+The entry point's name is the policy's, its object a ``PolicySpec``. An entry point is loaded when
+its policy is first named.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ def names() -> tuple[str, ...]:
 
 
 def installed(name: str) -> PolicySpec | None:
-    """Return the installed policy of that name, None where there is none.
+    """Return the installed policy of that name, or None.
 
     Raises ``PlanError`` for a policy that cannot be loaded.
     """

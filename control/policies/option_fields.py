@@ -16,7 +16,7 @@ from schemas.pipeline import Policy
 
 
 class OptionType(Enum):
-    """What the pipeline file may say for an option, and the value that it becomes."""
+    """The permitted values of an option in the pipeline file, and the type they become."""
 
     POSITIVE = auto()  # float above 0
     AMOUNT = auto()  # float, 0 or above
@@ -37,7 +37,7 @@ class OptionType(Enum):
     AMOUNT_BY_NAME = auto()  # any name -> float, 0 or above
 
 
-# Types of several values: a command line such as `loki:headroom=1.2` has no place for them.
+# Types of several values: a command line such as `loki:headroom=1.2` cannot express them.
 SEVERAL = (
     OptionType.RATES,
     OptionType.WHOLE_BY_VARIANT,
@@ -51,9 +51,9 @@ SEVERAL = (
 class Option:
     """One option of a policy.
 
-    ``choices`` are the permitted texts of a ``CHOICE``, or the reference of a mapping whose keys
-    they are. ``field`` is the field of ``Policy`` that holds a common option, "" for an option of
-    a policy's own.
+    ``choices`` are the permitted texts of a ``CHOICE``, or the reference of a mapping with these
+    keys. ``field`` is the field of ``Policy`` that holds a common option, "" for a kind's own
+    option.
     """
 
     name: str
@@ -176,7 +176,7 @@ COMMON: tuple[Option, ...] = (
     ),
 )
 
-# Of policies that solve a MILP (control/problem/mip.py, which SOLVERS are named after).
+# Of policies that solve a MILP (control/problem/mip.py; its SOLVERS are the choices).
 SOLVER = Option(
     name="solver",
     type=OptionType.CHOICE,

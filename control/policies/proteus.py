@@ -3,9 +3,9 @@
 After Proteus (ASPLOS 2024) as Loki's evaluation sets it up (Loki, section 6.1): every task is an
 application of its own, with its items per second as its demand D(t) and an equal part of the SLO.
 D(root) is the demand of the input, before admission; D(child) = D(t) times the mean, over t's
-variants as its traffic was seen to be split among them, of the items for the child that one item
-makes. With q(u) the items per second of a device that runs unit u in its largest batch that
-takes at most its part of the compute budget, a(u) its own accuracy, x(u) devices, y(u) items/s:
+variants by their observed shares of its traffic, of the items for the child that one item makes.
+With q(u) the items per second of a device that runs unit u in its largest batch that takes at most
+its part of the compute budget, a(u) its own accuracy, x(u) devices, y(u) items/s:
 
     served       sum of y(u) over the units of t   == s D(t)
     capacity     y(u)                              <= q(u) x(u)
@@ -15,9 +15,9 @@ takes at most its part of the compute budget, a(u) its own accuracy, x(u) device
 
     max  sum of y(u) a(u)     with s = 1; where that does not fit, with the largest s
 
-An item counts wherever it is: that the first task's accuracy is part of every answer, or that
-fewer items there make fewer behind, is not in the model, which is the point of this baseline. All
-devices are loaded: those left over go one by one to the unit with the highest load.
+An item counts the same at every task: that the first task's accuracy is part of every answer, or
+that fewer items there make fewer downstream, is not in the model, which is the point of this
+baseline. All devices are loaded: unused ones go one by one to the unit with the highest load.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ from control.problem.problem import (
 )
 
 WHOLE = 1 - 1e-7
-LEAST_QPS = 1.0  # queries/s that every task is ready for: before anything came, nothing is known
+LEAST_QPS = 1.0  # queries/s that every task is ready for, before any demand was observed
 
 Key = tuple[str, str, str]
 
@@ -57,7 +57,7 @@ class _Model:
 
 
 def allocate(problem: Problem) -> Allocation:
-    """The plan for a problem.
+    """Return the plan for a problem.
 
     Raises ``PlanError`` where a task has no profiled variant, or there are more tasks than devices.
     """
@@ -88,9 +88,9 @@ def allocate(problem: Problem) -> Allocation:
 
 
 def task_demands(every: Choices, problem: Problem) -> dict[str, float]:
-    """Items per second of each task, from the demand of the input.
+    """Return the items per second of each task, from the demand of the input.
 
-    A task at which nothing was seen to arrive yet counts as served by its most accurate variant.
+    A task without observed arrivals counts as served by its most accurate variant.
     """
     made = {every.tasks[0].name: 1.0}
     for task in every.tasks:
@@ -103,7 +103,7 @@ def task_demands(every: Choices, problem: Problem) -> dict[str, float]:
 
 
 def _split(units: Sequence[Unit], arriving: Mapping[str, float]) -> list[tuple[Unit, float]]:
-    """One unit of each variant with the share of the task's items that arrives for it."""
+    """Return one unit of each variant with its share of the task's arriving items."""
     variants = {unit.key: unit for unit in units}
     seen = {key: arriving[key] for key in variants if arriving.get(key, 0.0) > 0.0}
     if not seen:
@@ -113,9 +113,9 @@ def _split(units: Sequence[Unit], arriving: Mapping[str, float]) -> list[tuple[U
 
 
 def _fitting(every: Choices, problem: Problem) -> list[tuple[Unit, Config]]:
-    """Each unit with its largest batch within its task's part of the compute budget.
+    """Return each unit with its largest batch within its task's part of the compute budget.
 
-    A task for which none is quick enough runs what is quickest on each kind of device.
+    A task without a fast enough unit runs the fastest on each kind of device.
     """
     budgets = budgets_s(problem)
     part: dict[str, float] = {}
@@ -206,7 +206,7 @@ def _answer(
 def _all_loaded(
     every: Choices, counts: Mapping[Key, int], loads: Mapping[Key, float]
 ) -> dict[Key, int]:
-    """With the devices of each kind that are left over, up to the tasks' slots."""
+    """Return the counts with the unused devices of each kind added, up to the tasks' slots."""
     given = dict(counts)
     slots = {task.name: task.slots for task in every.tasks}
     for kind, there in every.devices.items():

@@ -1,7 +1,7 @@
-"""The bounds on the replicas of a task (`replicas: {least, most}`), under every policy.
+"""Bounds on the replicas of a task (`replicas: {least, most}`), under every policy.
 
-``most`` is a limit on slots, which every planner keeps to. Planners that know ``least`` plan with
-it; for the others devices that a plan leaves over are added to the tasks that have too few.
+``most`` is a limit on slots, which every planner keeps. Planners that support ``least`` plan with
+it; for the others, unused devices are added to the tasks that have too few.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from schemas.pipeline import Task
 def bounded(problem: Problem) -> Problem:
     """Return the problem with ``most`` in the tasks' slots.
 
-    With fewer devices than the tasks' ``least`` together, no task has a least number.
+    With fewer devices than the sum of the tasks' ``least``, no task has a least number.
     """
     pipeline = problem.pipeline
     enough = sum(task.least for task in pipeline.tasks) <= len(problem.devices)
@@ -29,9 +29,9 @@ def _bounded(task: Task, *, enough: bool) -> Task:
 
 
 def topped_up(plan: Allocation, problem: Problem) -> Allocation:
-    """Return the plan with the least replicas of each task, as far as devices are left over.
+    """Return the plan with the least replicas of each task, as far as devices are unused.
 
-    Otherwise it is infeasible, and ``binding`` says which task has too few.
+    Otherwise the plan is infeasible, and ``binding`` names the task that has too few.
     """
     for task in problem.pipeline.tasks:
         missing = task.least - _count(plan, task)
@@ -48,7 +48,7 @@ def topped_up(plan: Allocation, problem: Problem) -> Allocation:
 
 
 def short_of(problem: Problem) -> str:
-    """Return why the tasks' least replicas cannot all be had, or ""."""
+    """Return why the devices do not suffice for the tasks' least replicas, or ""."""
     least, there = sum(task.least for task in problem.pipeline.tasks), len(problem.devices)
     if least <= max(there, len(problem.pipeline.tasks)):
         return ""
@@ -67,7 +67,7 @@ def _count(plan: Allocation, task: Task) -> int:
 
 
 def _left_over(plan: Allocation, problem: Problem, like: Replicas) -> int:
-    """Return the devices that no variant has and that ``like`` may run on."""
+    """Return the number of devices without a variant on which ``like`` may run."""
     used = sum(each.count for each in plan.replicas if each.on == like.on)
     return max(0, sum(like.may_run_on(device) for device in problem.devices) - used)
 

@@ -1,4 +1,4 @@
-"""The solver that a driver runs for an effect ``Solve``: a policy's planner or table maker."""
+"""Run the solver of an effect ``Solve``: a policy's planner or table maker."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,5 +25,5 @@ def solve(solver: str, problem: Any) -> Any:
 
 
 def virtual_s(solver: str) -> float:
-    """Return the virtual seconds of a solve: those that it took differ between machines."""
+    """Return the virtual seconds of a solve; its real seconds differ between machines."""
     return TABLE_S if solver == TABLE else spec_of(solver).solve_s

@@ -1,4 +1,4 @@
-"""A kind of policy as one value: what it plans, chooses, estimates, routes, drops and batches."""
+"""A kind of policy as one value: its planner, rules, options and deviations from its paper."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class PolicySpec:
 
     ``plan``    ``Problem -> Allocation``; raises ``PlanError`` where no plan can be made
     ``choose``  ``TableProblem -> SelectionPlan``: the tables by which workers choose a model for
-                each batch; "": workers run what the plan says
+                each batch; "": workers run the plan's variant
     ``dispatch``
                 ``Round -> pairs`` (control/policies/kairos/dispatch_rules.py): queries wait until
                 the rule sends each to a free device; "": they queue at the devices
@@ -31,9 +31,9 @@ class PolicySpec:
     ``options`` options beside the common ones
     ``preset``  the kind's own defaults of those, by the option's name
 
-    ``deviations`` are the differences from the paper that the kind is named after, a sentence each
-    (docs/explanation lists them); ``usual`` is the policy of this kind and name with nothing said
-    in the pipeline file.
+    ``deviations`` are the differences from the paper that the kind is named after, one sentence
+    each (docs/explanation lists them); ``usual`` is the policy of this kind and name with default
+    options.
     """
 
     name: str
@@ -48,10 +48,12 @@ class PolicySpec:
     common: Mapping[str, Any] = field(default_factory=dict)
     options: tuple[Option, ...] = ()
     preset: Mapping[str, Any] = field(default_factory=dict)
-    needs_profile: bool = True  # without one it plans nothing, and `validate` does not try it
-    follows_demand: bool = True  # a jump of the demand asks for a new plan
+    needs_profile: bool = (
+        True  # without a profile the kind plans nothing, and `validate` does not try it
+    )
+    follows_demand: bool = True  # a jump of demand triggers a replan
     task_selection: bool = False  # workers of a task with `selection` follow tables
-    branches_as_seen: bool = False  # untied branches are planned by the shares that they get
+    branches_as_seen: bool = False  # untied branches are planned by their observed shares
     hardware_mode: bool = False  # uses the fewest devices while the best variants suffice
     deviations: tuple[str, ...] = ()
     solve_s: float = 0.2  # a solve in virtual time

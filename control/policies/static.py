@@ -1,12 +1,12 @@
-"""The static policy: replicas as the pipeline file says, or in proportion to load.
+"""The static policy: replicas from the pipeline file, or in proportion to load.
 
 The load of a task, in workers per query/s, is
 
     load(t) = n(t) / u(t)        n: items per query, u: items/s of one worker
 
-and tasks for which the file names no replicas share the workers left over in proportion to it,
-each with its most accurate profiled variant. Demand multiplies every load alike, so it does not
-change the shares. Without a profile all loads are equal.
+and tasks without replicas in the file share the remaining workers in proportion to it, each with
+its most accurate profiled variant. Demand multiplies every load alike, so it does not change the
+shares. Without a profile all loads are equal.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ Counts = dict[str, int]  # "task/variant" -> workers
 
 
 def allocate(problem: Problem) -> Allocation:
-    """Workers per variant.
+    """Return the workers per variant.
 
-    With fewer workers than asked for every task keeps one where possible, the rest is shared in
-    proportion, and the allocation is infeasible. Raises ``PlanError`` for a variant that does
-    not exist, for more replicas than a task has slots, and for a variant that a worker has not
-    the memory for: any worker may get it.
+    With fewer workers than requested every task keeps one where possible, the rest is shared in
+    proportion, and the allocation is infeasible. Raises ``PlanError`` for an unknown variant, for
+    more replicas than a task has slots, and for a variant that exceeds the memory of a worker: any
+    worker may get it.
     """
     named = _named(problem)
     wanted = {**named, **_by_load(problem, named)}
@@ -47,7 +47,7 @@ def allocate(problem: Problem) -> Allocation:
 def divide(
     total: int, weights: Mapping[str, float], caps: Mapping[str, int], start: Mapping[str, int]
 ) -> Counts:
-    """Whole numbers in proportion to ``weights`` (Sainte-Laguë), from ``start`` up to ``caps``.
+    """Return whole numbers in proportion to ``weights`` (Sainte-Laguë), from ``start`` to ``caps``.
 
     Each unit goes where weight / (given + 1/2) is largest, in a tie to the first.
     """
@@ -61,7 +61,7 @@ def divide(
 
 
 def _named(problem: Problem) -> Counts:
-    """What the policy asks for, or else the variants themselves; nothing where both are silent."""
+    """Return the policy's replicas, else those of the variants; empty where neither has any."""
     variants = {v.key: v for task in problem.pipeline.tasks for v in task.variants}
     unknown = [key for key in problem.policy.replicas if key not in variants]
     if unknown:
@@ -74,7 +74,7 @@ def _named(problem: Problem) -> Counts:
 
 
 def _by_load(problem: Problem, named: Counts) -> Counts:
-    """Workers for the tasks of which nothing is said, each task's least or more."""
+    """Return the workers for tasks without replicas, each task's least or more."""
     served = {variant_id(key).task for key in named}
     silent = [task for task in problem.pipeline.tasks if task.name not in served]
     if not silent:
@@ -90,8 +90,10 @@ def _by_load(problem: Problem, named: Counts) -> Counts:
 
 
 def _most_accurate(task: Task, problem: Problem) -> Variant:
-    """The variant of highest profiled accuracy that fits every worker's memory, the first one in a
-    tie or without a profile; where none fits, as if all did."""
+    """Return the most accurate profiled variant that fits every worker's memory.
+
+    The first one in a tie or without a profile; where none fits, memory is ignored.
+    """
     profile = problem.profile
 
     def accuracy(variant: Variant) -> tuple[bool, float]:
@@ -105,7 +107,7 @@ def _most_accurate(task: Task, problem: Problem) -> Variant:
 
 
 def _loads(problem: Problem, named: Counts, best: Mapping[str, Variant]) -> dict[str, float]:
-    """Each silent task's load; all equal where one of them is not measured."""
+    """Return each task's load; all equal where one of them is not measured."""
     profile = problem.profile
     if profile is None or not problem.devices:
         return dict.fromkeys(best, 1.0)
@@ -122,7 +124,7 @@ def _loads(problem: Problem, named: Counts, best: Mapping[str, Variant]) -> dict
 
 
 def _rate(problem: Problem, profile: ProfileTable, variant: Variant) -> float:
-    """Items per second of one worker, on average over the devices there are."""
+    """Return the items per second of one worker, on average over the devices."""
     batch = problem.batch(variant)
     rates = [
         profile.throughput(variant.task, variant.name, device, batch) for device in problem.devices
@@ -152,7 +154,7 @@ def _fits_memory(problem: Problem, wanted: Counts) -> None:
 
 
 def _fewer(problem: Problem, wanted: Counts) -> Counts:
-    """What is left of the wish with the workers there are."""
+    """Return the requested replicas reduced to the available workers."""
     there = len(problem.devices)
     start: Counts = {}
     for task in problem.pipeline.tasks[:there]:

@@ -3,16 +3,16 @@
 Three steps (Loki, section 4.1; design section 8), each a MILP (``milp.py``):
 
     hardware      only the most accurate variant of each task; the fewest devices
-    accuracy      where that does not fit: the highest accuracy with the devices there are
-    best-effort   where that does not fit either: the largest served share, then accuracy
+    accuracy      where that is infeasible: the highest accuracy with the available devices
+    best-effort   where that is infeasible too: the largest served share, then accuracy
 
 Where no path of the most accurate variants meets the SLO, the first step of ``loki`` takes the
 fewest devices that reach the highest accuracy within the SLO; the paper goes on to the second step
 at every demand, which uses all devices.
 
-A plan is always returned. A best-effort plan is infeasible: it says which constraint binds and
-what demand, SLO or number of devices could be met (``relaxations.py``). With ``accuracy_least``
-every step keeps the accuracy of what is served at or above it.
+A plan is always returned. A best-effort plan is infeasible: it names the binding constraint and the
+nearest feasible demand, SLO and number of devices (``relaxations.py``). With ``accuracy_least``
+every step keeps the accuracy of the served queries at or above it.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,15 +47,15 @@ from control.problem.problem import (
 )
 
 SOME = 1e-6
-WHOLE = 1 - 1e-7  # a served share above this is all
-NEARLY = 1 - 1e-7  # of the largest served share must be served in the step after
+WHOLE = 1 - 1e-7  # a larger served share counts as all
+NEARLY = 1 - 1e-7  # fraction of the largest served share to serve in the next step
 
 
 First = Callable[[Choices, Problem, SolveOptions], SolvedModel]
 
 
 def allocate(problem: Problem) -> Allocation:
-    """Return the paper's plan; raises ``PlanError`` where nothing profiled can serve the demand."""
+    """Return the paper's plan; raise ``PlanError`` where no profiled variant can serve."""
     return _allocated(problem, hardware)
 
 
@@ -83,19 +83,19 @@ def _allocated(problem: Problem, first: First) -> Allocation:
 
 
 def check_demand(problem: Problem) -> None:
-    """Raise ``PlanError`` for a demand that is none."""
+    """Raise ``PlanError`` for a negative or undefined demand."""
     if not problem.demand_qps >= 0:
         raise PlanError(f"demand is {problem.demand_qps:g} queries/s; it must be 0 or more")
 
 
 def nobody() -> Allocation:
-    """The plan where no worker can be used."""
+    """Return the plan without any usable worker."""
     binding = "devices: no worker can be used; start one"
     return Allocation((), False, binding, mode=BEST_EFFORT, served_share=0.0)
 
 
 def search_for(problem: Problem) -> SolveOptions:
-    """How the policy wants its models solved."""
+    """Return the solve options of the problem's policy."""
     policy = problem.policy
     bounds = Bounds(GAP.of(policy), NODES.of(policy))
     least = ACCURACY_LEAST.of(policy)
@@ -103,12 +103,12 @@ def search_for(problem: Problem) -> SolveOptions:
 
 
 def hardware(every: Choices, problem: Problem, search: SolveOptions) -> SolvedModel:
-    """The first step: the most accurate variants on the fewest devices."""
+    """Solve the first step: the most accurate variants on the fewest devices."""
     return _step(most_accurate(every), problem, fewest, search, bounded=False)
 
 
 def hardware_within_slo(every: Choices, problem: Problem, search: SolveOptions) -> SolvedModel:
-    """The first step of ``loki``: the fewest devices for the highest accuracy within the SLO."""
+    """Solve the first step of ``loki``: the fewest devices that reach the highest accuracy."""
     best = most_accurate(every)
     if all(needed(best).units.values()):
         return hardware(every, problem, search)
@@ -130,7 +130,10 @@ def _step(
 def best_effort(
     every: Choices, problem: Problem, search: SolveOptions, run: SolverRun
 ) -> Allocation:
-    """The last step: the largest served share, then accuracy; ``run`` is what solving took."""
+    """Return the last step's plan: the largest served share, then accuracy.
+
+    ``run`` is the solver's run of the earlier steps.
+    """
     largest = find(every, problem.demand_qps, most, search, served=None, bounded=True)
     run = _and(run, largest)
     served = largest.model.served.varValue if largest.solved else 0.0
@@ -142,7 +145,7 @@ def best_effort(
         found = find(every, problem.demand_qps, accurate, search, served=share, bounded=True)
         run = _and(run, found)
         plan = allocation(found if found.solved else largest, problem.demand_qps, BEST_EFFORT)
-        if served >= WHOLE:  # the step before ran out of nodes
+        if served >= WHOLE:  # the previous step ran out of nodes
             return replace(plan, mode=ACCURACY, solved=run)
     close = nearest(every, problem, plan.served_share, search)
     return replace(
@@ -155,7 +158,7 @@ def best_effort(
 
 
 def _check_accuracy(every: Choices, problem: Problem, search: SolveOptions) -> None:
-    """Raise ``PlanError`` where ``accuracy_least`` alone is why nothing can be served."""
+    """Raise ``PlanError`` where ``accuracy_least`` alone makes every served share infeasible."""
     free = replace(search, accuracy_least=0.0)
     best = find(every, 0.0, accurate, free, served=1.0, bounded=True)
     if search.accuracy_least and best.solved:
@@ -168,7 +171,7 @@ def _check_accuracy(every: Choices, problem: Problem, search: SolveOptions) -> N
 
 
 def _stand_in(every: Choices, problem: Problem) -> Allocation:
-    """What to run where nothing can be served in time: the fastest variants, on all devices."""
+    """Return the plan where no query is served in time: the fastest variants, on all devices."""
     free = dict(every.devices)
     runs: dict[str, Unit] = {}
     for task in every.tasks:
@@ -199,7 +202,7 @@ def _stand_in(every: Choices, problem: Problem) -> Allocation:
 
 
 def _loads(every: Choices, runs: Mapping[str, Unit], own: Mapping[str, Unit]) -> dict[str, float]:
-    """Workers per query/s that each task takes with these units."""
+    """Return the workers per query/s that each task needs with these units."""
     items = {every.tasks[0].name: 1.0}
     for name, unit in runs.items():
         items |= {child: items.get(name, 1.0) * n for child, n in unit.items.items()}

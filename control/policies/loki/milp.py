@@ -1,8 +1,8 @@
-"""The MILP of accuracy scaling: how are a pipeline's queries shared among its variants?
+"""The MILP of accuracy scaling: shares of a pipeline's queries among its variants.
 
 A *node* n is a path of units from the root to some task, either with a batch for each unit
-("configured") or without. With f(n) the share of the queries that go over it, m(n) the items of
-one query that reach its last unit, x(u) the replicas of a unit, y(u, b) whether it runs batch b:
+("configured") or without. With f(n) the share of the queries that follow it, m(n) the items of one
+query that reach its last unit, x(u) the replicas of a unit, y(u, b) whether it runs batch b:
 
     served       sum of f over the nodes of the root                       == served share
     onward       sum of f over the nodes that continue n at task c         == f(n)   each child c
@@ -29,7 +29,7 @@ units alone, and instead of "batch" there are, with g(u, b) items/s at batch b,
                  <= sum over u in K of the y(u, b) that are faster than b_u
 
 for every set K of units on one path whose batches b_u, with the fastest of the other tasks, take
-longer than the budget. Covers are added when a solution breaks them (``allocation_search.py``).
+longer than the budget. Covers are added when a solution breaks them (``milp_search.py``).
 """
 
 from collections import defaultdict
@@ -62,7 +62,7 @@ class FlowModel:
 def flow_model(
     choices: Choices, nodes: list[PathNode], demand_qps: float, *, configured: bool, bounded: bool
 ) -> FlowModel:
-    """The constraints above; ``bounded``: with the bounds on the shares of tasks."""
+    """Return the model of the constraints above; ``bounded``: with the bounds on shares."""
     problem = pulp.LpProblem("allocation", pulp.LpMaximize)
     present = list({node.unit.key_on_device: node.unit for node in nodes}.values())
     model = FlowModel(
@@ -99,12 +99,12 @@ def flow_model(
 
 
 def weighted(terms: Iterable[tuple[Any, float]]) -> Any:
-    """The sum of variable x coefficient."""
+    """Return the sum of variable x coefficient."""
     return pulp.LpAffineExpression(list(terms))
 
 
 def total(variables: Iterable[Any]) -> Any:
-    """The sum of variables."""
+    """Return the sum of variables."""
     return weighted((variable, 1.0) for variable in variables)
 
 
@@ -114,7 +114,7 @@ def require(model: FlowModel, name: str, constraint: Any) -> None:
 
 
 def accuracy_terms(model: FlowModel) -> Iterator[tuple[Any, float]]:
-    """Leaf shares with what each adds to the accuracy of the plan (design section 8)."""
+    """Yield leaf shares with their coefficients in the plan's accuracy (design section 8)."""
     for node, share in zip(model.nodes, model.share, strict=True):
         weight = model.choices.weight.get(node.task)
         if weight is not None:
@@ -149,7 +149,7 @@ def _add_unit(
 def _add_configured(
     model: FlowModel, at: int, unit: Unit, ending: list[tuple[PathNode, Any]], demand_qps: float
 ) -> None:
-    """Capacity and batch of a unit whose nodes each say their batch, or which has only one."""
+    """Add capacity and batch constraints of a unit with configured nodes or a single batch."""
     loads = []
     for config in unit.configs:
         own = [(n, f) for n, f in ending if not n.configs or n.configs[-1] == config]
@@ -163,7 +163,7 @@ def _add_configured(
 def _add_load(
     model: FlowModel, at: int, unit: Unit, ending: list[tuple[PathNode, Any]], demand_qps: float
 ) -> None:
-    """The same where nodes do not say their batch."""
+    """Add load, capacity and batch constraints of a unit whose nodes are not configured."""
     key = unit.key_on_device
     rates = []
     most = max((demand_qps * n.items for n, _ in ending), default=0.0)
@@ -215,7 +215,7 @@ def _add_bounds(model: FlowModel) -> None:
 
 
 def add_cover(model: FlowModel, leaf: str, kept: list[tuple[Unit, float]], name: str) -> None:
-    """No query over all units of ``kept`` unless one of them runs faster than its seconds."""
+    """Forbid queries over all units of ``kept`` unless one of them runs faster than its seconds."""
     keys = {unit.key_on_device for unit, _ in kept}
     over = total(
         f

@@ -1,4 +1,4 @@
-"""Which shares and replicas are best? One model solved for one aim, covers added until none breaks.
+"""Solve the MILP for one aim, adding covers until the solution breaks none.
 
 Aims are functions from a model to its objective:
 
@@ -28,21 +28,21 @@ from control.problem.candidates import FITS_S, Choices, Config, Unit, needed
 from control.problem.mip import INFEASIBLE, OPTIMAL, Bounds, Outcome, solve_model
 from control.problem.problem import Meter, PlanError, SolverRun
 
-# Above so many nodes with batches the form without them is quicker, and above so many nodes
-# without batches no model is made.
+# Above MOST_CONFIGURED nodes with batches the form without batches is quicker; above MOST_NODES
+# nodes without batches no model is made.
 MOST_CONFIGURED = 4_000
 MOST_NODES = 40_000
 ROUNDS = 20
-PATIENCE = 3  # rounds that may run out of nodes; after that more covers bring little
-MOST_FASTER = 3  # batches that are tried beside the one that a solution chose
+PATIENCE = 3  # rounds that may run out of nodes; after that more covers gain little
+MOST_FASTER = 3  # batches to try beside the one that a solution chose
 USED = 1e-7  # a smaller share is a solver's tolerance
 
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
-    """How to solve: solver, its bounds, the meter, and with which form of the model.
+    """Options of a solve: solver, its bounds, the meter, and the size limit of configured models.
 
-    Of what is served the accuracy is ``accuracy_least`` or more.
+    The accuracy of the served queries is at least ``accuracy_least``.
     """
 
     solver: str
@@ -54,7 +54,7 @@ class SolveOptions:
 
 @dataclass(frozen=True, slots=True)
 class SolvedModel:
-    """A solved model and what solving took; ``solved`` tells whether there is a solution."""
+    """A solved model and its solver's run; ``solved`` is whether there is a solution."""
 
     model: FlowModel
     solved: bool
@@ -66,17 +66,17 @@ Aim = Callable[[FlowModel], tuple[int, Any]]
 
 
 def fewest(model: FlowModel) -> tuple[int, Any]:
-    """The fewest devices."""
+    """Minimise the number of devices."""
     return pulp.LpMinimize, total(model.replicas.values())
 
 
 def accurate(model: FlowModel) -> tuple[int, Any]:
-    """The highest accuracy."""
+    """Maximise accuracy."""
     return pulp.LpMaximize, weighted(accuracy_terms(model))
 
 
 def most(model: FlowModel) -> tuple[int, Any]:
-    """The largest served share."""
+    """Maximise the served share."""
     return pulp.LpMaximize, weighted([(model.served, 1.0)])
 
 
@@ -84,9 +84,9 @@ def find(
     choices: Choices, demand_qps: float, aim: Aim, search: SolveOptions,
     *, served: float | None, bounded: bool,
 ) -> SolvedModel:  # fmt: skip
-    """The best plan for an aim; ``served``: the share that must be served, None for any.
+    """Return the best plan for an aim; ``served``: the share to serve, None for any.
 
-    Raises ``PlanError`` for a pipeline with more ways than a model can hold.
+    Raises ``PlanError`` for a pipeline with more paths than a model can hold.
     """
     wanted = _Wanted(demand_qps, aim, served, bounded, search.accuracy_least)
     reduced = needed(choices)
@@ -106,7 +106,7 @@ class _Wanted:
     accuracy_least: float
 
     def model(self, choices: Choices, ways: list[PathNode], *, configured: bool) -> FlowModel:
-        """The model with its objective."""
+        """Return the model with its objective."""
         model = flow_model(
             choices, ways, self.demand_qps, configured=configured, bounded=self.bounded
         )
@@ -130,9 +130,9 @@ def _find_configured(
 
 
 def _find_by_covers(choices: Choices, wanted: _Wanted, search: SolveOptions) -> SolvedModel:
-    """Covers are added until the solution breaks none, or a plan as good as its bound is known.
+    """Add covers until the solution breaks none, or a plan as good as its bound is known.
 
-    After each round the batches that the solution chose make a plan of their own, over the paths
+    After each round the batches that the solution chose give a plan of their own, over the paths
     that fit with them; the solution, which ignores covers not yet added, bounds every plan.
     """
     model = wanted.model(choices, _ways(choices), configured=False)
@@ -177,16 +177,17 @@ def _ways(choices: Choices) -> list[PathNode]:
 
 
 def _per_round(bounds: Bounds, columns: int) -> Bounds:
-    """A part of the nodes for each round, fewer where each takes longer."""
+    """Return the bounds of one round: a part of the nodes, fewer where each takes longer."""
     return replace(bounds, nodes=max(1, int(bounds.nodes / ROUNDS * min(1.0, 500 / columns))))
 
 
 def _repaired(
     choices: Choices, model: FlowModel, wanted: _Wanted, search: SolveOptions
 ) -> SolvedModel:
-    """The best plan near a solution that breaks covers: its batches, or some of the next faster.
+    """Return the best plan near a solution that breaks covers: its batches or slightly faster ones.
 
-    As many of those as make a model of the usual size. Units that it left out run fastest.
+    As many of the faster ones as the usual model size permits. Units without a chosen batch run
+    their fastest.
     """
     configs = chosen(model)
     for faster in reversed(range(MOST_FASTER + 1)):
@@ -222,7 +223,7 @@ def _bound(model: FlowModel, outcome: Outcome) -> float:
 
 
 def _tighter(one: float, other: float, model: FlowModel) -> float:
-    if one != one:  # nothing yet
+    if one != one:  # no bound yet
         return other
     return min(one, other) if model.problem.sense == pulp.LpMaximize else max(one, other)
 
@@ -246,7 +247,7 @@ def _gap(best: SolvedModel | None, bound: float) -> float | None:
 def _settled(
     model: FlowModel, outcome: Outcome, run: SolverRun, search: SolveOptions
 ) -> SolvedModel:
-    """With whole numbers of replicas made exact and shares solved for them once more."""
+    """Return the solution with replicas made whole, and shares solved for them again."""
     infeasible = outcome.status == INFEASIBLE
     if not outcome.solved or _is_exact(model):
         return SolvedModel(model, outcome.solved, infeasible, run)
@@ -259,7 +260,7 @@ def _settled(
 
 
 def _is_exact(model: FlowModel) -> bool:
-    """Whether no share rests on a whole number that is none, by the solver's tolerance."""
+    """Return whether all integer variables are whole, beyond the solver's tolerance."""
     whole = (*model.replicas.values(), *model.on.values())
     return all(abs(v.varValue - round(v.varValue)) < 1e-9 for v in whole)
 
@@ -271,7 +272,7 @@ def _and(before: SolverRun, after: SolverRun) -> SolverRun:
 
 
 def chosen(model: FlowModel) -> dict[Key, Config]:
-    """The batch of each unit that runs one."""
+    """Return the batch of each unit that runs one."""
     found: dict[Key, Config] = {}
     for node in model.nodes:
         key = node.unit.key_on_device
@@ -283,7 +284,7 @@ def chosen(model: FlowModel) -> dict[Key, Config]:
 
 
 def _broken(model: FlowModel) -> Iterator[tuple[str, list[tuple[Unit, float]]]]:
-    """Covers that the solution breaks: a leaf task, units of a path to it, their seconds."""
+    """Yield covers that the solution breaks: a leaf task, units of a path to it, their seconds."""
     configs = chosen(model)
     seen: set[tuple[str, tuple[Key, ...]]] = set()
     for node, share in zip(model.nodes, model.share, strict=True):
@@ -303,7 +304,7 @@ def _broken(model: FlowModel) -> Iterator[tuple[str, list[tuple[Unit, float]]]]:
 def _cover(
     choices: Choices, node: PathNode, seconds: Mapping[Key, float], budget_s: float
 ) -> list[tuple[Unit, float]]:
-    """As few units of a path as possible, each as fast as possible, that still take too long."""
+    """Return as few units of a path as possible, as fast as possible, that still take too long."""
     took = {unit.task: seconds[unit.key_on_device] for unit in node.units}
     least = {unit.task: fastest_s(choices.units[unit.task]) for unit in node.units}
     kept = []

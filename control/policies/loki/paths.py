@@ -1,4 +1,4 @@
-"""Which ways may a query take? Paths of variants, from the root to each task, that fit the SLO.
+"""Paths of variants, from the root to each task, that fit the SLO.
 
 A path exists only where every leaf task below it (untied: some leaf) can still be reached within
 its compute budget, so that models need neither indicators nor a big M.
@@ -11,12 +11,12 @@ from control.problem.candidates import FITS_S, Choices, Config, Unit
 
 
 class TooLarge(Exception):
-    """More nodes than a model should have."""
+    """The model would have too many nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathNode:
-    """A path of units. ``accuracy`` is 0 but at leaf tasks."""
+    """A path of units. ``accuracy`` is 0 except at leaf tasks."""
 
     task: str
     units: tuple[Unit, ...]
@@ -27,12 +27,12 @@ class PathNode:
 
     @property
     def unit(self) -> Unit:
-        """The unit it ends in."""
+        """The unit at the end of the path."""
         return self.units[-1]
 
 
 def nodes(choices: Choices, configured: bool, most: int) -> list[PathNode]:
-    """Every node that fits, parents first; raises ``TooLarge`` above ``most``."""
+    """Return every node that fits, parents first; raise ``TooLarge`` above ``most``."""
     slack = _slack(choices)
     found: list[PathNode] = []
     spent: list[float] = []
@@ -78,7 +78,7 @@ def _node(
 
 
 def _slack(choices: Choices) -> dict[str, float]:
-    """Seconds that a path may have taken up to and with a task, so that it can still end well."""
+    """Return the latest end of each task, in seconds, at which its leaves are still in reach."""
     found: dict[str, float] = {}
     for task in reversed(choices.tasks):
         below = [found[child] - fastest_s(choices.units[child]) for child in task.children]
@@ -89,5 +89,5 @@ def _slack(choices: Choices) -> dict[str, float]:
 
 
 def fastest_s(units: Sequence[Unit]) -> float:
-    """The shortest batch of any unit; infinite without units."""
+    """Return the shortest batch of any unit, in seconds; infinite without units."""
     return min((unit.configs[0].latency_s for unit in units), default=float("inf"))

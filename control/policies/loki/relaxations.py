@@ -1,4 +1,4 @@
-"""What stands in the way of a plan, and what could be met instead, changing one thing alone?
+"""The binding constraint of an infeasible problem, and the nearest feasible value of each quantity.
 
 demand     the largest that the devices serve within the SLO     = served share x demand
 devices    the fewest that serve the demand within the SLO       (a MILP)
@@ -21,11 +21,11 @@ from control.problem.problem import Nearest, Problem
 
 MANY = 100_000  # devices; no plan needs more
 TOLERANCE = 1e-6  # by which a solver may overstep a row, and so a share that it calls served
-STEP_S = 1e-4  # to which sums of latencies are rounded up where they are too many
+STEP_S = 1e-4  # rounding of sums of latencies where they are too many
 
 
 def nearest(every: Choices, problem: Problem, served: float, search: SolveOptions) -> Nearest:
-    """For a problem of which only the share ``served`` can be served."""
+    """Return the nearest feasible values where only the share ``served`` can be served."""
     largest = max([served, *_served_freely(every, problem, search)])
     enough = [_devices(some, bounded, problem, search) for some, bounded in _modes(every)]
     return Nearest(
@@ -36,14 +36,17 @@ def nearest(every: Choices, problem: Problem, served: float, search: SolveOption
 
 
 def _modes(every: Choices) -> list[tuple[Choices, bool]]:
-    """What may be chosen from, and whether the tasks' bounds on shares hold there: they do where
-    accuracy is scaled, and not for the most accurate variants alone (``allocation.py``)."""
+    """Return the candidates, and whether the tasks' bounds on shares hold for them.
+
+    Bounds hold where accuracy is scaled, and not for the most accurate variants alone
+    (``allocate.py``).
+    """
     free = any(task.share != (0.0, 1.0) for task in every.tasks)
     return [(every, True), *([(most_accurate(every), False)] if free else [])]
 
 
 def _served_freely(every: Choices, problem: Problem, search: SolveOptions) -> list[float]:
-    """The shares that can be served where no bounds hold."""
+    """Return the shares that can be served where no bounds hold."""
     found = [
         find(some, problem.demand_qps, most, search, served=None, bounded=False)
         for some, bounded in _modes(every)
@@ -53,7 +56,7 @@ def _served_freely(every: Choices, problem: Problem, search: SolveOptions) -> li
 
 
 def binding(every: Choices, problem: Problem, close: Nearest) -> str:
-    """One sentence for the person who must act, begun with what binds: "slo" or "devices"."""
+    """Return one sentence with the binding constraint, "slo" or "devices" first, and remedies."""
     slo_ms, there = problem.slo_s * 1e3, sum(every.devices.values())
     least = ACCURACY_LEAST.of(problem.policy)
     floor = f" at an accuracy of {least:.6g} or more" if least else ""
@@ -81,7 +84,7 @@ def binding(every: Choices, problem: Problem, close: Nearest) -> str:
 
 
 def least_slo_s(every: Choices, problem: Problem) -> float:
-    """The SLO at which the fastest paths begin to fit: of every leaf task, untied of any."""
+    """Return the SLO at which the fastest paths begin to fit: to every leaf, untied to any."""
     needs = []
     for leaf, way in paths(every.tasks).items():
         fastest = sum(
@@ -117,11 +120,11 @@ def _devices(every: Choices, bounded: bool, problem: Problem, search: SolveOptio
 
 
 def _slo_s(every: Choices, problem: Problem, search: SolveOptions) -> float | None:
-    """The first candidate that will do, feasibility growing with the SLO."""
+    """Return the first candidate SLO that is feasible; feasibility grows with the SLO."""
     candidates = _candidates_s(every, problem)
     low, high = 0, len(candidates)
     while low < high:
-        # The last one is tried first: where it will not do, none will.
+        # The last one is tried first: if it is infeasible, all are.
         middle = high - 1 if high == len(candidates) else (low + high) // 2
         if _feasible(every, replace(problem, slo_s=candidates[middle]), search):
             high = middle
@@ -144,7 +147,7 @@ def _feasible(every: Choices, problem: Problem, search: SolveOptions) -> bool:
 
 
 def _candidates_s(every: Choices, problem: Problem) -> list[float]:
-    """SLOs above the one asked for at which a path begins to fit."""
+    """Return the SLOs above the requested one at which a path begins to fit."""
     found: set[float] = set()
     for leaf, way in paths(every.tasks).items():
         choices = [
@@ -169,12 +172,12 @@ def _sums(choices: list[list[float]]) -> set[float]:
 
 
 def _up(milliseconds: float) -> float:
-    """Rounded up to a microsecond."""
+    """Return the value rounded up to a microsecond."""
     return ceil(milliseconds * 1e3 - 1e-6) / 1e3
 
 
 def _rounded_down(demand_qps: float) -> float:
-    """To six digits, and a little below what the solver calls the largest."""
+    """Return the value rounded down to six digits, slightly below the solver's largest."""
     if demand_qps <= 0:
         return 0.0
     safe = demand_qps * (1 - 1e-6)

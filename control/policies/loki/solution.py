@@ -1,4 +1,4 @@
-"""From a solved model to an allocation: shares that add up, and replicas that carry them."""
+"""Convert a solved model to an allocation: consistent shares, and replicas that serve them."""
 
 from collections import defaultdict
 from math import ceil
@@ -8,11 +8,11 @@ from control.policies.loki.milp_search import USED, SolvedModel, chosen
 from control.policies.loki.paths import PathNode
 from control.problem.problem import Allocation, PathShare, Replicas
 
-ROUNDING = 5e-6  # of a device: a solver's tolerance, no load (3e-6 was seen)
+ROUNDING = 5e-6  # of a device: a solver's tolerance, not a load (3e-6 was observed)
 
 
 def allocation(found: SolvedModel, demand_qps: float, mode: str) -> Allocation:
-    """What the solution says, with no more replicas than its shares need."""
+    """Return the solution's allocation, with no more replicas than its shares need."""
     model = found.model
     shares = _shares(model)
     served = sum(s for n, s in shares.items() if model.nodes[n].parent < 0)
@@ -37,7 +37,7 @@ def allocation(found: SolvedModel, demand_qps: float, mode: str) -> Allocation:
 
 
 def _shares(model: FlowModel) -> dict[int, float]:
-    """The share of every node that is used, those that continue a node summing to its own."""
+    """Return the share of every used node; the shares of its continuations sum to its own."""
     used = _used(model)
     groups: dict[tuple[int, str], list[int]] = defaultdict(list)
     for at in used:
@@ -47,8 +47,8 @@ def _shares(model: FlowModel) -> dict[int, float]:
     exact: dict[int, float] = {}
     served = model.served.varValue
     whole = 1.0 if served > 1 - USED else served
-    for (parent, _), members in groups.items():  # parents come before what continues them
-        if parent >= 0 and parent not in exact:  # it was dropped itself
+    for (parent, _), members in groups.items():  # parents come before their continuations
+        if parent >= 0 and parent not in exact:  # the parent was dropped
             continue
         to_share = exact[parent] if parent >= 0 else whole
         sum_used = sum(used[at] for at in members)
@@ -57,7 +57,7 @@ def _shares(model: FlowModel) -> dict[int, float]:
 
 
 def _used(model: FlowModel) -> dict[int, float]:
-    """Nodes with a share and a replica, each continued by others down to the leaves.
+    """Return nodes with a share and a replica, each continued by others down to the leaves.
 
     A solver may leave a share within its tolerance where there is no replica.
     """
@@ -75,7 +75,7 @@ def _used(model: FlowModel) -> dict[int, float]:
 
 
 def _merged(leaves: list[tuple[PathNode, float]]) -> list[tuple[PathNode, float]]:
-    """Nodes over the same units as one, whatever their batches."""
+    """Return nodes merged over the same units, whatever their batches."""
     sums: dict[tuple[Key, ...], tuple[PathNode, float]] = {}
     for node, share in leaves:
         key = tuple(unit.key_on_device for unit in node.units)

@@ -1,1 +1,1 @@
-"""RAMSIS: model selection per batch, solved ahead as a Markov decision process."""
+"""RAMSIS: model selection per batch, solved in advance as a Markov decision process."""

@@ -1,11 +1,11 @@
-"""How many queries arrive in a stretch of time? Counts with independent increments.
+"""Numbers of arrivals in an interval: counting processes with independent increments.
 
 Poisson, m = qps t:
 
     P(k in t) = m^k e^-m / k!
 
-Burstier: the negative binomial process, in which the count of every stretch has a variance
-of ``dispersion`` d times its mean (a Poisson process whose clock runs as a gamma process):
+Burstier: the negative binomial process, in which the count of every interval has a variance of
+``dispersion`` d times its mean (a Poisson process whose clock runs as a gamma process):
 
     P(k in t) = Γ(k + r) / (k! Γ(r)) (1 - 1/d)^k (1/d)^r        r = m / (d - 1)
 
@@ -13,23 +13,23 @@ There queries come in bursts, at the times of a Poisson process, each of a logar
 
     P(size = k) = (1 - 1/d)^k / (k ln d)
 
-Gaps that are gamma distributed with a coefficient of variation c have counts of dispersion
-c² over long stretches; over short ones they differ, because such gaps remember and increments
-here do not. ``benchmarks/selection.py`` shows by simulation what that costs.
+Gamma-distributed gaps with a coefficient of variation c have counts of dispersion c² over long
+intervals; over short ones they differ, because such gaps have memory and increments here do not.
+``benchmarks/selection.py`` measures the effect by simulation.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # whose parts take a third of a second, when they are first used
+import scipy  # its submodules take a third of a second to load, on first use
 from numpy.typing import NDArray
 
 from control.policies.ramsis.pareto_models import SelectionError
 
 Floats = NDArray[np.float64]
 
-TINY = 1e-300  # stands for an empty stretch, whose logarithm is needed
+TINY = 1e-300  # mean count of an empty interval, whose logarithm is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Arrivals:
     dispersion: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise ``SelectionError`` for what is no rate or no burstiness."""
+        """Raise ``SelectionError`` for an invalid rate or dispersion."""
         if not 0 <= self.qps < math.inf:
             raise SelectionError(
                 f"the load is {self.qps:g} queries/s; it must be 0 or above and finite"
@@ -53,14 +53,14 @@ class Arrivals:
 
 
 def count_table(arrivals: Arrivals, seconds: Floats, below: int) -> Floats:
-    """P(k arrivals in a stretch) for k in 0..below-1; shape [stretches, below]."""
+    """Return P(k arrivals in an interval) for k in 0..below-1; shape [intervals, below]."""
     mean = np.maximum(arrivals.qps * np.maximum(seconds, 0.0), TINY)[:, None]
     counts = np.arange(below, dtype=np.float64)
     if arrivals.dispersion == 1:
         table = counts * np.log(mean) - scipy.special.gammaln(counts + 1) - mean
     else:
-        # Γ(k + r) / Γ(r) (1 - 1/d)^k factor by factor: hardly above 1 the logarithms of two huge
-        # numbers would have no digits in common with their difference.
+        # Γ(k + r) / Γ(r) (1 - 1/d)^k factor by factor: slightly above 1 the difference of the
+        # logarithms of two huge numbers would have no correct digits.
         beyond = arrivals.dispersion - 1
         table = np.zeros((len(mean), below))
         factors = np.log((mean + counts[:-1] * beyond) / arrivals.dispersion)
@@ -70,7 +70,7 @@ def count_table(arrivals: Arrivals, seconds: Floats, below: int) -> Floats:
 
 
 def more_than(arrivals: Arrivals, counts: Floats, seconds: Floats) -> Floats:
-    """P(more than ``counts`` arrivals in a stretch), exact in the tail; arguments broadcast."""
+    """Return P(more than ``counts`` arrivals in an interval), exact in the tail; broadcasts."""
     mean = np.maximum(arrivals.qps * np.maximum(seconds, 0.0), TINY)
     if arrivals.dispersion == 1:
         return np.asarray(scipy.special.pdtrc(counts, mean), dtype=np.float64)
@@ -81,7 +81,7 @@ def more_than(arrivals: Arrivals, counts: Floats, seconds: Floats) -> Floats:
 
 
 def burst_sizes(arrivals: Arrivals, below: int) -> Floats:
-    """P(k queries come at once, given that any do) for k in 0..below-1."""
+    """Return P(k queries come at once, given that any do) for k in 0..below-1."""
     sizes = np.zeros(below)
     if arrivals.dispersion == 1:
         sizes[1:2] = 1.0

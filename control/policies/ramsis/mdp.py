@@ -1,8 +1,8 @@
-"""What may a worker choose, and what is it worth? States and actions of model selection.
+"""The decision process of model selection: states, choices and rewards.
 
 A state is (n, j): n queries queued, 1..N, and N + 1 for the full queue; the slack of the earliest
 deadline has reached level T_j. Arrays are [n - 1, c, j] with a choice c, or [n - 1, j]. The full
-queue has no slack, so only its level 0 is ever met; the rest of its row is there for the shape.
+queue has no slack, so only its level 0 is reachable; the rest of its row only completes the shape.
 """
 
 import math
@@ -23,9 +23,9 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a table is made for. Models are fastest first, their latencies never fall.
+    """The input of a table. Models are fastest first, their latencies never fall.
 
-    ``levels_s`` are the slacks that are told apart, from 0 up to the SLO.
+    ``levels_s`` are the levels of slack, from 0 up to the SLO.
     """
 
     models: tuple[CandidateModel, ...]
@@ -35,7 +35,7 @@ class Setting:
     levels_s: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Raise ``SelectionError``, with the mend, where no query could ever be served in time."""
+        """Raise ``SelectionError``, with the remedy, where no query could be served in time."""
         if not self.models:
             raise SelectionError("there is no model to choose from; name one variant at least")
         if self.workers < 1:
@@ -55,18 +55,18 @@ class Setting:
 
     @property
     def longest(self) -> int:
-        """N: the largest batch that was profiled of any model."""
+        """N: the largest profiled batch of any model."""
         return max(len(model.latency_s) for model in self.models)
 
     @property
     def states(self) -> int:
-        """How many states there are, the empty queue's and the full one's included."""
+        """The number of states, including the empty and the full queue's."""
         return (self.longest + 1) * len(self.levels_s) + 1
 
     def latencies_s(self) -> Floats:
-        """Seconds by [n - 1, m] for n in 1..N+1, infinite where a model was not profiled.
+        """Return seconds by [n - 1, m] for n in 1..N+1, infinite where a model was not profiled.
 
-        Of the full queue only the fastest model's latency is known, by extrapolation.
+        For the full queue only the fastest model has a latency, by extrapolation.
         """
         table = np.full((self.longest + 1, len(self.models)), math.inf)
         for m, model in enumerate(self.models):
@@ -76,30 +76,30 @@ class Setting:
         return table
 
     def capacity_qps(self) -> float:
-        """The load at which workers are always busy with the best batches within the SLO."""
+        """Return the load at which workers are always busy with the best batches within the SLO."""
         batch = np.arange(1, self.longest + 1)[:, None]
         latency = self.latencies_s()[:-1]
         return float(self.workers * np.max(np.where(latency <= self.slo_s, batch / latency, 0.0)))
 
 
 def fixed_levels(slo_s: float, count: int = 100) -> tuple[float, ...]:
-    """T_j = j SLO / count: the paper's fixed length discretisation (section 4.2.2)."""
+    """Return T_j = j SLO / count: the paper's fixed length discretisation (section 4.2.2)."""
     if count < 1:
         raise SelectionError(f"slack cannot be told apart in {count} steps; give 1 or more")
     return (*(j * slo_s / count for j in range(count)), slo_s)
 
 
 def model_levels(slo_s: float, models: tuple[CandidateModel, ...]) -> tuple[float, ...]:
-    """Every latency within the SLO: the paper's model-based discretisation (section 4.2.1)."""
+    """Return every latency within the SLO: the paper's model-based levels (section 4.2.1)."""
     latencies = {s for model in models for s in model.latency_s if s < slo_s}
     return (0.0, *sorted(latencies), slo_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A process in which every state has its choice: both functions are from [n - 1, j] to it.
+    """A process with a fixed choice in every state: both functions map [n - 1, j] to [n - 1, j].
 
-    ``expect`` gives the expected value of the next state, ``push`` the mass of the next states.
+    ``expect`` returns the expected value of the next state, ``push`` the mass of the next states.
     """
 
     expect: Callable[[Floats], Floats]
@@ -107,9 +107,9 @@ class Chain:
 
 
 class DecisionProcess(Protocol):
-    """A decision process: what may be chosen and what comes of it.
+    """A decision process: choices and their transitions.
 
-    ``expect`` gives the expected value of the next state for values of the states.
+    ``expect`` returns the expected value of the next state for values of the states.
     """
 
     @property
@@ -118,7 +118,7 @@ class DecisionProcess(Protocol):
 
     @property
     def actions(self) -> int:
-        """How many pairs of model and batch there are, the full queue's included."""
+        """The number of pairs of model and batch, the full queue's included."""
 
     @property
     def accuracy(self) -> Floats:
@@ -126,7 +126,7 @@ class DecisionProcess(Protocol):
 
     @property
     def served(self) -> Floats:
-        """[n - 1, c]: queries that are answered."""
+        """[n - 1, c]: queries that are served."""
 
     @property
     def on_time(self) -> Bools:
@@ -134,21 +134,21 @@ class DecisionProcess(Protocol):
 
     @property
     def allowed(self) -> Bools:
-        """[n - 1, c, j]: one choice in every state at least."""
+        """[n - 1, c, j]: at least one choice in every state."""
 
     def expect(self, values: Floats) -> Floats:
-        """[n - 1, c, j] of [n - 1, j]."""
+        """Return [n - 1, c, j] for values [n - 1, j]."""
 
     def under(self, choice: Ints) -> Chain:
-        """The process with the choices [n - 1, j]."""
+        """Return the process with the choices [n - 1, j]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WholeQueue:
     """Maximal batching: the choices are the models, the batch is the queue.
 
-    ``slot[n - 1, m]`` is the number, in ``ahead``, of "model m for a queue of n"; there is no such
-    action where it is the number of actions.
+    ``slot[n - 1, m]`` is the index, in ``ahead``, of "model m for a queue of n"; it equals the
+    number of actions where there is no such action.
     """
 
     accuracy: Floats
@@ -161,22 +161,22 @@ class WholeQueue:
 
     @property
     def model(self) -> Ints:
-        """A choice is a model."""
+        """The model of each choice: itself."""
         return np.arange(len(self.accuracy))
 
     @property
     def actions(self) -> int:
-        """Pairs of model and batch that some queue may choose."""
+        """The number of pairs of model and batch that some queue may choose."""
         return len(self.ahead.lowest)
 
     def expect(self, values: Floats) -> Floats:
-        """Expected values, 0 where there is no such action."""
+        """Return expected values, 0 where there is no such action."""
         found = np.pad(self.ahead.expect(values), ((0, 1), (0, 0)))
         expected: Floats = np.matmul(found[self.slot], self.offset)
         return expected
 
     def under(self, choice: Ints) -> Chain:
-        """Every state with its choice."""
+        """Return the process with a fixed choice in every state."""
 
         def expect(values: Floats) -> Floats:
             return np.take_along_axis(self.expect(values), choice[:, None, :], axis=1)[:, 0]
@@ -184,7 +184,7 @@ class WholeQueue:
         return Chain(expect, partial(self.push, choice=choice))
 
     def push(self, mass: Floats, choice: Ints) -> Floats:
-        """The mass of the next states."""
+        """Return the mass of the next states."""
         chosen = choice[:, None, :] == np.arange(len(self.accuracy))[None, :, None]
         by_offset = np.matmul(chosen * mass[:, None, :], self.offset.transpose(0, 2, 1))
         there = self.slot < len(self.ahead.lowest)
@@ -192,11 +192,11 @@ class WholeQueue:
 
 
 def whole_queue(setting: Setting) -> WholeQueue:
-    """The process of the paper: round robin, and a free worker serves all that is queued."""
+    """Return the paper's process: round robin, and a free worker serves its whole queue."""
     latency = setting.latencies_s()
     levels = np.array(setting.levels_s)
     on_time = latency[:, :, None] <= levels
-    # A queue that no model serves in time goes to the fastest; ties to the more accurate.
+    # A queue that no model serves in time goes to the fastest; in a tie to the more accurate.
     accuracy = np.array([model.accuracy for model in setting.models])
     late = np.zeros_like(on_time)
     fastest = [int(np.lexsort((-accuracy, row))[0]) for row in latency]

@@ -1,17 +1,17 @@
-"""Which choice is best in every state? Value and policy iteration, and what the best is worth.
+"""Value and policy iteration for the decision process, and the value of its best choices.
 
 Two objectives, with w = 1 or w = queries served, and the price of a late query:
 
     per-decision   the mean over decisions of   accuracy if on time, else -price
     per-query      the mean over queries of     the same
 
-Per decision is what the paper and its code maximise: from V = 0
+The paper and its code maximise per decision: from V = 0
 
     V'(s) = max_c  r(s, c) + sum_s' P(s' | s, c) V(s')
 
-until the span of V' - V is small, at most 100 sweeps. Per query is a ratio of two means, found by
-Dinkelbach's rule: g is the ratio of the choices so far, and the next choices maximise the mean of
-w (r - g), until that finds nothing above 0.
+until the span of V' - V is small, at most 100 sweeps. Per query is a ratio of two means, maximised
+by Dinkelbach's rule: g is the ratio of the current choices, and the next choices maximise the mean
+of w (r - g), until that finds nothing above 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,19 +28,19 @@ from control.policies.ramsis.transitions import Floats, Ints
 T = TypeVar("T", np.float64, np.bool_)
 
 SPAN = 1e-6  # of values, in units of accuracy
-SWEEPS = 100  # the authors' number
+SWEEPS = 100  # as in the authors' code
 RATIOS = 30
 COARSE = 0.1
 STEPS = 5000
 RESTART = 40
 TRIES = 10
 SETTLED = 1e-13
-TIE = 1e-10  # of two choices within it the faster wins
+TIE = 1e-10  # of two choices within it the faster one is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueValue:
-    """What a queue is worth in the long run, weighted by queries served.
+    """The long-run value of a queue, weighted by queries served.
 
     ``accuracy`` is over queries in states that meet the earliest deadline; ``violation`` is the
     share of queries in the others. Where no state meets it, accuracy is that of all queries.
@@ -52,7 +52,7 @@ class QueueValue:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Solution:
-    """The choice c in every state [n - 1, j], the values it was chosen by, and its worth."""
+    """The choice c in every state [n - 1, j], the values behind it, and its worth."""
 
     choice: Ints
     values: Floats
@@ -63,28 +63,28 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What is maximised: the mean ``per`` "decision" or "query", a late query at its ``price``."""
+    """The objective: the mean ``per`` "decision" or "query", with a ``price`` of a late query."""
 
     per: str = "query"
     price: float = 0.0
 
     def reward(self, process: DecisionProcess) -> Floats:
-        """r(s, c), [n - 1, c, j]."""
+        """Return r(s, c), [n - 1, c, j]."""
         return np.where(process.on_time, process.accuracy[:, None], -self.price)
 
     def mean(self, accuracy: float, violation: float) -> float:
-        """What is maximised, of a queue of that worth."""
+        """Return the objective's value for a queue of that accuracy and violation."""
         return accuracy * (1 - violation) - self.price * violation
 
     def weight(self, process: DecisionProcess) -> Floats:
-        """w(s, c), [n - 1, c, 1]."""
+        """Return w(s, c), [n - 1, c, 1]."""
         served = process.served[:, :, None]
         return served if self.per == "query" else np.ones_like(served)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Swept:
-    """How far value iteration has come: values, the choices they lead to, and their last span."""
+    """The state of value iteration: values, the choices they give, and their last span."""
 
     values: Floats
     choice: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.intp))
@@ -95,7 +95,7 @@ class Swept:
 def value_iteration(
     process: DecisionProcess, objective: Objective, start: Floats | None
 ) -> Solution:
-    """Best choices by value iteration; ``start`` may be the values of a similar process."""
+    """Return the best choices by value iteration; ``start`` may be a similar process's values."""
     reward, weight = objective.reward(process), objective.weight(process)
     swept = Swept(np.zeros(reward.shape[::2]) if start is None else start)
     if objective.per == "decision":
@@ -105,7 +105,7 @@ def value_iteration(
     mass = stationary(process, choice)
     ratio = _ratio(weight, reward, choice, mass)
     for at in range(RATIOS):
-        # The first ratios are far off, so values need not be exact for them.
+        # The first ratios are far off, so their values need not be exact.
         span = max(SPAN, COARSE ** (at + 1))
         swept = _sweep(process, weight * (reward - ratio), swept, span)
         moved = stationary(process, swept.choice, mass)
@@ -120,7 +120,7 @@ def value_iteration(
 def policy_iteration(
     process: DecisionProcess, objective: Objective, start: Floats | None
 ) -> Solution:
-    """Best choices by policy iteration: value the choices, improve them, until none changes."""
+    """Return the best choices by policy iteration: evaluate and improve until none changes."""
     reward, weight = objective.reward(process), objective.weight(process)
     values = np.zeros(reward.shape[::2]) if start is None else start
     choice = _first_best(_masked(process, weight * reward + process.expect(values)))
@@ -145,10 +145,10 @@ SOLVERS: Mapping[str, Callable[[DecisionProcess, Objective, Floats | None], Solu
 def falls_short(
     process: DecisionProcess, objective: Objective, ratio: float, sweeps: int = 30
 ) -> bool:
-    """Whether it is sure that no choices reach a mean of ``ratio`` per query.
+    """Return whether certainly no choices reach a mean of ``ratio`` per query.
 
-    Sure it is where some values V have nowhere a V' - V of 0 or more, V' being the best of
-    w (r - ratio) + P V: that bounds the mean of what every choice of choices gains.
+    That is certain where some values V have V' - V < 0 everywhere, V' being the best of w (r -
+    ratio) + P V: that bounds the mean gain of all choices.
     """
     reward = replace(objective, per="query").weight(process) * (objective.reward(process) - ratio)
     masked, values = _masked(process, reward), np.zeros(reward.shape[::2])
@@ -161,10 +161,10 @@ def falls_short(
 
 
 def stationary(process: DecisionProcess, choice: Ints, start: Floats | None = None) -> Floats:
-    """The share p of decisions in each state [n - 1, j]: p = p P, summing to 1.
+    """Return the share p of decisions in each state [n - 1, j]: p = p P, summing to 1.
 
     From (I - P^T + u 1^T) p = u, with u the state of the first query, by GMRES; then by powers,
-    which mend what rounding left.
+    which remove the remaining rounding error.
     """
     chain = process.under(choice)
     first = np.zeros(choice.shape)
@@ -189,7 +189,7 @@ def stationary(process: DecisionProcess, choice: Ints, start: Floats | None = No
 
 
 def worth(process: DecisionProcess, choice: Ints, mass: Floats) -> QueueValue:
-    """Expected accuracy and violation of the choices, from the mass of the states."""
+    """Return expected accuracy and violation of the choices, from the mass of the states."""
     queries = mass * _taken(
         np.broadcast_to(process.served[:, :, None], process.on_time.shape), choice
     )
@@ -203,7 +203,7 @@ def worth(process: DecisionProcess, choice: Ints, mass: Floats) -> QueueValue:
 
 
 def _sweep(process: DecisionProcess, reward: Floats, before: Swept, enough: float) -> Swept:
-    """Value iteration from where it was, until the span is ``enough``, at most 100 sweeps."""
+    """Continue value iteration until the span is below ``enough``, at most 100 sweeps."""
     masked, values, sweeps, span = _masked(process, reward), before.values, 0, np.inf
     scored = masked
     while span >= enough and sweeps < SWEEPS:
@@ -218,7 +218,7 @@ def _sweep(process: DecisionProcess, reward: Floats, before: Swept, enough: floa
 def _evaluated(
     process: DecisionProcess, weight: Floats, reward: Floats, choice: Ints, values: Floats
 ) -> tuple[Floats, float, int]:
-    """Values h and ratio g of fixed choices, (I - P) h = w (r - g), and the sweeps it took.
+    """Return values h and ratio g of fixed choices, (I - P) h = w (r - g), and the sweeps used.
 
     From (I - P + w u^T) h = w r, with u the state of the first query, by GMRES; then g = u^T h.
     """

@@ -1,9 +1,9 @@
-"""Which models may a worker choose from, and how long does each take?
+"""Candidate models and their planning latencies.
 
-Planning wants one latency per model and batch that never falls as the batch grows, so from the
-largest batch down each value is lowered to the next one's where that is smaller. What is not
-measured is not planned with, except the full queue, one query longer than the longest batch: its
-latency lies on the straight line through the measured ones.
+Planning needs one latency per model and batch that never falls as the batch grows, so from the
+largest batch down each value is lowered to the next one's where that is smaller. Unmeasured batches
+are not used, except for the full queue, one query longer than the longest batch: its latency lies
+on the straight line through the measured ones.
 """
 
 import math
@@ -14,7 +14,7 @@ from control.problem.problem import PlanError
 
 
 class SelectionError(PlanError):
-    """No table can be made of what was asked; the message says what to change."""
+    """No table can be made for the input; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class CandidateModel:
     latency_s: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Raise ``SelectionError`` for latencies or an accuracy that cannot be."""
+        """Raise ``SelectionError`` for an impossible latency or accuracy."""
         if not 0 <= self.accuracy <= 1:
             raise SelectionError(
                 f"the accuracy of {self.name} is {self.accuracy:g}; it must lie in 0..1"
@@ -39,7 +39,7 @@ class CandidateModel:
 
 
 def planned(model: CandidateModel) -> CandidateModel:
-    """The model with latencies that never fall as the batch grows."""
+    """Return the model with latencies that never fall as the batch grows."""
     lowered = list(model.latency_s)
     for at in range(len(lowered) - 2, -1, -1):
         lowered[at] = min(lowered[at], lowered[at + 1])
@@ -47,7 +47,7 @@ def planned(model: CandidateModel) -> CandidateModel:
 
 
 def extrapolated_s(model: CandidateModel) -> float:
-    """Seconds of a batch one larger than the largest: least squares of latency on batch."""
+    """Return the seconds of a batch beyond the largest: least squares of latency on batch."""
     count = len(model.latency_s)
     middle, mean = (count + 1) / 2, math.fsum(model.latency_s) / count
     spread = math.fsum((b - middle) ** 2 for b in range(1, count + 1))
@@ -58,16 +58,16 @@ def extrapolated_s(model: CandidateModel) -> float:
 
 
 def worthwhile(models: Sequence[CandidateModel]) -> tuple[CandidateModel, ...]:
-    """The models that no other makes pointless, fastest first.
+    """Return the Pareto-optimal models, fastest first.
 
-    A model goes if another is at least as accurate and at most as slow for each of its batches;
-    of equal ones the first stays.
+    A model is dominated if another is at least as accurate and at most as slow for each of its
+    batches; of equal ones the first stays.
     """
     return _front(models, max((len(model.latency_s) for model in models), default=0))
 
 
 def worthwhile_alone(models: Sequence[CandidateModel]) -> tuple[CandidateModel, ...]:
-    """The paper's front (section 4.3.3): accuracy against the latency of a single query."""
+    """Return the paper's front (section 4.3.3): accuracy against the latency of a single query."""
     return _front(models, 1)
 
 

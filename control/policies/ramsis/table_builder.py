@@ -1,8 +1,8 @@
-"""The tables of RAMSIS and its variants, one load at a time, and their form on the plans topic.
+"""Make the tables of RAMSIS, one load at a time, and compact them for the plans topic.
 
-A maker (``PolicySpec.choose``) is given one load and may start from the plan of a load close by.
-``make`` solves an MDP; any other function of a ``TableProblem`` does as well, as long as its table
-says what to run in every state.
+A maker (``PolicySpec.choose``) takes one load and may start from the plan of a load close by.
+``make`` solves an MDP; any other function of a ``TableProblem`` is valid too, as long as its table
+has a decision in every state.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +21,10 @@ from schemas.records import SelectionTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProblem:
-    """What one table is wanted for.
+    """The input for one table.
 
-    ``violation`` is the share of late queries to keep to (None: the price in ``options`` says what
-    one costs). ``start`` only says where a search may begin.
+    ``violation`` is the share of late queries to keep to (None: ``options`` has their price).
+    ``start`` is only the start of the search.
     """
 
     kind: str  # of the policy whose maker it is for
@@ -35,21 +35,21 @@ class TableProblem:
 
 
 def make(problem: TableProblem) -> SelectionPlan:
-    """Return the table; raises ``SelectionError`` for what cannot be."""
+    """Return the table; raise ``SelectionError`` where none is possible."""
     if problem.violation is not None:
         return solved_within(problem.options, problem.ask, problem.violation)
     return solved(problem.options, problem.ask, problem.start)
 
 
 def names(tables: Iterable[Table]) -> tuple[str, ...]:
-    """Every model that a table may choose, in the order in which they first come."""
+    """Return every model that a table may choose, in order of first occurrence."""
     return tuple(dict.fromkeys(name for table in tables for name in table.models))
 
 
 def compact(
     plan: SelectionPlan, variants: Sequence[str], levels_s: Sequence[float]
 ) -> SelectionTable:
-    """A table as it travels: of neighbours in slack that choose alike the first.
+    """Return a table for the wire: of neighbours in slack with equal decisions only the first.
 
     ``variants`` and ``levels_s`` are the selection's; those of the table are among them.
     """
@@ -60,7 +60,7 @@ def compact(
     full = len(table.model)
     rows = []
     for n, (models, batches) in enumerate(zip(table.model, table.batch, strict=True), start=1):
-        # The full queue has no slack: only its first decision is ever met.
+        # The full queue has no slack: only its first decision is reachable.
         told = zip(levels, models, batches, strict=True)
         rows.append(tuple(_runs((at, number[m], b) for at, m, b in told if n < full or at == 0)))
     return SelectionTable(

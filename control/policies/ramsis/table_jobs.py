@@ -1,10 +1,10 @@
-"""Which tables do workers need under the plan in force, and which one is to be made next?
+"""Jobs that make the tables of the plan in force, one at a time.
 
-A task's tables are wanted for a number of workers, a latency budget and the models. The first
-table is that of the highest load, which is safe for all; then come halves of it, down to a load so
-light that the best model serves nearly all, and queries go one by one; then loads between
-neighbours that expect to differ by 1 % of accuracy or more. Workers follow what there is. Tables
-are made one at a time: between two of them the planner's process serves whoever plans, and each
+A task's tables are made for a number of workers, a latency budget and the models. The first table
+is that of the highest load, which is safe for all; then come halves of it, down to a load so light
+that the best model serves nearly all, and queries go one by one; then loads between neighbours
+whose expected accuracy differs by 1 % or more. Workers follow the tables made so far. Tables are
+made one at a time: between two of them the planner's process is free for other solves, and each
 starts from the values of a load close by.
 """
 
@@ -38,14 +38,14 @@ from schemas.effects import PLANS, Effect, Failed, Send, Solve, Solved
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Selection
 
-HALVINGS = 24  # of the load, at the most
-SAME_BUDGET = 0.05  # relative; a budget that moves by less is the same
+HALVINGS = 24  # halvings of the load, at the most
+SAME_BUDGET = 0.05  # relative; budgets that differ by less count as equal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Need:
-    """What a task's tables are made for. ``loads`` come first, in this order; ``best`` is what
-    the lightest load should reach."""
+    """The input of a task's tables. ``loads`` come first, in this order; ``best`` is the accuracy
+    that the lightest load should reach."""
 
     policy: str
     task: str
@@ -58,10 +58,10 @@ class _Need:
     best: float  # accuracy
 
     def serves(self, other: "_Need") -> bool:
-        """Whether tables made for this one do for the other."""
+        """Return whether tables made for this need also serve the other."""
         if not isclose(self.ask.slo_s, other.ask.slo_s, rel_tol=SAME_BUDGET):
             return False
-        # Where the loads are found by halving, the highest follows from the rest.
+        # Where halving finds the loads, the highest follows from the other fields.
         loads = other.loads if self.apart < inf else self.loads
         ask = replace(self.ask, slo_s=other.ask.slo_s)
         return replace(self, ask=ask, loads=loads) == other
@@ -69,9 +69,9 @@ class _Need:
 
 @dataclass(slots=True)
 class _Grid:
-    """A task's tables in the making. ``before`` are those that its workers follow meanwhile.
+    """A task's tables under construction. ``before`` are those that its workers follow meanwhile.
 
-    ``missing`` is the load to be solved for next; None: all are there, or none can be made.
+    ``missing`` is the load to solve for next; None: all are made, or none can be.
     """
 
     need: _Need
@@ -85,10 +85,10 @@ class _Grid:
         self.missing = self.loads[0]
 
     def add(self, plan: SelectionPlan) -> bool:
-        """One more table; whether what there is now should be followed: not each one is news."""
+        """Add a table; return whether workers should follow the tables made so far."""
         self.plans = joined(self.plans, plan)
         lightest, need = self.plans[0], self.need
-        # Also a load at which runs are still best is too much for lighter ones.
+        # A load at which runs are still best needs lighter loads too.
         in_runs = lightest.table.run > 1 and need.apart < inf
         heavy = in_runs or lightest.expected_accuracy <= need.best - need.apart
         coarse = len(self.plans) == len(self.loads)
@@ -99,7 +99,7 @@ class _Grid:
         return self.missing is None or (not self.before and (coarse or len(self.plans) == 1))
 
     def problem(self, qps: float) -> TableProblem:
-        """The next table's."""
+        """Return the problem of the next table."""
         return TableProblem(
             kind=self.need.kind,
             ask=replace(self.need.ask, qps=qps),
@@ -110,9 +110,9 @@ class _Grid:
 
 
 class TableJobs:
-    """The part of the controller that has tables made, one at a time.
+    """The part of the controller that requests tables, one at a time.
 
-    Its jobs have numbers below 0, so that they are not those of plans.
+    Its jobs have numbers below 0, to differ from those of plans.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class TableJobs:
         self._memory = memory
         self._grids: dict[str, _Grid] = {}  # by task
         self._job = 0
-        self._asked: _Grid | None = None  # for which a table is under way
+        self._asked: _Grid | None = None  # for which a table is in flight
         self._told: dict[tuple[str, str], str] = {}  # why a task has no tables, by policy and task
 
     def follow(self, plan: Plan, devices: Mapping[str, str], now: float) -> list[Effect]:
-        """A plan is in force; ``devices`` are its workers'."""
+        """Apply a plan in force: determine the tables it needs; ``devices`` are its workers'."""
         policy = policy_named(self._pipeline, plan.settings.policy)
         wanted = selections(self._pipeline, policy) if policy else {}
         self._grids = {task: grid for task, grid in self._grids.items() if task in wanted}
@@ -149,7 +149,7 @@ class TableJobs:
             self._grids[need.task] = _Grid(need, _of_the_same(there, need))
 
     def more(self) -> list[Effect]:
-        """Have the next table made, unless one is under way or all are there."""
+        """Request the next table, unless one is in flight or all are made."""
         if self._asked is not None:
             return []
         for grid in self._grids.values():
@@ -160,7 +160,7 @@ class TableJobs:
         return []
 
     def solved(self, event: Solved, now: float) -> list[Effect]:
-        """A table was made: what workers should follow from now on, if that is news."""
+        """Add a finished table; send the task's selection if workers should follow it."""
         grid = self._ended(event.job)
         if grid is None or not grid.add(event.plan):
             return []
@@ -168,7 +168,7 @@ class TableJobs:
         return [_sent(self._selection(grid, now))]
 
     def failed(self, event: Failed, now: float) -> list[Effect]:
-        """A table could not be made, and so none of its task can: workers do without."""
+        """End a failed job: the task gets no tables, and its workers run without."""
         grid = self._ended(event.job)
         if grid is None:
             return []
@@ -176,7 +176,7 @@ class TableJobs:
         return self._without(grid.need.policy, grid.need.task, event.error, now)
 
     def _ended(self, job: int | str) -> _Grid | None:
-        """What a job was for; None where it is another's, or a later plan wants others."""
+        """End a job; return its grid, or None if it is another's or the plan has changed since."""
         if job != self._job or self._asked is None:
             return None
         grid, self._asked = self._asked, None
@@ -193,7 +193,7 @@ class TableJobs:
         return [_sent(none)]
 
     def expecting(self, plan: Plan, demand_qps: float) -> Plan:
-        """A plan with the accuracy that its workers' tables expect, where they decide it alone."""
+        """Return the plan with its tables' expected accuracy, where tables alone decide it."""
         grid = self._grids.get(self._pipeline.root.name)
         alone = len(self._pipeline.tasks) == 1
         if grid is None or not alone or grid.need.policy != plan.settings.policy:
@@ -262,8 +262,10 @@ class TableJobs:
         )
 
     def _budget_s(self, plan: Plan, policy: Policy, task: str, devices: Mapping[str, str]) -> float:
-        """What the plan leaves a task of the SLO, queueing included: its part of the slowest path
-        of leases that it is on."""
+        """Return a task's part of the SLO under the plan, queueing included, in seconds.
+
+        By the task's share of the slowest path of leases through it.
+        """
         pipeline, profile = self._pipeline, self._profile
         if len(pipeline.tasks) == 1:
             return whole_budget_s(pipeline, plan.settings.slo_s)
@@ -285,20 +287,20 @@ class TableJobs:
 
 
 def _sent(selection: Selection) -> Send:
-    """Under a key of its own, so that compaction keeps it beside the plans."""
+    """Return the effect, under a key of its own: compaction keeps it beside the plans."""
     key = f"{selection.pipeline}/tables/{selection.policy}/{selection.task}"
     return Send(PLANS, selection, slot=0, key=key)
 
 
 def _of_the_same(grid: _Grid | None, need: _Need) -> tuple[SelectionPlan, ...]:
-    """The plans that workers follow until there are new ones, where they are of the same maker."""
+    """Return the plans of the same maker that workers follow until there are new ones."""
     if grid is None or (grid.need.policy, grid.need.kind) != (need.policy, need.kind):
         return ()
     return grid.plans if grid.missing is None else grid.before
 
 
 def _paths(pipeline: Pipeline, task: str) -> list[tuple[str, ...]]:
-    """From a task to every leaf below it."""
+    """Return the paths from a task to every leaf below it."""
     children = pipeline.task(task).children
     if not children:
         return [(task,)]

@@ -1,9 +1,9 @@
-"""The policies that choose a model per batch: what do their leases say?
+"""Leases of the policies that choose a model per batch.
 
 Every worker holds all variants of the one task and reads one slot, so that queries go round robin,
-one by one or in runs.
-Its lease names the variant that serves most in its best batch: that one is loaded first, runs
-until there are tables, and tells what ingress may admit.
+one by one or in runs. Its lease names the variant with the highest throughput at its best batch:
+that one is loaded first, runs until there are tables, and determines the load that ingress may
+admit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,10 @@ ONE_BY_ONE = (1,)
 
 
 def allocate(problem: Problem) -> Allocation:
-    """All workers with the same lease. Raises ``PlanError`` for what these policies cannot plan."""
+    """Return all workers with the same lease.
+
+    Raises ``PlanError`` for pipelines that these policies cannot plan.
+    """
     pipeline, profile, policy = problem.pipeline, problem.profile, problem.policy
     if len(pipeline.tasks) > 1:
         raise PlanError(
@@ -65,7 +68,7 @@ def allocate(problem: Problem) -> Allocation:
 
 
 def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:
-    """What is left of the SLO for the only task; raises ``SelectionError`` where nothing is."""
+    """Return the SLO less the hops, for a single task; raise ``SelectionError`` if none is left."""
     left_s = slo_s - HOPS * pipeline.comm_s
     if left_s <= 0:
         raise SelectionError(
@@ -78,8 +81,10 @@ def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:
 def alike(
     profile: ProfileTable, task: Task, devices: tuple[str, ...], quantile: str
 ) -> tuple[CandidateModel, ...]:
-    """A task's models on devices that are alike; raises ``SelectionError`` where they are not,
-    ``ProfileError`` for what was not measured."""
+    """Return a task's models on devices of one kind.
+
+    Raises ``SelectionError`` where the devices differ, ``ProfileError`` for an unmeasured variant.
+    """
     kinds = sorted(set(devices))
     found = {models_of(profile, task, device, quantile) for device in kinds}
     if len(found) > 1:
@@ -91,16 +96,21 @@ def alike(
 
 
 def runs(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
-    """In runs of how many ingress may send to the workers of the root task. Only where they alone
-    decide what runs, and where one ingress sends to them: runs of several would meet."""
+    """Return the run lengths in which ingress may send to the workers of the root task.
+
+    Several only where these workers alone decide what runs, and one ingress sends to them: runs of
+    several ingresses would collide.
+    """
     if len(pipeline.tasks) > 1 or pipeline.ingress > 1:
         return ONE_BY_ONE
     return tuple(range(1, LONGEST_RUN.of(policy) + 1))
 
 
 def most_throughput(setting: Setting, part: float = 0.5) -> tuple[CandidateModel, int]:
-    """The model and the batch that serve most per second within a part of the SLO, which leaves the
-    rest for the queue, or if none does, within all of it."""
+    """Return the model and batch of highest throughput within a part of the SLO.
+
+    The rest of the SLO is for the queue; if none fits the part, the whole SLO counts.
+    """
     for most in (part, 1.0):
         fitting = [
             (batch / seconds, model.accuracy, -batch, model)
@@ -121,8 +131,7 @@ def check_memory(
     memory: Mapping[str, int],
     setting: Setting,
 ) -> None:
-    """Raise ``SelectionError`` where a worker may use too little memory (bytes, by device) to hold
-    all models of a setting."""
+    """Raise ``SelectionError`` where ``memory`` (bytes, by device) cannot hold all models."""
     for device in sorted(set(devices)):
         room = memory.get(device)
         needed = sum(profile.entry(task, m.name, device).memory_bytes for m in setting.models)

@@ -1,13 +1,13 @@
-"""Which model and batch for this queue and slack? Tables solved ahead, one per load.
+"""Tables of model and batch by queue and slack, solved in advance, one per load.
 
     models = models_of(profile, task, "cpu")
     plan = solved(OPTIONS["ramsis"], ask)
     plan.table.choose(queue=3, slack_s=0.08)
 
-Policies by name: ``ramsis-paper`` does what the paper's code does (specs in the module docstrings
-of ``selection_model``, ``selection_transitions`` and ``selection_solver``), ``ramsis`` counts
-queries instead of decisions, and ``ramsis-variable`` may also serve a part of the queue: dearer to
-solve, and better near capacity. Whatever ends in ``_s`` is in seconds.
+Policies by name: ``ramsis-paper`` does what the paper's code does (specified in the module
+docstrings of ``mdp``, ``transitions`` and ``mdp_solver``), ``ramsis`` counts queries instead of
+decisions, and ``ramsis-variable`` may also serve a part of the queue: slower to solve, and better
+near capacity. Names that end in ``_s`` are in seconds.
 """
 
 from bisect import bisect_right
@@ -50,11 +50,11 @@ from control.policies.ramsis.variable_batching import part_of_queue
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy, Task
 
-PRICES = (0.25, 4096.0)  # of a late query, tried in the search for a violation budget
+PRICES = (0.25, 4096.0)  # prices of a late query, tried in the search for a violation budget
 HALVINGS = 12
-APART = 0.01  # in expected accuracy: neighbours in a grid are closer
+APART = 0.01  # in expected accuracy: neighbours in a grid differ by less
 FINEST = 1 / 128  # of their load: neighbours in a grid are never closer
-OVERRUN = 0.5  # expected violation: nothing keeps up
+OVERRUN = 0.5  # expected violation above which no table keeps up
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,10 @@ class TableEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Decisions for one load by [n - 1][j], n up to N and N + 1 for more; ``model`` is a number of
-    ``models``.
+    """Decisions for one load by [n - 1][j], n up to N and N + 1 for more.
 
-    A batch of N + 1 stands for the whole of a queue, however long. It is made for queries that come
-    to each worker in runs of ``run``.
+    ``model`` is an index into ``models``. A batch of N + 1 stands for the whole queue. The table is
+    made for queries that arrive at each worker in runs of ``run``.
     """
 
     qps: float
@@ -82,7 +81,7 @@ class Table:
     run: int = 1
 
     def choose(self, queue: int, slack_s: float) -> TableEntry:
-        """What to run now, by the queue's length (from 1) and its earliest deadline's slack."""
+        """Return the decision for a queue's length (from 1) and its earliest deadline's slack."""
         if queue < 1:
             raise SelectionError(f"a queue of {queue} has nothing to serve; wait for a query")
         full = len(self.model)
@@ -92,7 +91,7 @@ class Table:
         return TableEntry(self.models[self.model[at][level]], queue if batch == full else batch)
 
     def decisions(self) -> list[list[Any]]:
-        """[[queue, slack index, model, batch], ...]; the full queue comes last, at index 0."""
+        """Return [[queue, slack index, model, batch], ...]; the full queue last, at index 0."""
         full = len(self.model)
         return [
             [n, j, self.models[model], batch]
@@ -104,7 +103,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a policy makes its tables."""
+    """The options by which a policy makes its tables."""
 
     objective: Objective
     front: str = "every-batch"  # a key of ``FRONTS``
@@ -118,7 +117,7 @@ BATCHING: Mapping[str, Callable[[Setting], DecisionProcess]] = {
     "whole-queue": whole_queue,
     "variable": part_of_queue,
 }
-# By which latencies a model is Pareto-optimal beside its accuracy.
+# The latencies by which a model is Pareto-optimal beside its accuracy.
 FRONTS: Mapping[str, Callable[[Sequence[CandidateModel]], tuple[CandidateModel, ...]]] = {
     "every-batch": worthwhile,
     "single-query": worthwhile_alone,
@@ -132,11 +131,11 @@ OPTIONS: Mapping[str, Options] = {
 }
 
 
-DEFAULT = "ramsis"  # whose options the tables of other kinds have
+DEFAULT = "ramsis"  # the kind whose options apply to the tables of other kinds
 
 
 def options_for(kind: str, policy: Policy) -> Options:
-    """Return how the tables of a kind are made under a policy; raises ``SelectionError``."""
+    """Return how the tables of a kind are made under a policy; raise ``SelectionError``."""
     usual = OPTIONS.get(kind, OPTIONS[DEFAULT])
     dispersion = DISPERSION.of(policy)
     if usual.batching == "variable" and dispersion != 1:
@@ -153,9 +152,9 @@ def options_for(kind: str, policy: Policy) -> Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a table is wanted for. Models as they were profiled, in any order.
+    """The input for a table: models as profiled, in any order.
 
-    ``runs``: queries may be sent in runs of so many, of which the best is taken.
+    ``runs`` are the permitted run lengths, of which the best is taken.
     """
 
     models: tuple[CandidateModel, ...]
@@ -168,9 +167,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SelectionPlan:
-    """A table and what it promises: fractions of 1, by its own model of the queue.
+    """A table and its expected figures: fractions of 1, by its own model of the queue.
 
-    ``feasible`` says whether the load is within what the workers can carry in time at all.
+    ``feasible`` is whether the workers can carry the load in time at all.
     """
 
     table: Table
@@ -186,9 +185,9 @@ class SelectionPlan:
 
 
 def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> SelectionPlan:
-    """The best table, from the neighbour's values where ``start`` is one.
+    """Return the best table, starting from the neighbour's values where ``start`` is one.
 
-    Raises ``SelectionError`` where no query could be served in time, or for what cannot be.
+    Raises ``SelectionError`` for invalid input, or where no query could be served in time.
     """
     if len(ask.runs) == 1:
         return _solved(options, ask, ask.runs[0], start)
@@ -196,7 +195,7 @@ def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> Se
     stream = Stream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
     among = ways(models, stream, ask.runs)
     if not among:
-        return _solved(options, ask, 1, start)  # which says what is wrong
+        return _solved(options, ask, 1, start)  # raises the error
     first, *others = among
     if not first.alone:
         return _solved(options, ask, overrun(models, stream, among).run, start)
@@ -221,7 +220,7 @@ def _falls_short(options: Options, ask: Ask, run: int, worth: float) -> bool:
 
 
 def _solved(options: Options, ask: Ask, run: int, start: SelectionPlan | None) -> SelectionPlan:
-    """The best table for runs of so many."""
+    """Return the best table for runs of that length."""
     setting = setting_for(options, ask, run)
     process = BATCHING[options.batching](setting)
     known = None
@@ -243,11 +242,11 @@ def _solved(options: Options, ask: Ask, run: int, start: SelectionPlan | None) -
 
 
 def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan:
-    """The highest accuracy with an expected violation of at most ``violation``.
+    """Return the highest accuracy with an expected violation of at most ``violation``.
 
-    The price of a late query is the budget's multiplier: the lowest price that keeps it is
-    searched by halving. Of all deterministic tables that finds those on the hull of accuracy
-    against violation. Where no price keeps the budget, the plan of the highest one comes back, not
+    The price of a late query is the budget's multiplier: halving finds the lowest price that keeps
+    the budget. Of all deterministic tables that gives those on the hull of accuracy against
+    violation. Where no price keeps the budget, returns the plan of the highest one, not
     ``feasible``.
     """
     if not 0 <= violation <= 1:
@@ -273,9 +272,9 @@ def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan
 def grid(
     options: Options, ask: Ask, loads: Iterable[float], apart: float = APART
 ) -> tuple[SelectionPlan, ...]:
-    """Plans for the loads, and for loads between them until neighbours are close, by growing load.
+    """Return plans for the loads, and for loads between them until neighbours are close, by load.
 
-    The load of ``ask`` itself counts for nothing.
+    The load of ``ask`` itself is ignored.
     """
     wanted = sorted(set(loads))
     if not wanted:
@@ -289,10 +288,10 @@ def grid(
 def next_load(
     plans: Sequence[SelectionPlan], wanted: Sequence[float], apart: float = APART
 ) -> float | None:
-    """The load to solve for next on the way to a grid: one that is wanted and missing, in the order
-    of ``wanted``, then one between neighbours that are not close; None where all are.
+    """Return the next load to solve for in a grid; None where the grid is complete.
 
-    Close is a difference in expected accuracy below ``apart``, or in load of at most 1/128.
+    First the missing ones of ``wanted``, in their order, then one between neighbours that are not
+    close. Close is a difference in expected accuracy below ``apart``, or in load of at most 1/128.
     """
     known = {plan.table.qps for plan in plans}
     missing = next((qps for qps in wanted if qps not in known), None)
@@ -307,25 +306,25 @@ def next_load(
 
 
 def joined(plans: Sequence[SelectionPlan], plan: SelectionPlan) -> tuple[SelectionPlan, ...]:
-    """The plans with one more, by growing load."""
+    """Return the plans with one more, by growing load."""
     return tuple(sorted((*plans, plan), key=lambda each: each.table.qps))
 
 
 def close_to(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan | None:
-    """Where a solve for a load may start: the plan of the next lower load, else of the lowest."""
+    """Return the start for a solve: the plan of the next lower load, else of the lowest."""
     below = [plan for plan in plans if plan.table.qps <= qps]
     return below[-1] if below else next(iter(plans), None)
 
 
 def for_load(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan:
-    """The plan of the lowest load that is not below ``qps``, else that of the highest."""
+    """Return the plan of the lowest load that is not below ``qps``, else that of the highest."""
     return next((plan for plan in plans if plan.table.qps >= qps), plans[-1])
 
 
 def models_of(
     profile: ProfileTable, task: Task, device: str, quantile: str = "p95"
 ) -> tuple[CandidateModel, ...]:
-    """A task's variants as models, each up to its largest batch; raises ``ProfileError``."""
+    """Return a task's variants as models, each up to its largest batch; raise ``ProfileError``."""
     found = []
     for variant in task.variants:
         entry = profile.entry(task.name, variant.name, device)
@@ -338,8 +337,10 @@ def models_of(
 
 
 def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
-    """What a table for runs of so many is made for, of the models that no other makes pointless;
-    raises ``SelectionError`` where no query could be served in time."""
+    """Return the setting of a table for runs of that length, with the Pareto-optimal models.
+
+    Raises ``SelectionError`` where no query could be served in time.
+    """
     models = FRONTS[options.front](
         [whole for model in ask.models if (whole := in_runs(planned(model), run)) is not None]
     )
@@ -361,7 +362,7 @@ def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
 def described(
     policy: str, plan: SelectionPlan, seconds: float, wall_seconds: float, table: bool
 ) -> dict[str, Any]:
-    """A plan as ``headrace plan --json`` prints it; ``table`` adds the decisions."""
+    """Return a plan as ``headrace plan --json`` prints it; ``table`` adds the decisions."""
     shown: dict[str, Any] = {
         "policy": policy,
         "demand": plan.table.qps,
@@ -395,5 +396,5 @@ def _table(setting: Setting, process: DecisionProcess, solution: Solution, run: 
 
 
 def priced(options: Options, price: float) -> Options:
-    """The options with a late query at this price."""
+    """Return the options with this price of a late query."""
     return replace(options, objective=replace(options.objective, price=price))

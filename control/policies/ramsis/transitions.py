@@ -1,7 +1,7 @@
-"""What comes next for a worker that serves its whole queue at once? Transitions, in factors.
+"""Transitions, in factored form, for a worker that serves its whole queue at once.
 
-The decision process of RAMSIS (section 4 of the paper). A worker gets every K-th query that
-arrives at rate qps. When it is free it looks at
+The decision process of RAMSIS (section 4 of the paper). A worker gets every K-th query that arrives
+at rate qps. When it is free it observes
 
     (n, j)   n queries queued, 1..N, and N + 1 for more, the full queue;
              j the highest level T_j that the slack of the earliest deadline reaches
@@ -10,14 +10,14 @@ and serves all n with a model m that takes l(m, n) <= T_j, or with the fastest i
 empty queue is skipped: the worker waits, and its next state is (1, SLO). Where queries come in
 bursts it is (n', SLO), by the size of the burst that ends the wait.
 
-Factored form. Given the offset q, the central arrivals since the worker's last one, what comes
-next depends on the time l = l(m, n) only, and the offset depends on the state only:
+Factored form. Given the offset q, the central arrivals since the worker's last one, the next state
+depends on the time l = l(m, n) only, and the offset depends on the state only:
 
     P(n', j' | n, j, m) = sum_q  I(q | n, j)  B_l(n', j' | q)
     I(q | n, j)  ~  P((n - 1) K + q arrivals in SLO - T_j)
 
-The next query comes d = K - q arrivals later. With X arrivals before t and Y after it in l,
-"the worker's first query comes after t, and it gets n' in all" is
+The next query comes d = K - q arrivals later. With X arrivals before t and Y after it in l, "the
+worker's first query comes after t, and it gets n' in all" is
 
     H_t(n', d) = sum_{x < d}  P(X = x)  g(n', d - x)
     g(n', e) = P((n' - 1) K + e <= Y <= n' K + e - 1)
@@ -25,7 +25,7 @@ The next query comes d = K - q arrivals later. With X arrivals before t and Y af
 and a slack in [T_j', T_j'+1) at the end means a first query in [t_j', t_j'+1), t_j = l - SLO + T_j,
 so B is a difference of two H. There the time after t is SLO - T_j', whatever the action: g is the
 same for all of them, and the sums over x are convolutions of length K, done by Fourier transform.
-No row of P, and no block B, is ever built: what a sweep needs is a sum over B, which moves the
+No row of P and no block B is ever built: a sweep needs only a sum over B, which moves the
 difference from H to the values.
 """
 
@@ -40,13 +40,13 @@ from control.policies.ramsis.arrival_counts import Arrivals, burst_sizes, count_
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-# What the authors' code adds to every offset of a state where the probability of one underflows.
+# The authors' code adds it to every offset of a state where the probability of one underflows.
 SMALLEST = 5e-324
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Ahead:
-    """B in factored form: what follows action a, given that d = K - q arrivals are missing.
+    """B in factored form: the next state after action a, given that d = K - q arrivals are missing.
 
     Levels below are the inner ones, j = 1..J-1 of 0..J. ``first`` is the transform of P(X = x), 0
     where a level lies before the action's start.
@@ -61,7 +61,7 @@ class Ahead:
     padded: int  # length of the transforms
 
     def expect(self, values: Floats) -> Floats:
-        """Expected value of the next state, [a, d], for values of [n', j']."""
+        """Return the expected value of the next state, [a, d], for values of [n', j']."""
         longest, width = self.rest.shape[1:]
         inner = values[:longest, :-1]
         steps = np.diff(inner, axis=1).T[:, None, :]
@@ -73,7 +73,7 @@ class Ahead:
         return np.asarray(expected, dtype=np.float64)
 
     def push(self, mass: Floats) -> Floats:
-        """Mass of the next states, [n', j'], for the mass [a, d] of actions and offsets."""
+        """Return the mass of the next states, [n', j'], for the mass [a, d] of actions."""
         longest, width = self.rest.shape[1:]
         turned = scipy.fft.rfft(mass, self.padded).T[:, None, :]
         found = scipy.fft.irfft(np.matmul(turned, self.first.conj())[:, 0].T, self.padded)[
@@ -97,7 +97,7 @@ class Ahead:
 def look_ahead(
     arrivals: Arrivals, share: int, busy_s: Floats, levels_s: Floats, longest: int
 ) -> Ahead:
-    """B for actions that take ``busy_s`` [a], where one of ``share`` queries is the worker's."""
+    """Return B for actions of ``busy_s`` [a], where one of ``share`` queries is the worker's."""
     after_s = levels_s[-1] - levels_s[1:-1]  # [j] from a level's edge to the end of the action
     before_s = busy_s[:, None] - after_s
     lead = count_table(arrivals, before_s.ravel(), share).reshape(*before_s.shape, share)
@@ -116,10 +116,10 @@ def look_ahead(
 
 
 def _after_waiting(arrivals: Arrivals, share: int, busy_s: Floats, longest: int) -> Floats:
-    """P(fewer than d come while busy, and what comes then makes n' of them the worker's).
+    """Return P(fewer than d come while busy, and the next arrivals make n' of them the worker's).
 
-    Shape [a, n', d] with n' from 1, the last one for more than N; with Poisson arrivals n' is 1.
-    Walking in bursts from x = 0, u(x) is the chance to step on x; the step beyond d - 1 decides n'.
+    Shape [a, n', d] with n' from 1, the last one for more than N; with Poisson arrivals n' is 1. In
+    a walk in bursts from x = 0, u(x) is the chance to step on x; the step beyond d - 1 decides n'.
     """
     early = count_table(arrivals, busy_s, share)
     if arrivals.dispersion == 1:
@@ -140,17 +140,17 @@ def _after_waiting(arrivals: Arrivals, share: int, busy_s: Floats, longest: int)
 
 
 def _windows(table: Floats, share: int) -> Floats:
-    """Sums of ``share`` counts at a time: [row, n, e] is P((n-1) K + e <= count <= n K + e - 1)."""
+    """Return sums of ``share`` counts: [row, n, e] is P((n-1) K + e <= count <= n K + e - 1)."""
     below = np.cumsum(table, axis=1).reshape(len(table), table.shape[1] // share, share)
     below[:, 1:] -= below[:, :-1].copy()
     return below
 
 
 def offsets(arrivals: Arrivals, share: int, levels_s: Floats, longest: int) -> Floats:
-    """I(K - d | n, j), shape [n - 1, d - 1, j], for n in 1..N+1.
+    """Return I(K - d | n, j), shape [n - 1, d - 1, j], for n in 1..N+1.
 
     Where the probability of an offset underflows the smallest number is added to all of the
-    state's, as the authors' code does: what cannot happen gets uniform offsets.
+    state's, as the authors' code does: impossible states get uniform offsets.
     """
     queued_s = levels_s[-1] - levels_s
     table = count_table(arrivals, queued_s, (longest + 1) * share)

@@ -1,16 +1,16 @@
-"""What comes next for a worker that may leave part of its queue? Variable batching.
+"""Variable batching: the decision process of a worker that may leave part of its queue.
 
-The paper's section 4.3.2: from (n, j) a worker may serve any b <= n. With b = n what follows is as
-in ``selection_transitions``. With b < n the query with the next deadline is there already: it came
-b K central arrivals after the first, and of the k that came in A = SLO - T_j, given k, those by
+The paper's section 4.3.2: from (n, j) a worker may serve any b <= n. With b = n the transitions are
+those of ``transitions``. With b < n the query with the next deadline is already queued: it arrived
+b K central arrivals after the first, and of the k that arrived in A = SLO - T_j, given k, those by
 time v are binomial, so
 
     v = T_j' - T_j + l(m, b)
     P(slack at the end >= T_j' | n, j, b) = P(Binomial(k, v / A) < b K)
     n' = n - b + the worker's arrivals in l(m, b), whose number follows from the offset q as before
 
-With one worker this is exact. With more, k = (n - 1) K + q differs by offset; the mean of q stands
-for all of them, and slack and arrivals are taken as independent given (n, j).
+With one worker this is exact. With more, k = (n - 1) K + q differs by offset; the mean of q
+replaces all of them, and slack and arrivals are taken as independent given (n, j).
 """
 
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.transitions import Ahead, Floats, Ints, look_ahead, offsets
 
 NEGLIGIBLE = 1e-13
-LARGEST = 150e6  # numbers held for what is left of a queue, 1.2 GB
-SMALLEST = 1e-18  # of a transition that is kept
-INSTANT = 1e-12  # seconds: stands for no time at all
+LARGEST = 150e6  # largest number of values for partly served queues, 1.2 GB
+SMALLEST = 1e-18  # smallest probability of a transition that is kept
+INSTANT = 1e-12  # seconds, in place of zero
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Left:
-    """What follows choice c for each queue that it leaves part of, n = b + 1 .. N + 1."""
+    """The transitions of choice c for each queue that it leaves part of, n = b + 1 .. N + 1."""
 
     slack: Floats  # [n - b - 1, j, j']
     arrived: Floats  # [n - b - 1, j, i]
@@ -52,11 +52,11 @@ class PartOfQueue:
 
     @property
     def actions(self) -> int:
-        """Pairs of model and batch."""
+        """Number of pairs of model and batch."""
         return len(self.batch)
 
     def expect(self, values: Floats) -> Floats:
-        """Expected values, 0 where the batch is larger than the queue."""
+        """Return expected values, 0 where the batch is larger than the queue."""
         found = np.zeros(self.allowed.shape)
         whole = np.matmul(self.ahead.expect(values)[:, None], self.offset[self.batch - 1])[:, 0]
         found[self.batch - 1, np.arange(len(self.batch))] = whole
@@ -72,11 +72,11 @@ class PartOfQueue:
         return found
 
     def push(self, mass: Floats, choice: Ints) -> Floats:
-        """The mass of the next states."""
+        """Return the mass of the next states."""
         return self.under(choice).push(mass)
 
     def under(self, choice: Ints) -> Chain:
-        """Every state with its choice: what is left of queues as one sparse matrix."""
+        """Return the process with fixed choices; partly served queues are one sparse matrix."""
         remains, own = self._remains(choice), self.offset.transpose(0, 2, 1)  # [n - 1, j, d]
         queue = np.arange(len(choice))[:, None] + 1
         whole = self.batch[choice] == queue
@@ -96,7 +96,7 @@ class PartOfQueue:
         return Chain(expect, push)
 
     def _remains(self, choice: Ints) -> "scipy.sparse.csr_array":
-        """The transitions of states that leave part of their queue; others' rows are empty."""
+        """Return the transitions of states that leave part of their queue; other rows are empty."""
         states, levels = choice.size, choice.shape[1]
         full = (len(choice) - 1) * levels
         found = []
@@ -112,10 +112,10 @@ class PartOfQueue:
 
 
 def part_of_queue(setting: Setting) -> PartOfQueue:
-    """The process of variable batching; raises ``SelectionError`` for bursty arrivals.
+    """Return the process of variable batching; raise ``SelectionError`` for bursty arrivals.
 
-    Offered are all batches that meet the slack, and all of the fastest model's: a long queue may
-    be better cleared late in one large batch than met in part.
+    The choices are all batches that meet the slack, and all of the fastest model's: clearing a long
+    queue late in one large batch may be better than meeting part of it.
     """
     if setting.arrivals.dispersion != 1:
         raise SelectionError(
@@ -166,7 +166,7 @@ def _affordable(choices: int, setting: Setting) -> None:
 
 
 def _slack(setting: Setting, batch: int, busy: float, offset: Floats) -> Floats:
-    """P(the level at the end is j' | n, j), [n - b - 1, j, j'], for n in b + 1..N + 1."""
+    """Return P(the level at the end is j' | n, j), [n - b - 1, j, j'], for n in b + 1..N + 1."""
     levels, share = np.array(setting.levels_s), setting.workers
     queued_s = np.maximum(levels[-1] - levels, INSTANT)
     queue = np.arange(batch + 1, setting.longest + 2)
@@ -183,8 +183,8 @@ def _slack(setting: Setting, batch: int, busy: float, offset: Floats) -> Floats:
 
 
 def _arrived(setting: Setting, ahead: Ahead, c: int, batch: int, offset: Floats) -> Floats:
-    """P(i queries come to the worker | n, j), [n - b - 1, j, i], for n in b + 1..N + 1."""
-    # [i, d]; of N + 1 and more the queue is full, whatever was left of it.
+    """Return P(i queries come to the worker | n, j), [n - b - 1, j, i], for n in b + 1..N + 1."""
+    # [i, d]; at N + 1 and more the queue is full, whatever was left of it.
     by_missing = np.vstack([ahead.waited[c, :1], ahead.whole[c], ahead.over[c]])
     enough = np.flatnonzero(by_missing.max(axis=1) > NEGLIGIBLE)[-1] + 1
     found: Floats = np.matmul(offset[batch:].transpose(0, 2, 1), by_missing[:enough].T)
