@@ -67,7 +67,7 @@ TICK_S = 0.1
 UNLIKE_S = 1.0  # least time from a solve to the next because estimates have changed
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 MERGE_S = 0.25
-CONTEST_S = 1.0  # least time until another controller's plan is replaced
+CONTEST_S = 1.0  # time until another controller's plan is replaced
 NEIGHBOUR_S = 3.0  # a pipeline without a report for this long is not up
 ANY_MEMORY: Mapping[str, int] = {}
 

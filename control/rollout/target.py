@@ -21,7 +21,7 @@ class RolloutTarget:
 
     def __init__(self) -> None:
         self._target: Target | None = None
-        self._staging = False  # the last step was not the last
+        self._staging = False  # another step follows the last one
         self._moves: list[PlanReason] = []
         self._routes_s = 0.0
         self._since_s = float("-inf")  # when the target was set

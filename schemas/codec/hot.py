@@ -137,7 +137,7 @@ def answer_parts(answer: Answer, parts: Parts) -> None:
     parts.append(_CODES[answer.reason_code])
 
 
-# --- values, by the branch that codec_values chose ------------------------------------------------
+# --- values, by union branch (``values.pack``) ----------------------------------------------------
 
 
 def _add_branch(branch: tuple[str, Any], parts: Parts) -> None:
