@@ -1,4 +1,4 @@
-"""Where does a value stand in a chart, and which values are written beside its axes?"""
+"""Map values to pixels on a chart axis, and choose its tick values."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Values from ``low`` to ``high`` on pixels from ``start`` to ``end`` (which may be less)."""
+    """Values from ``low`` to ``high`` on pixels ``start`` to ``end``; ``end`` may be smaller."""
 
     low: float
     high: float
@@ -17,12 +17,12 @@ class Axis:
     end: float
 
     def at(self, value: float) -> float:
-        """The pixel of a value; of one beyond the axis, that of its end."""
+        """Return the pixel of a value; values beyond the axis map to its nearer end."""
         inside = min(max(value, self.low), self.high)
         return self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round values on the axis, at most about so many."""
+        """Return the round values on the axis, about ``most`` at most."""
         step = round_step((self.high - self.low) / most)
         first = round(self.low / step)
         values = (step * at for at in range(first, first + 3 * most))
@@ -30,7 +30,7 @@ class Axis:
 
 
 def round_step(least: float) -> float:
-    """The smallest round number that is no less."""
+    """Return the smallest round number that is at least ``least``."""
     power = 10.0 ** floor(log10(least))
     return next(step * power for step in STEPS if step * power >= least * (1 - 1e-9))
 
@@ -38,7 +38,7 @@ def round_step(least: float) -> float:
 def spanning(
     values: Iterable[float], start: float, end: float, *, zero: bool = False, most: int = 6
 ) -> Axis:
-    """An axis from a round value below all of them (0 if ``zero``) to a round one above."""
+    """Return an axis between round values that enclose ``values``, and 0 if ``zero``."""
     known = list(values)
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     low = min(low, 0.0) if zero else low
@@ -49,6 +49,6 @@ def spanning(
 
 
 def tick_label(value: float) -> str:
-    """A value beside an axis: no more digits than it needs."""
+    """Return the label of a tick: at most six significant digits."""
     text = f"{value:.6g}" if abs(value) < 1e6 else f"{value:.3g}"
     return "0" if text == "-0" else text

@@ -1,4 +1,4 @@
-"""Charts as SVG: lines over time, distributions, points with their intervals. No script.
+"""Draw charts as SVG without scripts: lines over time, distributions, points with intervals.
 
 Colours are classes (``s0`` to ``s7``) that ``headrace/html/page.py`` defines for light and dark.
 """
@@ -12,15 +12,15 @@ from headrace.html.axes import Axis, spanning, tick_label
 
 WIDTH, HEIGHT = 920.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 14.0, 44.0
-CHARACTER = 7.0  # pixels of a letter of a label, more or less
-LINE = 15.0  # between labels one above the other
+CHARACTER = 7.0  # approximate width of a label's character, pixels
+LINE = 15.0  # vertical distance between labels, pixels
 
 Point = tuple[float, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """Points of one name; None makes a gap. ``steps``: a value holds until the next one."""
+    """A named series of points; None makes a gap. ``steps``: a value holds until the next one."""
 
     name: str
     css: str
@@ -30,7 +30,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A point with half of its interval each way (0: none); without a name it is a small one."""
+    """A point with the half-widths of its intervals (0: none); drawn small if it has no name."""
 
     name: str
     css: str
@@ -42,7 +42,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class UprightLine:
-    """An upright line at a value, with what it stands for."""
+    """A labelled vertical line at a value of the x axis."""
 
     x: float
     name: str
@@ -50,7 +50,7 @@ class UprightLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """What stands at the axes, with units, and what a reader who sees no picture is told."""
+    """Axis labels with units; ``about`` describes the chart for screen readers."""
 
     x: str
     y: str
@@ -62,7 +62,7 @@ def line_chart(
     zero: bool = True, rules: Sequence[UprightLine] = (),
     height: float = HEIGHT, x_most: float | None = None, holds: Sequence[float] = (),
 ) -> str:  # fmt: skip
-    """Lines over a common axis; the upright one begins at 0 if ``zero`` and spans ``holds``."""
+    """Draw lines over a common x axis; the y axis includes 0 if ``zero``, and all of ``holds``."""
     across = [x for line in lines for x, _ in line.points] + [rule.x for rule in rules]
     if x_most is not None:
         across = [x for x in across if x <= x_most] + [x_most]
@@ -77,7 +77,7 @@ def line_chart(
 
 
 def spot_chart(spots: Sequence[Spot], labels: Labels, *, height: float = 340.0) -> str:
-    """Points in a plane, each named beside it; both are shares in percent."""
+    """Draw labelled points in a plane; both coordinates are percentages."""
     x_axis = spanning(_reach((s.x, s.half_x) for s in spots), LEFT, WIDTH - 130.0, most=8)
     y_axis = spanning(_reach((s.y, s.half_y) for s in spots), height - BOTTOM, TOP, most=5)
     parts = [_frame(x_axis, y_axis, labels, height)]
@@ -121,7 +121,7 @@ def _frame(x_axis: Axis, y_axis: Axis, labels: Labels, height: float) -> str:
 
 
 def _line(line: ChartLine, x_axis: Axis, y_axis: Axis) -> str:
-    """The line, in pieces where it has gaps and no further than the axis."""
+    """Draw a line within the x axis, broken at its gaps."""
     pieces = []
     shown = [point for point in line.points if x_axis.low <= point[0] <= x_axis.high]
     for known, group in groupby(shown, key=lambda point: point[1] is not None):
@@ -134,7 +134,7 @@ def _line(line: ChartLine, x_axis: Axis, y_axis: Axis) -> str:
 
 def _path(places: Sequence[tuple[float, float]], steps: bool) -> str:
     if not steps:
-        # A point alone would be invisible.
+        # A path of one point would be invisible.
         ends = places if len(places) > 1 else [*places, (places[0][0] + 1, places[0][1])]
         return "L".join(f"{x:.1f} {y:.1f}" for x, y in ends)
     (x, y), *rest = places
@@ -174,7 +174,7 @@ def _spot(spot: Spot, x_axis: Axis, y_axis: Axis) -> str:
 
 
 def _names(spots: Sequence[Spot], x_axis: Axis, y_axis: Axis) -> list[str]:
-    """Names to the right of their points, pushed down where they would cover one another."""
+    """Place names to the right of their points, moved down until they do not overlap."""
     placed: list[tuple[float, float, float]] = []  # left, right, base line
     parts = []
     for spot in sorted(spots, key=lambda each: (-each.y, each.x)):

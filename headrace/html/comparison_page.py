@@ -1,4 +1,4 @@
-"""A comparison of policies as a page: who answers how much, how accurately, when and why not."""
+"""Render a comparison of policies as an HTML page: figures, differences, time series, drops."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from headrace.simulation.comparison_text import COLUMNS, figure_text, notes
 
 
 def comparison_page(made: Comparison, asked: Mapping[str, Any]) -> str:
-    """The page; ``asked`` are the options of the command."""
+    """Return the page; ``asked`` are the options of the command."""
     name = made.file.pipeline.name
     named = [(policy, played[0].recording) for policy, played in made.runs.items()]
     body = [
@@ -35,7 +35,7 @@ def comparison_page(made: Comparison, asked: Mapping[str, Any]) -> str:
 
 
 def setting() -> str:
-    """The machine and the time."""
+    """Return the page's footer: the time, the machine and its cores."""
     now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     cores = os.cpu_count() or 1
     return f"Written by headrace on {now}, {platform.machine()}, {cores} cores."
@@ -55,7 +55,7 @@ def _lead(made: Comparison, asked: Mapping[str, Any]) -> Iterator[str]:
 
 
 def arrivals_text(asked: Mapping[str, Any]) -> str:
-    """Where the arrivals came from."""
+    """Describe the source of the arrivals: file, topic, or rate."""
     if asked["arrivals"] is not None:
         return str(asked["arrivals"].name)
     if asked["from_topic"] is not None:

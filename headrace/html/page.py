@@ -1,10 +1,10 @@
-"""One page for a browser: self-contained, without script, readable offline, light and dark."""
+"""Build a self-contained HTML page: no scripts, readable offline, light and dark."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 COLOURS = 8
-# Told apart by most eyes, on both grounds; a ninth series is dashed in the first colour.
+# Distinguishable on light and dark backgrounds; a ninth series is dashed in the first colour.
 LIGHT = ("#2a78d6", "#eb6834", "#1a9c75", "#b98300", "#d6568a", "#3f7d20", "#5b4bc4", "#c8393a")
 DARK = ("#5b9bf0", "#f08a5d", "#35c196", "#dfae3a", "#ee86b0", "#82c05c", "#a79bf5", "#f27c7c")
 
@@ -51,7 +51,7 @@ footer { margin-top: 2rem; color: var(--soft); font-size: .87rem }
 
 
 def page(title: str, lead: Iterable[str], body: Iterable[str], foot: str) -> str:
-    """The whole page; the parts of ``body`` are markup, all else is text."""
+    """Return the whole page; the parts of ``body`` are markup, all else is escaped."""
     paragraphs = "".join(f"<p>{escape(each)}</p>" for each in lead)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -63,19 +63,19 @@ def page(title: str, lead: Iterable[str], body: Iterable[str], foot: str) -> str
 
 
 def section(title: str, about: str, content: str) -> str:
-    """A heading, a sentence below it, and what it is about."""
+    """Return a section: a heading, the sentence ``about``, and the markup ``content``."""
     note = f"<p>{escape(about)}</p>" if about else ""
     return f"<section><h2>{escape(title)}</h2>{note}{content}</section>"
 
 
 def css(at: int) -> str:
-    """The class of a series by its number."""
+    """Return the CSS classes of series number ``at``."""
     dashed = " dashed" if (at // COLOURS) % 2 else ""
     return f"s{at % COLOURS}{dashed} p{at}"
 
 
 def legend(names: Sequence[str]) -> str:
-    """The names with their colours; a tick each, to show and to hide the series everywhere."""
+    """Return the legend: a checkbox per series that shows or hides it in every chart."""
     ticks = "".join(
         f'<label class="{css(at)}"><input type="checkbox" id="p{at}" checked> '
         f'<span class="swatch{" dashed" if "dashed" in css(at) else ""}"></span>{escape(name)}'
@@ -90,7 +90,8 @@ def legend(names: Sequence[str]) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """Cells are markup: see ``text``, ``number`` and ``bar``; the first ``texts`` are texts."""
+    """Return a table of cells made by ``text``, ``number`` or ``bar``; ``texts`` leading columns
+    are flush left."""
     head = "".join(
         f"<th{' class=text' if at < texts else ''}>{escape(each)}</th>"
         for at, each in enumerate(heads)
@@ -101,18 +102,18 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -
 
 
 def text(value: str) -> str:
-    """A cell flush left."""
+    """Return a cell flush left."""
     return f'<td class="text">{escape(value)}</td>'
 
 
 def number(value: str, *, strong: bool = False) -> str:
-    """A cell flush right."""
+    """Return a cell flush right."""
     told = f"<strong>{escape(value)}</strong>" if strong else escape(value)
     return f"<td>{told}</td>"
 
 
 def bar(value: str, part: float) -> str:
-    """A number on a bar of such a part of its cell."""
+    """Return a number over a bar that fills ``part`` of its cell."""
     width = 100 * min(max(part, 0.0), 1.0)
     return f'<td class="bar" style="background-size: {width:.1f}% 100%">{escape(value)}</td>'
 

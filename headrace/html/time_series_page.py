@@ -1,4 +1,4 @@
-"""Recordings as sections of a page: over time, latency, what was given up. Simulated or live."""
+"""Render time series as page sections: over time, latency, items given up; simulated or live."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,11 +10,11 @@ Named = Sequence[tuple[str, TimeSeries]]  # in the order of the legend
 Values = Callable[[TimeSeries], Sequence[float | None]]
 
 SECONDS = "seconds since the first arrival"
-BEYOND = 1.6  # times the largest latency shown, where it is not far behind the SLO
+BEYOND = 1.6  # the latency axis ends at this many SLOs at most
 
 
 def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
-    """Demand and capacity, devices, accuracy, violations; ``axis`` says from when on."""
+    """Yield demand and capacity, devices, accuracy, violations; ``axis`` labels the time axis."""
     width = f"{named[0][1].width_s:g} s"
     yield section(
         "Demand and capacity",
@@ -41,7 +41,7 @@ def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
 
 
 def latencies(named: Named, slo_s: float) -> str:
-    """The distribution of latencies, with the SLO."""
+    """Return the distribution of latencies, with the SLO marked."""
     lines = [
         ChartLine(
             name, css(at), [(0.0, 0.0), *((s * 1e3, 100 * share) for s, share in each.latency)]
@@ -69,7 +69,7 @@ def latencies(named: Named, slo_s: float) -> str:
 
 
 def given_up(named: Named) -> str:
-    """Items by task and reason."""
+    """Return a table of the items given up, by task and reason."""
     keys = sorted({key for _, each in named for key in each.bad})
     most = max((n for _, each in named for n in each.bad.values()), default=1)
     rows = (

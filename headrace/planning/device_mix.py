@@ -1,4 +1,4 @@
-"""``headrace plan --budget``: which mix of device types to rent, without running anything.
+"""``headrace plan --budget``: choose the mix of device types to rent, without running anything.
 
 file = read_pipeline_file(Path("rank.yaml"))
 print(mix_as_json(planned_mix(file, MixRequest(budget=2.5))))
@@ -35,15 +35,15 @@ from schemas.pipeline import Policy, Variant
 
 DEFAULT = "kairos"
 SIMULATE = "simulate"
-NEAR = (0.9, 1.1)  # times the demand: what a little less or more would cost
+NEAR = (0.9, 1.1)  # factors of the demand whose cost is shown beside its own
 
-# Files with their mixes, and bounds in queries/s -> the queries/s that each carries, by simulation.
+# Files with their mixes, and bounds in queries/s -> simulated capacity of each, queries/s.
 Simulate = Callable[[Sequence[tuple[PipelineFile, float]]], list[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixRequest:
-    """What to plan for; None: as the pipeline file says."""
+    """What to plan for; None: the pipeline file's value."""
 
     budget: float | None = None
     sizes: Path | None = None
@@ -56,7 +56,7 @@ class MixRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMix:
-    """The ranking of mixes and the one that was picked."""
+    """The ranking of mixes and the mix that was picked."""
 
     policy: str
     budget: float
@@ -65,7 +65,7 @@ class PlannedMix:
     ranking: Ranking
     picked: Ranked | None
     rule: str
-    binding: str = ""  # where nothing is picked: what stands in the way
+    binding: str = ""  # reason why no mix is picked
     simulated: dict[tuple[int, ...], float] = field(default_factory=dict)
     rank_s: float = 0.0
     simulate_s: float = 0.0
@@ -90,8 +90,8 @@ def planned_mix(
 ) -> PlannedMix:
     """Rank the mixes within the budget and pick one.
 
-    Nothing is picked where no type meets the SLO at the largest size or the budget affords none
-    that does; ``binding`` then says so. Raises ``PlanError`` for what cannot be planned as asked.
+    Pick none, with the reason in ``binding``, if no type meets the SLO at the largest size or the
+    budget affords none that does. Raises ``PlanError`` for a request that cannot be planned.
     """
     policy = ranking_policy(file, asked.policy)
     budget = file.cluster.budget if asked.budget is None else asked.budget
@@ -121,7 +121,7 @@ def planned_mix(
 
 
 def _ranked(pool: Pool, budget: float, bound: str, top: int) -> tuple[Ranking, str]:
-    """The ranking, and what stands in the way where no mix serves every size in time."""
+    """Return the ranking, and the reason if no mix serves every size in time, else ""."""
     binding = _unmet(pool)
     if binding:
         return Ranking((), 0, 0), binding
@@ -142,7 +142,7 @@ def _ranked(pool: Pool, budget: float, bound: str, top: int) -> tuple[Ranking, s
 def simulated_best(
     file: PipelineFile, pool: Pool, ranking: Ranking, simulate: Simulate
 ) -> dict[tuple[int, ...], float]:
-    """What each of the best ten mixes carries in simulation, queries/s."""
+    """Return the simulated capacity of each of the best ten mixes, queries/s."""
     best = ranking.best[:PICK_AMONG]
     mixes = [(with_mix(file, counts_by_type(pool, x.counts)), x.bound_qps) for x in best]
     carried = simulate(mixes)
@@ -150,9 +150,9 @@ def simulated_best(
 
 
 def cheapest_mix(file: PipelineFile, asked: MixRequest, demand_qps: float) -> CheapestMix:
-    """The cheapest mix whose fluid bound is the demand times the policy's headroom at least.
+    """Return the cheapest mix whose fluid bound reaches the demand times the policy's headroom.
 
-    Raises as ``planned_mix`` does.
+    Raises ``Unfeasible`` if no type meets the SLO, and ``PlanError`` as ``planned_mix`` does.
     """
     policy = ranking_policy(file, asked.policy)
     pool, source = pool_of(file, asked)
@@ -170,8 +170,11 @@ def cheapest_mix(file: PipelineFile, asked: MixRequest, demand_qps: float) -> Ch
 
 
 def deployed(file: PipelineFile) -> PipelineFile:
-    """The file with workers to run: where it only says what may be rented, those of the mix that
-    its budget affords, the first by the policy's bound. Others as they are."""
+    """Return the file with workers: if it only names types, the best mix within its budget.
+
+    The best mix is the first by the policy's bound. A file that has workers is returned as it is.
+    Raises ``Unfeasible`` if no mix can be picked.
+    """
     if not file.cluster.unplanned:
         return file
     policy = policy_named(file.pipeline, file.pipeline.policy)
@@ -184,7 +187,10 @@ def deployed(file: PipelineFile) -> PipelineFile:
 
 
 def with_mix(file: PipelineFile, mix: dict[str, int]) -> PipelineFile:
-    """The file with so many workers of each type; devices that it owns stay."""
+    """Return the file with ``mix`` workers of each type; devices that it owns stay.
+
+    Raises ``PipelineError`` for an unknown type or a mix without devices.
+    """
     cluster = file.cluster
     unknown = [name for name in mix if cluster.type_of(name) is None]
     if unknown:
@@ -198,12 +204,12 @@ def with_mix(file: PipelineFile, mix: dict[str, int]) -> PipelineFile:
 
 
 def counts_by_type(pool: Pool, counts: Sequence[int]) -> dict[str, int]:
-    """A mix by the names of its types, those with no device too."""
+    """Return a mix's counts by type name, zero counts included."""
     return {each.name: count for each, count in zip(pool.types, counts, strict=True)}
 
 
 def cost_per_hour(cluster: Cluster) -> float | None:
-    """$ per hour of the cluster's workers; None where nothing is rented."""
+    """Return the cost of the cluster's workers, $ per hour; None if it names no types."""
     if not cluster.types:
         return None
     prices = {each.name: each.price for each in cluster.types}
@@ -214,7 +220,7 @@ def cost_per_hour(cluster: Cluster) -> float | None:
 
 
 def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
-    """The pool of a pipeline file and where its sizes come from.
+    """Return the pool of a pipeline file and the source of its sizes.
 
     Raises ``PlanError`` for a pipeline of several tasks, without types, or with a type that was
     not profiled up to the largest size.
@@ -248,9 +254,9 @@ def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
 
 
 def ranking_policy(file: PipelineFile, name: str | None) -> Policy:
-    """The policy named, else the file's if it ranks mixes, else ``kairos``.
+    """Return the named policy, else the file's if it ranks mixes, else ``kairos``.
 
-    Raises ``PlanError`` for a policy that ranks none.
+    Raises ``PlanError`` if the named policy ranks no mixes.
     """
     found = policy_named(file.pipeline, name or file.pipeline.policy)
     if found is not None and spec_of(found.kind).dispatch:
@@ -281,7 +287,7 @@ def _mean_s(table: ProfileTable, variant: Variant, device: str, size: int) -> fl
 
 
 def _unmet(pool: Pool) -> str:
-    """Why no type can be the base, "" where one can."""
+    """Return the reason why no type can be the base, or ""."""
     if base_of(replace(pool, base="")) is not None:
         return ""
     return (
@@ -298,11 +304,11 @@ def _nearest_text(pool: Pool) -> str:
     return f"what comes nearest: {', '.join(told)}"
 
 
-# ---------------------------------------------------------------------- what is printed
+# ---------------------------------------------------------------------- output
 
 
 def mix_as_json(planned: PlannedMix) -> dict[str, Any]:
-    """The object that ``headrace plan --budget --json`` prints."""
+    """Return the object that ``headrace plan --budget --json`` prints."""
     pool = planned.pool
     return {
         "policy": planned.policy,
@@ -326,7 +332,7 @@ def mix_as_json(planned: PlannedMix) -> dict[str, Any]:
 
 
 def cheapest_as_json(found: CheapestMix) -> dict[str, Any]:
-    """The object that ``headrace plan --demand Q --cheapest --json`` prints."""
+    """Return the object that ``headrace plan --demand Q --cheapest --json`` prints."""
     pool = found.pool
     mixes = [] if found.found is None else [found.found]
     return {
@@ -349,7 +355,7 @@ def cheapest_as_json(found: CheapestMix) -> dict[str, Any]:
 
 
 def nearest_as_json(near: NearestPool) -> dict[str, Any]:
-    """The SLO in ms, the size and the budget in $/h that come nearest, each alone."""
+    """Return the nearest feasible SLO (ms), size and budget ($/h), each changed alone."""
     return {
         "slo_ms": None if near.slo_s is None else round(near.slo_s * 1e3, 6),
         "size": near.size,
@@ -379,7 +385,7 @@ def _as_json(pool: Pool, each: Ranked) -> dict[str, Any]:
 
 
 def mix_text(planned: PlannedMix) -> str:
-    """The ranking for a person."""
+    """Return the ranking as text."""
     lines = [
         f"{planned.ranking.mixes} mixes within {planned.budget:g} $/h, "
         f"{planned.ranking.with_base} of them with {_base_text(planned.pool)}"
@@ -399,7 +405,7 @@ def mix_text(planned: PlannedMix) -> str:
 
 
 def cheapest_text(found: CheapestMix) -> str:
-    """The cheapest mix for a person."""
+    """Return the cheapest mix as text."""
     every = ((found.demand_qps, found.found), *found.near)
     return "\n".join(
         f"{demand:g} queries/s: no mix reaches it"

@@ -1,7 +1,7 @@
-"""``headrace plan``: what would be run for a demand, without running anything.
+"""``headrace plan``: plan for given demands, without running anything.
 
 file = read_pipeline_file(Path("pipeline.yaml"))
-for plan in plans(file, Asked(demands_qps=(50.0, 100.0))):
+for plan in plans(file, PlanRequest(demands_qps=(50.0, 100.0))):
     print(as_json(plan))
 """
 
@@ -21,13 +21,13 @@ from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.errors import Unfeasible
 from schemas.pipeline import Pipeline, Policy
 
-# Slots are partitions made up front; what if there were enough?
+# Slots are partitions created up front; a dry run assumes that they do not limit the plan.
 ENOUGH_SLOTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What to plan for; None: as the pipeline file says."""
+    """What to plan for; None: the pipeline file's value."""
 
     demands_qps: tuple[float, ...]
     devices: int | None = None
@@ -46,10 +46,9 @@ class Planned:
 
 
 def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
-    """A plan for each demand, in order, infeasible ones included.
+    """Yield a plan for each demand, in order, infeasible ones included.
 
-    Raises ``Unfeasible`` where nothing can be planned at all, and ``PlanError`` for a policy
-    that is none.
+    Raises ``Unfeasible`` if no plan can be made, and ``PlanError`` for an unknown policy.
     """
     first = problem(file, asked)
     for demand in asked.demands_qps:
@@ -65,7 +64,7 @@ def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
 
 
 def problem(file: PipelineFile, asked: PlanRequest) -> Problem:
-    """The pipeline file's problem with what was asked otherwise, and a demand of 0."""
+    """Return the pipeline file's problem with the request's overrides, for a demand of 0."""
     pipeline = file.pipeline
     pipeline = replace(
         pipeline,
@@ -112,13 +111,13 @@ def _devices(file: PipelineFile, asked: int | None) -> tuple[str, ...]:
 
 
 def spent() -> tuple[float, float]:
-    """CPU seconds of this process and of its children that ended, and wall seconds."""
+    """Return the CPU seconds of this process and its ended children, and wall seconds."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime, time.perf_counter()
 
 
 def as_json(planned: Planned) -> dict[str, Any]:
-    """One line of ``headrace plan --json``; keys as design section 8 fixes them."""
+    """Return one line of ``headrace plan --json``; design section 8 fixes the keys."""
     plan, asked = planned.allocation, planned.problem
     several = any(each.device for each in plan.replicas)
     line: dict[str, Any] = {
@@ -149,8 +148,10 @@ def as_json(planned: Planned) -> dict[str, Any]:
 
 
 def by_product(planned: Planned) -> float | None:
-    """The plan's accuracy if every path's were the product of its variants'; None where no path
-    was measured, so that it is, and where nothing is served."""
+    """Return the plan's accuracy with each path's taken as the product of its variants'.
+
+    None if no path was measured (the plan's accuracy is that product) or nothing is served.
+    """
     plan, problem = planned.allocation, planned.problem
     if not problem.path_accuracy or plan.accuracy is None:
         return None

@@ -1,10 +1,10 @@
-"""A scheduling instance as JSON, and its schedule as JSON and text.
+"""Read a scheduling instance from JSON; render its schedule as JSON and text.
 
     {"tiers": {NAME: {"gpus": N, "price": USD_PER_H}},
      "queries": [{"id": ID, "weight": W, "plans": [{"cost": C, "items": [[TIER, QUARTERS], ...]}]}]}
 
 An item ``[TIER, QUARTERS, POOL]`` shares its GPU with items of that pool only. ``cost`` ranks a
-query's plans with the same items. Other keys beside ``tiers`` and ``queries`` are ignored.
+query's plans with the same items. Keys other than ``tiers`` and ``queries`` are ignored.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ class _Instance(msgspec.Struct):
 
 
 def read_instance(path: Path, gpus: str) -> Instance:
-    """The instance of a JSON file; ``gpus`` "any" lifts the limit of every tier.
+    """Read the instance in a JSON file; ``gpus`` "any" lifts the limit of every tier.
 
-    Raises ``PlanError``: what is wrong with the file, and where.
+    Raises ``PlanError`` naming the fault in the file and its place.
     """
     try:
         read = msgspec.json.decode(path.read_bytes(), type=_Instance)
@@ -82,7 +82,7 @@ def _choice(path: Path, query: _Query, plan: _Plan) -> SessionPlan:
 
 
 def solve(instance: Instance, objective: str, policy: str) -> Schedule:
-    """The schedule of an instance by a policy; raises ``PlanError`` for an unknown one."""
+    """Return the policy's schedule of an instance; raise ``PlanError`` for an unknown policy."""
     try:
         scheduler = SCHEDULERS[policy]
     except KeyError as error:
@@ -93,7 +93,7 @@ def solve(instance: Instance, objective: str, policy: str) -> Schedule:
 
 
 def as_json(instance: Instance, made: Schedule) -> dict[str, Any]:
-    """What ``headrace schedule --json`` prints."""
+    """Return the object that ``headrace schedule --json`` prints."""
     return {
         "objective": made.objective,
         "sessions": len(instance.sessions),
@@ -117,7 +117,7 @@ def as_json(instance: Instance, made: Schedule) -> dict[str, Any]:
 
 
 def as_text(instance: Instance, made: Schedule) -> str:
-    """The schedule for a person."""
+    """Return the schedule as text."""
     lines = [
         f"{made.objective}: {made.served} of {len(instance.sessions)} sessions served, "
         f"weight {made.weight:g}, {made.usd_per_h:.2f} $/h",

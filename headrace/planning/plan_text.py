@@ -1,4 +1,4 @@
-"""A plan that a person can read: devices, load, paths, what binds, what a change would bring."""
+"""Render a plan as text: devices, load, paths, binding constraint, effect of small changes."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ SHOWN = 12  # paths
 
 
 def described(planned: Planned) -> str:
-    """The plan of one demand as text."""
+    """Return the plan of one demand as text."""
     plan, problem = planned.allocation, planned.problem
     return "\n".join(
         [
@@ -45,7 +45,7 @@ def _head(plan: Allocation, problem: Problem) -> list[str]:
 
 
 def _measured(planned: Planned) -> list[str]:
-    """How far the measured accuracy of paths is from the product of their variants'."""
+    """Compare the measured accuracy of paths with the product of their variants'."""
     product, profile = by_product(planned), planned.problem.profile
     gap = path_gap(profile) if profile else None
     if product is None or gap is None:
@@ -57,7 +57,7 @@ def _measured(planned: Planned) -> list[str]:
 
 
 def _devices(plan: Allocation, problem: Problem) -> list[str]:
-    """Replicas by variant, with the load of each: what arrives over what they can do."""
+    """List the replicas by variant, each with its load: arriving items over capacity."""
     arriving = items_per_s(plan, problem)
     rows = [("variant", "devices", "batch", "load", "items/s", "ms a batch")]
     for each in plan.replicas:
@@ -85,7 +85,7 @@ def _batch_s(problem: Problem, each: Replicas) -> float:
 
 
 def _paths(plan: Allocation, problem: Problem) -> list[str]:
-    """Paths by share, with the compute that each takes of its budget."""
+    """List the paths by share, each with its compute time and latency budget."""
     if not plan.shares:
         return ["nothing can be answered in time, so no path gets traffic"]
     batch_s = {(r.key, r.device): _batch_s(problem, r) for r in plan.replicas}
@@ -130,7 +130,7 @@ def _binding(plan: Allocation, problem: Problem) -> list[str]:
 
 
 def _changes(plan: Allocation, problem: Problem) -> list[str]:
-    """What one device more, or a tenth more demand, would change."""
+    """Describe the effect of one more device and of 10 % more demand."""
     kind = max(problem.devices, key=problem.devices.count)
     one_more = replace(problem, devices=(*problem.devices, kind))
     grown = replace(problem, demand_qps=problem.demand_qps * 1.1)
@@ -141,7 +141,7 @@ def _changes(plan: Allocation, problem: Problem) -> list[str]:
 
 
 def _difference(now: Allocation, then: Allocation) -> str:
-    """Another plan, by what is different in it."""
+    """Describe how plan ``then`` differs from plan ``now``."""
     if then.mode == "best-effort":
         if now.served_share == then.served_share:
             return "still cannot be met" if now.mode == then.mode else "cannot be met"

@@ -1,13 +1,13 @@
-"""Recorded profiles of every configuration: what a search would have measured.
+"""Read recorded profiles of every configuration, so that a search runs without devices.
 
     {"pipeline": NAME, "input_bytes": B, "result_bytes": B, "parallelism": 1, "provenance": {...},
      "configurations": [{"options": {"TASK.KNOB": OPTION, ...}, "scores": [...] or "543...",
                          "seconds": {TASK: S, ...}, "bytes": {TASK: B, ...},
                          "memory_bytes": {TASK: B, ...}}]}
 
-``scores`` are those of all samples in one order, from 0 to 1, or a text of digits over ``of``.
-``seconds`` are per sample on the reference device. ``parallelism`` is by how much profiling was
-quicker than one sample after the other.
+``scores`` are per sample, in one order, from 0 to 1, or a string of digits divided by ``of``.
+``seconds`` are per sample on the reference device. ``parallelism`` is the speed-up of profiling
+over one sample after the other.
 """
 
 from pathlib import Path
@@ -42,8 +42,8 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RecordedTruth(msgspec.Struct, frozen=True, kw_only=True):
-    """Per configuration of a space: ``scores[c]`` in sample order, reference ``seconds[c, s]``,
-    ``sent[c, h]`` bytes of each hop, ``memory[c, s]`` bytes of the models."""
+    """Per configuration c of a space: ``scores[c]`` in sample order, ``seconds[c, stage]`` on the
+    reference device, ``sent[c, hop]`` bytes, ``memory[c, stage]`` bytes of the models."""
 
     scores: tuple[Floats, ...]
     seconds: Floats
@@ -53,7 +53,7 @@ class RecordedTruth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_truth(path: Path, space: Space) -> RecordedTruth:
-    """Read a recording; raises ``PipelineError`` where it is garbled or lacks a configuration."""
+    """Read a recording; raise ``PipelineError`` if it is invalid or lacks a configuration."""
     document = _decoded(path)
     rows: dict[int, _Row] = {}
     for row in document.configurations:
@@ -97,7 +97,7 @@ def _scores(row: _Row, of: int) -> Floats:
 
 
 def _sent(row: _Row, document: _Document, space: Space) -> Floats:
-    """Bytes into every stage, and back from every leaf."""
+    """Return the bytes sent into every stage, then back from every leaf."""
     into = [
         row.bytes.get(stage.parent, 0.0) if stage.parent else document.input_bytes
         for stage in space.stages

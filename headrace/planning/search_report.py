@@ -1,4 +1,4 @@
-"""A search as JSON and as text."""
+"""Render a search as JSON and as text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ SHOWN = 8  # plans
 
 
 def as_json(found: Found) -> dict[str, Any]:
-    """What ``headrace search --json`` prints."""
+    """Return the object that ``headrace search --json`` prints."""
     space = found.sessions.space
     return {
         "session": found.asked.session,
@@ -34,7 +34,7 @@ def as_json(found: Found) -> dict[str, Any]:
 
 
 def cheapest_first(plans: Sequence[Priced]) -> list[Priced]:
-    """Plans by cost, then by falling accuracy."""
+    """Return the plans by cost, then by descending accuracy, then by latency."""
     return sorted(plans, key=lambda each: (each.usd_per_h, -each.accuracy, each.latency_s))
 
 
@@ -86,7 +86,7 @@ def _plan(sessions: SessionSpace, plan: Priced) -> dict[str, Any]:
 
 
 def _nearest(found: Found) -> dict[str, Any] | None:
-    """Where nothing complies: the configuration that falls least short."""
+    """Return the configuration closest to compliance if no plan complies, else None."""
     if found.search.plans or found.search.nearest is None:
         return None
     _, configuration = found.search.nearest
@@ -100,7 +100,7 @@ def _nearest(found: Found) -> dict[str, Any] | None:
 
 
 def as_text(found: Found) -> str:
-    """The search for a person: steps, the first plan, and what to choose from."""
+    """Return the search as text: its steps, the first compliant plan, the cheapest plans."""
     space = found.sessions.space
     lines = [
         f"{space.configuration_count:,} configurations, {space.plans:,} query plans; accuracy "

@@ -1,7 +1,7 @@
-"""``headrace search``: one search for a session's query plan, over recorded profiles.
+"""``headrace search``: search a session's query plan over recorded profiles.
 
-Time is the search's own measured seconds plus the seconds that profiling took on the reference
-device when it was recorded; nothing waits.
+Elapsed time is the search's measured seconds plus the recorded profiling seconds of the reference
+device; the search does not wait for the latter.
 """
 
 import time
@@ -25,7 +25,7 @@ SECONDS_PER_H = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line asks for; None: as the file says."""
+    """Options of the command line; None: the file's value."""
 
     session: str = "cli"
     accuracy: float | None = None
@@ -38,7 +38,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One proposal and what came of it. ``cached`` are the tasks whose outputs were known."""
+    """One proposal and its test result. ``cached`` are the tasks whose outputs were known."""
 
     proposal: Proposal
     tested: Tested
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """A search that ended. ``stopped`` is why: space, deadline, spend or steps."""
+    """A search's state and result. ``stopped`` is why it ended: space, deadline, spend, steps."""
 
     asked: Asked
     slo: Slo
@@ -65,7 +65,7 @@ class Found:
 
 
 def session_space(file: PipelineFile) -> SessionSpace:
-    """The file's search space; raises ``PipelineError`` where it has none."""
+    """Return the file's search space; raise ``PipelineError`` if it has none."""
     if file.sessions is None:
         raise PipelineError(
             f"{file.path}: there is nothing to search: the cluster has no tiers; add cluster.tiers "
@@ -80,7 +80,7 @@ def search_recorded(
     asked: Asked,
     told: Callable[[Found], None] = lambda found: None,
 ) -> Found:
-    """Search over a recording; ``told`` hears of every step. Raises ``PlanError``."""
+    """Search over a recording; call ``told`` after every step. Raises ``PlanError``."""
     sessions = session_space(file)
     options = policy_options(file)
     slo = _slo(sessions, asked)
@@ -122,7 +122,7 @@ def _add(found: Found, step: Step, price: float, truth: RecordedTruth) -> None:
 
 
 def policy_options(file: PipelineFile) -> Mapping[str, Any]:
-    """The options of the file's policy; raises ``PlanError`` for one that searches nothing."""
+    """Return the options of the file's policy; raise ``PlanError`` if it does not search."""
     policy = policy_named(file.pipeline, file.pipeline.policy)
     if policy is None or policy.kind not in KINDS:
         kind = "none" if policy is None else policy.kind
@@ -160,7 +160,7 @@ def _slo(sessions: SessionSpace, asked: Asked) -> Slo:
 
 
 def _stopped(found: Found, options: Mapping[str, Any]) -> str:
-    """Why the search ends here, or ""."""
+    """Return the reason to stop the search (steps, deadline or spend), or ""."""
     asked = found.asked
     deadline = options["deadline"] if asked.deadline_s is None else asked.deadline_s
     spend = options["spend"] if asked.spend_usd is None else asked.spend_usd
@@ -172,11 +172,11 @@ def _stopped(found: Found, options: Mapping[str, Any]) -> str:
 
 
 class _Recorded:
-    """A profiler that reads its scores and seconds off a recording, with a prefix cache."""
+    """A profiler that reads scores and seconds from a recording, with a prefix cache."""
 
     def __init__(self, space: Space, truth: RecordedTruth, slo: Slo, rule: StopRule) -> None:
         self._space, self._truth, self._slo, self._rule = space, truth, slo, rule
-        self._samples: dict[tuple[int, int], int] = {}  # outputs that are cached, by prefix
+        self._samples: dict[tuple[int, int], int] = {}  # cached outputs, by stage and prefix
 
     def profile(self, proposal: Proposal) -> tuple[Step, Profiled]:
         """Run the sequential test over the recorded scores of a configuration."""

@@ -1,7 +1,7 @@
 """``headrace plan`` for policies that choose a model per batch: a table for each demand.
 
 file = read_pipeline_file(Path("image.yaml"))
-for made in tables(file, Asked(demands_qps=(200.0, 400.0), policy="ramsis-paper")):
+for made in tables(file, PlanRequest(demands_qps=(200.0, 400.0), policy="ramsis-paper")):
     print(as_json(made, decisions=True))
 """
 
@@ -31,7 +31,7 @@ from schemas.pipeline import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A table, under which policy, and the CPU and wall seconds it took, its model included."""
+    """A table, its policy, and the CPU and wall seconds of making it, the MDP included."""
 
     policy: str
     plan: SelectionPlan
@@ -42,7 +42,7 @@ class Made:
 
 
 def selects(file: PipelineFile, asked: PlanRequest) -> bool:
-    """Whether the policy that was asked for chooses a model per batch."""
+    """Return whether the requested policy chooses a model per batch."""
     policy = policy_named(file.pipeline, asked.policy or file.pipeline.policy)
     return policy is not None and bool(spec_of(policy.kind).choose)
 
@@ -50,10 +50,10 @@ def selects(file: PipelineFile, asked: PlanRequest) -> bool:
 def tables(
     file: PipelineFile, asked: PlanRequest, violation: float | None = None
 ) -> Iterator[Made]:
-    """A table for each demand, in order; with ``violation`` the most accurate that keeps to it.
+    """Yield a table for each demand, in order: the most accurate within ``violation`` if given.
 
-    Raises ``PlanError`` for what these policies cannot plan, ``ProfileError`` for what was not
-    measured, and ``Unfeasible`` where no query could be served in time at all.
+    Raises ``PlanError`` for a request that these policies cannot plan, ``ProfileError`` for a
+    missing profile, and ``Unfeasible`` if no query can be served in time.
     """
     policy = asked.policy or file.pipeline.policy
     named = policy_named(file.pipeline, policy)
@@ -82,13 +82,13 @@ def tables(
 
 
 def as_json(made: Made, decisions: bool) -> dict[str, Any]:
-    """One line of ``headrace plan --json``; ``decisions`` adds the table."""
+    """Return one line of ``headrace plan --json``; ``decisions`` adds the table."""
     seconds, wall = round(made.cpu_s, 6), round(made.wall_s, 6)
     return described(made.policy, made.plan, seconds, wall, decisions)
 
 
 def as_text(made: Made, decisions: bool) -> str:
-    """A table for a person: what it promises and, with ``decisions``, from which slack on."""
+    """Return a table as text: expected accuracy and violation, its rows with ``decisions``."""
     plan = made.plan
     lines = [
         f"{made.workers} workers at {plan.table.qps:g} queries/s, SLO {made.slo_s * 1e3:g} ms, "
@@ -108,7 +108,7 @@ def as_text(made: Made, decisions: bool) -> str:
 
 
 def _rows(plan: SelectionPlan) -> list[str]:
-    """A line for each queue: from which slack on it is served with what."""
+    """Return a line per queue length: the slack from which each choice of batch and model holds."""
     table, lines = plan.table, ["  queue  from a slack of"]
     for n in range(1, len(table.model) + 1):
         told, last = [], None

@@ -1,1 +1,1 @@
-"""`headrace profile`: variants measured on real devices."""
+"""`headrace profile`: measure variants on real devices."""

@@ -1,4 +1,4 @@
-"""Whether this machine has the devices that are to be measured, and a place for the result."""
+"""Check that this machine has the devices to measure and that the result can be written."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ def check_devices(
 ) -> None:
     """Raise ``PipelineError`` for a device that is misspelt or that this machine lacks.
 
-    ``cuda_devices``: how many this machine has; None: counted where one is named.
+    ``cuda_devices``: CUDA devices of this machine; None: counted if a CUDA device is named.
     """
     for name in devices:
         host = cluster.host_device(name)
@@ -37,7 +37,7 @@ def check_devices(
 
 
 def cuda_count() -> int:
-    """CUDA devices of this machine: as torch counts them, else those the driver shows."""
+    """Return the number of CUDA devices: by torch if installed, else by the driver's nodes."""
     if importlib.util.find_spec("torch") is not None:
         return int(library("torch").cuda.device_count())
     found = Path("/dev").glob("nvidia*")
@@ -45,7 +45,7 @@ def cuda_count() -> int:
 
 
 def check_place(out: Path) -> None:
-    """Raise ``PipelineError`` where no file can be written: asked before anything is measured."""
+    """Raise ``PipelineError`` if ``out`` cannot be written; called before measuring."""
     folder = out.resolve().parent
     if not folder.is_dir():
         raise PipelineError(f"{out}: the folder {folder} does not exist; create it")

@@ -1,9 +1,9 @@
-"""``headrace profile``: measure every variant of a pipeline on real devices, all of them busy.
+"""``headrace profile``: measure every variant of a pipeline on real devices under full load.
 
 Each (variant, device) is measured in a fresh process, because memory and the first load cannot
 be measured twice in one. While it is timed, further processes run the same variant at the same
 batch size, one for each other worker of the named devices: a model alone on a machine is faster
-than it will ever be in service.
+than in service.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class ProfilingOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ``ProfileError`` for numbers nobody can measure with."""
+        """Raise ``ProfileError`` for numbers out of range."""
         if self.batches is not None and (not self.batches or min(self.batches) < 1):
             raise ProfileError(f"batches are {self.batches}; name numbers from 1, as in 1,2,4")
         if self.busy is not None and self.busy < 0:
@@ -66,7 +66,7 @@ class ProfilingOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProfilingStep:
-    """What is measured now, after ``done`` of ``total`` steps."""
+    """The step in progress, after ``done`` of ``total`` steps."""
 
     done: int
     total: int
@@ -83,7 +83,7 @@ def profile(
     settings: ProfilingOptions = ProfilingOptions(),
     progress: Progress = lambda step: None,
 ) -> ProfileTable:
-    """Measure every variant on each device (none named: those of the cluster), write ``out``.
+    """Measure every variant on each device (none named: the cluster's) and write ``out``.
 
     Raises ``PipelineError`` (no workload, no such device, a process that died) and
     ``ProfileError`` (an operator whose outputs cannot be scored or counted).
@@ -105,7 +105,7 @@ def profile(
         for job in planned
     ]
     origin = provenance(file, devices, settings)
-    # Foreign work spoils latencies; these two let a reader see it.
+    # Load by other programs distorts latencies; these two make it visible.
     origin["load_average"] = {"before": load_before, "after": load_average()}
     table = ProfileTable(file.pipeline.name, tuple(entries), origin)
     progress(ProfilingStep(total, total, "done"))
@@ -114,14 +114,15 @@ def profile(
 
 
 def written(table: ProfileTable, out: Path) -> None:
-    """Put a profile in its place, whole or not at all."""
+    """Write a profile atomically."""
     partial = out.with_name(f".{out.name}.partial")
     partial.write_text(table.to_json(), encoding="utf-8")
     partial.replace(out)
 
 
 def real_devices(cluster: Cluster, named: Sequence[str]) -> tuple[str, ...]:
-    """The devices to measure on; raises ``PipelineError`` where only emulated ones are left."""
+    """Return the devices to measure; raise ``PipelineError`` if emulated ones are named or only
+    such exist."""
     if EMULATED in named:
         raise PipelineError(
             "emulated devices wait what a profile says, so they cannot be profiled; "
@@ -136,7 +137,7 @@ def real_devices(cluster: Cluster, named: Sequence[str]) -> tuple[str, ...]:
 
 
 def jobs(file: PipelineFile, devices: Sequence[str], settings: ProfilingOptions) -> list[Job]:
-    """What has to be measured, device by device, in the order of the file."""
+    """Return the jobs, device by device, in the order of the file."""
     return [
         Job(
             file=file,
@@ -155,14 +156,14 @@ def jobs(file: PipelineFile, devices: Sequence[str], settings: ProfilingOptions)
 
 
 def largest_batch(pipeline: Pipeline, variant: Variant) -> int:
-    """The largest batch that the variant or a policy asks for."""
+    """Return the largest batch that the variant or a policy specifies."""
     return max(variant.batch, *(policy.batch.get(variant.key, 0) for policy in pipeline.policies))
 
 
 def companions(
     device: str, devices: Sequence[str], cluster: Cluster, cpus: int, busy: int | None
 ) -> list[str]:
-    """The devices of the processes that keep the machine busy beside the measured one."""
+    """Return the devices of the companion processes that load the machine during a measurement."""
     if busy is not None:
         return [device] * busy
     workers = dict(cluster.devices)
@@ -172,7 +173,7 @@ def companions(
 
 
 def default_out(file: PipelineFile, devices: Sequence[str]) -> Path:
-    """Where the profile goes if nobody says: beside the pipeline file, named by device kind."""
+    """Return the default path of the profile: beside the pipeline file, named by device kind."""
     kinds = dict.fromkeys(
         device.partition(":")[0] for device in real_devices(file.cluster, devices)
     )
@@ -182,7 +183,7 @@ def default_out(file: PipelineFile, devices: Sequence[str]) -> Path:
 def provenance(
     file: PipelineFile, devices: Sequence[str], settings: ProfilingOptions
 ) -> dict[str, Any]:
-    """Where, when and how the profile was measured."""
+    """Return the provenance of a profile: machine, date, settings."""
     return {
         **machine_facts(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -198,7 +199,7 @@ def provenance(
 
 
 def machine_facts() -> dict[str, Any]:
-    """The machine and what runs models on it."""
+    """Return the machine and the versions of Python and the model libraries."""
     return {
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": cpu_model(),
@@ -209,12 +210,12 @@ def machine_facts() -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """Processes that wanted a core, on average over the last minute; ``None`` if not known."""
+    """Return the load average of the last minute, in processes; ``None`` if not known."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def versions() -> dict[str, str]:
-    """Version of each model library that is installed."""
+    """Return the version of each installed model library."""
     found = {}
     for name in LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -223,7 +224,7 @@ def versions() -> dict[str, str]:
 
 
 def line(step: ProfilingStep, elapsed_s: float) -> str:
-    """A step as a line of text, with the time left once it can be told."""
+    """Return a step as a line of text, with the time left once it can be estimated."""
     left = time_left_s(elapsed_s, step.done, step.total)
     tail = f", about {left:.0f} s left" if left is not None and step.done < step.total else ""
     return f"[{step.done}/{step.total}] {step.what}{tail}"
@@ -231,7 +232,7 @@ def line(step: ProfilingStep, elapsed_s: float) -> str:
 
 @contextlib.contextmanager
 def shown(stream: TextIO) -> Iterator[Progress]:
-    """A progress function that writes to the stream: a bar on a terminal, else plain lines."""
+    """Yield a progress function that writes to the stream: a bar on a terminal, else lines."""
     if not stream.isatty():
         began = time.monotonic()
         yield lambda step: print(line(step, time.monotonic() - began), file=stream, flush=True)

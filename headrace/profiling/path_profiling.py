@@ -1,12 +1,12 @@
-"""``headrace profile --paths``: how right is every path of variants, from the query to the answer?
+"""``headrace profile --paths``: measure the end-to-end accuracy of every path of variants.
 
-The product of the accuracies of its variants tells that only where they err independently, and
-where each is fed in service what it was judged on. So whole queries are run along every path:
+The product of the variants' accuracies equals it only if they err independently and their inputs
+in service are distributed as those they were judged on. So whole queries run along every path:
 
     accuracy(path)   =  parts right in the answers  /  parts in the truths
 
-over the workload's queries, in the order that ``queries`` gives them. Each variant runs once on
-what each path before it has made. Latencies are not measured here.
+over the workload's queries, in the order of ``queries``. Each variant runs once on the outputs of
+each path before it. Latencies are not measured here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ Lists = list[list[Any]]  # the items of each query at a task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathJob:
-    """Which pipeline, where, and on how many queries."""
+    """The pipeline, the device, and the number of queries."""
 
     file: PipelineFile
     device: str
@@ -71,8 +71,8 @@ def profile_paths(
 ) -> ProfileTable:
     """Measure every path on the first of the devices and add it to the profile ``out``.
 
-    What the profile holds already stays as it is. Raises ``PipelineError`` where there is none,
-    where it was made of other weights, and for a workload that cannot judge a path.
+    The profile's entries stay as they are. Raises ``PipelineError`` if there is no profile, if it
+    was made with other weights, or if the workload cannot judge a path.
     """
     table = _profiled(file, out)
     judge(file)  # before any work
@@ -94,9 +94,9 @@ def profile_paths(
 
 
 def judge(file: PipelineFile) -> Judge:
-    """How the workload judges the outputs of one leaf task for one query.
+    """Return the workload's judge of one leaf task's outputs for one query.
 
-    Raises ``PipelineError`` where there are several such tasks and only whole answers are judged.
+    Raises ``PipelineError`` if there are several leaf tasks and only whole answers are judged.
     """
     workload = load_workload(file)
     leaves = [task.name for task in file.pipeline.tasks if not task.children]
@@ -115,7 +115,7 @@ def judge(file: PipelineFile) -> Judge:
 def along_paths(
     pipeline: Pipeline, queries: Sequence[Any], run: Run
 ) -> dict[tuple[str, ...], Lists]:
-    """The outputs of every path to a leaf task, by path ("task/variant"), for each query."""
+    """Return the outputs of every path to a leaf task, by path ("task/variant"), per query."""
     found: dict[tuple[str, ...], Lists] = {}
     at: dict[str, dict[tuple[str, ...], Lists]] = {
         pipeline.root.name: {(): [[query] for query in queries]}
@@ -135,7 +135,7 @@ def along_paths(
 
 
 def right(outputs: Sequence[Any], truths: Sequence[Any], score: Callable[..., Any]) -> float:
-    """Parts right over parts; raises ``ProfileError`` where there is none."""
+    """Return the share of parts that are right; raise ``ProfileError`` if there is no part."""
     scores = [score(list(each), truth) for each, truth in zip(outputs, truths, strict=True)]
     parts = sum(of for _, of in scores)
     if not parts:
@@ -181,7 +181,7 @@ def _of_leaf(score: Judge, path: tuple[str, ...]) -> Callable[[list[Any], Any], 
 
 
 def _runs(pipeline: Pipeline) -> int:
-    """How often a variant is run."""
+    """Return the total number of variant runs, over all paths."""
     ways: Mapping[str, int] = {pipeline.root.name: 1}
     total = 0
     for task in pipeline.tasks:
@@ -192,7 +192,7 @@ def _runs(pipeline: Pipeline) -> int:
 
 
 def _profiled(file: PipelineFile, out: Path) -> ProfileTable:
-    """The profile to add to."""
+    """Return the profile to extend; raise ``PipelineError`` if it lacks a variant."""
     mend = f"run `headrace profile {file.path.name}` first, without --paths"
     table = read_profile(out, f"paths are added to a profile, and {out} is not there; {mend}")
     known = {(entry.task, entry.variant) for entry in table.entries}

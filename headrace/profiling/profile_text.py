@@ -1,4 +1,4 @@
-"""What ``headrace profile`` does with its options, and what it prints."""
+"""Run ``headrace profile`` for its options and render the profile."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ from profiles.profile_table import ProfileTable
 def profiled(
     file: PipelineFile, devices: Sequence[str], out: Path | None, settings: ProfilingOptions
 ) -> tuple[Path, ProfileTable]:
-    """Measure every variant; return where the profile was written, and it."""
+    """Measure every variant; return the path of the written profile and the profile."""
     out = out or default_out(file, devices)
     with shown(sys.stderr) as step:
         return out, measure(file, devices, out, settings, step)
@@ -25,7 +25,7 @@ def profiled(
 def profiled_paths(
     file: PipelineFile, devices: Sequence[str], out: Path | None, settings: ProfilingOptions
 ) -> tuple[Path, ProfileTable]:
-    """Measure whole paths; return the profile to which they were added, and it."""
+    """Measure whole paths; return the path of the extended profile and the profile."""
     from headrace.profiling.path_profiling import profile_paths
 
     out = out or default_out(file, devices)
@@ -34,7 +34,7 @@ def profiled_paths(
 
 
 def paths_json(table: ProfileTable, out: Path) -> dict[str, Any]:
-    """Every path with its measured accuracy and the product of its variants'."""
+    """Return every path with its measured accuracy and the product of its variants'."""
     rows = [
         {
             "path": list(each.path),
@@ -48,7 +48,7 @@ def paths_json(table: ProfileTable, out: Path) -> dict[str, Any]:
 
 
 def paths_text(table: ProfileTable) -> str:
-    """A line per path, the most accurate first, and how far they are from the products."""
+    """Return a line per path, the most accurate first, and the gap to the products."""
     lines = []
     for each in sorted(table.paths, key=lambda each: -each.accuracy):
         product = table.product(each.path)
@@ -61,7 +61,8 @@ def paths_text(table: ProfileTable) -> str:
 
 
 def table_text(table: ProfileTable) -> str:
-    """A line per variant and device: accuracy, medians at the smallest and largest batch, load."""
+    """Return a line per variant and device: accuracy, median latency at the smallest and largest
+    batch, load time."""
     lines = []
     for entry in table.entries:
         first, last = entry.latency[0], entry.latency[-1]
@@ -74,7 +75,7 @@ def table_text(table: ProfileTable) -> str:
 
 
 def written_text(file: PipelineFile, out: Path) -> str:
-    """Where the profile is, and what is still to be done for the pipeline to use it."""
+    """Return the profile's place and, if the file does not name it, the line to add."""
     if out.resolve() in (path.resolve() for path in file.profiles):
         return f"written to {out}, which {file.path.name} names"
     name = os.path.relpath(out, file.path.parent)

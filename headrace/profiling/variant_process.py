@@ -1,8 +1,8 @@
-"""One variant on one device, measured in a process of its own while others keep it company.
+"""Measure one variant on one device in its own process, with companion processes as load.
 
-Parent and processes talk over pipes; the companions read the batch size to run from a shared
-number. A process that fails for a reason we know sends its sentence, any other ends with its
-traceback on stderr.
+Parent and children communicate over pipes; companions read the batch size to run from shared
+memory. A known failure is sent as a sentence; any other ends the child with a traceback on
+stderr.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One variant on one device: what to run, how often, and how many inputs to judge it by."""
+    """One variant on one device: batches, repeats, and the number of inputs for accuracy."""
 
     file: PipelineFile
     task: Task
@@ -53,11 +53,11 @@ class Job:
 
     @property
     def name(self) -> str:
-        """How progress and errors call it."""
+        """Return the job's name in progress and errors."""
         return f"{self.variant.key} on {self.device}"
 
 
-# What the measuring processes tell. Anything else is what was wanted, and the end.
+# Messages of the measuring processes. A message of any other type is the result and the last.
 @dataclass(frozen=True, slots=True)
 class _Ready:
     pass
@@ -74,9 +74,9 @@ class _Trouble:
 
 
 def measured(job: Job, beside: Sequence[str], doing: Callable[[str], None]) -> Entry:
-    """Measure one job in a process of its own, with companions on the devices ``beside``."""
+    """Measure one job in its own process, with companions on the devices ``beside``."""
     context = get_context("spawn")
-    pace = context.Value("i", 0, lock=False)  # the batch size that companions run, 0 for a rest
+    pace = context.Value("i", 0, lock=False)  # the batch size that companions run, 0 for idle
     path = job.file.path
 
     def name(device: str) -> str:
@@ -101,8 +101,11 @@ def in_a_process(
     name: str,
     doing: Callable[[str], None],
 ) -> Any:
-    """What ``target(*args, mouth)`` says in a process of its own, where the modules beside the
-    pipeline file ``path`` can be imported; errors call it ``name``."""
+    """Return the result of ``target(*args, mouth)``, run in its own process.
+
+    The modules beside the pipeline file ``path`` can be imported there. Raises ``PipelineError``
+    naming ``name`` if the process fails.
+    """
     with _child(get_context("spawn"), target, name, path, *args) as child:
         return _until(child, doing)
 
@@ -131,7 +134,7 @@ def _child(
 
 
 def _until(child: _Child, doing: Callable[[str], None]) -> Any:
-    """Listen until the child is ready or has an entry."""
+    """Receive messages until the child is ready or has a result; return that message."""
     while True:
         try:
             said = child.ears.recv()
@@ -161,21 +164,21 @@ def _guarded(
 
 @dataclass(frozen=True, slots=True)
 class Mouth:
-    """How a measuring process tells what it does, and in the end what it has found."""
+    """A measuring process's end of the pipe: it sends progress, then the result."""
 
     pipe: Connection
 
     def doing(self, what: str) -> None:
-        """Tell what comes next."""
+        """Report the step that begins."""
         self.pipe.send(_Doing(what))
 
     def say(self, found: Any) -> None:
-        """Tell what was wanted."""
+        """Send the result."""
         self.pipe.send(found)
 
 
 def _accompany(job: Job, pace: Any, device: str, mouth: Mouth) -> None:
-    """Run the variant at the pace told until this process is ended."""
+    """Run the variant at the batch size in ``pace`` until killed or orphaned."""
     operator = loaded(job.variant, device)
     inputs, _ = sample(job, 2 * max(job.batches))
     run = runner(operator, inputs)
@@ -222,7 +225,7 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
 
 
 def grown(act: Callable[[], T]) -> tuple[T, int]:
-    """What ``act`` returned, and the bytes by which this process grew meanwhile."""
+    """Return the result of ``act`` and the bytes by which this process grew meanwhile."""
     process = psutil.Process()
     before = process.memory_info().rss
     result = act()
@@ -230,21 +233,24 @@ def grown(act: Callable[[], T]) -> tuple[T, int]:
 
 
 def _load_s(variant: Variant, device: str) -> float:
-    """Seconds of a further load in this process: what a change of variant takes."""
+    """Return the seconds of a second load in this process: the cost of a change of variant."""
     began = time.perf_counter()
     loaded(variant, device)
     return round(time.perf_counter() - began, 6)
 
 
 def loaded(variant: Variant, device: str) -> Any:
-    """The variant's operator, on the device."""
+    """Return the variant's operator, loaded on the device."""
     operator: Any = load_operator(variant)
     operator.load(device)
     return operator
 
 
 def sample(job: Job, count: int) -> tuple[list[Any], list[Any]]:
-    """Inputs of the job's task with their truths, the same for the same seed."""
+    """Return ``count`` inputs of the job's task and their truths, determined by the seed.
+
+    Raises ``ProfileError`` if the workload does not return one truth for each input.
+    """
     rng = np.random.default_rng(job.seed)
     inputs, truths = load_workload(job.file).task_inputs(job.task.name, count, rng)
     if not inputs or len(inputs) != len(truths):
@@ -256,7 +262,7 @@ def sample(job: Job, count: int) -> tuple[list[Any], list[Any]]:
 
 
 def runner(operator: Any, inputs: Sequence[Any]) -> Callable[[int], None]:
-    """A function that runs the next so many inputs, from the first again after the last."""
+    """Return a function that runs the next ``batch`` inputs, cyclically."""
     following = itertools.cycle(inputs)
 
     def run(batch: int) -> None:
@@ -266,7 +272,7 @@ def runner(operator: Any, inputs: Sequence[Any]) -> Callable[[int], None]:
 
 
 def predicted(operator: Any, inputs: Sequence[Any], batch: int) -> list[Any]:
-    """The operator's outputs for all inputs; raises ``ProfileError`` where it refuses one."""
+    """Return the operator's outputs for all inputs; raise ``ProfileError`` if it refuses one."""
     outputs: list[Any] = []
     for at in range(0, len(inputs), batch):
         outputs += _outputs(operator, list(inputs[at : at + batch]))
@@ -287,7 +293,7 @@ def _outputs(operator: Any, values: list[Any]) -> Sequence[Any]:
 
 
 def gpu_bytes(device: str) -> int:
-    """Bytes that torch holds on a CUDA device in this process, 0 on any other device."""
+    """Return the peak bytes that torch reserved on a CUDA device, 0 on any other device."""
     torch = sys.modules.get("torch")
     if torch is None or not device.startswith("cuda"):
         return 0

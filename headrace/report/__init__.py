@@ -1,1 +1,1 @@
-"""`headrace report`: outcomes of a live pipeline over a stretch of time."""
+"""`headrace report`: outcomes of a live pipeline over an interval."""

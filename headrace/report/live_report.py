@@ -1,8 +1,8 @@
-"""``headrace report``: what became of a live pipeline's queries over a stretch of time.
+"""``headrace report``: report the outcomes of a live pipeline's queries over an interval.
 
-Read from what stands on the broker anyway: answers on the results topic, plans on theirs. So a
-pipeline is told of while it runs and after it has ended, as long as its answers are kept. Queries
-without any answer are not on the results topic, and not in a report.
+The sources are topics on the broker: answers from the results topic, plans from the plans topic.
+So a report can be made while the pipeline runs and after it has ended, as long as its answers are
+retained. Queries without an answer are not on the results topic and not in the report.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """A policy that came into force so many seconds (epoch)."""
+    """A policy and the time at which it came into force, seconds since the epoch."""
 
     since_s: float
     policy: str
@@ -39,7 +39,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveReport:
-    """A stretch of time, by when queries were made; seconds since the epoch."""
+    """The report of queries created from ``first_s`` to ``last_s``, seconds since the epoch."""
 
     file: PipelineFile
     first_s: float
@@ -52,7 +52,7 @@ class LiveReport:
     stale: tuple[str, ...]  # files that have changed since the certificate
 
     def as_json(self) -> dict[str, Any]:
-        """What ``headrace report --json`` prints."""
+        """Return the object that ``headrace report --json`` prints."""
         return {
             "pipeline": self.file.pipeline.name,
             "from_s": self.first_s,
@@ -66,9 +66,9 @@ class LiveReport:
 
 
 def live_report(file: PipelineFile, kafka: "KafkaConfig", now: float, seconds: float) -> LiveReport:
-    """What became of the queries that were made in the last ``seconds``.
+    """Report the outcomes of the queries created in the last ``seconds``.
 
-    Raises ``Unsuccessful`` where none was answered, ``BrokerError`` where topics cannot be read.
+    Raises ``Unsuccessful`` if none was answered, ``BrokerError`` if topics cannot be read.
     """
     from headrace.client.formats import reader_of
     from headrace.client.newest_records import newest_first
@@ -93,23 +93,23 @@ def live_report(file: PipelineFile, kafka: "KafkaConfig", now: float, seconds: f
 def answers_since(
     stretches: Iterable[Sequence["Message"]], read: "Read", since_s: float
 ) -> list[Answer]:
-    """Answers to queries that were made since then; ``stretches`` go back from the newest."""
+    """Return the answers to queries created since ``since_s``; ``stretches`` run newest first."""
     found: list[Answer] = []
     for stretch in stretches:
         for message in stretch:
             try:
                 answer = read(message.value() or b"")
             except CodecError:
-                continue  # somebody else's record
+                continue  # not a record of this pipeline
             if answer.created_s >= since_s:
                 found.append(answer)
-        if stretch and stretch[0].timestamp()[1] < since_s * 1e3:  # the newest of it
+        if stretch and stretch[0].timestamp()[1] < since_s * 1e3:  # the stretch's newest record
             break
     return found
 
 
 def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Plan]) -> LiveReport:
-    """The report of these answers, of which there is one at least, under these plans."""
+    """Return the report of these answers (one or more) under these plans."""
     first_s = min(answer.created_s for answer in answers)
     last_s = max(answer.created_s for answer in answers)
     known = accuracies(load_profile(file))
@@ -148,7 +148,7 @@ def _in_turn(
 ) -> Iterator[tuple[float, Answer | Plan]]:
     """Yield answers and plans in the order of their times.
 
-    Of the plans from before the first query only the last one matters; it comes at the beginning.
+    Of the plans from before the first query only the last one is yielded, first.
     """
     before = sorted((p for p in history if p.issued_s < first_s), key=lambda plan: plan.epoch)
     yield from ((first_s, plan) for plan in before[-1:])
@@ -160,7 +160,7 @@ def _in_turn(
 
 
 def _policies(history: Sequence[Plan], first_s: float, last_s: float) -> Iterator[InForce]:
-    """The policies that were in force, each from when it was."""
+    """Yield the policies that were in force, each with its start."""
     in_force = ""
     for plan in sorted(history, key=lambda each: each.epoch):
         if plan.issued_s > last_s:
@@ -173,5 +173,5 @@ def _policies(history: Sequence[Plan], first_s: float, last_s: float) -> Iterato
 
 
 def clock(at_s: float) -> str:
-    """A time as a person reads it, in this machine's zone."""
+    """Format epoch seconds as local date and time."""
     return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

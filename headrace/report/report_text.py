@@ -1,4 +1,4 @@
-"""A report of a live pipeline: for a terminal, and as a page for a browser."""
+"""Render the report of a live pipeline as text and as an HTML page."""
 
 from collections.abc import Iterator
 from html import escape
@@ -14,13 +14,13 @@ LIVE = "live"
 
 
 def report_text(made: LiveReport) -> str:
-    """The report for a person at a terminal."""
+    """Return the report as text."""
     table = columns(_figures(made), left=(0, 1))
     return "\n".join([*_lead(made), "", table, *_certificate_lines(made)])
 
 
 def report_page(made: LiveReport) -> str:
-    """The report as a page."""
+    """Return the report as an HTML page."""
     named = [(LIVE, made.recording)]
     rows = [[text(name), number(told)] for name, told in _figures(made)]
     body = [
