@@ -1,9 +1,9 @@
-"""Which items ran when this worker's process died? Kept in a file beside the process.
+"""Crash journal: a file that records which items ran when the worker's process died.
 
-An operator that crashes its process (a segmentation fault, the kernel out of memory) takes the
-worker along, and the next process reads the same items again. The journal names what runs before
-it runs. What it still names at the next start ran when the process died: a strike for each. The
-file outlives the process, not the machine's disk; written without fsync, it costs microseconds.
+An operator that crashes its process (a segmentation fault, the kernel out of memory) ends the
+worker, and the next process reads the same items again. The journal names items before they run.
+Items that it still names at the next start ran when the process died and get a strike each. The
+file survives the process but not a power loss: writes skip fsync and take microseconds.
 """
 
 import json
@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-MOST_KEPT = 1000  # strikes of long ago are forgotten
+MOST_KEPT = 1000  # the oldest strikes beyond it are forgotten
 
 
 class CrashJournal:
-    """A file with the items that run, and how often each ran when a process died.
+    """A file with the running items and the strikes of each item.
 
-    ``strikes`` are those of earlier processes, by item.
+    ``strikes`` counts by item how often it ran when an earlier process died.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,11 +31,11 @@ class CrashJournal:
         self.ended()
 
     def began(self, items: Iterable[str]) -> None:
-        """These run now."""
+        """Record the items of the batch that begins."""
         self._write(_written(list(items), self.strikes))
 
     def ended(self) -> None:
-        """Nothing runs."""
+        """Record that no batch is running."""
         self._write(self._idle)
 
     def _write(self, text: bytes) -> None:
@@ -48,7 +48,7 @@ def _written(running: list[str], strikes: Mapping[str, int]) -> bytes:
 
 
 def _read(file: int) -> tuple[list[str], dict[str, int]]:
-    """Return what an earlier process left; nothing where it died while it wrote."""
+    """Return an earlier process's running items and strikes; empty after an incomplete write."""
     try:
         found = json.loads(os.pread(file, 1 << 24, 0))
         return list(found["running"]), dict(found["strikes"])

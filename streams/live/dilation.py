@@ -1,8 +1,8 @@
-"""Inner time: a clock for all processes of a run that goes so many times slower than the wall's.
+"""Time dilation: a clock of a run's processes that is slower than the wall clock by a factor.
 
-A small machine can so carry live what would be too fast for it. Everything that is decided,
-waited for or told happens in inner time; the broker and the CPU alone take wall time, which is
-that many times less, seen from within.
+A small machine can then run a live load that would be too fast for it. Decisions, waits and reports
+use inner time; only the broker and the CPU take wall time, which is shorter by the factor in inner
+time.
 """
 
 from collections.abc import Callable
@@ -16,29 +16,29 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Dilation:
-    """From ``since_s`` (epoch seconds) on, ``factor`` wall seconds pass in an inner one."""
+    """From ``since_s`` (Unix seconds) on, an inner second takes ``factor`` wall seconds."""
 
     factor: float = 1.0
     since_s: float = 0.0
 
     def inner(self, wall_s: float) -> float:
-        """The inner time at a time of the wall."""
+        """Return the inner time at a wall time."""
         return self.since_s + (wall_s - self.since_s) / self.factor
 
     def wall(self, inner_s: float) -> float:
-        """The time of the wall at an inner time."""
+        """Return the wall time at an inner time."""
         return self.since_s + (inner_s - self.since_s) * self.factor
 
     def clock(self, wall: Clock) -> Clock:
-        """A clock of inner time."""
+        """Return a clock of inner time."""
         return wall if self.factor == 1.0 else lambda: self.inner(wall())
 
     def inbox(self) -> Inbox:
-        """An inbox that is waited for in inner time."""
+        """Return an inbox whose time-outs are in inner time."""
         return Inbox() if self.factor == 1.0 else _Inbox(self.factor)
 
     def transport(self, transport: Transport) -> Transport:
-        """A transport that stamps records in inner time; with the broker it keeps the wall's."""
+        """Return a transport with time stamps in inner time; the broker keeps wall time."""
         return transport if self.factor == 1.0 else _Transport(transport, self)
 
 

@@ -1,4 +1,4 @@
-"""Emulated devices in a live run: what a worker asks of a model is drawn, not computed."""
+"""Emulated devices in a live run: latencies and outputs are drawn, not computed."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,16 +8,16 @@ from streams.live.live_driver import Clock, PostAt
 
 
 class Emulation(Protocol):
-    """A variant that waits its profiled latency instead of computing."""
+    """A variant with latencies and outputs from its profile."""
 
     def latency_s(self, batch: int) -> float: ...
     def predict(self, values: list[Any]) -> list[Any]: ...
 
 
 class EmulatedExecutor:
-    """Emulated devices: time passes on the driver's timers, outputs are drawn from the profile.
+    """Executor of emulated devices: batches and loads end by the driver's timers.
 
-    One process hosts many of them, because none needs a thread.
+    It needs no thread, so one process hosts many of them.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class EmulatedExecutor:
         self._post_at(self._clock() + seconds, Loaded(effect.variant, seconds))
 
     def look(self, now: float) -> None:
-        """Nothing can be stuck."""
+        """Do nothing: an emulated device cannot hang."""
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Do nothing: an emulated device holds no resources."""

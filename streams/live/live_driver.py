@@ -1,8 +1,8 @@
 """The live driver: drain, handle, perform, commit; on the wall clock.
 
-One inbox: drained records, finished inferences and due timers all come through it, are handled in
-order on one thread, and their effects are performed before the next turn. Two kinds of thread
-feed it: one reads from Kafka, one per worker runs its models. Nothing else is concurrent.
+One thread handles the entries of one inbox and the due timers in order, and performs their effects
+before the next turn. Other threads only feed the inbox: one reads from Kafka, and each worker's
+threads run and load its models.
 """
 
 import contextlib
@@ -47,15 +47,15 @@ Clock = Callable[[], float]
 Post = Callable[[Event], None]
 PostAt = Callable[[float, Event], None]
 
-CATCH_UP_S = 2.0  # a past of which nothing more comes for so long has been read
-IDLE_S = 0.05  # how long confirmations may wait for the next turn
-LOAD_S = 600.0  # as does a load that takes longer; large models come over a network
-STUCK_S = 60.0  # a batch that runs for longer without a limit of its own ends the process
+CATCH_UP_S = 2.0  # a history without a further record for this long is complete
+IDLE_S = 0.05  # the longest that confirmations wait for the next turn
+LOAD_S = 600.0  # a longer load ends the process; large models come over a network
+STUCK_S = 60.0  # a longer batch of a variant without a time limit ends the process
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 
 
 class Transport(Protocol):
-    """What the driver needs of a broker; ``streams/kafka/transport.py`` has Kafka's."""
+    """The driver's interface to a broker; ``streams/kafka/transport.py`` implements Kafka's."""
 
     def fetch(self, timeout_s: float) -> list[Fetched]: ...
     def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int: ...
@@ -73,7 +73,7 @@ class Transport(Protocol):
 
 
 class Executor(Protocol):
-    """What performs a worker's ``Infer`` and ``Load``."""
+    """The performer of a worker's ``Infer`` and ``Load`` effects."""
 
     def infer(self, effect: Infer) -> None: ...
     def load(self, effect: Load) -> None: ...
@@ -82,19 +82,19 @@ class Executor(Protocol):
 
 
 class OperatorStuck(HeadraceError):
-    """A batch or a load that does not end, or a thread that has died; only a new process helps."""
+    """A batch or a load does not end, or its thread died; only a new process helps."""
 
     exit_code = UNSUCCESSFUL
 
 
 class StoodStill(HeadraceError):
-    """A process that stood still for so long that another may have taken its place."""
+    """The process stalled for so long that another may have taken its place."""
 
     exit_code = UNSUCCESSFUL
 
 
 class LogWentBack(HeadraceError):
-    """A slot whose offsets went back while it was read; who begins anew reads what it holds now."""
+    """A slot's offsets went back while it was read; a restarted role reads its present records."""
 
     exit_code = UNSUCCESSFUL
 
@@ -106,7 +106,7 @@ class Observer(Protocol):
 
 
 class Inbox:
-    """Where everything arrives. ``put`` may be called from any thread."""
+    """The driver's queue of entries; ``put`` may be called from any thread."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -115,7 +115,7 @@ class Inbox:
         self._queue.put(entry)
 
     def drain(self, timeout_s: float) -> list[Any]:
-        """Wait for an entry, then take all that are there; empty after the timeout."""
+        """Wait for an entry, then return all queued ones; empty after the time-out."""
         entries: list[Any] = []
         with contextlib.suppress(queue.Empty):
             entries.append(self._queue.get(timeout=timeout_s))
@@ -125,7 +125,7 @@ class Inbox:
 
 
 class FetchedBatch(NamedTuple):
-    """One fetch, and the last assignment that it was read under."""
+    """The records of one fetch, with the number of the assignment in effect."""
 
     assigned: int
     records: list[Fetched]
@@ -146,8 +146,8 @@ class Live:
         fence_s: float | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self._fence_s = fence_s  # None: one that stood still goes on
-        self._turned_s: float | None = None  # the last turn ended
+        self._fence_s = fence_s  # the longest stall that the process survives; None: any
+        self._turned_s: float | None = None  # end of the last turn
         self._nodes = dict(nodes)
         self._transport = transport
         self._clock = clock
@@ -161,23 +161,23 @@ class Live:
         self._routes: dict[str, tuple[str, Any]] = {}
         self._readers: dict[Place, tuple[str, ...]] = {}
         self._since: dict[Place, int] = {}  # the assignment under which a slot is read
-        self._next: dict[Place, int] = {}  # the offset behind the last record of a slot
-        self._past: dict[Place, tuple[CatchUp, float]] = {}  # being read; since when nothing came
+        self._next: dict[Place, int] = {}  # the offset after a slot's last record
+        self._past: dict[Place, tuple[CatchUp, float]] = {}  # history, time of its last record
         self._stopping = False
         self._leave_by: float | None = None
 
     # ------------------------------------------------------------------ from other threads
 
     def give_hands(self, node: str, executor: Executor) -> None:
-        """A worker's models."""
+        """Attach the executor of a worker's models."""
         self._executor[node] = executor
 
     def post(self, node: str) -> Post:
-        """How hands report back, from their thread."""
+        """Return a function by which an executor posts events from its threads."""
         return lambda event: self._inbox.put((node, event))
 
     def post_at(self, node: str) -> PostAt:
-        """How emulated hands report back later, from the driver's own thread."""
+        """Return a function by which an executor schedules events from the driver's thread."""
         return lambda at_s, event: self._later(at_s, node, event)
 
     def fail(self, error: BaseException) -> None:
@@ -190,8 +190,10 @@ class Live:
         self._inbox.put(None)
 
     def leave(self, within_s: float) -> None:
-        """Ask every node to give its slots back and end ``run`` once they have, or after so long;
-        may be called from a signal handler. A second call ends it at once."""
+        """Drain every node; end ``run`` once no slots are held or ``within_s`` has passed.
+
+        May be called from a signal handler; a second call ends ``run`` at once.
+        """
         if self._leave_by is not None:
             return self.stop()
         now = self._clock()
@@ -204,7 +206,7 @@ class Live:
 
     @property
     def has_left(self) -> bool:
-        """True once it was asked to leave and holds no slots, or has waited for long enough."""
+        """Whether ``leave`` was called and no slots are held, or its time has passed."""
         if self._leave_by is None:
             return False
         plans = physical(self._pipeline.name, PLANS)
@@ -214,7 +216,7 @@ class Live:
     # ------------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        """Drive until ``stop`` or ``leave``; then wait for what was sent, commit, let all go."""
+        """Drive until ``stop`` or ``leave``; then flush the sends, commit and close."""
         room = threading.Semaphore(MOST_FETCHES)
         reader = threading.Thread(target=self._read, args=(room,), name="reader", daemon=True)
         try:
@@ -246,12 +248,12 @@ class Live:
                 self._inbox.put(FetchedBatch(self._transport.assigned, found))
 
     def start(self) -> None:
-        """Every node's first event."""
+        """Send every node its first event."""
         for name in self._nodes:
             self._handle(name, Woke())
 
     def turn(self, room: threading.Semaphore | None = None) -> None:
-        """Handle what is there, or wait for it; then timers; then confirmations and commits."""
+        """Handle the inbox, waiting if it is empty; then timers; then confirmations and commits."""
         entries = self._inbox.drain(self._patience())
         self._check_fence()
         for entry in entries:
@@ -268,7 +270,7 @@ class Live:
         self._turned_s = self._clock()
 
     def _check_fence(self) -> None:
-        """Raise ``StoodStill`` before anything is done that another may have done meanwhile."""
+        """Raise ``StoodStill`` after a stall, before acting: another may have done the work."""
         if self._fence_s is None or self._turned_s is None:
             return
         stood_s = self._clock() - self._turned_s
@@ -297,8 +299,8 @@ class Live:
         for fetched in batch.records:
             place = (fetched.topic, fetched.slot)
             readers = self._readers.get(place, ())
-            # Fetched before the slot was given up, or before it is read again from another
-            # offset: taken for what follows there, it would hide the records between.
+            # Skip records fetched before the slot was given up or reassigned at another offset:
+            # they would hide the records between.
             if not readers or batch.assigned < self._since[place]:
                 continue
             if fetched.offset < self._next.get(place, 0):
@@ -309,14 +311,14 @@ class Live:
                 self._read_past(place, fetched)
                 continue
             if fetched.value is None and logical == PLANS:
-                continue  # a plan that the control app no longer keeps
+                continue  # a tombstone: the control app deleted the plan
             record = self._decoders[fetched.topic](fetched)
             event = Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s)
             for node in readers:
                 self._handle(node, event)
 
     def _went_back(self, place: Place, offset: int) -> None:
-        # Ingress knows queries by places that only grow. For others the records are news.
+        # Ingress maps offsets to places that only grow; other roles cannot tell records apart.
         if self._logical[place[0]] != QUERIES:
             raise LogWentBack(
                 f"slot {place[1]} of topic {place[0]} went back from offset {self._next[place]} to "
@@ -338,14 +340,14 @@ class Live:
             self._tell_past(place)
 
     def _tell_past(self, place: Place) -> None:
-        """What was read of the past is all of it: tell the nodes what still counts."""
+        """Deliver a complete history's newest records to the nodes."""
         past, _ = self._past.pop(place)
         for event in past.newest():
             for node in self._readers.get(place, ()):
                 self._handle(node, event)
 
     def _end_past(self, now: float) -> None:
-        # The last offsets of a log may hold no record: deleted ones, or a transaction's marks.
+        # The last offsets of a log may hold no record: compacted ones, or transaction markers.
         for place, (_, since_s) in list(self._past.items()):
             if self._transport.end_of(place) is None:
                 self._past[place] = (self._past[place][0], now)
@@ -395,7 +397,7 @@ class Live:
             self._transport.send(topic, value, send.slot, send.key)
 
     def _later(self, at_s: float, node: str, event: Event) -> None:
-        # The count breaks ties in the order of asking and keeps events from being compared.
+        # The count breaks ties in order of scheduling and keeps events from being compared.
         self._count += 1
         heappush(self._timers, (at_s, self._count, node, event))
 
@@ -419,8 +421,8 @@ class Live:
             readers = self._readers.get(place, ())
             if node not in readers:
                 self._readers[place] = (*readers, node)
-                # A slot that moves between nodes of this process is read again: what the other
-                # one holds of it is forgotten with its lease. Plans are read by all, once.
+                # A slot that moves between nodes of this process is read again: the former owner
+                # forgets its items with its lease. All nodes share one reading of the plans.
                 if not readers or logical != PLANS:
                     new.append(place)
                     gone += [place] if readers else []
@@ -445,15 +447,18 @@ class Live:
 
 
 class Operator(Protocol):
-    """What the models package hands in (operators/models)."""
+    """An operator as built by operators/models."""
 
     def load(self, device: str) -> None: ...
     def predict(self, batch: list[Any]) -> list[Any]: ...
 
 
 class ModelExecutor:
-    """Real models: batches run on one thread, so a device runs one at a time; loads on another,
-    so that the old variant serves meanwhile."""
+    """Executor of real models.
+
+    One thread runs batches, so a device runs one at a time; loads run on other threads, so that
+    the old variant serves meanwhile.
+    """
 
     def __init__(
         self,
@@ -470,12 +475,12 @@ class ModelExecutor:
         self._clock = clock
         self._operators: dict[str, Operator] = {}
         self._beside: set[str] = set()
-        # What goes with the first use of a variant: what was there when it was loaded.
+        # By variant: the operators to evict at its first use, those held when it was loaded.
         self._leaving: dict[str, dict[str, Operator]] = {}
         self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
         self._running: tuple[str, float, int] | None = None  # variant, since when, job
-        self._loads: dict[str, float] = {}  # variants on their way, since when
-        self._stuck = ""  # why this process has to end, once its items have failed with it
+        self._loads: dict[str, float] = {}  # variants being loaded, since when
+        self._stuck = ""  # why the process must end, after the running items have failed
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
         self._thread.start()
 
@@ -484,18 +489,18 @@ class ModelExecutor:
 
     def load(self, effect: Load) -> None:
         if effect.variant in self._beside and not effect.beside:
-            self._alone(effect.variant)  # it is there; the others may go
+            self._alone(effect.variant)  # already loaded; evict the others at its first use
             self._post(Loaded(effect.variant, 0.0))
         elif effect.variant not in self._loads:
             self._loads[effect.variant] = self._clock()
             threading.Thread(target=self._load, args=(effect,), daemon=True).start()
 
     def look(self, now: float) -> None:
-        """Raise ``OperatorStuck`` when a batch has been running for ``STUCK_S``, a load for
-        ``LOAD_S``, or the thread that runs batches has died.
+        """Raise ``OperatorStuck`` if a batch runs for over ``STUCK_S``, a load for over ``LOAD_S``,
+        or the thread that runs batches has died.
 
-        The batch fails first: ``Failed`` is posted at one call and the exception raised at the
-        next, when the node has passed the reason on.
+        A hanging job fails first: one call posts ``Failed``, the next raises, so that the node can
+        forward the reason in between.
         """
         if self._stuck:
             raise OperatorStuck(self._stuck)
@@ -520,7 +525,7 @@ class ModelExecutor:
     def close(self) -> None:
         self._jobs.put(None)
         if self._journal is not None and not self._stuck:
-            self._journal.ended()  # it ends because it is told to
+            self._journal.ended()  # a regular end, not a crash
 
     def _load(self, effect: Load) -> None:
         began, variant = self._clock(), effect.variant
@@ -543,7 +548,7 @@ class ModelExecutor:
         self._leaving[variant] = {k: o for k, o in list(self._operators.items()) if k != variant}
 
     def _let_go(self, leaving: Mapping[str, Operator]) -> None:
-        """A swap is over: what was there before leaves the device, unless it was loaded anew."""
+        """Evict the operators held before a swap, except those reloaded since."""
         for variant, operator in leaving.items():
             if self._operators.get(variant) is operator:
                 del self._operators[variant]
@@ -565,8 +570,8 @@ class ModelExecutor:
                 self._journal.began(job.items)
             outputs = operator.predict(list(job.values))
             return Inferred(job.job, tuple(outputs), began, self._clock())
-        # SystemExit and KeyboardInterrupt too: a library that calls sys.exit must not end the
-        # thread, which would leave a worker that looks ready and serves nothing.
+        # Including SystemExit and KeyboardInterrupt: a library that calls sys.exit must not end
+        # the thread and leave a worker that reports ready but serves nothing.
         except BaseException as error:  # noqa: BLE001
             text = str(error) if isinstance(error, OperatorFailed) else ""
             return _failed(job.job, text or f"{job.variant} raised {sentence(error)}", error)
@@ -583,5 +588,5 @@ def _failed(job: int | str, text: str, error: BaseException) -> Failed:
 
 
 def _told(error: BaseException) -> str:
-    """The words of an error while loading: its own where it is a sentence with the remedy."""
+    """Return the message of a load error: an ``OperatorFailed``'s own, else type and message."""
     return str(error) if isinstance(error, OperatorFailed) else sentence(error)

@@ -1,15 +1,15 @@
-"""A clock that never steps: the wall's time at the start, carried on by a monotonic clock.
+"""A clock that never steps: the wall time at the start, continued by a monotonic clock.
 
-A step of the wall clock (NTP, an operator, a virtual machine that moves) would silence a node's
-timers for as long as it goes back, and end queries early where it goes forward. The steady clock
-is drawn towards the wall's instead, by at most ``SLEW``.
+A backward step of the wall clock (NTP, an operator, a migrated virtual machine) would delay a
+node's timers by the step; a forward step would end queries early. The steady clock is slewed
+towards the wall clock instead, by at most ``SLEW``.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 SLEW = 0.01  # seconds per second
-LOOK_S = 1.0  # between two looks at the wall clock
+LOOK_S = 1.0  # between two readings of the wall clock
 
 Clock = Callable[[], float]
 
@@ -21,7 +21,7 @@ class _Anchor(NamedTuple):
 
 
 class SteadyClock:
-    """Calling it gives seconds since the epoch; they never go back. Any thread may call it."""
+    """A callable that returns Unix seconds, which never go back; any thread may call it."""
 
     __slots__ = ("_anchor", "_monotonic", "_wall")
 
@@ -35,12 +35,12 @@ class SteadyClock:
         passed_s = monotonic_s - anchor.monotonic_s
         now = anchor.at_s + passed_s * anchor.rate
         if passed_s >= LOOK_S:
-            # One assignment: a thread that calls meanwhile sees the old anchor or the new one.
+            # A single assignment: a concurrent call sees the old anchor or the new one.
             slew = min(SLEW, max(-SLEW, (self._wall() - now) / LOOK_S))
             self._anchor = _Anchor(monotonic_s, now, 1.0 + slew)
         return now
 
     @property
     def behind_s(self) -> float:
-        """By how much the wall clock is ahead of this one."""
+        """Seconds by which the wall clock is ahead of this one."""
         return self._wall() - self()

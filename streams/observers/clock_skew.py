@@ -1,7 +1,7 @@
-"""By how much do the nodes' clocks differ from the control app's? Measured by their reports.
+"""Clock skew of the nodes against the control app, measured by their reports.
 
-An observer of the control role. No decision depends on it: the age of a report is judged by its
-arrival. But deadlines begin at a producer's time stamp, so clocks that differ cost queries.
+An observer of the control role. No decision depends on it: a report's age counts from its arrival.
+But deadlines count from a producer's time stamp, so skewed clocks cost queries.
 """
 
 import logging
@@ -15,8 +15,8 @@ from streams.observers.metrics import Sample
 
 log = logging.getLogger("headrace.node")
 
-SKEW_S = 1.0  # worth a line
-WINDOW_S = 60.0  # between two lines of a node, and as long its fastest report counts
+SKEW_S = 1.0  # least skew that is logged
+WINDOW_S = 60.0  # between two lines of a node; its fastest report counts for as long
 
 LEVELS = {"clock.skewed": logging.WARNING}
 
@@ -24,11 +24,11 @@ LEVELS = {"clock.skewed": logging.WARNING}
 @dataclass(slots=True)
 class _Seen:
     until_s: float
-    ahead_s: float  # of the fastest report, so with the shortest way
+    ahead_s: float  # by the fastest report
 
 
 class ClockSkews:
-    """An observer that folds; ``samples`` may be asked for from another thread."""
+    """An observer that folds reports; ``samples`` may be called from another thread."""
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
@@ -58,7 +58,7 @@ class ClockSkews:
         tell(log, LEVELS["clock.skewed"], "clock.skewed", text, pipeline=self._pipeline, **fields)
 
     def samples(self) -> Iterator[Sample]:
-        """The largest difference of any node."""
+        """Yield the largest skew of any node, in seconds."""
         ahead = [seen.ahead_s for seen in list(self._seen.values())]
         if ahead:
             yield "clock_skew_seconds", (), max(map(abs, ahead))

@@ -1,7 +1,7 @@
-"""Does a role do its work? An observer of the reports that its nodes send, and of its beats.
+"""Liveness and readiness of a role, from its nodes' reports and the control app's beats.
 
-A node reports every 0.2 s as long as its events are handled: one that has not for ``LIVE_S`` hangs,
-in a combine function as a rule. The control app, which reports to nobody, beats with its ticks.
+A node reports every 0.2 s while its events are handled; without a report for ``LIVE_S`` it hangs,
+usually in a combine function. The control app sends no reports and beats with its ticks.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +16,10 @@ READY = (NodeState.READY, NodeState.IDLE, NodeState.DRAINING, NodeState.LEAVING)
 
 
 class Health:
-    """An observer; ``live`` and ``ready`` may be asked from another thread.
+    """An observer; ``live`` and ``ready`` may be called from another thread.
 
-    ``clock`` never steps. ``touch`` is called every ``TOUCH_S`` at most while there is life: the
-    supervisor watches what it leaves.
+    ``clock`` never steps. ``touch`` is called at most every ``TOUCH_S`` while the role is alive,
+    for a supervisor to watch.
     """
 
     def __init__(
@@ -38,21 +38,21 @@ class Health:
                 self.beat(node)
 
     def beat(self, name: str) -> None:
-        """A node, or the control app, has done something."""
+        """Record activity of a node or of the control app."""
         now = self._alive_s[name] = self._clock()
         if now - self._touched_s >= TOUCH_S:
             self._touched_s = now
             self._touch()
 
     def live(self) -> str:
-        """Return why the role must be started anew; empty: it need not."""
+        """Return why the role must be restarted; empty: it is alive."""
         now = self._clock()
         ages = {name: now - at_s for name, at_s in list(self._alive_s.items())}
         hung = sorted(name for name, age_s in ages.items() if age_s > LIVE_S)
         return f"{hung[0]} has done nothing for {ages[hung[0]]:.0f} s" if hung else ""
 
     def ready(self) -> str:
-        """Return why the role cannot take work now; empty: it can."""
+        """Return why the role cannot accept work now; empty: it is ready."""
         if not self._alive_s:
             return "it has not begun"
         for name, report in sorted(self._reports.items()):

@@ -1,10 +1,10 @@
-"""What is worth a line in the log? An observer that tells it through the standard library's.
+"""Journal: an observer that logs the notable events and effects of nodes.
 
-Nodes do not log: the journal sees what they were told and asked for. Each line has the name of
-its event and its ids and figures beside the sentence; ``headrace/roles/log_format.py`` prints them.
+Nodes do not log: the journal sees their events and effects. A line has a sentence, the name of its
+event, ids and figures; ``headrace/roles/log_format.py`` prints them.
 
-What happens to every query is told at debug level. What happens to many at once under overload
-(drops, refusals) is told at info: the first ``MOST`` of a kind in ``WINDOW_S``, then a count.
+Events of every query are logged at debug level. Under overload, events in bulk (drops, refusals)
+are logged at info level: the first ``MOST`` of a kind in ``WINDOW_S``, then a count.
 """
 
 import logging
@@ -22,18 +22,18 @@ log = logging.getLogger("headrace.node")
 
 MOST = 20
 WINDOW_S = 10.0
-EVERY_QUERY = (Query, Work, Infer, Inferred, Solve, Solved)  # told at debug level only
-CROWDS = ("dead-letter", "job.failed", "query.")  # how the events begin that may come in thousands
+EVERY_QUERY = (Query, Work, Infer, Inferred, Solve, Solved)  # logged at debug level only
+CROWDS = ("dead-letter", "job.failed", "query.")  # prefixes of events that occur in bulk
 
 
 def tell(logger: logging.Logger, level: int, event: str, text: str, **fields: Any) -> None:
-    """Write a line: the sentence, the name of the event, ids and figures."""
+    """Log a line: the sentence, the name of the event, ids and figures."""
     logger.log(level, "%s", text, extra={"event": event, "fields": fields})
 
 
 @dataclass(slots=True)
 class _Window:
-    """How many lines of a kind there were since ``began_s``."""
+    """The number of lines of a kind since ``began_s``, logged and omitted."""
 
     began_s: float
     told: int = 0
@@ -41,7 +41,7 @@ class _Window:
 
 
 class Journal:
-    """Tells what the nodes of a process do, at the level that ``log`` has when it is made."""
+    """Logs what a process's nodes do, at the level of ``log`` at construction."""
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
@@ -50,7 +50,7 @@ class Journal:
         self._leases: dict[str, Lease | None] = {}
         self._regressions: dict[str, float] = {}
         self._windows: dict[tuple[str, str, str], _Window] = {}
-        # Most events are worth no line, and cost a look-up here and no more.
+        # Most events have no line and cost one look-up.
         self._told = self._tellers(TOLD) | {Plan: self._plan, Command: self._command}
         self._asked = self._tellers(ASKED) | {
             Answer: self._answer, Plan: self._made, Report: self._counts,
@@ -95,14 +95,14 @@ class Journal:
     def _made(self, node: str, effect: Send, now: float) -> None:
         plan = effect.record
         assert isinstance(plan, Plan)
-        self._epochs[node] = plan.epoch  # it comes back on the topic, and is no news then
+        self._epochs[node] = plan.epoch  # not logged again when it returns on the topic
         self._tell(node, ASKED[Plan](effect), now)
 
     def _command(self, node: str, event: Arrived, now: float) -> None:
         command = event.record
         assert isinstance(command, Command)
-        # One without an id is what a worker is told by its own process when that is to end. An
-        # expired one is read again after a purge, and is not carried out.
+        # A command without an id comes from the worker's own process when it ends. An expired
+        # command is read again after a purge and not executed.
         fresh = now - event.at_s <= COMMAND_VALID_S
         if fresh and command.id and command.pipeline in ("", self._pipeline):
             self._tell(node, TOLD[Command](event), now)
@@ -128,7 +128,7 @@ class Journal:
 
     def _counts(self, node: str, effect: Send, now: float) -> None:
         self._regressed(node, effect.record)
-        # Reports leave every 200 ms whatever else happens, so no count waits for another line.
+        # Reports are sent every 200 ms in any case, so a count never waits for another line.
         over = [key for key, window in self._windows.items() if now - window.began_s >= WINDOW_S]
         for key in over:
             window = self._windows.pop(key)

@@ -1,8 +1,7 @@
-"""What is said of an event or an effect? One line each: a name, a sentence, ids and figures.
+"""Log lines of events and effects: a name, a sentence, ids and figures.
 
-``streams/observers/journal.py`` says which are told when, docs/reference/logs-and-metrics.md
-explains every
-name.
+``streams/observers/journal.py`` selects the lines to log; docs/reference/logs-and-metrics.md
+explains every name.
 """
 
 import logging
@@ -73,7 +72,7 @@ LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line of the log. ``kind`` is the class of a reason, where there is one."""
+    """A line of the log; ``kind`` is the class of its reason, if any."""
 
     event: str
     text: str
@@ -85,7 +84,7 @@ class LogLine:
 
 
 def plan_made(effect: Send) -> LogLine:
-    """The control app has written a plan."""
+    """The control app wrote a plan."""
     plan = effect.record
     assert isinstance(plan, Plan)
     bad = "" if plan.feasible else f"; not feasible: {plan.binding}"
@@ -105,7 +104,7 @@ def plan_made(effect: Send) -> LogLine:
 
 
 def plan_rejected(effect: Reject) -> LogLine:
-    """A plan violates a constraint: the one before stays in force."""
+    """A plan violates a constraint; the previous one stays in force."""
     return LogLine(
         "plan.rejected",
         f"a plan is not put in force: {effect.reason}",
@@ -114,7 +113,7 @@ def plan_rejected(effect: Reject) -> LogLine:
 
 
 def selection_made(effect: Send) -> LogLine:
-    """The control app has written a task's tables, or that there can be none."""
+    """The control app wrote a task's tables, or that none is possible."""
     selection = effect.record
     assert isinstance(selection, Selection)
     fields = {"task": selection.task, "policy": selection.policy, "tables": len(selection.tables)}
@@ -130,7 +129,7 @@ def selection_made(effect: Send) -> LogLine:
 
 
 def followed(plan: Plan, lease: Lease | None, before: Lease | None) -> LogLine:
-    """A node follows a plan; workers have a lease in it, or had one in the plan before."""
+    """A node follows a plan; a worker has a lease in it or had one in the previous plan."""
     fields = {"epoch": plan.epoch, "reason": plan.reason, **_lease_fields(lease)}
     if lease is None and before is None:
         return LogLine("plan.followed", f"plan {plan.epoch}: {plan.reason}", fields)
@@ -159,12 +158,12 @@ def _lease_words(lease: Lease | None) -> str:
 
 
 def load_began(effect: Load) -> LogLine:
-    """A worker brings a variant to its device."""
+    """A worker loads a variant onto its device."""
     return LogLine("load.began", f"{effect.variant} is being loaded", _variant(effect.variant))
 
 
 def load_ended(event: Loaded) -> LogLine:
-    """A variant is on the device."""
+    """A variant is loaded."""
     fields = {**_variant(event.variant), "seconds": round(event.seconds, 6)}
     return LogLine("load.ended", f"{event.variant} is loaded after {event.seconds:.3f} s", fields)
 
@@ -189,7 +188,7 @@ def _variant(key: str) -> dict[str, Any]:
 
 
 def query_ended(effect: Send) -> LogLine:
-    """A query has its answer, whichever."""
+    """A query has its answer, with any outcome."""
     answer = effect.record
     assert isinstance(answer, Answer)
     took_ms = (answer.answered_s - answer.created_s) * 1e3
@@ -221,7 +220,7 @@ def _end_words(answer: Answer, took_ms: float) -> str:
 
 
 def query_read(event: Arrived) -> LogLine:
-    """Ingress has read a query."""
+    """Ingress read a query."""
     query = event.record
     assert isinstance(query, Query)
     place = _origin(event.slot, event.offset)
@@ -230,7 +229,7 @@ def query_read(event: Arrived) -> LogLine:
 
 
 def work_sent(effect: Send) -> LogLine:
-    """Items of a query are on their way."""
+    """Items of a query were sent."""
     work = effect.record
     assert isinstance(work, Work)
     to = f"{work.task}, slot {effect.slot}" if work.task else "egress"
@@ -247,13 +246,13 @@ def work_sent(effect: Send) -> LogLine:
 
 
 def _ends(work: Work) -> list[str]:
-    """How the items ended, each way once; empty on the way to another task."""
+    """Return the distinct outcomes of the items; empty for work sent to a task."""
     ends: Iterable[str] = (item.end.outcome for item in work.items if item.end is not None)
     return list(dict.fromkeys(ends))
 
 
 def dead_letter(effect: Send) -> LogLine:
-    """A record that nobody can read is kept."""
+    """An unreadable record was sent to the dead letters."""
     letter = effect.record
     assert isinstance(letter, DeadLetter)
     place = f"{letter.topic} {_origin(letter.partition, letter.offset)}"
@@ -266,7 +265,7 @@ def dead_letter(effect: Send) -> LogLine:
 
 
 def _origin(partition: int, offset: int) -> str:
-    """A record's place as `headrace explain` takes it."""
+    """Return a record's place in the form that `headrace explain` accepts."""
     return f"{partition}-{offset}"
 
 
@@ -274,7 +273,7 @@ def _origin(partition: int, offset: int) -> str:
 
 
 def batch_began(effect: Infer) -> LogLine:
-    """A worker runs a batch."""
+    """A worker began a batch."""
     count = len(effect.values)
     fields = {"job": effect.job, "items": count, **_variant(effect.variant)}
     return LogLine(
@@ -283,7 +282,7 @@ def batch_began(effect: Infer) -> LogLine:
 
 
 def batch_ended(event: Inferred) -> LogLine:
-    """A batch has run."""
+    """A batch ended."""
     seconds = event.finished_s - event.started_s
     fields = {"job": event.job, "seconds": round(seconds, 6)}
     return LogLine("batch.ended", f"batch {event.job} ran for {seconds * 1e3:.1f} ms", fields)
@@ -297,7 +296,7 @@ def _count(items: int) -> str:
 
 
 def command_given(event: Arrived) -> LogLine:
-    """A command has come in."""
+    """A command arrived."""
     command = event.record
     assert isinstance(command, Command)
     words = [command.action, *(f"{key}={value}" for key, value in command.arguments.items())]
@@ -310,7 +309,7 @@ def command_given(event: Arrived) -> LogLine:
 
 
 def command_answered(effect: Send) -> LogLine:
-    """A command was carried out, or refused."""
+    """A command was executed or refused."""
     result = effect.record
     assert isinstance(result, CommandResult)
     word = "done" if result.ok else "refused"
@@ -325,17 +324,17 @@ def command_answered(effect: Send) -> LogLine:
 
 
 def solve_began(effect: Solve) -> LogLine:
-    """A planner was asked."""
+    """A solve began."""
     fields = {"job": effect.job, "solver": effect.solver}
     return LogLine("solve.began", f"the planner {effect.solver} has begun", fields)
 
 
 def solve_ended(event: Solved) -> LogLine:
-    """A planner has answered."""
+    """A solve ended with a plan."""
     return LogLine("solve.ended", "the planner has a plan", {"job": event.job})
 
 
-# What is said of an event or effect, by its type; for records by theirs.
+# The line of an event or effect, by its type; for records, by the record's type.
 TOLD: dict[type, Callable[[Any], LogLine]] = {
     Command: command_given,
     Failed: failed,

@@ -1,7 +1,7 @@
-"""Which metrics are there? Their names, types, labels and meaning, by the role that has them.
+"""Metrics: names, types, labels and meanings, by role.
 
-Names are Prometheus' way: a common beginning (``headrace_``), base units, ``_total`` for what only
-grows. Labels are tasks, variants and words of small sets, never ids.
+Names follow Prometheus' conventions: a common prefix (``headrace_``), base units, ``_total`` for
+counters. Labels are tasks, variants and words of small sets, never ids.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its name without ``PREFIX``, its type, what it says, and by what."""
+    """A metric: its name without ``PREFIX``, type, meaning and labels."""
 
     name: str
     kind: str
@@ -36,7 +36,7 @@ def _summary(name: str, told: str, *labels: str) -> Metric:
     return Metric(name, SUMMARY, told, labels)
 
 
-# "every" has what all roles have.
+# "every": the metrics of all roles.
 METRICS: dict[str, tuple[Metric, ...]] = {
     "every": (
         _gauge("plan_epoch", "Epoch of the plan that is followed, the oldest of several nodes'."),

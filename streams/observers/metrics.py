@@ -1,11 +1,10 @@
-"""What do the nodes of a process add up to? Events and effects folded into counts and histograms.
+"""Metrics: events and effects of a process's nodes, folded into counts and histograms.
 
-``streams/observers/metric_table.py`` says which there are, ``headrace/roles/metrics_port.py``
-hands the samples to
-Prometheus.
+``streams/observers/metric_table.py`` lists the metrics; ``headrace/roles/metrics_port.py`` exports
+the samples to Prometheus.
 
-What a node counts itself is taken from its reports, five times a second. Only what they do not
-hold costs a look at each event: outcomes with their reasons, and how long things took.
+Counts that a node keeps itself come from its reports, five times a second. Only outcomes with their
+reasons, and durations, are folded from each event.
 """
 
 from bisect import bisect_left
@@ -34,14 +33,14 @@ from schemas.records import (
 from schemas.variant_id import variant_id
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-OTHER = "other"  # in place of a task that the pipeline file does not have
+OTHER = "other"  # replaces a task that is not in the pipeline file
 
 Labels = tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Observed:
-    """Of a histogram or summary: how many values, their sum, and how many up to each bound."""
+    """The values of a histogram or summary: their count per bucket and their sum."""
 
     bounds: tuple[float, ...] = ()
     counts: list[int] = field(default_factory=list)
@@ -51,19 +50,19 @@ class Observed:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
-        """Take in a value; a bound counts as below itself."""
+        """Add a value; a bucket includes its upper bound."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
 
 Sample = tuple[str, Labels, "float | Observed"]  # metric, label values, value
 
-# Counts of a report, and the metric of each. Workers have theirs per task and variant.
+# The metric of each count of a report. Workers' metrics are per task and variant.
 _COUNTS = {
     "ingress": {
         "arrived": "queries_read_total", "admitted": "queries_admitted_total",
@@ -81,12 +80,12 @@ STATES = tuple(state for state in NodeState if state != NodeState.OTHER)
 
 
 class Metrics:
-    """An observer that folds. ``samples`` may be asked for from another thread."""
+    """An observer that folds; ``samples`` may be called from another thread."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline.name
         self._tasks = {*pipeline.task_names, "ingress", EGRESS_TASK}
-        # With the SLO among the bounds, the share of answers within it can be read off.
+        # With the SLO as a bound, the histogram gives the share of answers within it.
         self._query_bounds = tuple(sorted({*BOUNDS_S, pipeline.slo_s}))
         self._reports: dict[str, Report] = {}
         self._epochs: dict[str, int] = {}
@@ -164,7 +163,7 @@ class Metrics:
             self._observe("served_accuracy_ratio", (), answer.expected_accuracy, ())
 
     def _known(self, task: str) -> str:
-        # Records come from other processes, and labels must stay few.
+        # Records come from other processes, and the number of labels must stay small.
         return task if task in self._tasks else OTHER
 
     # ------------------------------------------------------------------ control
@@ -196,7 +195,7 @@ class Metrics:
         observed.add(value)
 
     def samples(self) -> Iterator[Sample]:
-        """Every value there is now; counters and gauges as numbers."""
+        """Yield every current sample; counters and gauges as numbers."""
         for (name, labels), value in list(self._counts.items()):
             yield name, labels, value
         yield from ((name, labels, o) for (name, labels), o in list(self._observed.items()))
@@ -204,23 +203,23 @@ class Metrics:
         yield from _reported(reports)
         if self._epochs:
             yield "plan_epoch", (), min(list(self._epochs.values()))
-        if not reports and self._plan is not None:  # control, which reports to nobody
+        if not reports and self._plan is not None:  # the control app sends no reports
             yield from _plan(self._plan)
 
 
 def _hops(node: str, event: Inferred, effects: Sequence[Effect]) -> Iterator[Hop]:
-    """The hop of every item of a batch that has run, from what became of them."""
+    """Yield the hop of every item of a finished batch, from the effects."""
     seen: set[tuple[Origin, tuple[int, ...]]] = set()
     for effect in effects:
         if type(effect) is Send and type(effect.record) is Work:
             work = effect.record
             for item in work.items:
-                # The children of one item tell of it each: by what they have in common.
+                # The children of one item share its key, so that the item counts once.
                 key = (work.origin, item.branch[:-2] if work.task else item.branch)
                 if item.path and key not in seen:
                     seen.add(key)
                     hop = item.path[-1]
-                    # Others were dropped, on their way to the next batch.
+                    # The effects also hold items dropped before the next batch.
                     if hop.worker == node and hop.started_s == event.started_s:
                         yield hop
 

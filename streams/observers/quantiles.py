@@ -1,17 +1,17 @@
-"""Which value do so many lie below? Quantiles of a stream, in memory that does not grow with it.
+"""Quantiles of a stream, in memory that does not grow with its length.
 
-Values are counted in buckets whose bounds grow by 0.1 %, so a quantile is off by 0.05 % at most,
-whatever the distribution (the idea of DDSketch: Masson, Rim and Lee, VLDB 2019).
+Values are counted in buckets whose bounds grow by 0.1 %, so a quantile is off by at most 0.05 % for
+any distribution (as in DDSketch: Masson, Rim and Lee, VLDB 2019).
 """
 
 import math
 
 GROWTH = math.log(1.001)
-SMALLEST = 1e-9  # what is less counts as this
+SMALLEST = 1e-9  # smaller values count as this
 
 
 class Quantiles:
-    """Counts values; ``at`` tells the value at a quantile."""
+    """Counts of values by bucket; ``at`` returns a quantile."""
 
     __slots__ = ("_buckets", "count", "total")
 
@@ -28,7 +28,7 @@ class Quantiles:
         self.total += value
 
     def at(self, quantile: float) -> float | None:
-        """The value that a share of ``quantile`` (0..1) does not exceed; None without values."""
+        """Return the value that a share ``quantile`` (0..1) does not exceed, or None."""
         if not self.count:
             return None
         wanted, below = quantile * self.count, 0

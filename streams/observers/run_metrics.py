@@ -1,17 +1,17 @@
 """Run metrics: outcomes, causes, latencies, accuracy and devices of a run, counted as queries end.
 
     outcome     of a query: operators/outcomes.py
-    bad items   items dropped, failed or lost anywhere, once each; late leaves; and once each query
-                that ended badly as a whole: refused, or with a combine function that failed
-    late leaf   one that ended behind the deadline, and the last one of a late query
+    bad items   items dropped, failed or lost anywhere, once each; late leaves; and one per query
+                that ended badly as a whole: refused, or with a failed combine function
+    late leaf   a leaf that ended after the deadline, and the last leaf of a late query
     accuracy    mean over the leaves in time of the accuracy of their path: as measured, else the
                 product of its variants'; ``accuracy_leaf_mean`` by leaf task first, then their mean
 
-Of a query that egress gave up, items that come later are counted as they come; where none comes,
-one lost item stands for them.
+Late items of a query that egress gave up are counted on arrival; if none arrives, one lost item
+represents them.
 
-``QueryMetrics`` counts answers, ``RunMetrics`` their items and the plans, too. It is an observer
-of any driver's nodes; where answers and plans are read from topics, call ``take`` and ``plan``.
+``QueryMetrics`` counts answers; ``RunMetrics`` also counts their items and the plans. It observes
+the nodes of any driver; for answers and plans read from topics, call ``take`` and ``plan``.
 ``headrace/results`` has the views: figures, the tally of a load, time series.
 """
 
@@ -37,13 +37,13 @@ from schemas.records import ANSWERED, DROPPED, Answer, End, Hop, Origin, Plan, W
 from streams.observers.plan_usage import PlanUsage
 from streams.observers.quantiles import Quantiles
 
-STRAGGLE_S = 60.0  # what has not come so long after its query was given up is lost
-UNFINISHED = "unfinished"  # the cause of an answer that egress waited no longer for
-NEVER_S = float("inf")  # to count from: nothing before ``begin``
+STRAGGLE_S = 60.0  # items that arrive later than this after their query was given up are lost
+UNFINISHED = "unfinished"  # the cause of a query that egress gave up
+NEVER_S = float("inf")  # as ``since_s``: count nothing before ``begin``
 
 
 def given_up(answer: Answer) -> bool:
-    """Return whether egress closed a query before all its items had come."""
+    """Return whether egress closed a query before all its items arrived."""
     return cause_of(answer) == UNFINISHED
 
 
@@ -60,7 +60,7 @@ class QueryMetrics:
         self.latency = Quantiles()
 
     def count(self, answer: Answer | None) -> str:
-        """Count a query by its answer; None: none came. Return its cause, "" if answered."""
+        """Count a query by its answer (None: lost); return its cause, "" if answered in time."""
         outcome = outcome_of(answer)
         self.counts[outcome] += 1
         if answer is None:
@@ -75,7 +75,7 @@ class QueryMetrics:
         return cause
 
     def lost(self, queries: int) -> None:
-        """Count queries that got no answer."""
+        """Count queries without an answer."""
         if queries:
             self.counts[LOST] += queries
             self._miss((LOST, "", LOST), queries)
@@ -85,32 +85,32 @@ class QueryMetrics:
 
     @property
     def queries(self) -> int:
-        """Queries that were counted."""
+        """The number of counted queries."""
         return sum(self.counts.values())
 
     @property
     def violation(self) -> float | None:
-        """Share of the queries that were not answered complete and in time."""
+        """The share of queries not answered completely and in time."""
         return 1 - self.counts[ANSWERED] / self.queries if self.queries else None
 
     @property
     def causes(self) -> dict[str, int]:
-        """Queries that were not answered by cause, sorted."""
+        """Queries not answered completely and in time, by cause, sorted."""
         found: dict[str, int] = {}
         for (_, _, cause), queries in sorted(self.misses.items()):
             found[cause] = found.get(cause, 0) + queries
         return dict(sorted(found.items()))
 
     def latency_ms(self, quantile: float) -> float | None:
-        """Return a quantile of the latency, to a microsecond; None without any."""
+        """Return a quantile of the latency in ms, to a microsecond; None without latencies."""
         seconds = self.latency.at(quantile)
         return None if seconds is None else round(seconds * 1e3, 3)
 
 
 class RunMetrics(QueryMetrics):
-    """Queries made from ``since_s`` on, their items, and the plans meanwhile.
+    """Queries created from ``since_s`` on, their items, and the plans in force.
 
-    ``bad`` counts items by the task at which they ended ("" where that is unknown) and the cause.
+    ``bad`` counts items by the task at which they ended ("": unknown) and the cause.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class RunMetrics(QueryMetrics):
         self._leaf_tasks = {task.name for task in pipeline.tasks if not task.children}
         self._tasks = set(pipeline.task_names)
         self._accuracies = accuracies
-        self._along: dict[tuple[tuple[str, str], ...], float] = {}  # by path, once it was taken
+        self._along: dict[tuple[tuple[str, str], ...], float] = {}  # cache: accuracy by path
         self.usage = PlanUsage()
         self.begin(since_s)
 
@@ -140,7 +140,7 @@ class RunMetrics(QueryMetrics):
                     self.plan(effect.record, now)
 
     def begin(self, now: float) -> None:
-        """Count from ``now`` on, under the plan in force; what was before was warm-up."""
+        """Restart all counts at ``now``, under the plan in force; discard the warm-up."""
         self.since_s = now
         self.counts = dict.fromkeys(OUTCOMES, 0)
         self.misses = {}
@@ -149,12 +149,12 @@ class RunMetrics(QueryMetrics):
         self.dropped = 0  # items that were dropped at one
         self.bad: dict[tuple[str, str], int] = {}
         self._leaves = {name: 0 for name in sorted(self._leaf_tasks)}  # in time
-        self._rights = dict.fromkeys(self._leaves, 0.0)  # their accuracy in total
-        self._given_up: dict[Origin, list[float]] = {}  # when, and how many items came later
+        self._rights = dict.fromkeys(self._leaves, 0.0)  # sum of their accuracies
+        self._given_up: dict[Origin, list[float]] = {}  # [time, items that arrived since]
         self.usage.forget()
 
     def take(self, answer: Answer, given_up: bool, now: float) -> None:
-        """Count an answer; ``given_up``: egress waited no longer for the rest of it."""
+        """Count an answer; ``given_up``: egress closed the query before it was complete."""
         if answer.created_s < self.since_s:
             return
         cause = self.count(answer)
@@ -169,7 +169,7 @@ class RunMetrics(QueryMetrics):
         self.usage.plan(plan, at_s)
 
     def close(self, queries: int) -> None:
-        """Stop counting: of ``queries`` that were made, those without an answer are lost."""
+        """Stop counting; of ``queries`` created, those without an answer count as lost."""
         for _, came in self._given_up.values():
             self._never_came(came)
         self._given_up.clear()
@@ -187,17 +187,17 @@ class RunMetrics(QueryMetrics):
 
     @property
     def bad_items(self) -> int:
-        """Bad items, all in all."""
+        """The total of bad items."""
         return sum(self.bad.values())
 
     @property
     def leaves(self) -> int:
-        """Leaves in time."""
+        """The number of leaves in time."""
         return sum(self._leaves.values())
 
     @property
     def branch_violation(self) -> float | None:
-        """Bad items among them and the leaves in time."""
+        """The share of bad items among bad items and leaves in time."""
         bad = self.bad_items
         return bad / (bad + self.leaves) if bad + self.leaves else None
 
@@ -208,12 +208,12 @@ class RunMetrics(QueryMetrics):
 
     @property
     def accuracy_leaf_mean(self) -> float | None:
-        """The same per leaf task first, then the mean of the tasks that have any."""
+        """Mean path accuracy per leaf task, averaged over the tasks with a leaf in time."""
         means = [self._rights[task] / count for task, count in self._leaves.items() if count]
         return sum(means) / len(means) if means else None
 
     def devices_mean(self, until_s: float) -> float:
-        """Devices that the plans in force used, on average over time."""
+        """Return the mean number of devices that the plans in force used."""
         return self.usage.devices_mean(self.since_s, until_s) or 0.0
 
     # ------------------------------------------------------------------ items
@@ -230,7 +230,7 @@ class RunMetrics(QueryMetrics):
             elif end.task in self._leaf_tasks:
                 (late if path[-1].finished_s > answer.deadline_s else in_time).append(path)
         if answer.late and not late and in_time:
-            # It ended in time and came too late: the way to egress took what was left.
+            # The last leaf ended in time, but the hop to egress used up the rest.
             late.append(max(in_time, key=lambda path: path[-1].finished_s))
             in_time.remove(late[0])
         for path in late:
@@ -240,7 +240,7 @@ class RunMetrics(QueryMetrics):
         return bad
 
     def _ended(self, end: End) -> None:
-        # An answered branch comes here where its query was closed without it.
+        # An answered branch is bad if its query was closed without it.
         cause = end.reason_code if end.outcome != ANSWERED else ReasonCode.OTHER
         self._bad(end.task, cause, 1)
         if end.outcome == DROPPED and end.task in self._tasks:
@@ -270,7 +270,7 @@ class RunMetrics(QueryMetrics):
                 self._ended(end)
 
     def _forget(self, now: float) -> None:
-        """Give up on what was given up long ago."""
+        """Stop waiting for items of queries given up ``STRAGGLE_S`` ago."""
         while self._given_up:
             origin, (since_s, came) = next(iter(self._given_up.items()))  # the oldest
             if now - since_s < STRAGGLE_S:

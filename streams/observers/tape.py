@@ -1,8 +1,7 @@
-"""A flight recorder: what every node was told and what it asked for, to be replayed.
+"""Flight recorder: every node's events and effects, for replay.
 
-A tape is one JSON object a line: node, time, event, effects. Records stand in it as they do on
-the wire (schemas/codec/single_object.py), so a tape outlives the release that recorded it as
-records do.
+A tape has one JSON object per line: node, time, event, effects. Records have their wire encoding
+(schemas/codec/single_object.py), so later releases can read a tape as they can read records.
 """
 
 import json
@@ -53,9 +52,9 @@ from schemas.records import (
     Work,
 )
 
-STORY = 5  # how many of the node's last events a mismatch tells
+STORY = 5  # the node's last events in a mismatch's message
 
-# Spelled out field by field; records go through the codec instead.
+# Written field by field; records go through the codec instead.
 _SPELLED: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
@@ -69,16 +68,16 @@ _RECORDS = (
 
 
 class TapeError(ValueError):
-    """A tape that cannot be written or read; the message says where."""
+    """A tape cannot be written or read; the message gives the position."""
 
 
 class Mismatch(AssertionError):
-    """A node did not do what the tape says; the message tells the story up to there."""
+    """A node's effects differ from the tape; the message lists the node's previous events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taped:
-    """One event at one node, and what it asked for."""
+    """One event at one node, and its effects."""
 
     node: str
     now: float
@@ -87,7 +86,7 @@ class Taped:
 
 
 class Tape:
-    """An observer that keeps everything it saw, in order."""
+    """An observer that records every event with its effects, in order."""
 
     def __init__(self, entries: Sequence[Taped] = ()) -> None:
         self.entries = list(entries)
@@ -96,7 +95,7 @@ class Tape:
         self.entries.append(Taped(node=node, now=now, event=event, effects=tuple(effects)))
 
     def save(self, path: Path) -> None:
-        """Write the tape to a file. Raises ``TapeError`` for a value that no tape can hold."""
+        """Write the tape to a file; raise ``TapeError`` for a value without a form on a tape."""
         with path.open("w", encoding="utf-8") as file:
             for number, entry in enumerate(self.entries, 1):
                 try:
@@ -106,7 +105,7 @@ class Tape:
 
     @classmethod
     def load(cls, path: Path) -> "Tape":
-        """The tape in a file. Raises ``TapeError`` naming the line that is broken."""
+        """Return the tape in a file; raise ``TapeError`` that names the broken line."""
         entries = []
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             try:
@@ -117,10 +116,10 @@ class Tape:
 
 
 def replay(tape: Tape, nodes: Mapping[str, Node]) -> None:
-    """Tell fresh nodes what the tape's nodes were told.
+    """Send the tape's events to fresh nodes.
 
-    Raises ``Mismatch`` at the first event after which a node asks for something else. Nodes must
-    be made with the arguments that the recorded ones had.
+    Raise ``Mismatch`` at the first event whose effects differ from the tape. Build the nodes with
+    the arguments of the recorded ones.
     """
     past: dict[str, deque[Taped]] = {name: deque(maxlen=STORY) for name in nodes}
     for number, entry in enumerate(tape.entries, 1):
@@ -167,12 +166,12 @@ def _entry(line: dict[str, Any]) -> Taped:
 
 
 def _json(value: Any) -> str:
-    # As text, because arrays have no truth value and NaN is not itself.
+    # Compared as text: arrays have no truth value and NaN is unequal to itself.
     return json.dumps(_plain(value))
 
 
 def _plain(value: Any) -> Any:
-    """A value in JSON: numbers and text as they are, all else as {"~kind": content}."""
+    """Return a value as JSON: numbers and text unchanged, all else as {"~kind": content}."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, _RECORDS):

@@ -1,7 +1,7 @@
-"""How long does the world take in a simulation? Hops, reports, fetches and commits.
+"""Delays of a simulated broker and machine: hops, reports, fetches, commits, starts of batches.
 
-Each is a function that gives the seconds of the next one. ``LOCAL_BROKER`` are the quantiles of
-one hop through the local Apache Kafka at 200 to 2,000 records a second
+A delay is a function that returns the seconds of the next occurrence. ``LOCAL_BROKER`` holds the
+quantiles of a hop through the local Apache Kafka at 200 to 2,000 records/s
 (docs/explanation/simulation.md).
 """
 
@@ -20,15 +20,14 @@ Seen = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayTrace:
-    """What a machine and its broker were seen to take, moment by moment, in wall seconds.
+    """Recorded delays of a machine and its broker, in wall seconds.
 
-    Each is (when, how long), growing by when, from 0 to ``seconds``. ``hops`` between two tasks
-    (empty: as on the local broker), ``ways_in`` each of the two from the producer to the first
-    task, ``ways_out`` to egress (empty: as ``hops``); ``lags`` from the end of a batch until its
-    worker knows (empty: none). Of real devices: ``starts`` by task, from when a batch could begin
-    until it does (missing: no time); ``stretch`` by task and size of the batch, what it takes by
-    its median in the profile (missing: as that of ``ANY_SIZE``, else as the profile has it, at
-    the pipeline's share).
+    Each series is (time, delay) pairs in order of time, from 0 to ``seconds``. ``hops``: between
+    two tasks (empty: the local broker's); ``ways_in``: each of the two hops from the producer to
+    the first task, ``ways_out``: to egress (empty: ``hops``); ``lags``: from the end of a batch to
+    its worker's notice (empty: none). For real devices, ``starts`` by task: from when a batch could
+    begin until it does (missing: 0); ``stretch`` by task and batch size: latency over the profile's
+    median (missing: that of ``ANY_SIZE``, else the profile's at the pipeline's share).
     """
 
     seconds: float = 0.0
@@ -40,18 +39,18 @@ class DelayTrace:
     stretch: Mapping[tuple[str, int], Seen] = field(default_factory=dict)
 
 
-# (probability, seconds): straight lines between them are drawn from.
+# (probability, seconds); draws interpolate linearly between them.
 LOCAL_BROKER = (
     (0.0, 0.00025), (0.25, 0.0004), (0.5, 0.0005), (0.75, 0.0007), (0.9, 0.0011), (0.95, 0.0016),
     (0.99, 0.0035), (1.0, 0.006),
 )  # fmt: skip
 FETCH_S = 0.05  # from a slot's assignment to its first record, on the local broker
-COMMIT_S = 0.02  # from the effects to the commit behind them
+COMMIT_S = 0.02  # from the effects to their commit
 STAMP_S = 0.001  # Kafka's time stamps are whole milliseconds
-ANY_SIZE = 0  # of a batch
+ANY_SIZE = 0  # key for every batch size
 BLOCK = 4096  # draws made at a time
-NEAR = 8  # so many seen before a moment, and as many behind it, may stand for it
-BESIDE_S = 10.0  # long, and still the same machine
+NEAR = 8  # recorded values before a moment, and as many after it, that may represent it
+BESIDE_S = 10.0  # seconds per window: long, yet in the same state of the machine
 
 
 def _none() -> float:
@@ -60,10 +59,12 @@ def _none() -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """Seconds from a write until readers have the record (``hop``; ``report`` for reports), until
-    a new reader of a slot gets its first one, and until what is done is committed; ``lag``: from
-    the end of a batch until its worker knows; ``starts``: by task, from when it asks for one
-    until that runs.
+    """Delays in seconds.
+
+    ``hop``: from a write to its readers (``report``: for reports); ``fetch``: from a slot's
+    assignment to its first record; ``commit``: from the effects to their commit; ``lag``: from the
+    end of a batch to its worker's notice; ``starts`` by task: from the request of a batch to its
+    start.
 
     Records that a node sends in one turn share a hop, as the client sends them together; ``apart``:
     each has its own, as each reader has.
@@ -81,7 +82,7 @@ class Delays:
 
 
 def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
-    """Nothing left to chance: every hop and every fetch takes ``hop_s``."""
+    """Return constant delays: every hop and fetch takes ``hop_s``."""
     hop = partial(_same, hop_s)
     return Delays(hop=hop, report=hop, fetch=hop, commit=partial(_same, commit_s))
 
@@ -91,9 +92,9 @@ def drawn(
     hop: Hops = LOCAL_BROKER,
     dilate: float = 1.0,
 ) -> Delays:
-    """Hops and reports drawn from quantiles, fetches and commits as on the local broker.
+    """Return hops and reports drawn from quantiles, and the local broker's fetches and commits.
 
-    Where time goes ``dilate`` times slower (streams/live/dilation.py), they are that much shorter.
+    All are divided by ``dilate``, the factor of inner time (streams/live/dilation.py).
     """
     shorter = [(share, seconds / dilate) for share, seconds in hop]
     each = partial(next, draws(rng, shorter))
@@ -102,10 +103,10 @@ def drawn(
 
 
 def beside(at_s: float, seconds: float) -> float:
-    """The moment of a machine seen for so many seconds by which a simulation of what ran on it
-    then goes at ``at_s``: as far into the ten seconds beside it, two and two taking each other's.
+    """Map ``at_s`` to the recorded moment to replay, in a recording of ``seconds``.
 
-    So nothing is foretold by what itself took, nor by what the machine was long before or after.
+    The moment has the same offset in the neighbouring window of ``BESIDE_S``; windows swap in
+    pairs. No window thus predicts itself, and the machine's state is of about the same time.
     """
     at_s, span_s = at_s % seconds, min(BESIDE_S, seconds / 2)
     other_s = at_s + span_s if at_s // span_s % 2 == 0 else at_s - span_s
@@ -113,11 +114,11 @@ def beside(at_s: float, seconds: float) -> float:
 
 
 def as_seen(world: DelayTrace, rng: np.random.Generator, dilate: float, moment: Delay) -> Delays:
-    """The same as a machine was seen at a moment, and again from the beginning after the end.
+    """Return the recorded delays at ``moment``, repeated cyclically.
 
-    What holds one record up holds up the others, too, and the batches: drawn apart, each by its
-    quantiles, a machine that pauses would be one on which some things take long. With the order of
-    a slot kept, what is held up would also hold up those behind it a second time.
+    A pause of the machine delays all records and batches at once; independent draws by quantiles
+    would instead delay a few of them at random. The order of a slot is not kept (``apart``), as a
+    delayed record would otherwise delay its successors a second time.
     """
     plain = drawn(rng, dilate=dilate)
     again = partial(replayed, seconds=world.seconds, rng=rng, moment=moment, dilate=dilate)
@@ -128,7 +129,7 @@ def as_seen(world: DelayTrace, rng: np.random.Generator, dilate: float, moment: 
         report=hop,
         way_in=again(world.ways_in) if world.ways_in else hop,
         way_out=again(world.ways_out) if world.ways_out else hop,
-        # By its mean: how much it varies is in the ways, which were seen with it.
+        # The mean only: the recorded ways include the variation of the lag.
         lag=partial(_same, mean(world.lags) / dilate),
         starts={task: again(seen, together=False) for task, seen in world.starts.items()},
         apart=True,
@@ -144,14 +145,14 @@ def replayed(
     *,
     together: bool = True,
 ) -> Delay:
-    """One of the few that were seen at about a moment; ``moment`` tells it, without end.
+    """Return a delay that replays a recorded value near ``moment()``, modulo ``seconds``.
 
-    ``together``: what comes at one moment takes one of them, as where one process handles it.
+    ``together``: all occurrences at one moment take the same value, as if one process handled them.
     """
     times_s = [at_s for at_s, _ in seen]
     values = np.array([value / dilate for _, value in seen])
     if together:
-        # What was seen after a pause stands for a long time: it must not always be that one.
+        # The first value after a pause would represent a long time: shuffle it with its neighbours.
         values = values[np.argsort(np.arange(len(seen)) + rng.uniform(-NEAR, NEAR, len(seen)))]
     known: list[float] = values.tolist()
     near = repeat(0) if together else _near(rng)
@@ -169,7 +170,7 @@ def _near(rng: np.random.Generator) -> Iterator[int]:
 
 
 def mean(seen: Iterable[tuple[float, float]]) -> float:
-    """How long it takes on average; 0 where nothing was seen."""
+    """Return the mean of the recorded values; 0 without any."""
     values = [value for _, value in seen]
     return float(np.mean(values)) if values else 0.0
 
@@ -179,8 +180,8 @@ def _same(seconds: float) -> float:
 
 
 def draws(rng: np.random.Generator, knots: Hops) -> Iterator[float]:
-    """Values drawn along straight lines between quantiles (probability, value), without end."""
-    # A thousand draws cost numpy little more than one.
+    """Yield draws by linear interpolation between quantiles (probability, value), without end."""
+    # A thousand draws cost numpy little more than a single draw.
     probabilities, seconds = zip(*knots, strict=True)
     while True:
         yield from np.interp(rng.random(BLOCK), probabilities, seconds).tolist()

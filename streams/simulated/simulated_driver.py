@@ -1,12 +1,9 @@
 """The simulated driver: heap, handle, perform; in virtual time.
 
-It runs the same nodes as ``streams/live/live_driver.py`` over topics in memory. Hops, fetches and
-commits
-cost what ``streams/simulated/delays.py`` says, a batch costs what its model says, a solve what the
-solver
-says, and nothing else takes time. Simultaneous events come in a stated order: records in the order
-in which they were written, then timers and finished jobs by the time they asked for, then in the
-order of asking.
+It runs the same nodes as ``streams/live/live_driver.py`` over topics in memory. Only hops, fetches
+and commits (``streams/simulated/delays.py``), batches and loads (their model) and solves (their
+solver) take time. Simultaneous events have a defined order: records in order of writing, then
+timers and finished jobs by their scheduled time, then in order of scheduling.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -54,13 +51,13 @@ from streams.simulated.delays import Delays
 from streams.simulated.topic_log import Log, Place, SlotReader
 from streams.topics import logical, topics
 
-_LANDING = float("-inf")  # records come before every timer of the same instant
-_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # by any node
+_LANDING = float("-inf")  # records precede every timer of the same instant
+_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # no node reads these
 _UNCOMMITTED = (PLANS, REPORTS, COMMANDS, COMPLETIONS, *_UNREAD)
 
 
 class BatchLatency(Protocol):
-    """A variant on a device, as its profile knows it (operators/models/emulated.py)."""
+    """A variant on a device, emulated from its profile (operators/models/emulated.py)."""
 
     @property
     def load_s(self) -> float: ...
@@ -74,14 +71,14 @@ class Observer(Protocol):
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None: ...
 
 
-# The model of a variant ("task/variant") on the device of a node.
+# (node, variant as "task/variant") -> the variant's latencies on the node's device.
 Make = Callable[[str, str], BatchLatency]
-# What a solver returns, and the seconds that it takes.
+# A solve -> its result and its duration in seconds.
 Solver = Callable[[Solve], tuple[Solved | Failed, float]]
 
 
 class _Running:
-    """A node while it lives; what was under way for it dies with it."""
+    """A running node; its timers and jobs in flight end with it."""
 
     __slots__ = ("alive", "handle", "models", "name", "read")
 
@@ -100,8 +97,8 @@ def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
 class Simulated:
     """Runs nodes over topics in memory, from ``start_s`` on.
 
-    ``keep`` are the topics whose records stay for ``written`` (None: all of them). ``events``
-    counts what nodes were told.
+    ``keep`` lists the topics whose records ``written`` retains (None: all of them). ``events``
+    counts the events delivered to nodes.
     """
 
     def __init__(
@@ -131,25 +128,25 @@ class Simulated:
         self._nodes: dict[str, _Running] = {}
         self._logs: dict[Place, Log] = {}
         self._slowdown: dict[str, float] = {}
-        self._away_until_s = start_s  # the broker
-        # (time, rank, count, what to call, its two arguments)
+        self._away_until_s = start_s  # end of the broker's outage
+        # (time, rank, count, action, its two arguments)
         self._heap: list[tuple[float, float, int, Callable[[Any, Any], None], Any, Any]] = []
         self._count = 0
-        self._batch: list[Log] | None = None  # slots whose records leave in this turn
-        self._batch_s = 0.0  # when they land
+        self._batch: list[Log] | None = None  # slots of the records sent in this turn
+        self._batch_s = 0.0  # time at which they land
         for name, node in nodes.items():
             self.start(name, node)
 
     # ------------------------------------------------------------------ from outside
 
     def start(self, name: str, node: Node) -> None:
-        """Let a node live from now on, in the place of any that has its name."""
+        """Start a node now; it replaces any node of its name."""
         self.kill(name)
         running = self._nodes[name] = _Running(name, node)
         self._push(self.now, _LANDING, self._handle, running, Woke())
 
     def kill(self, name: str) -> None:
-        """End a node as a power cut would: its state, jobs, timers and uncommitted offsets go."""
+        """Kill a node as a power cut would: lose its state, jobs, timers, uncommitted offsets."""
         running = self._nodes.pop(name, None)
         if running is None:
             return
@@ -159,28 +156,33 @@ class Simulated:
             del log.readers[name]
 
     def slow(self, name: str, factor: float) -> None:
-        """Let the device of a node take ``factor`` times as long for what it begins from now on."""
+        """Multiply the duration of a node's later batches by ``factor``."""
         self._slowdown[name] = factor
 
     def stop_broker(self, for_s: float) -> None:
-        """Let no record through and commit nothing before ``for_s`` have passed."""
+        """Stop deliveries and commits for ``for_s`` seconds."""
         self._away_until_s = max(self._away_until_s, self.now + for_s)
 
     def forget(self, observer: Observer) -> None:
-        """Show an observer nothing more."""
+        """Remove an observer."""
         self._observers.remove(observer.saw)
 
     def input(
         self, at_s: float, topic: str, slot: int, record: Record, stamp_s: float | None = None
     ) -> None:
-        """A producer from outside writes a record at ``at_s``, with that time stamp or another."""
+        """Write an external producer's record at ``at_s``, with time stamp ``stamp_s`` if given.
+
+        Raise ``ValueError`` for the past.
+        """
         self._check_future(at_s)
         stamped = (record, at_s if stamp_s is None else stamp_s)
         self._push(at_s, _LANDING, self._produce, (topic, slot), stamped)
 
     def at(self, at_s: float, action: Callable[[], None]) -> None:
-        """Do something at ``at_s``, before the other events of that instant that are asked for
-        later. Raises ``ValueError`` for the past."""
+        """Call ``action`` at ``at_s``, before events of that instant that are scheduled later.
+
+        Raise ``ValueError`` for the past.
+        """
         self._check_future(at_s)
         self._push(at_s, _LANDING, _call, action, None)
 
@@ -189,7 +191,7 @@ class Simulated:
             raise ValueError(f"{at_s:g} s is in the past; the simulation is at {self.now:g} s")
 
     def step(self, until_s: float) -> bool:
-        """Let the next thing happen; False if there is none up to ``until_s``."""
+        """Run the next event; return False if there is none up to ``until_s``."""
         if not self._heap or self._heap[0][0] > until_s:
             return False
         self.now, _, _, action, one, other = heappop(self._heap)
@@ -197,25 +199,25 @@ class Simulated:
         return True
 
     def run(self, until_s: float) -> None:
-        """Let everything happen up to ``until_s``."""
-        heap = self._heap  # inlined from ``step``: this is the loop where a run spends its time
+        """Run every event up to ``until_s``."""
+        heap = self._heap  # inlined from ``step``: a run spends its time in this loop
         while heap and heap[0][0] <= until_s:
             self.now, _, _, action, one, other = heappop(heap)
             action(one, other)
         self.now = max(self.now, until_s)
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The offset behind the last record of each slot of a topic."""
+        """Return the end offset of each slot of a topic."""
         logs = sorted(self._logs.items())
         return {s: log.first + len(log.records) for (t, s), log in logs if t == topic}
 
     def written(self, topic: str) -> dict[int, list[tuple[Record, float]]]:
-        """Every record of a topic with the time it was written, by slot, in order of offsets."""
+        """Return a topic's retained records with their time stamps, by slot, in offset order."""
         logs = sorted(self._logs.items())
         return {s: log.records for (t, s), log in logs if t == topic and log.records}
 
     def committed(self, topic: str) -> dict[int, tuple[int, str]]:
-        """The committed offset of each slot of a topic, with its note."""
+        """Return the committed offset of each slot of a topic, with its note."""
         logs = [log for _, log in sorted(self._logs.items()) if log.place[0] == topic]
         for log in logs:
             log.settle(self.now)
@@ -280,7 +282,7 @@ class Simulated:
         self._later(known_s, running, Inferred(effect.job, outputs, begins_s, ends_s))
 
     def _forget(self, running: _Running, effect: Forget) -> None:
-        pass  # topics are not compacted here
+        pass  # simulated topics are not compacted
 
     def _count_queries(self, running: _Running, effect: Count) -> None:
         done = {slot: offset for slot, (offset, _) in self.committed(QUERIES).items()}
@@ -310,7 +312,7 @@ class Simulated:
         return log
 
     def _send(self, effect: Send) -> None:
-        """Write a record that leaves with the others of the same turn, as it does live."""
+        """Write a record that shares its hop with the others of the turn, as in a live run."""
         slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)
         place = (effect.topic, slot)
         log = self._logs.get(place) or self._log(place)
@@ -323,13 +325,13 @@ class Simulated:
             return
         if self._batch is None:
             self._batch = []
-            hop = self._hops.get(effect.topic, self._delays.hop)  # that of the first in the turn
+            hop = self._hops.get(effect.topic, self._delays.hop)  # the hop of the turn's first send
             self._batch_s = self.now + hop()
             self._push(self._batch_s, _LANDING, self._land_all, self._batch, None)
         if log.last_s <= self._batch_s:
             log.last_s = self._batch_s
             self._batch.append(log)
-        else:  # a slot keeps its order: no record overtakes the one before it
+        else:  # a slot keeps its order: no record overtakes its predecessor
             self._push(log.last_s, _LANDING, self._land, log, None)
 
     def _produce(self, place: Place, stamped: tuple[Record, float]) -> None:
@@ -344,7 +346,7 @@ class Simulated:
         self._depart(log)
 
     def _depart(self, log: Log) -> None:
-        """One record by itself, behind those before it in its slot."""
+        """Schedule a record's own hop, after its predecessors in the slot."""
         delays = self._delays
         hop = delays.report if log.reports else self._hops.get(log.place[0], delays.hop)
         log.last_s = max(self.now + hop(), log.last_s)
@@ -365,7 +367,7 @@ class Simulated:
             log.trim(self.now)
 
     def _read(self, log: Log, reader: SlotReader) -> None:
-        """Hand a reader what has landed, as long as it wants it."""
+        """Deliver landed records to a reader while it is active and not paused."""
         if self.now < reader.since_s:
             return
         topic, slot = log.place
@@ -377,7 +379,7 @@ class Simulated:
             self._handle(reader.node, Arrived(record, topic, slot, offset, at_s))
 
     def _read_past(self, log: Log, reader: SlotReader) -> None:
-        """Hand a new reader what still counts of the plans so far, as the live driver does."""
+        """Deliver the newest plan and tables to a new reader, as the live driver does."""
         topic, slot = log.place
         past = CatchUp(self._pipeline)
         for offset in range(reader.position, log.landed):

@@ -1,7 +1,7 @@
-"""What does a slot of a topic hold in a simulation, and who reads it from where?
+"""Simulated slots of topics: their records, readers and commits.
 
-Records are written, land after a hop, and are read in order. What nobody can read any more is
-let go, so that a long run needs no more memory than a short one.
+Records are written, land after a hop, and are read in order. Records that no reader needs are
+trimmed, so that memory does not grow with the length of a run.
 """
 
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from schemas.records import Record
 
 Place = tuple[str, int]  # logical topic, slot
 
-TRIM = 256  # records let go at a time
+TRIM = 256  # records that land between two trims
 
 
 @dataclass(slots=True, eq=False)
 class SlotReader:
-    """A node's place in a slot. ``since_s``: no record reaches a new reader before this time.
+    """A node's position in a slot; no record reaches the reader before ``since_s``.
 
-    ``done`` waits to be committed at ``due_s``; nobody looks before somebody must know.
+    ``done`` is committed as of ``due_s``, lazily when the commit is next needed.
     """
 
     name: str
-    node: Any  # what the driver knows of the node
+    node: Any  # the driver's object of the node
     position: int
     since_s: float
     paused: bool = False
@@ -33,38 +33,38 @@ class SlotReader:
 
 @dataclass(slots=True, eq=False)
 class Log:
-    """One slot. Invariant: records from offset ``first`` on are there, in order of offsets."""
+    """One slot. Invariant: ``records`` holds the records from offset ``first`` on, in order."""
 
     place: Place
-    keeps: bool  # every record, for whoever looks at it afterwards
+    keeps: bool  # retain every record for inspection after the run
     commits: bool  # readers begin at the committed offset
-    unread: bool  # by any node, ever
-    reports: bool  # they travel apart, with a delay of their own
+    unread: bool  # no node reads the topic
+    reports: bool  # records of the reports topic, with its own delay
     records: list[tuple[Record, float]] = field(default_factory=list)
     first: int = 0
-    landed: int = 0  # the offset behind the newest record that readers can have
-    trims: int = TRIM  # looked at again when so many have landed
-    last_s: float = 0.0  # when the newest record lands
+    landed: int = 0  # the offset after the newest readable record
+    trims: int = TRIM  # the value of ``landed`` at which to trim next
+    last_s: float = 0.0  # time at which the newest record lands
     readers: dict[str, SlotReader] = field(default_factory=dict)
     committed: int = 0
     note: str = ""
 
     def settle(self, now: float, name: str = "") -> None:
-        """Commit what is due by now, of one reader or of all."""
+        """Commit the due offsets of one reader, or of all."""
         for reader in self.readers.values():
             if reader.done is not None and reader.due_s <= now and name in ("", reader.name):
                 self.committed, self.note = reader.done.offset, reader.done.note
                 reader.done = None
 
     def start(self, now: float) -> int:
-        """Where a new reader begins."""
+        """Return the offset at which a new reader begins."""
         self.settle(now)
         if self.reports:
-            return self.landed  # what was reported before says nothing about now
+            return self.landed  # earlier reports are obsolete
         return max(self.committed, self.first) if self.commits else self.first
 
     def trim(self, now: float) -> None:
-        """Let go of what nobody will read again."""
+        """Delete records that no reader will read again."""
         self.settle(now)
         self.trims = self.landed + TRIM
         if self.keeps:
@@ -72,7 +72,7 @@ class Log:
         needed = min((r.position for r in self.readers.values()), default=self.landed)
         if self.commits:
             needed = min(needed, self.committed)
-        # Moving what stays must not cost more than what goes saves.
+        # Moving the remaining records must not cost more than the deletion saves.
         if (needed - self.first) * 2 >= len(self.records):
             del self.records[: needed - self.first]
             self.first = needed
