@@ -1,1 +1,1 @@
-"""A pipeline's processes on this machine: start, supervise, end."""
+"""Start, supervise and end a pipeline's processes on this machine."""

@@ -1,4 +1,4 @@
-"""Which ACLs does a pipeline need? The rights of its roles as lines for ``kafka-acls``."""
+"""Print the ACLs that a pipeline's roles need, as ``kafka-acls`` commands."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from schemas.pipeline import Pipeline
 from streams.kafka.acl_rights import ROLES, Right, rights
 
-# Left to the shell: the person who may give rights is seldom the one who wrote the file.
+# Shell variables: the user who may grant rights is seldom the author of the pipeline file.
 _BOOTSTRAP, _ADMIN = '"$BOOTSTRAP"', '"$ADMIN_PROPERTIES"'
 _HEAD = (
     "# Set BOOTSTRAP (host:port) and ADMIN_PROPERTIES (a properties file of a user who may alter",
@@ -16,13 +16,13 @@ _HEAD = (
 
 
 def principals(pipeline: Pipeline, prefix: str | None) -> dict[str, str]:
-    """The principal of each role; without a prefix they are called ``<pipeline>-<role>``."""
+    """Return the principal of each role; the default prefix is ``<pipeline>-``."""
     prefix = f"{pipeline.name}-" if prefix is None else prefix
     return {role: f"User:{prefix}{role}" for role in ROLES}
 
 
 def acl_rows(pipeline: Pipeline, named: Mapping[str, str]) -> list[dict[str, Any]]:
-    """One row per right, in the words of Kafka's ACLs."""
+    """Return one row per right, in Kafka's ACL terms."""
     return [
         {
             "role": role,
@@ -38,7 +38,7 @@ def acl_rows(pipeline: Pipeline, named: Mapping[str, str]) -> list[dict[str, Any
 
 
 def acl_lines(pipeline: Pipeline, named: Mapping[str, str]) -> list[str]:
-    """The shell lines that give each role its rights, a comment before each role."""
+    """Return the shell commands that grant each role its rights, a comment before each role."""
     lines = list(_HEAD)
     for role, principal in named.items():
         lines += ["", f"# {role}"]
@@ -51,7 +51,7 @@ def acl_lines(pipeline: Pipeline, named: Mapping[str, str]) -> list[str]:
 
 
 def _whats(found: Iterable[Right]) -> list[str]:
-    """What follows the principal: resources that are given the same operations share a line."""
+    """Return the arguments after the principal; resources with the same operations share a line."""
     operations: dict[tuple[str, str, bool], list[str]] = {}
     for right in found:
         place = (right.resource, right.name, right.prefixed)

@@ -1,8 +1,8 @@
-"""Do the pipelines that are up on this machine count on more of its devices than there is?
+"""Check whether the pipelines on this machine reserve more of its devices than it has.
 
-A worker on ``cpu`` counts on its pipeline's share of a core. On ``cuda:N`` a pipeline counts on its
-share of the device however many workers it has there, since profiles are measured with all of them
-busy. An emulated device only waits and is nobody else's.
+A worker on ``cpu`` reserves its pipeline's share of a core. On ``cuda:N`` a pipeline reserves its
+share of the device for any number of workers, since profiles are measured with all of them busy.
+An emulated device reserves nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,8 @@ _ROUNDING = 1e-9
 
 
 def overbooked(mine: RunState, others: Iterable[RunState], cores: int) -> list[str]:
-    """A sentence for each device of ``mine`` on which all runs together count on more than there
-    is; none for what one run alone asks for."""
+    """Return a sentence for each device of ``mine`` that all runs together reserve beyond its
+    capacity; a device with one user is left out."""
     runs = (mine, *others)
     return [
         _sentence(device, users, cores)
@@ -27,7 +27,7 @@ def overbooked(mine: RunState, others: Iterable[RunState], cores: int) -> list[s
 
 
 def outnumbered(mine: RunState, cores: int) -> list[str]:
-    """A sentence where the CPU workers of one run count on more cores than there are."""
+    """Return a sentence if the CPU workers of one run reserve more cores than the machine has."""
     wanted = _wanted(mine, "cpu") if "cpu" in mine.devices else 0.0
     if wanted <= cores + _ROUNDING:
         return []
@@ -39,7 +39,7 @@ def outnumbered(mine: RunState, cores: int) -> list[str]:
 
 
 def _wanted(run: RunState, device: str) -> float:
-    """Cores, or devices."""
+    """Return the cores, or the fraction of a device, that a run reserves."""
     return run.share * (run.devices[device] if device == "cpu" else 1)
 
 

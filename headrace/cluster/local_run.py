@@ -1,4 +1,4 @@
-"""`headrace up` and `headrace down`: bring a pipeline up on this machine, keep it, end it."""
+"""`headrace up` and `headrace down`: start a pipeline on this machine, supervise it, end it."""
 
 import contextlib
 import os
@@ -27,9 +27,9 @@ from streams.kafka.kafka_client import BrokerError, KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.topics import physical
 
-READY_WITHIN_S = 180.0  # torch on a busy laptop loads for half a minute
+READY_WITHIN_S = 180.0  # torch loads for half a minute on a busy laptop
 ASK_CONTROL_EVERY_S = 5.0
-UNDERSERVED_S = 5.0  # a plan that leaves a task without worker for so long is there to stay
+UNDERSERVED_S = 5.0  # after this time a plan without workers for a task is final
 TEND_EVERY_S = 0.2
 DOWN_WITHIN_S = 90.0
 ENDED_WITHIN_S = 12.0
@@ -38,14 +38,14 @@ DRAIN_MORE_S = 2.0  # beyond the SLO and grace
 
 @dataclass(slots=True)
 class ReceivedSignal:
-    """Which signal has come, if any."""
+    """The last signal received; 0 for none."""
 
     signal: int = 0
 
 
 @contextlib.contextmanager
 def listening() -> Iterator[ReceivedSignal]:
-    """Note SIGTERM and SIGINT instead of dying of them; a second SIGINT interrupts as usual."""
+    """Record SIGTERM and SIGINT instead of ending; a second SIGINT raises ``KeyboardInterrupt``."""
     told = ReceivedSignal()
 
     def note(number: int, _frame: FrameType | None) -> None:
@@ -93,11 +93,11 @@ class LocalRun:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names under which the roles report."""
+        """The node names of the roles in reports."""
         return tuple(node for role in self.roles for node in role.nodes)
 
     def start(self) -> None:
-        """Make the topics and start every role. Raises ``BrokerError`` and ``Unsuccessful``."""
+        """Create the topics and start every role. Raises ``BrokerError`` and ``Unsuccessful``."""
         claim(self.directory)
         alone = outnumbered(self._state, cores())
         for warning in (*alone, *overbooked(self._state, neighbours(self.directory), cores())):
@@ -109,7 +109,7 @@ class LocalRun:
         self._note()
 
     def tend(self) -> None:
-        """Start again what has ended; raises ``Unsuccessful`` for what can never run."""
+        """Restart ended roles; raises ``Unsuccessful`` for a role that can never run."""
         self.supervisor.tend()
         self._note()
 
@@ -124,13 +124,13 @@ class LocalRun:
         self._state = state
 
     def await_ready(self, told: ReceivedSignal) -> Plan:
-        """Wait until every node serves; the plan in force, which may be infeasible: a command
-        may mend it, and needs the pipeline up.
+        """Wait until every node serves; return the plan in force, which may be infeasible: a
+        command can change that, and needs a running pipeline.
 
         Raises ``Unsuccessful`` after ``READY_WITHIN_S`` and for a worker that cannot load,
-        ``Interrupted`` when a signal comes.
+        ``Interrupted`` on a signal.
         """
-        # 0.1 s: clocks of processes on one machine agree, but start times are read later.
+        # 0.1 s: processes on one machine share a clock, but start times are read later.
         since_s = self._state.supervisor.started_s - 0.1
         readiness = Readiness(self._file.pipeline, self.nodes, since_s)
         with (
@@ -165,7 +165,7 @@ class LocalRun:
         advance(readiness.settled(), readiness.missing())
 
     def stop(self) -> None:
-        """End the roles in order, once what is under way is done; the state file goes."""
+        """Drain queries in flight, end the roles in order and remove the state file."""
         pipeline = self._file.pipeline
         backlog = Backlog(self._kafka, pipeline)
 
@@ -173,7 +173,7 @@ class LocalRun:
             try:
                 return backlog.is_empty()
             except BrokerError:
-                return True  # with no broker there is nothing to wait for
+                return True  # nothing can be drained without a broker
 
         self.supervisor.stop(drained, pipeline.slo_s + pipeline.grace_s + DRAIN_MORE_S)
         clear_state(self.directory)
@@ -185,7 +185,7 @@ class LocalRun:
 
 
 class _Watch:
-    """Plans, reports and the control app's word while a pipeline comes up."""
+    """Reads plans, reports and the control app's results while a pipeline starts."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: str, since_s: float) -> None:
         self._plans = PlanTail(kafka)
@@ -199,7 +199,7 @@ class _Watch:
         return [decoded(value) for value in values]
 
     def control_answers(self, reporting: bool) -> bool:
-        """Whether the control app has answered; it is asked once all nodes report."""
+        """Return whether the control app has answered; asks it once all nodes report."""
         now = time.monotonic()
         if reporting and now >= self._ask_s:
             self._ask_s = now + ASK_CONTROL_EVERY_S
@@ -207,15 +207,15 @@ class _Watch:
         return any(result.id in self._asked for result in self._commander.results(0))
 
     def close(self) -> None:
-        """Let the topics go."""
+        """Close the Kafka clients."""
         for each in (self._plans, self._reports, self._commander):
             each.close()
 
 
 def claim(directory: Path) -> None:
-    """Make sure that nobody else runs this pipeline here; end what a dead one left behind.
+    """Claim the run directory; end the roles that a dead supervisor left behind.
 
-    Raises ``Unsuccessful``.
+    Raises ``Unsuccessful`` if another supervisor runs this pipeline here.
     """
     state = read_state(directory)
     if state is None:
@@ -230,7 +230,7 @@ def claim(directory: Path) -> None:
 
 
 def end_roles(state: RunState) -> None:
-    """End what a supervisor that is gone left behind: SIGTERM, then SIGKILL."""
+    """End the roles that a dead supervisor left behind: SIGTERM, then SIGKILL."""
     for process in state.roles:
         if process.alive:
             with contextlib.suppress(ProcessLookupError):
@@ -244,9 +244,9 @@ def end_roles(state: RunState) -> None:
 
 
 def take_down(directory: Path) -> RunState | None:
-    """End what runs for a pipeline on this machine; what it was, None if nothing ran.
+    """End a pipeline's run on this machine; return its state, None if there was no run.
 
-    Raises ``Unsuccessful`` for processes that do not go.
+    Raises ``Unsuccessful`` for processes that do not end.
     """
     state = read_state(directory)
     if state is None:

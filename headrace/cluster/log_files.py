@@ -1,7 +1,7 @@
-"""The log files of a run: kept over restarts, bounded in size, and read as one.
+"""The log files of a run: kept over restarts, rotated by size, merged for reading.
 
-A role writes ``NAME.log`` in the run's directory; ``NAME.log.1`` is what came before, from the last
-run or from before the file grew too large.
+A role writes ``NAME.log`` in the run's directory; ``NAME.log.1`` holds the log before the last
+restart or rotation.
 """
 
 import re
@@ -12,7 +12,7 @@ from heapq import merge
 from pathlib import Path
 from typing import TextIO
 
-MOST_BYTES = 16 * 1024 * 1024  # of a role's file; as much again in the one before
+MOST_BYTES = 16 * 1024 * 1024  # per log file; a role has two
 LEVELS = ("debug", "info", "warning", "error")
 _HUMAN = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d\.\d{3}) (DEBUG|INFO|WARNING|ERROR)")
 _JSON = re.compile(
@@ -21,15 +21,16 @@ _JSON = re.compile(
 
 
 def keep_last(log: Path) -> None:
-    """Begin a new log; the one of the last run becomes ``.log.1``."""
+    """Rename the log of the last run to ``.log.1``."""
     if log.exists():
         log.replace(_before(log))
 
 
 def rotate(log: Path, most_bytes: int = MOST_BYTES) -> bool:
-    """Copy a log that has grown too large to ``.log.1`` and empty it; True if it was.
+    """Copy a log of more than ``most_bytes`` to ``.log.1`` and truncate it; return whether it was.
 
-    Its writer appends, so it goes on at the new end. What it writes between the two steps is lost.
+    Its writer appends, so it continues at the new end. Lines written between the two steps are
+    lost.
     """
     try:
         if log.stat().st_size <= most_bytes:
@@ -48,9 +49,9 @@ def _before(log: Path) -> Path:
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogEntry:
-    """A line of a log with the lines that belong to it, such as a traceback."""
+    """A log line with its continuation lines, such as a traceback."""
 
-    time: str  # sortable; "" where the line has none
+    time: str  # sortable; "" for a line without time
     role: str
     level: str
     text: str
@@ -58,14 +59,14 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which entries are wanted: of these roles (none: all), from this level on, with this text."""
+    """A filter of entries: by role (none: all), by lowest level, by regular expression."""
 
     roles: tuple[str, ...] = ()
     level: str = "debug"
     pattern: str = ""
 
     def wants(self, entry: LogEntry) -> bool:
-        """True for an entry that passes."""
+        """Return whether an entry passes."""
         if self.roles and entry.role not in self.roles:
             return False
         if LEVELS.index(entry.level) < LEVELS.index(self.level):
@@ -74,12 +75,12 @@ class Filter:
 
 
 def role_logs(directory: Path) -> dict[str, Path]:
-    """The log of each role that has one, by name."""
+    """Return the log of each role by role name."""
     return {path.stem: path for path in sorted(directory.glob("*.log"))}
 
 
 def entries(directory: Path, wanted: Filter) -> Iterator[LogEntry]:
-    """The entries of all roles, those before a rotation too, in the order of their times."""
+    """Return the entries of all roles by time, rotated files included."""
     every = [
         _of_role(role, [path for path in (_before(log), log) if path.exists()])
         for role, log in role_logs(directory).items()
@@ -98,7 +99,7 @@ def _of_role(role: str, paths: Sequence[Path]) -> list[LogEntry]:
 def parsed(
     role: str, lines: TextIO | Sequence[str], last: LogEntry | None = None
 ) -> list[LogEntry]:
-    """Entries from lines; a line without a time belongs to the entry before it."""
+    """Parse lines into entries; a line without a time continues the entry before it."""
     found: list[LogEntry] = []
     for line in lines:
         text = line.rstrip("\n")
@@ -114,14 +115,14 @@ def parsed(
 
 
 class Follower:
-    """What is added to the logs of a run from now on."""
+    """Follows the logs of a run from their present ends."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._ends = {role: path.stat().st_size for role, path in role_logs(directory).items()}
 
     def take(self, wanted: Filter) -> list[LogEntry]:
-        """The entries that came since the last call, by time; of a file that shrank, all."""
+        """Return the entries since the last call by time; read a truncated file from its start."""
         found: list[LogEntry] = []
         for role, path in role_logs(self._directory).items():
             size, end = path.stat().st_size, self._ends.get(role, 0)

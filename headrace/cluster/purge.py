@@ -1,7 +1,7 @@
-"""``headrace down --purge``: nothing of a pipeline stays on the broker.
+"""``headrace down --purge``: delete everything that the broker holds of a pipeline.
 
-Its own topics go with what they hold, its groups with their offsets, and its plans and results of
-commands leave the topics that every pipeline shares.
+That is its own topics, its consumer groups with their offsets, and its plans and command results
+on the topics that pipelines share.
 """
 
 import time
@@ -28,24 +28,24 @@ from streams.kafka.kafka_client import (
 from streams.topics import own_topics, physical
 
 WAIT_S = 30.0
-LISTEN_S = 1.0  # five reports
-EMPTY_WITHIN_S = 15.0  # more than the control app's session
+LISTEN_S = 1.0  # a node sends five reports in this time
+EMPTY_WITHIN_S = 15.0  # longer than the control app's session timeout
 
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What was deleted."""
+    """The topics, groups and records deleted."""
 
     topics: tuple[str, ...]
     groups: tuple[str, ...]
-    records: int  # of the shared topics
+    records: int  # on the shared topics
 
     def as_json(self) -> dict[str, object]:
-        """For programs."""
+        """Return the deletions as JSON."""
         return {"topics": [*self.topics], "groups": [*self.groups], "records": self.records}
 
     def text(self, pipeline: str) -> str:
-        """For people."""
+        """Return the deletions as a sentence."""
         if not (self.topics or self.groups or self.records):
             return f"nothing of {pipeline} is on the broker"
         return (
@@ -55,9 +55,9 @@ class Purged:
 
 
 def purge(kafka: KafkaConfig, pipeline: Pipeline) -> Purged:
-    """Delete all that the broker holds of a pipeline.
+    """Delete everything that the broker holds of a pipeline.
 
-    Raises ``Unsuccessful`` while nodes of it report, ``BrokerError`` where the broker refuses.
+    Raises ``Unsuccessful`` while its nodes report, ``BrokerError`` if the broker refuses.
     """
     there = partitions(kafka)
     alive = _alive(kafka, pipeline) if physical(pipeline.name, REPORTS) in there else ()
@@ -67,13 +67,13 @@ def purge(kafka: KafkaConfig, pipeline: Pipeline) -> Purged:
             "end it there first"
         )
     topics = tuple(name for name in own_topics(pipeline) if name in there)
-    # Plans and results first: a group that is not empty yet must not keep them.
+    # Plans and results first, so that a group that cannot be deleted does not keep them.
     records = _forget(kafka, pipeline, topics, there)
     return Purged(topics, _without_groups(kafka, pipeline), records)
 
 
 def _alive(kafka: KafkaConfig, pipeline: Pipeline) -> tuple[str, ...]:
-    """The nodes that report from now on."""
+    """Return the nodes that report within ``LISTEN_S``."""
     reports = Tail(kafka, physical(pipeline.name, REPORTS))
     nodes = set()
     try:
@@ -93,7 +93,7 @@ def _without_groups(kafka: KafkaConfig, pipeline: Pipeline) -> tuple[str, ...]:
     while True:
         outcomes = asked(kafka, lambda client: client.delete_consumer_groups([*names]), WAIT_S)
         left = [o for o in outcomes.values() if isinstance(o, KafkaError)]
-        # Members that were killed count until their session is over.
+        # Killed members count until their session times out.
         waits = any(each.code() == KafkaError.NON_EMPTY_GROUP for each in left)
         if not waits or time.monotonic() > until:
             break
@@ -110,7 +110,7 @@ def _without_groups(kafka: KafkaConfig, pipeline: Pipeline) -> tuple[str, ...]:
 def _forget(
     kafka: KafkaConfig, pipeline: Pipeline, topics: tuple[str, ...], there: dict[str, int]
 ) -> int:
-    """Delete the topics, then what the shared ones hold by key; how many records that were."""
+    """Delete the topics and the records on shared topics; return the number of the latter."""
     if topics:
         outcomes = asked(kafka, lambda client: client.delete_topics([*topics]), WAIT_S)
         for name, outcome in outcomes.items():
@@ -123,7 +123,7 @@ def _forget(
         keys += [(results, key) for key in _unanswered(kafka, pipeline)]
     client = producer(kafka)
     for topic, key in keys:
-        # A tombstone: compaction removes what has its key.
+        # A tombstone: compaction removes the records of its key.
         client.produce(topic, None, key, partition=0)
         client.poll(0)
     if client.flush(WAIT_S):
@@ -132,13 +132,13 @@ def _forget(
 
 
 def _keys(kafka: KafkaConfig, pipeline: Pipeline, topic: str) -> list[bytes]:
-    """Keys of what a shared topic still holds of the pipeline, by the newest record of each."""
+    """Return the pipeline's keys on a shared topic, except deleted ones."""
     mine = f"{pipeline.name}/".encode()
     return [key for key in read_kept(kafka, topic, WAIT_S) if key.startswith(mine)]
 
 
 def _unanswered(kafka: KafkaConfig, pipeline: Pipeline) -> list[bytes]:
-    """Keys of the results that commands of the pipeline, still valid, have not had."""
+    """Return the result keys of the pipeline's valid commands that have no result yet."""
     results = {m.key() for m in read_to_end(kafka, physical(pipeline.name, COMMAND_RESULTS))}
     since_ms = (time.time() - COMMAND_VALID_S) * 1e3
     messages = read_to_end(kafka, physical(pipeline.name, COMMANDS))

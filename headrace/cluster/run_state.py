@@ -1,6 +1,6 @@
-"""What runs on this machine for a pipeline: a file that another terminal can read.
+"""The state of a pipeline's run on this machine: a file that other terminals read.
 
-It lies in the pipeline's run directory, beside one log per role.
+The file lies in the pipeline's run directory, beside one log per role.
 """
 
 import json
@@ -17,9 +17,9 @@ FILE_NAME = "running.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """One `headrace up`. ``broker_started``: it started the local broker and so stops it.
+    """One run of `headrace up`. ``broker_started``: the run started the local broker and stops it.
 
-    ``devices`` has its workers by device, ``share`` is the part of their time that it counts on.
+    ``devices`` has its workers by device, ``share`` is the fraction of their time that it reserves.
     """
 
     pipeline: str
@@ -34,12 +34,12 @@ class RunState:
 
     @property
     def left(self) -> tuple[Process, ...]:
-        """The processes of this run that are still there."""
+        """The processes of this run that are alive."""
         return tuple(p for p in (self.supervisor, *self.roles) if p.alive)
 
 
 def read_state(directory: Path) -> RunState | None:
-    """The state that is written there; None where there is none or it is no state of ours."""
+    """Return the state in a run directory; None if there is none or it is unreadable."""
     try:
         row = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
         return _state(row)
@@ -48,7 +48,7 @@ def read_state(directory: Path) -> RunState | None:
 
 
 def neighbours(directory: Path) -> list[RunState]:
-    """The other runs on this machine of which a process is there, by pipeline."""
+    """Return the other runs on this machine with a live process, by pipeline."""
     if not directory.parent.is_dir():
         return []
     others = sorted(each for each in directory.parent.iterdir() if each != directory)
@@ -56,12 +56,12 @@ def neighbours(directory: Path) -> list[RunState]:
 
 
 def write_state(directory: Path, state: RunState) -> None:
-    """Write whole or not at all."""
+    """Write the state atomically."""
     write_whole(directory / FILE_NAME, json.dumps(asdict(state)) + "\n")
 
 
 def clear_state(directory: Path) -> None:
-    """Nothing runs any more."""
+    """Remove the state of an ended run."""
     (directory / FILE_NAME).unlink(missing_ok=True)
 
 

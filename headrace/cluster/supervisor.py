@@ -1,8 +1,8 @@
-"""Keeps the roles of a pipeline running on this machine: start, restart, stop in order.
+"""Supervise the roles of a pipeline on this machine: start, restart, stop in order.
 
-Every role is a process of its own session, so that Ctrl-C in the terminal reaches the supervisor
-only and what a role leaves behind can be ended with it. A role whose supervisor has died ends by
-itself (``follow_supervisor``).
+Every role runs in its own session, so that Ctrl-C in the terminal reaches the supervisor only, and
+the role's children can be killed with it. A role whose supervisor has died ends itself
+(``follow_supervisor``).
 """
 
 import os
@@ -28,17 +28,17 @@ from headrace.processes import (
 )
 from headrace.roles.log_format import log_text
 
-SOUND_AFTER_S = 60.0  # a role that ran so long begins anew with the shortest pause
+SOUND_AFTER_S = 60.0  # a role that ran this long restarts after the shortest pause
 LONGEST_PAUSE_S = 30.0
 ROTATE_EVERY_S = 10.0
 
 
 def pause_s(restarts: int) -> float:
-    """How long to wait before the n-th restart in a row: half a second, doubled each time."""
+    """Return the pause before the n-th restart in a row: 0.5 s, doubled each time, 30 s at most."""
     return min(0.5 * 2.0 ** max(0, restarts - 1), LONGEST_PAUSE_S)
 
 
-HUNG_S = 30.0  # a role that has done nothing for so long, though it had begun, is killed
+HUNG_S = 30.0  # a role without a sign of life for this time after its first is killed
 
 
 @dataclass(slots=True)
@@ -48,17 +48,17 @@ class _Child:
     began_s: float = 0.0
     restarts: int = 0
     due_s: float = 0.0
-    ended: str = ""  # how it ended the last time
-    sign: int = -1  # of life: when its file was touched last, and since when that has been so
+    ended: str = ""  # the last exit status in words
+    sign: int = -1  # the last modification of its ALIVE file in ns; sign_s: when it was seen
     sign_s: float = 0.0
     hung: bool = False
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """The roles of one pipeline file on one broker. ``tend`` must be called a few times a second.
+    """The roles of one pipeline file on one broker. Call ``tend`` a few times a second.
 
-    ``said`` hears what happens, one line each. ``started`` has every process ever started.
+    ``said`` receives one line for each event. ``started`` has every process ever started.
     """
 
     file: Path
@@ -68,10 +68,10 @@ class Supervisor:
     clock: Callable[[], float] = time.monotonic
     started: list[Process] = field(default_factory=list)
     _children: dict[str, _Child] = field(default_factory=dict)
-    _rotate_s: float = 0.0  # when to look at the size of the logs again
+    _rotate_s: float = 0.0  # when to check the sizes of the logs next
 
     def start(self, wanted: Iterable[Role]) -> None:
-        """Start these roles, each with an empty log; the last run's is kept beside it."""
+        """Start these roles, each with an empty log; the last run's log is kept."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for role in wanted:
             keep_last(self.log(role.name))
@@ -79,17 +79,18 @@ class Supervisor:
             self._spawn(child)
 
     def log(self, role: str) -> Path:
-        """Where a role's output goes."""
+        """Return the path of a role's log."""
         return self.directory / f"{role}.log"
 
     @property
     def running(self) -> tuple[Process, ...]:
-        """The roles' processes as they are now."""
+        """The roles' present processes."""
         pids = {c.process.pid for c in self._children.values() if c.process is not None}
         return tuple(process for process in self.started if process.pid in pids)
 
     def tend(self) -> None:
-        """Start again what has ended; raises ``Unsuccessful`` for a role that can never run."""
+        """Restart ended roles, kill hung ones and rotate logs; raises ``Unsuccessful`` for a role
+        that can never run."""
         now = self.clock()
         if now >= self._rotate_s:
             self._rotate_s = now + ROTATE_EVERY_S
@@ -107,15 +108,15 @@ class Supervisor:
                 end_session(process.pid)
 
     def alive(self, role: str) -> Path:
-        """The file that a role touches every second that it works."""
+        """Return the file that a working role touches every second."""
         return self.directory / f"{role}.alive"
 
     def _hangs(self, child: _Child, now: float) -> bool:
-        """Whether a role that has begun to work does nothing any more; true once."""
+        """Return whether a role that had begun to work hangs; True once per hang."""
         try:
             sign = self.alive(child.role.name).stat().st_mtime_ns
         except OSError:
-            return False  # it has not begun
+            return False  # the role has not begun to work
         if sign != child.sign:
             child.sign, child.sign_s, child.hung = sign, now, False
         elif not child.hung and now - child.sign_s > HUNG_S:
@@ -125,7 +126,7 @@ class Supervisor:
 
     def _ended(self, child: _Child, process: "subprocess.Popen[bytes]", now: float) -> None:
         code = process.returncode
-        end_session(process.pid)  # whatever it had started
+        end_session(process.pid)  # its children
         word = last_word(self.log(child.role.name))
         if code == BAD_INPUT:
             raise Unsuccessful(f"{child.role.name} cannot run: {word}")
@@ -164,9 +165,10 @@ class Supervisor:
     # ------------------------------------------------------------------ stopping
 
     def stop(self, drained: Callable[[], bool], drain_s: float) -> None:
-        """Ingress first; once ``drained`` (or after ``drain_s``) control, workers, egress.
+        """Stop ingress; once ``drained`` (or after ``drain_s``) stop control, workers, egress.
 
-        Control before the workers: it would take them for dead and leave a plan without them.
+        Control stops before the workers: it would detect them as dead and issue a plan without
+        them.
         """
         self._stop("ingress")
         until = self.clock() + drain_s
@@ -176,7 +178,7 @@ class Supervisor:
             self._stop(kind)
 
     def _serving(self) -> bool:
-        """Somebody is there to drain what is left."""
+        """Return whether a worker and an egress run, to drain queries in flight."""
         alive = {c.role.kind for c in self._children.values() if c.process and not c.process.poll()}
         return {"worker", "egress"} <= alive
 
@@ -184,7 +186,7 @@ class Supervisor:
         mine = [c for c in self._children.values() if c.role.kind == kind and c.process]
         for child in mine:
             assert child.process is not None
-            # At SIGTERM a worker would wait for others to take its work over.
+            # At SIGTERM a worker would wait for others to take over its work.
             child.process.send_signal(signal.SIGINT if kind == "worker" else signal.SIGTERM)
         until = self.clock() + STOP_PATIENCE_S
         for child in mine:
@@ -198,7 +200,7 @@ class Supervisor:
             child.process = None
 
     def kill(self) -> None:
-        """End everything at once."""
+        """Kill all roles at once."""
         for child in self._children.values():
             if child.process is not None:
                 end_session(child.process.pid)
@@ -207,7 +209,7 @@ class Supervisor:
 
 
 def last_word(log: Path) -> str:
-    """What the last line of a log says of the role's end, "" where it says nothing."""
+    """Return the text of a log's last line, 300 characters at most; "" without one."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace")[-4000:].splitlines()
     except OSError:

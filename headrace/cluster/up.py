@@ -1,4 +1,4 @@
-"""``headrace up`` in this terminal or behind it, and ``headrace down``."""
+"""``headrace up``, attached or detached, and ``headrace down``."""
 
 import os
 import signal
@@ -30,12 +30,12 @@ from headrace.terminal import print_json, print_text, say
 from schemas.records import Plan, Settings
 from streams.kafka.kafka_client import KafkaConfig
 
-# In a run's directory: the process of the local broker, once it is this run's to stop.
+# File in a run's directory: the process id of the local broker that this run must stop.
 HANDED_OVER = "broker-handed-over"
 
 
 def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
-    """Run the pipeline until SIGTERM (exit code 0) or Ctrl-C (130)."""
+    """Run the pipeline until SIGTERM or Ctrl-C; return exit code 0 or 130."""
     check_plannable(file)
     directory = run_directory(file.pipeline.name)
     claim(directory)
@@ -51,7 +51,7 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
 
 
 def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
-    """The brokers, and whether the local one was started for this run."""
+    """Return the brokers, and whether this run started the local one."""
     if kafka_config(bootstrap).bootstrap:
         return reached(bootstrap), False
     local = local_broker()
@@ -72,7 +72,7 @@ def _serve(run: LocalRun, told: ReceivedSignal, *, as_json: bool) -> None:
         run.kill()
         raise
     except Interrupted:
-        pass  # a signal while it came up: go down as if it were up
+        pass  # a signal during start-up: shut down as usual
     finally:
         say(f"{run.name}: ending ingress, workers, egress, control")
         run.stop()
@@ -111,7 +111,7 @@ def _text(row: dict[str, Any]) -> str:
 
 
 def by_command(settings: Settings) -> list[str]:
-    """What holds otherwise than the pipeline file says, each with the command that ends it."""
+    """Return the settings that differ from the pipeline file, each with the command to reset it."""
     found = []
     if settings.policy != settings.filed_policy:
         back = f"headrace policy apply FILE {settings.filed_policy}"
@@ -131,7 +131,7 @@ def by_command(settings: Settings) -> list[str]:
 
 
 def with_metrics(file: PipelineFile, port: int | None) -> PipelineFile:
-    """The file with another first port for metrics, None: its own."""
+    """Return the file with ``port`` as the first metrics port; None keeps the file's."""
     if port is None:
         return file
     return replace(file, cluster=replace(file.cluster, metrics_port=port))
@@ -141,7 +141,7 @@ def with_metrics(file: PipelineFile, port: int | None) -> PipelineFile:
 
 
 def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
-    """Start ``headrace up`` apart from this terminal and return once it is up, or has ended."""
+    """Start ``headrace up`` in its own session; return once it is ready or has ended."""
     directory = run_directory(file.pipeline.name)
     claim(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
 
 
 def _follow(child: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
-    """Pass on what it says until it is up (0) or has ended (its exit code)."""
+    """Relay its output until it is ready (return 0) or has ended (return its exit code)."""
     with log.open(encoding="utf-8", errors="replace") as lines:
         while child.poll() is None and out.stat().st_size == 0:
             _relay(lines)
@@ -172,7 +172,7 @@ def _follow(child: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
     print_text(out.read_text(encoding="utf-8").rstrip("\n")) if out.stat().st_size else None
     if child.poll() is None:
         say("it goes on behind this terminal; `headrace down FILE` ends it")
-        child.returncode = 0  # not ours to wait for: it outlives this process
+        child.returncode = 0  # it outlives this process; suppresses Popen's warning
     return child.returncode
 
 
@@ -187,8 +187,8 @@ def _relay(lines: TextIO) -> None:
 def down_from_here(
     file: PipelineFile, bootstrap: str | None, *, purge: bool
 ) -> tuple[bool, Purged | None, str]:
-    """End the pipeline's run on this machine; whether there was one, what was purged of it, and
-    what to tell."""
+    """End the pipeline's run on this machine; return whether there was one, the purged topics and
+    records, and a text for the user."""
     name = file.pipeline.name
     directory = run_directory(name)
     borrowed = handed_over(directory)
@@ -199,7 +199,7 @@ def down_from_here(
     purged = None
     try:
         if purge:
-            # The broker that `up` started has ended with it: it is started again, to be asked.
+            # The broker that `up` started has ended with it: start it again for the purge.
             known = None if state is None or ours else state.bootstrap
             kafka = reached(bootstrap or known)
             purged = purged_from(kafka, file.pipeline)
@@ -211,7 +211,7 @@ def down_from_here(
 
 
 def stop_broker(directory: Path, bootstrap: str) -> None:
-    """Stop the local broker, or leave that to another pipeline on this machine that uses it."""
+    """Stop the local broker, or hand it over to another pipeline on this machine that uses it."""
     (directory / HANDED_OVER).unlink(missing_ok=True)
     users = [run.pipeline for run in neighbours(directory) if run.bootstrap == bootstrap]
     running = broker.status()
@@ -223,7 +223,7 @@ def stop_broker(directory: Path, bootstrap: str) -> None:
 
 
 def handed_over(directory: Path) -> bool:
-    """Whether the broker that runs was started by a run that ended before this one."""
+    """Return whether an earlier run handed the running broker over to this run."""
     running = broker.status()
     try:
         handed = (directory / HANDED_OVER).read_text()

@@ -1,1 +1,1 @@
-"""The pipeline file: read, validated, resolved."""
+"""Read, validate and resolve the pipeline file."""

@@ -1,6 +1,6 @@
-"""Does the pipeline file hold together? Tasks form one tree, names exist, replicas fit.
+"""Consistency checks of the pipeline file: tasks form one tree, names exist, replicas fit.
 
-Every check raises ``PipelineError`` with the line of what is wrong.
+Every check raises ``PipelineError`` with the line of the mistake.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ STATIC = "static"
 
 
 def check(file: FileSection, source: Source) -> None:
-    """Run every check, in the order in which one mistake would cause the next."""
+    """Run every check; a mistake that causes others is checked before them."""
     check_children(file.tasks, source)
     check_tree(file.tasks, source)
     check_policies(file, source)
@@ -40,7 +40,7 @@ def check(file: FileSection, source: Source) -> None:
 
 
 def check_children(tasks: Mapping[str, TaskSection], source: Source) -> None:
-    """Every child is a task, and no task has two parents."""
+    """Check that every child is a task and no task has two parents."""
     parents: dict[str, str] = {}
     for task, section in tasks.items():
         for at, child in enumerate(section.children):
@@ -59,7 +59,7 @@ def check_children(tasks: Mapping[str, TaskSection], source: Source) -> None:
 
 
 def check_tree(tasks: Mapping[str, TaskSection], source: Source) -> None:
-    """There is one root and every task hangs from it."""
+    """Check that the tasks form one tree with one root."""
     parent = {child: task for task, section in tasks.items() for child in section.children}
     for task in tasks:
         circle = _circle(task, parent)
@@ -78,7 +78,7 @@ def check_tree(tasks: Mapping[str, TaskSection], source: Source) -> None:
 
 
 def _circle(task: str, parent: Mapping[str, str]) -> list[str]:
-    """The tasks from this one down to itself, if it is its own ancestor."""
+    """Return the cycle of tasks from this one down to itself, [] if there is none."""
     path = [task]
     while path[-1] in parent and len(path) <= len(parent):
         path.append(parent[path[-1]])
@@ -88,22 +88,22 @@ def _circle(task: str, parent: Mapping[str, str]) -> list[str]:
 
 
 def topological(tasks: Mapping[str, TaskSection]) -> list[str]:
-    """The tasks of a tree, the root first, each level in the order of the file."""
+    """Return the tasks of a tree level by level from the root, each level in file order."""
     children = {child for section in tasks.values() for child in section.children}
     order = [task for task in tasks if task not in children]
-    for task in order:  # grows while it is read
+    for task in order:  # grows during the iteration
         order.extend(tasks[task].children)
     return order
 
 
 def policies(file: FileSection) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every policy's name and section, first the policy that always exists."""
+    """Yield every policy's name and section, first the built-in ``static``."""
     yield STATIC, {}
     yield from file.policies.items()
 
 
 def check_policies(file: FileSection, source: Source) -> None:
-    """The policy in force exists; policies have known kinds and name known variants."""
+    """Check that the policy in force exists; policies have known kinds and name known variants."""
     if STATIC in file.policies:
         raise source.error(
             ("policies", STATIC),
@@ -130,7 +130,7 @@ def check_policies(file: FileSection, source: Source) -> None:
 
 
 def check_kind(policy: str, section: Mapping[str, Any], source: Source) -> None:
-    """The policy's kind exists, and where it is installed, can be loaded."""
+    """Check that the policy's kind exists and can be loaded."""
     kind, place, kinds = section.get(KIND, DEFAULT_KIND), ("policies", policy, KIND), known_kinds()
     if kind not in kinds:
         raise source.error(
@@ -143,11 +143,10 @@ def check_kind(policy: str, section: Mapping[str, Any], source: Source) -> None:
 
 
 def replicas(section: Mapping[str, Any], task: str, tasks: Mapping[str, TaskSection]) -> int:
-    """The fewest workers that a task takes under a policy, as ``control/policies/static.py``
-    counts.
+    """Return the fewest workers of a task under a policy, as ``control/policies/static.py`` counts.
 
-    A policy's ``replicas``, where it has any, stand in place of all the variants' own. A task of
-    which nothing is said takes one at least.
+    A policy's ``replicas``, if any, override the replicas of all variants. A task without
+    replicas takes one at least.
     """
     variants = tasks[task].variants
     own = {name: variant.replicas for name, variant in variants.items()}
@@ -160,7 +159,7 @@ def replicas(section: Mapping[str, Any], task: str, tasks: Mapping[str, TaskSect
 def check_replicas(
     policy: str, section: Mapping[str, Any], file: FileSection, source: Source
 ) -> None:
-    """Every task gets a worker, no task more than it has slots, all together fit the cluster."""
+    """Check that every task has a worker, none more than its slots, and all fit the cluster."""
     takes = {task: replicas(section, task, file.tasks) for task in file.tasks}
     for task, count in takes.items():
         place = ("tasks", task) if policy == STATIC else ("policies", policy, "replicas")
@@ -179,7 +178,7 @@ def check_replicas(
             )
     devices = file.cluster.devices or {}
     if file.cluster.types or (file.cluster.tiers and not devices):
-        return  # rented as they are needed, or shared by sessions
+        return  # devices are rented on demand, or shared by sessions
     if sum(takes.values()) > sum(devices.values()):
         have = ", ".join(f"{device}: {count}" for device, count in devices.items())
         raise source.error(
@@ -190,7 +189,7 @@ def check_replicas(
 
 
 def check_workers(file: FileSection, source: Source) -> None:
-    """There are workers, or types of which to rent some."""
+    """Check that the cluster has workers, device types to rent, or tiers."""
     if not file.cluster.devices and not file.cluster.types and not file.cluster.tiers:
         raise source.error(
             ("cluster",),
@@ -200,7 +199,7 @@ def check_workers(file: FileSection, source: Source) -> None:
 
 
 def check_types(file: FileSection, source: Source) -> None:
-    """Types can be rented: a limit or a budget bounds them, and what names a type names one."""
+    """Check that a limit or a budget bounds device types, and that named types exist."""
     types = file.cluster.types or {}
     for key, value in (("budget", file.cluster.budget), ("start", file.cluster.start)):
         if value is not None and not types:
@@ -227,7 +226,7 @@ def check_types(file: FileSection, source: Source) -> None:
 
 
 def check_type_names(file: FileSection, source: Source) -> None:
-    """The base and the mix to start with are of types that there are."""
+    """Check that the base type and the types of the initial mix exist."""
     types = list(file.cluster.types or {})
     base = file.cluster.base
     if base is not None and base not in types:
@@ -242,7 +241,7 @@ def check_type_names(file: FileSection, source: Source) -> None:
 
 
 def check_sizes(file: FileSection, source: Source) -> None:
-    """With sizes a query is one dispatch, and a distribution of sizes is of something."""
+    """Check that a distribution of sizes has a size, and that sized queries are not batched."""
     if file.sizes is not None and file.size is None:
         raise source.error(
             ("sizes",), "{} needs to know what a size is; add a line such as: size: {most: 1000}"
@@ -260,7 +259,7 @@ def check_sizes(file: FileSection, source: Source) -> None:
 
 
 def check_deadline(file: FileSection, source: Source) -> None:
-    """The longest deadline leaves room for every SLO, and ends before work is deleted unread."""
+    """Check that the longest deadline covers every SLO and is within the retention of work."""
     most = file.deadline.most
     longest = max(file.slo, *file.slo_classes.values(), 0.0)
     if most is None:
@@ -278,7 +277,7 @@ def check_deadline(file: FileSection, source: Source) -> None:
 
 
 def check_bounds(file: FileSection, source: Source) -> None:
-    """A task's least replicas are no more than its most and its slots, and all fit the cluster."""
+    """Check that a task's least replicas fit its most, its slots and, all together, the cluster."""
     for name, task in file.tasks.items():
         least, most = task.replicas.least, task.replicas.most
         place = ("tasks", name, "replicas", "least")
@@ -301,7 +300,7 @@ def check_bounds(file: FileSection, source: Source) -> None:
 
 
 def check_shares(file: FileSection, source: Source) -> None:
-    """Shares of tasks are for untied branches, weights for leaf tasks."""
+    """Check that only untied branches have shares and only leaf tasks have weights."""
     for name, task in file.tasks.items():
         if task.share != [0.0, 1.0] and file.branches == "tied":
             raise source.error(
@@ -317,7 +316,7 @@ def check_shares(file: FileSection, source: Source) -> None:
 
 
 def check_memory(file: FileSection, source: Source) -> None:
-    """Memory is told of devices that there are."""
+    """Check that the devices under ``cluster.memory`` exist."""
     devices = list(file.cluster.devices or {})
     for device in file.cluster.memory:
         if device not in devices:
@@ -328,7 +327,7 @@ def check_memory(file: FileSection, source: Source) -> None:
 
 
 def check_emulation(file: FileSection, source: Source) -> None:
-    """Emulated devices wait what a profile says, so there must be one."""
+    """Check that a cluster with emulated devices has a profile."""
     if "emulated" in (file.cluster.devices or {}) and not file.profiles:
         raise source.error(
             ("cluster", "devices", "emulated"),
@@ -338,7 +337,7 @@ def check_emulation(file: FileSection, source: Source) -> None:
 
 
 def check_registry(file: FileSection, source: Source) -> None:
-    """Confluent's framing has a registry to ask for schema ids."""
+    """Check that Confluent's framing has a schema registry."""
     for key, value in (("input", file.input), ("results", file.results)):
         if value == "confluent" and not file.schema_registry:
             raise source.error(
@@ -349,7 +348,7 @@ def check_registry(file: FileSection, source: Source) -> None:
 
 
 def check_weights(file: FileSection, source: Source) -> None:
-    """Every argument ``weights`` names a file."""
+    """Check that every argument ``weights`` names a file."""
     for task, section in file.tasks.items():
         for name, variant in section.variants.items():
             place = ("tasks", task, "variants", name, "arguments", "weights")
@@ -367,7 +366,7 @@ def check_weights(file: FileSection, source: Source) -> None:
 
 
 def check_tiers(file: FileSection, source: Source) -> None:
-    """Tiers that tasks and links name exist; tiers that are shared have devices."""
+    """Check that the tiers that tasks and links name exist, and that shared tiers have devices."""
     tiers = file.cluster.tiers or {}
     for name, tier in tiers.items():
         if tier.per is None and tier.count is None and tier.most is None:
@@ -394,7 +393,7 @@ def check_tiers(file: FileSection, source: Source) -> None:
 
 
 def check_knobs(file: FileSection, source: Source) -> None:
-    """Knobs fill the arguments that name them, and have options that differ."""
+    """Check that every ``$knob`` argument names a knob, and that a knob's options differ."""
     for task, section in file.tasks.items():
         if (section.knobs or section.tiers) and not file.cluster.tiers:
             raise source.error(

@@ -14,7 +14,7 @@ _SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 def size(value: Any) -> int:
-    """Bytes of a text such as "512MB"; raises ``ValueError`` naming the units."""
+    """Return the bytes of a text such as "512MB"; raises ``ValueError`` naming the units."""
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or match.group(2) not in SIZES:
         raise ValueError(f"{{}} is {value!r}, which is no size; write one such as 512MB or 2GB")
@@ -26,7 +26,7 @@ SLO_KEYS = ("latency", "accuracy", "cost")
 
 
 def rate(value: Any) -> float:
-    """Return bytes a second of a text such as "8Mbps"; raises ``ValueError`` naming the units."""
+    """Return the bytes a second of a text such as "8Mbps"; raises ``ValueError`` with the units."""
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or match.group(2) not in RATES:
         raise ValueError(f"{{}} is {value!r}, which is no rate; write one such as 8Mbps or 1Gbps")
@@ -51,7 +51,7 @@ def slo_seconds(value: Any) -> float:
 
 
 def objectives(value: Any) -> tuple[float | None, float | None]:
-    """Return the accuracy at least and the $ an hour at most of an SLO, None where it has none."""
+    """Return the least accuracy and the most $ an hour of an SLO; None for an objective not set."""
     accuracy, cost = (value.get(key) for key in SLO_KEYS[1:]) if isinstance(value, dict) else (
         None, None,
     )  # fmt: skip
@@ -133,7 +133,7 @@ def _positive(value: float) -> float:
     return value
 
 
-# How values are written, for editors; the validators above say what is wrong with them.
+# The syntax of values, for editors; the validators above raise the errors.
 _DURATION_TEXT = WithJsonSchema(
     {"type": "string", "pattern": r"^\d+(\.\d+)?\s*(s|ms|us)$", "examples": ["300ms", "2s"]}
 )
@@ -146,7 +146,7 @@ _SLO_TEXT = WithJsonSchema(
 )
 
 Duration = Annotated[float, BeforeValidator(duration), AfterValidator(_above_zero), _DURATION_TEXT]
-Latency = Annotated[float, BeforeValidator(duration), _DURATION_TEXT]  # 0 is one
+Latency = Annotated[float, BeforeValidator(duration), _DURATION_TEXT]  # 0 is valid
 Rate = Annotated[float, BeforeValidator(rate), _RATE_TEXT]  # bytes a second
 Slo = Annotated[float, BeforeValidator(slo_seconds), AfterValidator(_above_zero), _SLO_TEXT]
 Positive = Annotated[float, AfterValidator(_positive)]

@@ -1,7 +1,7 @@
-"""The pipeline file as a JSON Schema, for editors that complete and check YAML.
+"""The JSON Schema of the pipeline file, for editors that complete and check YAML.
 
-Made from the sections that read the file, so that both say the same. Checks between keys (tasks
-form a tree, names exist, replicas fit) are those of ``headrace validate`` alone.
+Derived from the sections that read the file, so that both agree. Checks between keys (tasks form
+a tree, names exist, replicas fit) are in ``headrace validate`` only.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, as a value that JSON can hold."""
+    """Return the schema as a JSON value."""
     schema = FileSection.model_json_schema()
     schema["properties"]["policies"]["additionalProperties"] = _policy(schema["$defs"])
     return {"$schema": DIALECT, **schema, "title": "Headrace pipeline file"}
 
 
 def _policy(definitions: dict[str, Any]) -> dict[str, Any]:
-    """A policy: a kind, and for each kind its options."""
+    """Return the schema of a policy: a kind, and the options of each kind."""
     kinds = known_kinds()
     branches = []
     for kind in kinds:

@@ -1,9 +1,9 @@
-"""The pipeline file: read once, validated, with the line of what is wrong.
+"""Read and validate the pipeline file, its profiles, workload and combine function.
 
     file = read_pipeline_file(Path("examples/postcode/pipeline.yaml"))
     table = load_profile(file)
 
-Errors are ``PipelineError``, one sentence each.
+Errors are ``PipelineError``: one sentence each, with the line.
 """
 
 import hashlib
@@ -44,15 +44,15 @@ __all__ = [
     "weights_sha256",
 ]
 
-# What a workload class offers; the arguments are in docs/reference/operators.md.
+# The methods of a workload class; the arguments are in docs/reference/operators.md.
 WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceType:
-    """A kind of device that can be rented: ``device`` is what its workers run on here.
+    """A type of device that can be rented; its workers run on ``device`` of this machine.
 
-    ``price`` is $ per hour for one, ``most`` how many there are (None: no limit), ``boot_s`` the
+    ``price`` is $ per hour of one, ``most`` the number available (None: no limit), ``boot_s`` the
     time from renting one until its worker is ready.
     """
 
@@ -66,11 +66,11 @@ class DeviceType:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """How many workers stand on each device, and how many ingress and egress processes.
+    """The number of workers on each device, and of ingress and egress processes.
 
-    ``share`` is the part of its devices' time on which the pipeline counts, above 0, at most 1.
-    Workers on rented devices count under the name of their type: ``types`` says what each is,
-    ``budget`` is $ per hour for all of them, ``base`` the base type where the file fixes it.
+    ``share`` is the fraction of its devices' time that the pipeline reserves, above 0, at most 1.
+    Workers on rented devices are counted under their type's name: ``types`` defines the types,
+    ``budget`` is $ per hour for all of them, ``base`` the base type if the file fixes it.
     """
 
     devices: tuple[tuple[str, int], ...]
@@ -78,22 +78,22 @@ class Cluster:
     egress: int = 1
     share: float = 1.0
     memory: tuple[tuple[str, int], ...] = ()  # bytes that one worker of a device may use
-    metrics_port: int | None = None  # of the first role, the next one has the next; 0: any free
+    metrics_port: int | None = None  # of the first role, then ascending; 0: any free port
     types: tuple[DeviceType, ...] = ()
     budget: float | None = None
     base: str = ""
 
     @property
     def unplanned(self) -> bool:
-        """Whether there are types to rent and nothing says yet how many of each."""
+        """Whether the cluster has device types but no number of devices of them yet."""
         return bool(self.types) and not any(self.type_of(name) for name, _ in self.devices)
 
     def type_of(self, name: str) -> DeviceType | None:
-        """The type of that name, None where a device is none of them."""
+        """Return the type of that name; None for a device that is no type."""
         return next((each for each in self.types if each.name == name), None)
 
     def host_device(self, name: str) -> str:
-        """What the workers of a device or type run on here: "cpu", "cuda:0", "emulated"."""
+        """Return the device of this machine for a device or type: "cpu", "cuda:0", "emulated"."""
         found = self.type_of(name)
         return found.device if found else name
 
@@ -105,21 +105,21 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFile:
-    """A pipeline file as it was read. Paths in it are absolute."""
+    """A pipeline file as read; its paths are absolute."""
 
     pipeline: Pipeline
     cluster: Cluster
     profiles: tuple[Path, ...]
     workload: str  # "package.module:Class", "" for none
     path: Path
-    sessions: SessionSpace | None = None  # where the cluster has tiers
+    sessions: SessionSpace | None = None  # if the cluster has tiers
     sizes: Path | None = None  # the distribution of query sizes
 
 
 def read_pipeline_file(path: Path) -> PipelineFile:
     """Read and validate a pipeline file and make the modules beside it importable.
 
-    Raises ``PipelineError``: file, line, what is wrong and how to mend it.
+    Raises ``PipelineError`` with file, line, mistake and remedy.
     """
     source = read_source(Path(path))
     file = validated(source)
@@ -138,14 +138,14 @@ def read_pipeline_file(path: Path) -> PipelineFile:
 
 
 def make_importable(path: Path) -> None:
-    """Make the modules beside a pipeline file importable, before Headrace's of the same name."""
+    """Make the modules beside a pipeline file importable; they precede Headrace's own."""
     make_known(Path(path).resolve().parent)
 
 
 def resolve_paths(
     arguments: Mapping[str, Any], paths: Mapping[str, str], folder: Path
 ) -> dict[str, Any]:
-    """The operator's arguments: ``paths``, and ``weights`` if it is there, absolute below
+    """Return the operator's arguments with ``paths`` and ``weights`` made absolute, below
     ``folder``."""
     resolved = {**arguments, **paths}
     for name in (*paths, *(("weights",) if "weights" in resolved else ())):
@@ -154,7 +154,7 @@ def resolve_paths(
 
 
 def weights_sha256(variant: Variant) -> str:
-    """SHA-256 of the variant's weights file, "" where it has none."""
+    """Return the SHA-256 of the variant's weights file, "" without one."""
     if "weights" not in variant.arguments:
         return ""
     path = Path(str(variant.arguments["weights"]))
@@ -168,11 +168,11 @@ def weights_sha256(variant: Variant) -> str:
 
 
 def load_profile(file: PipelineFile) -> ProfileTable:
-    """The profiles that the file names, as measured, in one table; an empty one where it names
-    none. Who plans or waits asks for ``planning_profile``.
+    """Return the file's profiles as measured, in one table; an empty table without profiles.
 
-    Raises ``PipelineError`` for a profile that is not there or garbled, or that was measured
-    with another operator or other weights than the file's.
+    Planning and emulation use ``planning_profile`` instead. Raises ``PipelineError`` for a missing
+    or malformed profile, and for one measured with another operator or other weights than the
+    file's.
     """
     mend = f"run `headrace profile {file.path.name}`"
     table = ProfileTable(file.pipeline.name, ())
@@ -188,7 +188,7 @@ def load_profile(file: PipelineFile) -> ProfileTable:
 
 
 def read_profile(path: Path, absent: str) -> ProfileTable:
-    """A profile as it is on disk; raises ``PipelineError``, with ``absent`` where there is none."""
+    """Return a profile from disk; raises ``PipelineError``, with ``absent`` for a missing file."""
     try:
         return ProfileTable.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -198,7 +198,7 @@ def read_profile(path: Path, absent: str) -> ProfileTable:
 
 
 def check_measured(file: PipelineFile, table: ProfileTable) -> None:
-    """Raise ``PipelineError`` for an entry with another operator or other weights than the file."""
+    """Raise ``PipelineError`` for an entry whose operator or weights differ from the file's."""
     mend = f"run `headrace profile {file.path.name}`"
     variants = {(v.task, v.name): v for task in file.pipeline.tasks for v in task.variants}
     hashes = {key: weights_sha256(variant) for key, variant in variants.items()}
@@ -209,9 +209,9 @@ def check_measured(file: PipelineFile, table: ProfileTable) -> None:
 
 
 def planning_profile(file: PipelineFile) -> ProfileTable:
-    """The profile as far as the pipeline may count on it: at its share of its devices' time.
+    """Return the profile scaled to the pipeline's share of its devices' time.
 
-    Every role that plans, drops or emulates by latencies takes this one. Raises as
+    Every role that plans, drops or emulates by latencies uses this profile. Raises as
     ``load_profile`` does.
     """
     return load_profile(file).at_share(file.cluster.share)
@@ -231,7 +231,7 @@ def _check_measured(entry: Entry, variant: Variant, sha256: str, mend: str) -> N
 
 
 def load_workload(file: PipelineFile) -> Any:
-    """An object of the file's workload class; raises ``PipelineError`` where there is none."""
+    """Return an instance of the file's workload class; raises ``PipelineError`` without one."""
     if not file.workload:
         raise PipelineError(
             f"{file.path}: no workload is named; add a line such as: workload: package.module:Class"
@@ -247,7 +247,7 @@ def load_workload(file: PipelineFile) -> Any:
 
 
 def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
-    """The pipeline's combine function, ``None`` where it has none; raises ``PipelineError``."""
+    """Return the pipeline's combine function, ``None`` without one; raises ``PipelineError``."""
     if not pipeline.combine:
         return None
     function = _imported(pipeline.combine, "combine")

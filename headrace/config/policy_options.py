@@ -1,10 +1,10 @@
-"""Policies as a command line names them: by name, or by name with values of options.
+"""Parse policies on the command line: a name, or a name with options.
 
     loki                                    the policy of that name
-    loki-paper:dropping=none                the same with another rule
-    loki:headroom=1.2:estimator=ewma        several of them
+    loki-paper:dropping=none                with one option
+    loki:headroom=1.2:estimator=ewma        with several options
 
-Options are those that hold one value (docs/reference/pipeline-file.md).
+Only options with a single value are allowed (docs/reference/pipeline-file.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from schemas.pipeline import Policy
 
 
 def with_policies(file: PipelineFile, asked: Sequence[str]) -> PipelineFile:
-    """The file with the policies that have options among its own; raises ``PipelineError``."""
+    """Return the file with the policies that have options added; raises ``PipelineError``."""
     named = [policy_asked(file, text) for text in asked]
     more = tuple(policy for policy in named if ":" in policy.name)
     pipeline = replace(file.pipeline, policies=(*file.pipeline.policies, *more))
@@ -34,7 +34,7 @@ def with_policies(file: PipelineFile, asked: Sequence[str]) -> PipelineFile:
 
 
 def policy_asked(file: PipelineFile, text: str) -> Policy:
-    """The policy that a text names, by that name; raises ``PipelineError``."""
+    """Return the policy that a text describes, named by the text; raises ``PipelineError``."""
     name, *options = text.split(":")
     policy = policy_named(file.pipeline, name)
     if policy is None:
@@ -61,7 +61,7 @@ def _changed(policy: Policy, spec: PolicySpec, values: Mapping[str, Any]) -> Pol
 
 
 def _scalar(value: str) -> Any:
-    """A number, true and false as YAML reads them, everything else as a text."""
+    """Return a number or a boolean as YAML reads it; any other value as text."""
     try:
         read = yaml.safe_load(value)
     except yaml.YAMLError:

@@ -1,4 +1,4 @@
-"""The sections ``policies.<policy>`` of a pipeline file: one for each kind, made of its options."""
+"""The sections ``policies.<policy>`` of a pipeline file: one model per kind, from its options."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -24,10 +24,10 @@ from schemas.pipeline import Policy
 
 KIND = "kind"
 DEFAULT_KIND = "static"
-AUTO = "auto"  # of ``SECONDS_OR_AUTO``: as measured
+AUTO = "auto"  # of ``SECONDS_OR_AUTO``: the measured value
 Amount = Annotated[float, Field(ge=0)]
 
-# What the file may say for an option of each type.
+# The field type of each option type.
 _TYPES: Mapping[OptionType, Any] = {
     OptionType.POSITIVE: Positive,
     OptionType.AMOUNT: Amount,
@@ -49,7 +49,7 @@ _TYPES: Mapping[OptionType, Any] = {
 
 
 class KindSection(BaseModel):
-    """What every policy has: its kind."""
+    """The base of every policy section: the kind."""
 
     model_config = STRICT
 
@@ -64,22 +64,22 @@ def _type_of(option: Option) -> Any:
 
 @cache
 def section_of(spec: PolicySpec) -> type[KindSection]:
-    """Return the section of a kind: a key for each option, None where the file is silent."""
+    """Return the section model of a kind: a key for each option, None if the file omits it."""
     fields = {each.name: (_type_of(each), Field(default=None)) for each in spec.every_option}
     return create_model(spec.name, __base__=KindSection, **cast(Any, fields))
 
 
 def section_keys(section: object) -> list[str]:
-    """Return the keys that a policy's mapping may have, by the kind that it names."""
+    """Return the keys that a policy's mapping may have, by its kind."""
     kind = section.get(KIND, DEFAULT_KIND) if isinstance(section, dict) else DEFAULT_KIND
     spec = _known(kind) or spec_of(DEFAULT_KIND)
     return list(section_of(spec).model_fields)
 
 
 def wrong_in(policies: object) -> list[ErrorDetails]:
-    """Return what is wrong in the sections of the file's policies, with places in the file.
+    """Return the mistakes in the sections of the file's policies, with their places.
 
-    A kind that does not exist is left to ``checks.check_kind``.
+    ``checks.check_kind`` reports unknown kinds.
     """
     wrong: list[ErrorDetails] = []
     for name, values in policies.items() if isinstance(policies, dict) else ():
@@ -103,7 +103,7 @@ def options_in(spec: PolicySpec, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(found: Any) -> Any:
-    """Return what a validated value becomes: a tuple of a list, None of ``AUTO``."""
+    """Convert a validated value: a list to a tuple, ``AUTO`` to None."""
     if isinstance(found, list):
         return tuple(found)
     return None if found == AUTO else found
@@ -116,7 +116,7 @@ def policy_of(name: str, values: Mapping[str, Any]) -> Policy:
 
 
 def tables(value: str) -> str:
-    """Return the kind of tables that a task names; raises ``ValueError`` for one without tables."""
+    """Return the kind of a task's tables; raises ``ValueError`` for a kind without tables."""
     spec = _known(value)
     if value and (spec is None or not spec.choose):
         raise ValueError(f"{{}} is {value!r}; it can be {', '.join(choosing_kinds())}")
@@ -127,12 +127,12 @@ Tables = Annotated[str, AfterValidator(tables)]
 
 
 def single_valued(spec: PolicySpec) -> list[str]:
-    """Return the options of a kind that hold one value."""
+    """Return the names of a kind's options with a single value."""
     return [option.name for option in spec.every_option if option.type not in SEVERAL]
 
 
 def _known(kind: object) -> PolicySpec | None:
-    """Return the kind of that name; None where there is none or it cannot be loaded."""
+    """Return the kind of that name; None if it does not exist or cannot be loaded."""
     try:
         return spec_of(kind) if isinstance(kind, str) else None
     except PlanError:

@@ -1,10 +1,10 @@
-"""What does a new pipeline begin with? The files of ``headrace init``.
+"""The files of ``headrace init``: a starter pipeline.
 
     names = starter_names("my reviews", "")
     write_starter(Path("my-reviews"), starter_files(names))
 
-The starter runs as it is and needs nothing beyond Headrace: reviews are split into sentences, each
-sentence is judged by one of two variants, and a workload of its own knows the right answers.
+The starter runs unchanged and needs nothing beyond Headrace: reviews are split into sentences, one
+of two variants judges each sentence, and a workload provides the right answers.
 """
 
 import re
@@ -18,14 +18,15 @@ from headrace.errors import PipelineError
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The pipeline's name, and what its modules' names begin with."""
+    """The pipeline's name and the prefix of its modules' names."""
 
     pipeline: str
     module: str
 
 
 def starter_names(folder: str, name: str) -> Names:
-    """Names after the folder, or as ``name`` says; raises ``PipelineError`` for no name."""
+    """Derive the names from ``name``, else from the folder; raises ``PipelineError`` if neither
+    makes a name."""
     pipeline = name or re.sub(r"[^a-z0-9]+", "-", folder.lower()).strip("-")
     if not re.fullmatch(r"[a-z0-9-]*[a-z0-9][a-z0-9-]*", pipeline):
         what = f"the name {name!r}" if name else f"the folder's name {folder!r}"
@@ -38,7 +39,7 @@ def starter_names(folder: str, name: str) -> Names:
 
 
 def starter_files(names: Names) -> dict[str, str]:
-    """The texts of a starter pipeline by file name."""
+    """Return the texts of a starter pipeline by file name."""
     return {
         name.replace("MODULE", names.module): Template(text).substitute(
             name=names.pipeline, module=names.module
@@ -48,9 +49,9 @@ def starter_files(names: Names) -> dict[str, str]:
 
 
 def write_starter(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
-    """Write the files into the folder, which is made; the paths.
+    """Create the folder, write the files into it and return their paths.
 
-    Raises ``PipelineError``, having written nothing, where one of them exists already.
+    Raises ``PipelineError``, before writing anything, if one of the files exists.
     """
     paths = {folder / name: text for name, text in files.items()}
     there = [path for path in paths if path.exists()]

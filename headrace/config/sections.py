@@ -1,6 +1,6 @@
-"""The sections of a pipeline file: keys, types, and one sentence for the first mistake.
+"""The sections of a pipeline file: keys, types, and one sentence for each mistake.
 
-What shows only when several places are looked at together is in ``headrace/config/checks.py``.
+Checks across sections are in ``headrace/config/checks.py``.
 """
 
 import reprlib
@@ -132,7 +132,7 @@ class ClusterSection(Section):
     budget: Positive | None = None
     base: str | None = None
     start: dict[str, Replicas] | None = None
-    scale: Literal["nobody"] = "nobody"  # who rents and releases devices while it runs
+    scale: Literal["nobody"] = "nobody"  # the autoscaler of devices at run time
     tiers: Annotated[dict[Name, TierSection], Field(min_length=1)] | None = None
     links: dict[str, LinkSection] = {}
     profilers: Count = 1
@@ -143,16 +143,16 @@ class QuerySizeSection(Section):
 
     most: Annotated[int, Field(ge=1, le=10**9)]
     header: str = "headrace-size"
-    over: Literal["refuse"] = "refuse"  # what happens to queries above ``most``
+    over: Literal["refuse"] = "refuse"  # the treatment of queries above ``most``
 
 
 class DeadlineSection(Section):
-    """Bounds of deadlines."""
+    """``deadline``."""
 
     most: Duration | None = None
 
 
-MOST_MISTAKES = 20  # that are told at once
+MOST_MISTAKES = 20  # in one error message
 
 
 class FileSection(Section):
@@ -177,7 +177,7 @@ class FileSection(Section):
     compute_share: DeviceShare = 0.5
     branches: Literal["tied", "untied"] = "tied"
     policy: str = "static"
-    policies: dict[Name, dict[str, Any]] = {}  # each as ``policy_sections`` has it
+    policies: dict[Name, dict[str, Any]] = {}  # validated by ``policy_sections``
     profiles: list[str] = []
     workload: Spec | None = None
     size: QuerySizeSection | None = None
@@ -200,7 +200,7 @@ def validated(source: Source) -> FileSection:
 
 
 def together(told: Sequence[tuple[int, PipelineError]]) -> PipelineError:
-    """All mistakes as one error: a sentence a line, in the order of the file, each once."""
+    """Merge all mistakes into one error: a sentence a line, in file order, without duplicates."""
     ordered = dict.fromkeys(str(error) for _, error in sorted(told, key=lambda each: each[0]))
     shown = list(ordered)[:MOST_MISTAKES]
     left = len(ordered) - len(shown)
@@ -262,7 +262,7 @@ EXAMPLES = {
 
 
 def _keys(place: Place, source: Source) -> list[str]:
-    """Return the keys that a mapping of the file may have."""
+    """Return the known keys of a mapping of the file."""
     if len(place) == 3 and place[:2] in CLUSTER_SECTIONS:
         return list(CLUSTER_SECTIONS[place[:2]].model_fields)
     if len(place) == 2 and place[0] == "policies":

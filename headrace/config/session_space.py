@@ -1,7 +1,7 @@
-"""What a pipeline file says of sessions: knobs, tiers, links, objectives.
+"""The search space of sessions in a pipeline file: knobs, tiers, links, objectives.
 
-A task's variants and knobs span its settings, ``task.variant`` among the knobs where there are
-several; tiers span placements. A setting is named ``task/variant@knob=option,...``.
+A task's variants and knobs span its settings; with several variants, ``task.variant`` is a knob.
+Tiers span placements. A setting is named ``task/variant@knob=option,...``.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ from schemas.variant_id import variant_key
 if TYPE_CHECKING:
     from control.policies.compass.composition import Deployment
 
-VARIANT = "variant"  # the knob that a task's variants are
+VARIANT = "variant"  # the knob of a task's variants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpace:
     """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
-    ``values`` has what each option of a knob stands for, by "task.knob"."""
+    ``values`` maps "task.knob" to the value of each option."""
 
     space: Space
     tiers: Mapping[str, SessionTier]
@@ -39,10 +39,10 @@ class SessionSpace:
     accuracy: float | None
     usd_per_h: float | None
     values: Mapping[str, Mapping[str, Any]]
-    variants: Mapping[str, str]  # of tasks that have one only
+    variants: Mapping[str, str]  # of tasks with a single variant
 
     def setting(self, task: str, configuration: int) -> str:
-        """The name of a task's setting in a configuration, as in ``scan/scan@scale=0.5``."""
+        """Return the name of a task's setting in a configuration, as in ``scan/scan@scale=0.5``."""
         named = {
             key.partition(".")[2]: option
             for key, option in self.space.named(configuration).items()
@@ -65,15 +65,15 @@ class SessionSpace:
         return replace(variant, arguments=arguments)
 
     def deployment(self, memory: np.ndarray[Any, np.dtype[np.float64]]) -> "Deployment":
-        """The factors of placements; raises ``PlanError`` where a link is missing."""
-        # SciPy takes half a second, and every role reads this module.
+        """Return the factors of placements; raises ``PlanError`` for a missing link."""
+        # Imported late: SciPy's import takes half a second, and every role imports this module.
         from control.policies.compass.placement_factors import deployment
 
         return deployment(self.space, self.tiers, self.links, self.origin, memory)
 
 
 def session_space(file: FileSection, source: Source) -> SessionSpace:
-    """Read the space; raises ``PipelineError`` for one that is too large."""
+    """Return the space of a pipeline file; raises ``PipelineError`` for one that is too large."""
     tiers = file.cluster.tiers or {}
     order = topological(file.tasks)
     parents = {child: task for task in order for child in file.tasks[task].children}
@@ -105,7 +105,7 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
 
 
 def space_counts(space: Space) -> dict[str, int]:
-    """The size of a space, as commands print it."""
+    """Return the numbers of configurations, placements and plans of a space."""
     return {
         "configurations": space.configuration_count,
         "placements": space.placement_count,
@@ -145,7 +145,7 @@ def _tier(section: TierSection) -> SessionTier:
 
 
 def _links(file: FileSection) -> dict[tuple[str, str], Link]:
-    """Every link in both directions, unless the other direction is given as well."""
+    """Return every link in both directions; a given direction overrides the reversed other one."""
     given = {
         (name.partition(">")[0], name.partition(">")[2]): Link(section.rate, section.delay)
         for name, section in file.cluster.links.items()

@@ -1,4 +1,4 @@
-"""The distribution of query sizes that a pipeline file, or the command line, names."""
+"""Read the distribution of query sizes that the pipeline file or the command line names."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from headrace.config.pipeline_file import PipelineFile
 
 
 def read_sizes(file: PipelineFile, named: Path | None = None) -> tuple[SizeDistribution, str]:
-    """The distribution of query sizes and its source; size 1 for a pipeline without sizes.
+    """Return the distribution of query sizes and its source; size 1 for a pipeline without sizes.
 
-    Raises ``SizesError`` for a file that cannot be used, and ``PlanError`` where none is named.
+    Raises ``SizesError`` for an invalid file, and ``PlanError`` if none is named.
     """
     path = named or file.sizes
     if path is None:
@@ -28,9 +28,9 @@ def read_sizes(file: PipelineFile, named: Path | None = None) -> tuple[SizeDistr
 
 
 def sizes_of(file: PipelineFile) -> SizeDistribution | None:
-    """The distribution that the file names, None where it names none.
+    """Return the distribution that the file names, None without one.
 
-    Raises ``SizesError`` for a file that cannot be used.
+    Raises ``SizesError`` for an invalid file.
     """
     if file.sizes is None or file.pipeline.size is None:
         return None

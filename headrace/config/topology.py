@@ -1,4 +1,4 @@
-"""The roles of a pipeline: which processes its cluster section asks for, and who reads what."""
+"""The processes of a pipeline's cluster section, and their shares of the partitions."""
 
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -8,18 +8,18 @@ from headrace.config.pipeline_file import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A process to run: its name, the command ``kind`` and what follows the pipeline file."""
+    """A process to run: name, command (``kind``) and the arguments after the pipeline file."""
 
     name: str
     kind: str
     arguments: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()  # as they call themselves in reports
+    nodes: tuple[str, ...] = ()  # their names in reports
     metrics_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """This process is number ``index`` (from 0) of ``of`` that divide the partitions."""
+    """A process's share of the partitions: number ``index`` (from 0) of ``of`` processes."""
 
     index: int = 0
     of: int = 1
@@ -29,14 +29,14 @@ class Share:
             raise ValueError(f"share {self.index}/{self.of}: write INDEX/OF with INDEX below OF")
 
     def mine(self, count: int) -> tuple[int, ...]:
-        """Which of ``count`` partitions are this process's."""
+        """Return this process's partitions out of ``count``."""
         return tuple(p for p in range(count) if p % self.of == self.index)
 
 
 def roles(cluster: Cluster) -> tuple[Role, ...]:
-    """Every role of a cluster section, in the order in which they start.
+    """Return every role of a cluster section, in start order.
 
-    With ``metrics_port`` the first has that port, the next one the next.
+    With ``metrics_port`` the roles have ascending ports from that one.
     """
     every = (
         Role("control", "control"),
@@ -68,14 +68,14 @@ def _shared(kind: str, of: int) -> list[Role]:
 
 
 def workers(device: str, count: int, host: str = "") -> list[Role]:
-    """A process for each worker; emulated ones share one, since they only wait.
+    """Return a process for each worker; emulated workers share one process, since they only wait.
 
     ``host`` is the device that a type's workers run on; "": the device itself.
     """
     name = device.replace(":", "")
     named = [f"{name}-{i}" for i in range(count)]
     if (host or device) == "emulated":
-        # A single one keeps the plain name (headrace/roles/wiring.py).
+        # A single worker keeps the plain name (headrace/roles/wiring.py).
         nodes = tuple(named) if count > 1 else (name,)
         return [
             Role(

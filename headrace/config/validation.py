@@ -1,4 +1,4 @@
-"""Can everything that a pipeline file names be had here, and do its workers suffice?"""
+"""Check that everything a pipeline file names can be loaded here, and that its workers suffice."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +22,14 @@ from schemas.pipeline import Pipeline, Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """A pipeline file that is right. ``infeasible``: what stands in the way, by policy."""
+    """A valid pipeline file. ``infeasible``: the binding constraint, by policy."""
 
     file: PipelineFile
     profiled: tuple[str, ...]  # "task/variant"
     infeasible: dict[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """What the file says, in short."""
+        """Return a summary of the file as JSON."""
         pipeline = self.file.pipeline
         return {
             "valid": True,
@@ -46,7 +46,7 @@ class Examined:
         }
 
     def _space(self) -> dict[str, Any]:
-        """The search space of sessions, where the file has one."""
+        """Return the size of the sessions' search space, {} without one."""
         sessions = self.file.sessions
         return {} if sessions is None else {"space": space_counts(sessions.space)}
 
@@ -54,7 +54,7 @@ class Examined:
 def examined(file: PipelineFile) -> Examined:
     """Load profiles, functions and operator classes (no weights), and try every policy.
 
-    Raises ``PipelineError`` or ``ModelError`` for what cannot be had.
+    Raises ``PipelineError`` or ``ModelError`` for anything that cannot be loaded.
     """
     table = load_profile(file)
     load_combine(file.pipeline)
@@ -71,10 +71,12 @@ def examined(file: PipelineFile) -> Examined:
 
 
 def check_plannable(file: PipelineFile) -> None:
-    """Raise ``Unfeasible`` where the file's policy can make no plan for this cluster, whatever the
-    demand: asked before processes are started that would wait for one."""
+    """Raise ``Unfeasible`` if the file's policy has no plan for this cluster at any demand.
+
+    Called before the processes start, which would wait for a plan.
+    """
     policy = policy_named(file.pipeline, file.pipeline.policy)
-    if policy is None:  # refused when the file was read
+    if policy is None:  # reading the file refuses this
         return
     try:
         solve(policy.kind, _problem(file, planning_profile(file), policy))
@@ -84,7 +86,7 @@ def check_plannable(file: PipelineFile) -> None:
 
 def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
     if file.sessions is not None and not file.cluster.workers:
-        return {}  # tiers are for sessions, which policies of the whole pipeline do not plan
+        return {}  # tiers are for sessions, which pipeline policies do not plan
     found = {}
     for policy in _tried(file.pipeline, profiled=bool(table.entries)):
         try:
@@ -97,7 +99,7 @@ def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
 
 
 def _problem(file: PipelineFile, table: ProfileTable, policy: Policy) -> Problem:
-    """What is to be planned before any query came."""
+    """Return the planning problem at zero demand."""
     return Problem(
         pipeline=file.pipeline,
         policy=policy,
@@ -111,14 +113,14 @@ def _problem(file: PipelineFile, table: ProfileTable, policy: Policy) -> Problem
 
 
 def _tried(pipeline: Pipeline, *, profiled: bool) -> list[Policy]:
-    """The policies of the file and the one in force, as far as they can plan yet."""
+    """Return the file's policies and the one in force; without a profile, those that need none."""
     first = policy_named(pipeline, pipeline.policy)
     there = pipeline.policies if first in pipeline.policies else (*pipeline.policies, first)
     return [each for each in there if each and (profiled or not spec_of(each.kind).needs_profile)]
 
 
 def described(found: Examined) -> str:
-    """The same for a person."""
+    """Return the summary as text."""
     file = found.file
     lines = [f"{file.path.name} is right: pipeline {file.pipeline.name}, SLO "
              f"{file.pipeline.slo_s * 1e3:g} ms, policy {file.pipeline.policy}"]  # fmt: skip

@@ -1,7 +1,7 @@
-"""What stands in the YAML file, and on which line? Plain values beside the lines of their keys.
+"""Parse a YAML file into plain values and the line of every key.
 
-Nothing is executed: tags other than YAML's own are refused. So are keys that appear twice,
-which YAML readers usually accept in silence, and keys that are not text.
+Nothing is executed: tags other than YAML's own are errors. So are duplicate keys, which YAML
+parsers usually accept silently, and keys that are not text.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,20 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file's values, with the line of every place in it."""
+    """A file's values, with the line of every place (path of keys) in it."""
 
     path: Path
     values: Any
     lines: Mapping[Place, int]
 
     def line(self, place: Place) -> int:
-        """The line of a place, or of the nearest place around it."""
+        """Return the line of a place, or of the nearest enclosing place."""
         while place not in self.lines:
             place = place[:-1]
         return self.lines[place]
 
     def error(self, place: Place, sentence: str) -> PipelineError:
-        """The error for a place; a first "{}" in the sentence stands for the place's name."""
+        """Return the error for a place; the first "{}" in the sentence becomes the place's name."""
         name = ".".join(str(part) for part in place) or "the file"
         return PipelineError(f"{self.path}:{self.line(place)}: {sentence.replace('{}', name, 1)}")
 
@@ -49,7 +49,7 @@ def read_source(path: Path) -> Source:
 
 
 def parse_source(text: str, path: Path) -> Source:
-    """The values and lines of a YAML text; raises ``PipelineError``."""
+    """Return the values and lines of a YAML text; raises ``PipelineError``."""
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
@@ -72,7 +72,7 @@ class _Reading:
     path: Path
     loader: yaml.SafeLoader
     lines: dict[Place, int]
-    open: list[yaml.Node]  # the collections around the node that is read
+    open: list[yaml.Node]  # the collections that enclose the current node
 
     def value(self, node: yaml.Node, place: Place) -> Any:
         if any(node is around for around in self.open):
@@ -131,7 +131,7 @@ def _name(place: Place) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """A question for the one known name that is close, else the list of the known ones."""
+    """Suggest the known name nearest to ``name``, else list the known names."""
     close = get_close_matches(name, known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"

@@ -1,1 +1,1 @@
-"""`headrace demo`: a pipeline, a load and a report in one command."""
+"""`headrace demo`: run a pipeline, a load and a report in one command."""

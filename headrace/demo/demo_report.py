@@ -1,7 +1,7 @@
-"""What did a demo show? Outcomes phase by phase, and where time was spent.
+"""The report of a demo: outcomes by phase, and the time of each step.
 
 The score is the share of all parts (digits) that were right and in time: accuracy of the answered
-queries x SLO attainment. A query that was not answered is taken to have as many parts as others.
+queries x SLO attainment. Unanswered queries are assumed to have as many parts as the others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,36 +19,36 @@ from streams.observers.plan_usage import PlanUsage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The policy command: when it was given (epoch seconds) and what came of it."""
+    """The policy command: its time (epoch seconds) and its result."""
 
     before: str
     after: str
     at_s: float
-    took_ms: float | None = None  # until its plan was out; None: no result came
+    took_ms: float | None = None  # until its plan was issued; None: no result arrived
     epoch: int | None = None
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoConditions:
-    """Under which the demo ran. ``warm_up`` queries came before the clock and are not counted."""
+    """The conditions of a demo. ``warm_up`` queries preceded the load and are not counted."""
 
     pipeline: str
     machine: str
     seconds: float
-    rate_qps: float  # on average
+    rate_qps: float  # mean
     peak_qps: float
-    hardware_qps: float | None  # what the most accurate variants carry, by the profile
+    hardware_qps: float | None  # the capacity of the most accurate variants, by the profile
     seed: int
     warm_up: int
     distinct_inputs: int
-    behind_ms: float  # how late a query left at worst
-    left: tuple[str, ...] = ()  # processes that did not go
+    behind_ms: float  # the largest delay of a query behind its arrival time
+    left: tuple[str, ...] = ()  # processes alive after the teardown
 
 
 @dataclass(frozen=True, slots=True)
 class MeanStep:
-    """A part of a query's way: its mean over the answered queries."""
+    """A step of a query: its mean time over the answered queries."""
 
     what: str
     mean_ms: float
@@ -57,7 +57,7 @@ class MeanStep:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the load under one policy (epoch seconds)."""
+    """An interval of the load under one policy (epoch seconds)."""
 
     name: str
     policy: str
@@ -67,7 +67,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """All that a demo has to report on: what was sent and came back, and the plans meanwhile."""
+    """The data of a demo: queries sent, answers, and the plans meanwhile."""
 
     sent: Sequence[Sent]
     answers: Mapping[str, Answer]
@@ -85,16 +85,16 @@ class DemoPart:
     policy: str
     seconds: float
     tally: Tally
-    devices: float | None  # in use, on average
+    devices: float | None  # mean number in use
     shares: Mapping[str, Mapping[str, float]]  # task -> variant -> share of answered branches
 
     @property
     def score(self) -> float | None:
-        """Share of the parts of all queries that were right and in time."""
+        """The share of the parts of all queries that were right and in time."""
         return score(self.tally)
 
     def as_json(self) -> dict[str, Any]:
-        """The phase as a row."""
+        """Return the phase as a JSON row."""
         return {
             "phase": self.name,
             "policy": self.policy,
@@ -109,8 +109,8 @@ class DemoPart:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAccuracy:
-    """What the profile expects of the branches that were answered: by measured paths, and by the
-    products of their variants' accuracies."""
+    """The accuracy that the profile predicts for the answered branches: by measured paths, and by
+    the products of their variants' accuracies."""
 
     by_paths: float
     by_products: float
@@ -119,27 +119,27 @@ class ExpectedAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
-    """Everything a demo has to tell."""
+    """The complete report of a demo."""
 
     conditions: DemoConditions
     whole: DemoPart
     change: Change | None
     parts: tuple[DemoPart, ...]  # in order of time
     steps: tuple[MeanStep, ...]
-    expected: ExpectedAccuracy | None  # None where no paths were measured
+    expected: ExpectedAccuracy | None  # None without measured paths
 
     @property
     def total(self) -> Tally:
-        """The account of all queries."""
+        """The outcomes of all queries."""
         return self.whole.tally
 
     @property
     def sound(self) -> bool:
-        """Nothing was lost and every process is gone."""
+        """Whether no query was lost and every process has ended."""
         return self.total.counts["lost"] == 0 and not self.conditions.left
 
     def as_json(self) -> dict[str, Any]:
-        """The report as one object."""
+        """Return the report as one JSON object."""
         conditions = self.conditions
         answered = self.total.counts[ANSWERED]
         return {
@@ -171,7 +171,7 @@ class DemoReport:
 
 
 def report(conditions: DemoConditions, seen: Seen, change: Change | None) -> DemoReport:
-    """The report on a demo's queries and answers."""
+    """Return the report on a demo's queries and answers."""
     whole = Span("all", "", seen.spans[0].begin_s, seen.spans[-1].end_s)
     good = [a for q in seen.sent if (a := seen.answers.get(q.id)) and outcome_of(a) == ANSWERED]
     return DemoReport(
@@ -185,7 +185,8 @@ def report(conditions: DemoConditions, seen: Seen, change: Change | None) -> Dem
 
 
 def score(part: Tally) -> float | None:
-    """Share of the parts of all queries that were right and in time; None where nobody knows."""
+    """Return the share of the parts of all queries that were right and in time; None if the
+    accuracy is unknown."""
     if part.accuracy is None or not part.queries:
         return None
     return (part.accuracy.parts or 0.0) * part.counts[ANSWERED] / part.queries
@@ -215,7 +216,8 @@ def _part(span: Span, sent: Sequence[Sent], seen: Seen) -> DemoPart:
 
 
 def expected(answers: Iterable[Answer], profile: ProfileTable | None) -> ExpectedAccuracy | None:
-    """What the profile expects of these answers' branches; None where no paths were measured."""
+    """Return the accuracy that the profile predicts for these answers; None without measured
+    paths."""
     gap = None if profile is None else path_gap(profile)
     if profile is None or gap is None:
         return None
@@ -226,7 +228,7 @@ def expected(answers: Iterable[Answer], profile: ProfileTable | None) -> Expecte
             counts[key] = counts.get(key, 0) + 1
     try:
         known = [(profile.along(key), profile.product(key), n) for key, n in counts.items()]
-    except ProfileError:  # a path that ended early, or a variant that nobody profiled
+    except ProfileError:  # a path that ended early, or a variant without a profile
         known = [(a, a, n) for key, n in counts.items() if (a := profile.path_accuracy.get(key))]
     total = sum(n for *_, n in known)
     if not total:
@@ -236,7 +238,7 @@ def expected(answers: Iterable[Answer], profile: ProfileTable | None) -> Expecte
 
 
 def variant_shares(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
-    """Which variants the branches of these answers went through, as shares of each task."""
+    """Return each variant's share of its task's hops in these answers: task -> variant -> share."""
     counts: dict[str, dict[str, int]] = {}
     for answer in answers:
         for path in answer.paths:
@@ -250,7 +252,7 @@ def variant_shares(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
 
 
 def time_spent(answers: Sequence[Answer]) -> tuple[MeanStep, ...]:
-    """The mean of every step over these answers, in order of the way."""
+    """Return the mean time of every step over these answers, in step order."""
     steps = StepTimes()
     for answer in answers:
         steps.take(answer)

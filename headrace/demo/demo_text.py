@@ -1,4 +1,4 @@
-"""A demo's report for a person."""
+"""Format a demo's report as text and tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ BAR = 30  # characters for the longest step
 
 
 def shown(report: DemoReport) -> Any:
-    """The whole report, for rich."""
+    """Return the whole report as a rich renderable."""
     parts: list[Text | Table] = [Text(""), Text(title(report), style="bold")]
     parts += [_outcomes(report), Text("")]
     parts += [Text("Which variants did the work (share of each task's branches)")]
@@ -30,7 +30,7 @@ def shown(report: DemoReport) -> Any:
 
 
 def title(report: DemoReport) -> str:
-    """The result in one line."""
+    """Return the result in one line."""
     answered, queries = report.total.counts["answered"], report.total.queries
     return (
         f"{answered} of {queries} queries answered in time "
@@ -53,7 +53,7 @@ def _outcomes(report: DemoReport) -> Table:
 
 
 def headed(parts: Sequence[DemoPart]) -> Table:
-    """An empty table with a column for each part: its name, and its policy where it has one."""
+    """Return an empty table with a column for each part, headed by name and policy."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for part in parts:
@@ -70,7 +70,7 @@ def _devices(part: DemoPart) -> str:
 
 
 def attainment(part: Tally) -> str:
-    """SLO attainment as text."""
+    """Return the SLO attainment as text."""
     return percent(part.slo_attainment)
 
 
@@ -85,7 +85,7 @@ MEASURES: Mapping[str, Callable[[Tally], str]] = {
 
 
 def variants(parts: Sequence[DemoPart]) -> Table:
-    """The share of every variant that did something, part by part."""
+    """Return the table of variant shares by part."""
     table = headed(parts)
     seen = {
         (task, name): None for part in parts for task in part.shares for name in part.shares[task]
@@ -109,12 +109,12 @@ def _steps(report: DemoReport) -> Table:
 
 
 def reasons(total: Tally) -> list[str]:
-    """Why queries were not answered."""
+    """Return the reasons of unanswered queries with their counts, eight at most."""
     return [f"{count} x {reason}" for reason, count in list(total.reasons.items())[:8]]
 
 
 def accuracy(report: DemoReport) -> list[str]:
-    """What was read right beside what the profile expects of the paths that were taken."""
+    """Return the measured accuracy beside the profile's prediction; [] without one of them."""
     told, expected = report.total.accuracy, report.expected
     if told is None or told.parts is None or expected is None:
         return []
@@ -127,7 +127,7 @@ def accuracy(report: DemoReport) -> list[str]:
 
 
 def conditions(report: DemoReport) -> list[str]:
-    """What has to be known to judge the figures."""
+    """Return the conditions that the figures depend on."""
     at, change = report.conditions, report.change
     lines = []
     if change is not None and change.took_ms is not None:
@@ -149,7 +149,7 @@ def conditions(report: DemoReport) -> list[str]:
 
 
 def load_text(report: DemoReport) -> str:
-    """How much was sent."""
+    """Return the load as text."""
     at = report.conditions
     if at.hardware_qps is None:
         return f"{at.rate_qps:g} queries/s"

@@ -1,4 +1,4 @@
-"""The environment of a demo: a broker and a pipeline that is up, with full teardown."""
+"""The environment of a demo: a broker and a running pipeline, with full teardown."""
 
 import contextlib
 import shutil
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentOptions:
-    """What the command line asks for; ``rate_qps`` None: by the profile."""
+    """The options of a demo; ``rate_qps`` None: derived from the profile."""
 
     file: PipelineFile
     bootstrap: str | None
@@ -38,7 +38,7 @@ class EnvironmentOptions:
 
 @dataclass(frozen=True, slots=True)
 class DemoEnvironment:
-    """A pipeline that is up, with its first plan."""
+    """A running pipeline with its first plan."""
 
     wish: EnvironmentOptions
     kafka: KafkaConfig
@@ -47,21 +47,22 @@ class DemoEnvironment:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline that is up."""
+        """The running pipeline."""
         return self.wish.file.pipeline
 
 
 def shipped_pipeline() -> Path:
-    """The postcode pipeline of the repository that this code lies in."""
+    """Return the path of the postcode pipeline in this code's repository."""
     return Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
 
 
 def demo_environment(
     wish: EnvironmentOptions, act: Callable[[DemoEnvironment], T]
 ) -> tuple[T, tuple[str, ...]]:
-    """Return what ``act`` returned, and the processes that are left after the teardown.
+    """Run ``act`` on a running pipeline; return its result and the processes alive after teardown.
 
-    Raises what bringing a pipeline up raises, and ``Unfeasible`` if the plan cannot serve.
+    Raises the errors of ``LocalRun.start`` and ``LocalRun.await_ready``, and ``Unfeasible`` if the
+    plan is infeasible.
     """
     directory = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
     started: list[Process] = []
@@ -77,7 +78,7 @@ def demo_environment(
 
 @contextlib.contextmanager
 def _ending_on_sigterm() -> Iterator[None]:
-    """SIGTERM ends the demo as Ctrl-C does: by way of every clean-up."""
+    """Let SIGTERM end the demo as Ctrl-C does, with every clean-up."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + signal.SIGTERM)
@@ -91,7 +92,7 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _broker(wish: EnvironmentOptions, home: Path, started: list[Process]) -> Iterator[KafkaConfig]:
-    """The brokers asked for, else one of the demo's own."""
+    """Yield the named brokers, else a temporary one."""
     if kafka_config(wish.bootstrap).bootstrap:
         yield reached(wish.bootstrap)
         return

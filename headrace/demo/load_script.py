@@ -1,4 +1,4 @@
-"""A demo: `up`, a warm-up, a scripted `load` with a command to change the policy, the report."""
+"""Run a demo: `up`, a warm-up, a scripted load with a policy command, the report."""
 
 import time
 from contextlib import closing
@@ -21,14 +21,14 @@ from headrace.machine import machine
 from headrace.terminal import progress
 from schemas.records import CommandResult
 
-DISTINCT = 400  # inputs; made ahead
+DISTINCT = 400  # inputs, generated in advance
 WARM_UP_QUERIES = 60
 WARM_UP_QPS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a load is made of, the same for every run with the same seed."""
+    """Workload, inputs and arrival times of a load; the same for every run with the same seed."""
 
     workload: Any
     inputs: list[tuple[bytes, Any]]
@@ -36,7 +36,7 @@ class Material:
 
 
 def material(stage: DemoEnvironment, script: Script) -> Material:
-    """Inputs and arrival times, drawn with the wish's seed; raises ``PipelineError``."""
+    """Draw inputs and arrival times with the options' seed; raises ``PipelineError``."""
     rng = np.random.default_rng(stage.wish.seed)
     workload = load_workload(stage.wish.file)
     inputs = made(workload.queries(rng), DISTINCT)
@@ -44,9 +44,9 @@ def material(stage: DemoEnvironment, script: Script) -> Material:
 
 
 def show(wish: EnvironmentOptions) -> DemoReport:
-    """Run the demo; the report is complete once everything it started is gone.
+    """Run the demo, tear it down and return the report.
 
-    Raises what bringing a pipeline up raises, and ``Unfeasible`` if the plan cannot serve.
+    Raises as ``demo_environment`` does.
     """
 
     def act(stage: DemoEnvironment) -> DemoReport:
@@ -58,7 +58,7 @@ def show(wish: EnvironmentOptions) -> DemoReport:
 
 
 def loaded(stage: DemoEnvironment, script: Script, of: Material, title: str = "") -> DemoReport:
-    """Run a script and report. ``title`` stands before every line of progress."""
+    """Run a script and return the report. ``title`` prefixes every progress line."""
     kafka, pipeline = stage.kafka, stage.pipeline
     with closing(Commander(kafka, pipeline.name)) as commander:
         if plans(kafka, pipeline.name)[-1].settings.policy != script.policy:
@@ -99,7 +99,7 @@ def _conditions(
 
 
 def spans(script: Script, began_s: float, change: Change | None) -> list[Span]:
-    """The phases by the clock (epoch seconds), split where the policy changed."""
+    """Return the phases in epoch seconds, split where the policy changed."""
     found = []
     for name, begin, end in script.spans():
         begin_s, end_s = began_s + begin, began_s + end
@@ -113,7 +113,7 @@ def spans(script: Script, began_s: float, change: Change | None) -> list[Span]:
 
 
 def _where(loop: OpenLoop, script: Script, title: str) -> str:
-    """Return how far the load is, and the outcomes so far."""
+    """Return the progress of the load and the outcomes so far as text."""
     elapsed_s = min(loop.elapsed_s, script.seconds)
     phase, rate = script.at(elapsed_s)
     return (
@@ -123,7 +123,8 @@ def _where(loop: OpenLoop, script: Script, title: str) -> str:
 
 
 def _warm_up(stage: DemoEnvironment, of: Material) -> None:
-    """The first records through a fresh broker are slow: classes load, segments are made."""
+    """Send queries before the load: a fresh broker is slow while it loads classes and creates
+    segments."""
     times = [number / WARM_UP_QPS for number in range(WARM_UP_QUERIES)]
     with (
         closing(OpenLoop(stage.kafka, stage.pipeline, new_id("warm-up"))) as loop,
@@ -139,7 +140,7 @@ def _warm_up(stage: DemoEnvironment, of: Material) -> None:
 
 
 class _Drive:
-    """Steps a load to its end, and gives the script's command on the way."""
+    """Steps a load to its end and gives the script's command when it is due."""
 
     def __init__(
         self, stage: DemoEnvironment, script: Script, commander: Commander, shown: Screen
@@ -152,7 +153,7 @@ class _Drive:
         self._change: Change | None = None
 
     def run(self, loop: OpenLoop) -> Change | None:
-        """The change of policy, None where the script has none."""
+        """Run the load; return the change of policy, None if the script has none."""
 
         def each() -> None:
             self._stage.run.tend()

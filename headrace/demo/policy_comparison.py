@@ -1,7 +1,7 @@
-"""``headrace demo --compare``: the policy that scales beside every fixed plan of the file.
+"""``headrace demo --compare``: compare the scaling policy with every fixed plan of the file.
 
-All on one pipeline that stays up, with the same arrivals and inputs, one after the other; which is
-best is told by the share of parts right and in time (``demo_report.py``).
+The runs follow one another on one running pipeline with the same arrivals and inputs; the criterion
+is the share of parts right and in time (``demo_report.py``).
 """
 
 from collections.abc import Sequence
@@ -20,25 +20,25 @@ AROUND_S = 15.0  # warm-up and the change of policy before each run
 
 @dataclass(frozen=True, slots=True)
 class PolicyComparison:
-    """Reports by policy, the one that scales first."""
+    """Reports by policy, the scaling policy first."""
 
     runs: tuple[tuple[str, DemoReport], ...]
-    left: tuple[str, ...] = ()  # processes that did not go
+    left: tuple[str, ...] = ()  # processes alive after the teardown
 
     @property
     def sound(self) -> bool:
-        """Nothing was lost in any run and every process is gone."""
+        """Whether no run lost a query and every process has ended."""
         return not self.left and all(report.sound for _, report in self.runs)
 
     @property
     def best(self) -> str | None:
-        """The policy with the highest score; None where nobody knows what is right."""
+        """The policy with the highest score; None if no score is known."""
         scores = {policy: report.whole.score for policy, report in self.runs}
         known = {policy: score for policy, score in scores.items() if score is not None}
         return max(known, key=lambda policy: known[policy]) if known else None
 
     def as_json(self) -> dict[str, Any]:
-        """The comparison as one object."""
+        """Return the comparison as one JSON object."""
         first = self.runs[0][1]
         return {
             "pipeline": first.conditions.pipeline,
@@ -54,7 +54,8 @@ class PolicyComparison:
 
 
 def compared(wish: EnvironmentOptions) -> PolicyComparison:
-    """Run all of them; raises what a demo raises, and ``PipelineError`` without fixed plans."""
+    """Run every policy; raises as ``demo_environment`` does, and ``PipelineError`` without fixed
+    plans."""
     names = fixed_policies(wish.file.pipeline)
     if not names or wish.file.pipeline.policy in names:
         raise PipelineError(
@@ -70,7 +71,7 @@ def _runs(stage: DemoEnvironment, fixed: Sequence[str]) -> tuple[tuple[str, Demo
     wish = stage.wish
     script = scripted(wish.file, stage.plan, wish.seconds, wish.rate_qps)
     of = material(stage, script)
-    # The file's own policy comes last, so that brokers that stay are left with it.
+    # The file's own policy runs last, so that it stays in force on a permanent broker.
     order = [*fixed, wish.file.pipeline.policy]
     found: dict[str, DemoReport] = {}
     for at, policy in enumerate(order):

@@ -1,4 +1,4 @@
-"""A comparison of policies on the same load, for a person."""
+"""Format a comparison of policies as text and tables."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ ROWS: Mapping[str, Callable[[DemoPart], str]] = {
 
 
 def shown(found: PolicyComparison) -> Any:
-    """The comparison, for rich."""
+    """Return the comparison as a rich renderable."""
     parts: list[Text | Table] = [Text(""), Text(title(found), style="bold"), _table(found)]
     for policy, report in found.runs:
         parts += [Text(""), Text(f"{policy}: share of each task's branches"),
@@ -31,7 +31,7 @@ def shown(found: PolicyComparison) -> Any:
 
 
 def title(found: PolicyComparison) -> str:
-    """Who did best."""
+    """Return the scores and the best policy in one line."""
     said = ", ".join(f"{policy} {percent(report.whole.score)}" for policy, report in found.runs)
     return f"parts right and in time: {said}; best: {found.best or 'nobody knows'}"
 
@@ -55,7 +55,7 @@ def _rate(part: DemoPart) -> str:
 
 
 def conditions(found: PolicyComparison) -> list[str]:
-    """What has to be known to judge the figures."""
+    """Return the conditions that the figures depend on."""
     lines = []
     for policy, report in found.runs:
         reasons = list(report.total.reasons.items())[:3]

@@ -1,4 +1,4 @@
-"""A demo while it runs: a live table on a terminal, else a line every few seconds."""
+"""Progress of a running demo: a live table on a terminal, else a line every few seconds."""
 
 import contextlib
 import sys
@@ -18,7 +18,7 @@ NOTES = 3  # the newest
 
 
 class Screen(Protocol):
-    """Told after every step of the load; shows it when it is time to."""
+    """A display of the load; ``show`` is called after every step and refreshes when due."""
 
     def show(self) -> None: ...
     def note(self, text: str) -> None: ...
@@ -26,7 +26,7 @@ class Screen(Protocol):
 
 @contextlib.contextmanager
 def screen(kafka: KafkaConfig, pipeline: Pipeline, line: Callable[[], str]) -> Iterator[Screen]:
-    """On stderr, so that stdout holds the report only. ``line`` says how far the load is."""
+    """Yield a screen on stderr (stdout holds the report only); ``line`` returns the progress."""
     if not sys.stderr.isatty():
         yield _Lines(line)
         return
@@ -42,7 +42,7 @@ def screen(kafka: KafkaConfig, pipeline: Pipeline, line: Callable[[], str]) -> I
 
 
 def outcomes_text(loop: OpenLoop) -> str:
-    """What has become of a load so far."""
+    """Return the outcomes of a load so far as text."""
     counts: dict[str, int] = {}
     for answer in loop.answers.values():
         what = outcome_of(answer)
@@ -83,7 +83,7 @@ class _Table:
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + REFRESH_S
-        # Without the lag: to ask for it would hold up the load.
+        # Without the lag: reading it would delay the load.
         table = view(self._watch.snapshot(with_lag=False))
         said = [Text(self._line(), style="bold")]
         said += [Text(note, style="yellow") for note in self._notes[-NOTES:]]

@@ -1,9 +1,9 @@
-"""How does a demo's load go, and when does which command come?
+"""The script of a demo: the load's phases, and the command with its time.
 
-Where the pipeline scales accuracy and was profiled, demand climbs from little past what its most
-accurate variants can carry, and comes back: first more devices, then faster variants, then all as
-it was. The command is the change from a fixed plan to the one that scales. Elsewhere the load is
-steady, and half-way a command changes from one fixed plan to another.
+If the pipeline scales accuracy and has a profile, demand rises from low to beyond the capacity of
+its most accurate variants and falls again: the plan uses more devices, then faster variants, then
+returns. The command changes from a fixed plan to the scaling policy. Otherwise the load is steady,
+and a command changes from one fixed plan to another half-way.
 """
 
 from collections.abc import Iterator
@@ -21,21 +21,21 @@ from headrace.planning.dry_run import PlanRequest, problem
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 
-# Parts of the most accurate variants' capacity on all devices, and of the demo's time.
+# Fractions of the most accurate variants' capacity on all devices, and of the demo's time.
 LOW, HIGH = 0.08, 2.0
 SHARES = (("quiet", 0.20), ("rising", 0.30), ("peak", 0.20), ("falling", 0.10), ("recovery", 0.20))
 CHANGE_AT = 0.05  # of the time: early in quiet
-# A laptop that also runs the broker and the demo: beyond, the figures would be about itself.
+# Above this rate a laptop that also runs the broker and the demo would be the bottleneck.
 MOST_QPS = 300.0
-# Of what a plan says it can serve, where the load is steady.
+# Of the plan's capacity, for a steady load.
 LOAD = 0.5
 LEAST_STEADY_QPS, MOST_STEADY_QPS = 2.0, 40.0
-UNMEASURED_QPS = 20.0  # where no profile tells a capacity
+UNMEASURED_QPS = 20.0  # without a profiled capacity
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of the load: its rate goes from one value to the other in a line."""
+    """A part of the load: its rate changes linearly from one value to the other."""
 
     name: str
     seconds: float
@@ -45,10 +45,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """The load, the policy it begins with, and the one that a command brings (None: none does).
+    """The load, its first policy, and the policy that a command applies (None: no command).
 
-    ``hardware_qps`` is the demand that the most accurate variants carry on all devices by the
-    profile; None where the load is steady.
+    ``hardware_qps`` is the demand that the most accurate variants can serve on all devices by the
+    profile; None for a steady load.
     """
 
     phases: tuple[Phase, ...]
@@ -59,12 +59,12 @@ class Script:
 
     @property
     def seconds(self) -> float:
-        """How long the load lasts."""
+        """The length of the load."""
         return sum(phase.seconds for phase in self.phases)
 
     @property
     def mean_qps(self) -> float:
-        """Queries over seconds, as expected."""
+        """The expected mean rate."""
         queries = sum(p.seconds * (p.from_qps + p.to_qps) / 2 for p in self.phases)
         return queries / self.seconds
 
@@ -74,7 +74,7 @@ class Script:
         return max(max(phase.from_qps, phase.to_qps) for phase in self.phases)
 
     def arrivals(self, rng: np.random.Generator) -> Times:
-        """Poisson arrivals at the phases' rates."""
+        """Return Poisson arrivals at the phases' rates."""
         ends = accumulate(phase.seconds for phase in self.phases)
         return np.concatenate(
             [
@@ -84,13 +84,13 @@ class Script:
         )
 
     def spans(self) -> Iterator[tuple[str, float, float]]:
-        """Each phase's name, beginning and end, in seconds from the start."""
+        """Yield each phase's name, begin and end, in seconds from the start."""
         ends = accumulate(phase.seconds for phase in self.phases)
         for end, phase in zip(ends, self.phases, strict=True):
             yield phase.name, end - phase.seconds, end
 
     def at(self, elapsed_s: float) -> tuple[str, float]:
-        """The phase and its rate at a moment; the last one's end behind all of them."""
+        """Return the phase and its rate at a time; ("over", 0.0) after the last phase."""
         for phase, (_, began, end) in zip(self.phases, self.spans(), strict=True):
             if elapsed_s < end:
                 part = max(0.0, elapsed_s - began) / phase.seconds
@@ -98,12 +98,12 @@ class Script:
         return "over", 0.0
 
     def only(self, policy: str) -> "Script":
-        """The same load under one policy from the beginning to the end."""
+        """Return the same load under one policy without a command."""
         return replace(self, policy=policy, then=None)
 
 
 def scripted(file: PipelineFile, plan: Plan, seconds: float, rate_qps: float | None) -> Script:
-    """What to show of a pipeline whose first plan is this one; ``rate_qps`` is the highest rate."""
+    """Return the script for a pipeline with this first plan; ``rate_qps`` is the highest rate."""
     most = hardware_qps(file)
     if most is None:
         return steady(file.pipeline, plan, seconds, rate_qps)
@@ -111,7 +111,7 @@ def scripted(file: PipelineFile, plan: Plan, seconds: float, rate_qps: float | N
 
 
 def steady(pipeline: Pipeline, plan: Plan, seconds: float, rate_qps: float | None) -> Script:
-    """One rate, and another fixed plan half-way where the file has one."""
+    """Return a script with one rate, and another fixed plan half-way if the file has one."""
     in_force = plan.settings.policy
     others = [p.name for p in pipeline.policies if p.name not in (in_force, "static")]
     rate = rate_qps or steady_qps(plan)
@@ -124,7 +124,8 @@ def steady(pipeline: Pipeline, plan: Plan, seconds: float, rate_qps: float | Non
 
 
 def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -> Script:
-    """Up and down again, from the file's first fixed plan to the policy that scales."""
+    """Return a script that rises and falls; the command changes the file's first fixed plan to
+    the scaling policy."""
     low = peak_qps * LOW / HIGH
     rates = {"quiet": (low, low), "rising": (low, peak_qps), "peak": (peak_qps, peak_qps),
              "falling": (peak_qps, low), "recovery": (low, low)}  # fmt: skip
@@ -139,21 +140,22 @@ def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -
 
 
 def fixed_policies(pipeline: Pipeline) -> list[str]:
-    """The file's own policies of fixed replicas, in its order."""
+    """Return the file's policies with fixed replicas, in file order."""
     return [p.name for p in pipeline.policies if p.replicas and not spec_of(p.kind).follows_demand]
 
 
 def steady_qps(plan: Plan) -> float:
-    """Queries/s that show the pipeline at work without flooding a laptop."""
+    """Return a rate that does not overload a laptop, in queries/s."""
     if plan.capacity_qps is None:
         return UNMEASURED_QPS
     return round(min(MOST_STEADY_QPS, max(LEAST_STEADY_QPS, LOAD * plan.capacity_qps)), 1)
 
 
 def hardware_qps(file: PipelineFile) -> float | None:
-    """The largest demand that the most accurate variants carry on all devices, by the profile.
+    """Return the largest demand that the most accurate variants can serve on all devices, by the
+    profile.
 
-    None where the policy in force at the start does not scale accuracy, or nothing was profiled.
+    None if the file's policy does not scale accuracy, or without a profile.
     """
     policy = policy_named(file.pipeline, file.pipeline.policy)
     if policy is None or not spec_of(policy.kind).hardware_mode:
@@ -166,7 +168,7 @@ def hardware_qps(file: PipelineFile) -> float | None:
 
 
 def _most(asked: Problem) -> float:
-    """By bisection, to a hundredth."""
+    """Return the largest demand in hardware mode, by bisection to 1 %."""
 
     def carries(demand_qps: float) -> bool:
         return allocate(replace(asked, demand_qps=demand_qps)).mode == "hardware"

@@ -1,1 +1,1 @@
-"""`headrace doctor`: requirements of this machine and the broker."""
+"""`headrace doctor`: check the requirements of this machine and the broker."""

@@ -1,4 +1,4 @@
-"""What ``headrace doctor`` knows of this machine and the broker: asked, and handed to judgement."""
+"""Collect the facts of ``headrace doctor`` from this machine and the broker."""
 
 import importlib.metadata
 import logging
@@ -57,13 +57,13 @@ from streams.kafka.kafka_errors import FORBIDDEN
 from streams.topics import topics
 
 ANSWERS_WITHIN_S = 5.0
-PROBES = 5  # records; the quickest tells most about the clock
+PROBES = 5  # records; the fastest round trip bounds the clock skew best
 CLOCK_WITHIN_S = 10.0
-MILLISECOND = 1e-3  # what a broker's time stamp is cut to
+MILLISECOND = 1e-3  # the resolution of a broker's time stamp
 
 
 def findings(path: Path | None, bootstrap: str | None) -> Iterator[Finding]:
-    """One finding after the other, as they are made."""
+    """Yield the findings one by one."""
     config = kafka_config(bootstrap)
     yield from _machine(config)
     file, finding = _file(path)
@@ -123,7 +123,7 @@ def _version(library: str) -> str | None:
 
 
 def _file(path: Path | None) -> tuple[PipelineFile | None, Finding | None]:
-    """The pipeline file, if one is named and can be read, and what is to be said of it."""
+    """Return the pipeline file, if one is named and readable, and its finding."""
     if path is None:
         return None, None
     file = None
@@ -170,7 +170,7 @@ def _broker(config: KafkaConfig, local: str) -> Finding:
 
 
 class _Produce(logging.Handler):
-    """Hears which versions of the Produce request the broker takes, when the client is told."""
+    """A log handler that records the highest Produce request version that the broker takes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,8 +183,8 @@ class _Produce(logging.Handler):
 
 
 def _produce_version(config: KafkaConfig) -> int | None:
-    # The client library tells what the broker can do nowhere but in its debug log. It goes to
-    # this handler alone: nothing of it is shown.
+    # The client library exposes the broker's API versions in its debug log only. The log goes to
+    # this handler alone and is not shown.
     heard = _Produce()
     log = logging.Logger("headrace.doctor", logging.DEBUG)
     log.addHandler(heard)
@@ -197,7 +197,7 @@ def _produce_version(config: KafkaConfig) -> int | None:
 
 
 def _clock(config: KafkaConfig, slo_s: float | None) -> Finding:
-    """Measured with a topic of its own, whose time stamps the broker sets; gone afterwards."""
+    """Measure the clock skew with a temporary topic whose time stamps the broker sets."""
     name = f"headrace.doctor-{uuid.uuid4().hex[:12]}"
     settings = {"message.timestamp.type": "LogAppendTime"}
     made = asked(
@@ -216,7 +216,7 @@ def _clock(config: KafkaConfig, slo_s: float | None) -> Finding:
 
 
 def _skew(config: KafkaConfig, topic: str) -> tuple[float, float]:
-    """How far the broker's clock is ahead, and how far that may be wrong, in seconds."""
+    """Return the lead of the broker's clock and its error bound, in seconds."""
     client = producer(config, **{"delivery.timeout.ms": int(CLOCK_WITHIN_S * 1e3)})
     best: tuple[float, float] | None = None
     for _ in range(PROBES):
@@ -279,7 +279,7 @@ def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:
 
 
 def _settings(config: KafkaConfig, names: list[str]) -> dict[str, dict[str, str]]:
-    """Topic settings, where this user may see them."""
+    """Return the settings of the topics that this user may describe."""
     if not names:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]

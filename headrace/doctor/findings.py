@@ -1,7 +1,7 @@
-"""Is everything here that a pipeline needs? One finding a line, each with its mend.
+"""The findings of ``headrace doctor``: judge facts, each with its remedy.
 
-Judgement only: what is known comes in as arguments (``headrace/doctor/facts.py`` asks the machine
-and the broker), and no property of the Kafka clients is ever shown.
+These functions are pure: ``headrace/doctor/facts.py`` collects the facts from the machine and the
+broker. No finding shows a property of the Kafka clients.
 """
 
 import re
@@ -14,12 +14,12 @@ from streams.kafka.acl_rights import Right
 from streams.topics import Topic
 
 OK, WARN, WRONG = "ok", "warn", "wrong"
-BROKER, FILE = "broker", "pipeline file"  # findings with exit codes of their own
+BROKER, FILE = "broker", "pipeline file"  # findings with specific exit codes
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, whether it is all right, what was found, and what to do about it."""
+    """A checked item (``what``), its state, the fact found and the remedy (``mend``)."""
 
     what: str
     state: str
@@ -27,12 +27,12 @@ class Finding:
     mend: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """Under the names of the fields."""
+        """Return the fields by name."""
         return asdict(self)
 
 
 def verdict(findings: Sequence[Finding]) -> int:
-    """The exit code: no broker, a pipeline file that is wrong, anything else that is wrong."""
+    """Return the exit code: no broker, else an invalid pipeline file, else any other fault."""
     wrong = {finding.what for finding in findings if finding.state == WRONG}
     for what, code in ((BROKER, NO_BROKER), (FILE, BAD_INPUT)):
         if what in wrong:
@@ -44,7 +44,7 @@ def verdict(findings: Sequence[Finding]) -> int:
 
 
 def python_found(version: tuple[int, int, int], wanted: str) -> Finding:
-    """``wanted`` is the package's own requirement, such as ">=3.11,<3.14"."""
+    """Judge the Python version; ``wanted`` is the package's requirement, as in ">=3.11,<3.14"."""
     found = ".".join(str(part) for part in version)
     bounds = re.findall(r"(>=|<)\s*(\d+)\.(\d+)", wanted)
     good = all(
@@ -59,9 +59,9 @@ def python_found(version: tuple[int, int, int], wanted: str) -> Finding:
 def extras_found(
     requirements: Iterable[str], version_of: Callable[[str], str | None]
 ) -> list[Finding]:
-    """Each extra of the package: its libraries with versions, or which are missing.
+    """Return a finding for each extra of the package: its libraries with versions, or missing ones.
 
-    A missing extra is no fault: a pipeline file that needs it says so in its own finding.
+    A missing extra is no fault: a pipeline file that needs it has its own finding.
     """
     extras: dict[str, list[str]] = {}
     for requirement in requirements:
@@ -84,7 +84,7 @@ def _extra(name: str, versions: Mapping[str, str | None]) -> Finding:
 
 
 def java_found(java: str, error: str, *, is_needed: bool) -> Finding:
-    """``java`` says where and which, or ``error`` why there is none."""
+    """Judge the Java runtime; ``java`` is its path and version, else ``error`` is the reason."""
     if java:
         return Finding("java", OK, java)
     if not is_needed:
@@ -96,7 +96,7 @@ ENOUGH_BYTES, LEAST_BYTES = 2_000_000_000, 500_000_000
 
 
 def disk_found(home: str, free_bytes: int) -> Finding:
-    """Room for the local broker's data."""
+    """Judge the free disk space for the local broker's data."""
     found = f"{free_bytes / 1e9:.1f} GB free for the local broker in {home}"
     if free_bytes >= ENOUGH_BYTES:
         return Finding("disk", OK, found)
@@ -105,7 +105,7 @@ def disk_found(home: str, free_bytes: int) -> Finding:
 
 
 def ports_found(ports: Mapping[str, int], taken: Sequence[str], *, is_up: bool) -> Finding:
-    """The ports on which roles serve metrics, by role, and whose are another program's."""
+    """Judge the metrics ports by role; ``taken`` are the roles whose ports are in use."""
     listed = sorted(ports.values())
     found = f"ports {listed[0]} to {listed[-1]} of 127.0.0.1"
     if is_up:
@@ -119,13 +119,13 @@ def ports_found(ports: Mapping[str, int], taken: Sequence[str], *, is_up: bool) 
 
 # ---------------------------------------------------------------------- the broker
 
-# The highest version of Kafka's Produce request tells the release; it grew in these.
+# The highest version of Kafka's Produce request -> the first release with it.
 RELEASES = {9: "2.8", 10: "3.7", 11: "3.8", 12: "4.0", 13: "4.1"}
 OLDEST_PRODUCE = 9
 
 
 def broker_found(address: str, nodes: int, produce_version: int | None, local: str) -> Finding:
-    """A broker that answers. ``local`` is the release of the local broker, "" for others."""
+    """Judge a broker that answers. ``local`` is the release of the local broker, "" for others."""
     where = f"{address}, {nodes} node{'s' if nodes != 1 else ''}"
     if local:
         return Finding(BROKER, OK, f"{where}, the local Apache Kafka {local}")
@@ -142,9 +142,9 @@ WARN_SKEW_S, WRONG_SKEW_S = 0.05, 1.0
 
 
 def clock_found(skew_s: float, error_s: float, slo_s: float | None) -> Finding:
-    """How far the broker's clock is ahead of this machine's, and how well that is known.
+    """Judge the lead of the broker's clock over this machine's, with its error bound.
 
-    With a pipeline, a tenth of its SLO is a warning and the whole of it is wrong.
+    With a pipeline, a skew above a tenth of its SLO is a warning, above the SLO it is wrong.
     """
     warn_s, wrong_s = (WARN_SKEW_S, WRONG_SKEW_S) if slo_s is None else (slo_s / 10, slo_s)
     ahead = "ahead of" if skew_s >= 0 else "behind"
@@ -164,7 +164,7 @@ def clock_found(skew_s: float, error_s: float, slo_s: float | None) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic on the broker. ``operations`` is what this user may do, None where nobody says."""
+    """A topic on the broker. ``operations`` are this user's rights, None if unknown."""
 
     partitions: int
     settings: Mapping[str, str]
@@ -172,14 +172,14 @@ class TopicState:
     copies: int = 1  # of the partition that has the fewest
 
 
-HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not even see it
-CHECKED = ("cleanup.policy", "max.message.bytes")  # what correctness rests on
+HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
+CHECKED = ("cleanup.policy", "max.message.bytes")  # the settings that correctness depends on
 
 
 def topics_found(
     wanted: Sequence[Topic], there: Mapping[str, TopicState], file: str
 ) -> list[Finding]:
-    """Missing topics, too few partitions, settings that would lose records."""
+    """Return findings on missing topics, too few partitions, and settings that lose records."""
     visible = {name: state for name, state in there.items() if state is not HIDDEN_TOPIC}
     hidden = [t.name for t in wanted if t.name in there and t.name not in visible]
     missing = [t.name for t in wanted if t.name not in there]
@@ -228,7 +228,7 @@ def _topic(topic: Topic, state: TopicState) -> list[Finding]:
 
 def _setting(topic: Topic, name: str, found: str) -> Finding:
     wanted = topic.settings[name]
-    listed = f"[{wanted}]" if "," in wanted else wanted  # as kafka-configs wants lists
+    listed = f"[{wanted}]" if "," in wanted else wanted  # the list syntax of kafka-configs
     return Finding(
         "topic",
         WRONG,
@@ -252,7 +252,8 @@ def _falls_short(name: str, found: Mapping[str, str], wanted: Mapping[str, str])
 def rights_found(
     needed: Mapping[str, Sequence[Right]], there: Mapping[str, TopicState], file: str
 ) -> Finding:
-    """Which roles this user may play, as far as the broker says. ``needed`` is by role."""
+    """Judge which roles this user may run, by the rights that the broker reports; ``needed``: the
+    rights by role."""
     told = {name: s.operations for name, s in there.items() if s.operations is not None}
     if not told:
         return Finding("permissions", OK, "the broker does not say; no topic is there to ask about")
@@ -275,7 +276,7 @@ def rights_found(
 
 
 def _allowed(right: Right, operations: frozenset[str]) -> bool:
-    # A topic that is there needs no making.
+    # An existing topic needs no Create right.
     return right.operation == "Create" or right.operation.upper() in operations
 
 
@@ -285,7 +286,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
-    """All findings; ``ok`` where none is wrong."""
+    """Return all findings; ``ok`` if none is wrong."""
     return {
         "ok": verdict(findings) == 0,
         "findings": [finding.as_json() for finding in findings],

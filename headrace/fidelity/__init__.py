@@ -1,1 +1,1 @@
-"""`headrace fidelity`: a live run and a simulated one, compared."""
+"""`headrace fidelity`: compare a live run with a simulated one."""

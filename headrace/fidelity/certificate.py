@@ -1,8 +1,8 @@
-"""How far may a simulation be trusted? A live run and a simulated one, compared metric by metric.
+"""Certificate of a simulation: a live run and simulated ones compared metric by metric.
 
-A certificate speaks for one pipeline file, profile, policy and arrivals, by their hashes. The
-bounds are those that Headrace sets itself: ``must`` at a host that is not overloaded, ``aim``
-beyond it.
+A certificate is valid for one pipeline file, profile, policy and arrivals, by their hashes. The
+bounds are Headrace's own: ``must`` is required if the host is not overloaded, ``aim`` is the
+tighter goal.
 
     certificate = certified(conditions, live, simulated)
     print(certificate.verdict)
@@ -17,7 +17,7 @@ from headrace.errors import CertificateError
 from headrace.results.figures import Figures
 
 FORMAT = 1
-MOST_LOAD = 0.7  # of the whole machine; above it delays are the machine's, not the pipeline's
+MOST_LOAD = 0.7  # of the whole machine; above it the machine causes the delays
 
 AIM, MUST, MISSED, UNJUDGED = "aim", "must", "missed", ""
 RELATIVE, ABSOLUTE = "relative", "absolute"
@@ -28,8 +28,8 @@ class CertifiedMetric:
     """One line of a certificate: ``error`` is simulated - live, or that divided by live.
 
     ``simulated`` is the mean of the simulations, ``low`` and ``high`` their range.
-    ``must`` and ``aim`` bound its magnitude; None: no bound. ``verdict`` is the better of the two
-    that is met, "missed", or "" where there is no bound.
+    ``must`` and ``aim`` bound the error's magnitude; None: no bound. ``verdict`` is the tighter
+    bound that is met, "missed", or "" without bounds.
     """
 
     name: str
@@ -47,16 +47,16 @@ class CertifiedMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What was run, on what, and how busy the machine was meanwhile.
+    """The conditions of both runs: inputs, versions, machine and its load.
 
-    ``dilate``: time ran so many times slower in the live run. ``host_cpu_share`` is the busy part
-    of all cores while queries were sent, whoever used them, ``own_cpu_share`` what the run itself
-    used. ``behind_ms``: how late a query left at worst, in the time of the pipeline. ``hop_ms`` are
-    quantiles of a hop between tasks (wall time) as seen in the live run, with which the
-    simulation ran; empty: it ran with the built-in ones. ``way_in_ms``, ``way_out_ms``: likewise
-    each of the two hops to the first task, and the one to egress. ``lag_ms``: from the end of a
-    batch until its worker knows. Of real devices ``start_ms``, from when a batch could begin until
-    it did, and ``stretch``, what it took by its profiled median. ``simulations``: how many ran,
+    ``dilate``: the factor by which time ran slower in the live run. ``host_cpu_share``: the busy
+    fraction of all cores while queries were sent; ``own_cpu_share``: the run's own part of it.
+    ``behind_ms``: the largest delay of a query behind its arrival time, in pipeline time.
+    ``hop_ms``: quantiles of a hop between tasks (wall time) in the live run, which the simulation
+    replays; empty: it used the built-in ones. ``way_in_ms``, ``way_out_ms``: likewise each of the
+    two hops to the first task, and the hop to egress. ``lag_ms``: from the end of a batch until its
+    worker knows. Of real devices: ``start_ms``, from the earliest possible start of a batch to its
+    start, and ``stretch``, its duration over the profiled median. ``simulations``: their number,
     with seeds from ``seed`` on.
     """
 
@@ -90,7 +90,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How well a simulation foretold a live run."""
+    """The errors of a simulation against a live run, with verdicts."""
 
     conditions: Conditions
     metrics: tuple[CertifiedMetric, ...]
@@ -103,7 +103,7 @@ class Certificate:
 
     @property
     def warning(self) -> str:
-        """What speaks against the run itself; "" if nothing."""
+        """The reason to doubt the live run itself; "" without one."""
         share = self.conditions.host_cpu_share
         if share is None:
             return "the load of the host could not be read; the bounds hold below 70 % only"
@@ -115,7 +115,7 @@ class Certificate:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The certificate as it is stored."""
+        """Return the certificate as stored JSON."""
         return {
             "format": FORMAT,
             "verdict": self.verdict,
@@ -126,7 +126,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Certificate":
-        """The reverse of ``as_json``; raises ``CertificateError``."""
+        """Return the certificate from the JSON of ``as_json``; raises ``CertificateError``."""
         found = value.get("format") if isinstance(value, Mapping) else None
         if found != FORMAT:
             raise CertificateError(
@@ -158,7 +158,7 @@ _BOUNDS: tuple[tuple[str, str, str, float | None, float | None], ...] = (
 
 
 def certified(conditions: Conditions, live: Figures, *simulated: Figures) -> Certificate:
-    """The certificate of a live run and of simulations of the same arrivals, one at least."""
+    """Return the certificate of a live run and one or more simulations of the same arrivals."""
     return Certificate(conditions=conditions, metrics=tuple(_metrics(live, simulated)))
 
 
@@ -175,7 +175,7 @@ def _metrics(live: Figures, simulated: Sequence[Figures]) -> Iterator[CertifiedM
 def _parts(
     name: str, unit: str, kind: str, runs: Sequence[Mapping[str, float]]
 ) -> Iterator[CertifiedMetric]:
-    """A line for each part of a figure; what a run does not have is 0. The live one is first."""
+    """Yield a line for each part of a figure; a missing part is 0. ``runs[0]`` is the live run."""
     for part in dict.fromkeys(key for run in runs for key in run):
         live, *simulated = (run.get(part, 0.0) for run in runs)
         yield metric(f"{name}/{part}", unit, kind, live, simulated)
@@ -191,7 +191,8 @@ def metric(
     must: float | None = None,
     aim: float | None = None,
 ) -> CertifiedMetric:
-    """A line with its error and verdict; without a value where a simulation has none."""
+    """Return a line with its error and verdict; without a simulated value if a simulation has
+    none."""
     known = [value for value in simulated if value is not None]
     whole = len(known) == len(simulated) > 0
     mean = fsum(known) / len(known) if whole else None
@@ -218,7 +219,7 @@ def _verdict(error: float | None, must: float | None, aim: float | None) -> str:
         return UNJUDGED
     if error is not None and aim is not None and abs(error) <= aim:
         return AIM
-    # What has an aim only cannot be missed: it falls back to what every run is held to.
+    # A metric with an aim only cannot be missed: every value meets its absent ``must``.
     if must is None or (error is not None and abs(error) <= must):
         return MUST
     return MISSED

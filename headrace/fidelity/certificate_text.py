@@ -1,4 +1,4 @@
-"""A certificate for a person."""
+"""Format a certificate as text."""
 
 from headrace.cells import columns
 from headrace.fidelity.certificate import ABSOLUTE, RELATIVE, Certificate, CertifiedMetric
@@ -8,7 +8,7 @@ _HEAD = ("metric", "live", "simulated", "range", "error", "bound", "aim", "")
 
 
 def text(certificate: Certificate) -> str:
-    """Metrics as a table, and under which conditions they hold."""
+    """Return the metrics as a table, and the conditions."""
     lines = [_HEAD, *(_row(metric) for metric in certificate.metrics)]
     table = columns(lines, left=(0, len(_HEAD) - 1))
     return "\n".join([table, "", *_conditions(certificate)])

@@ -1,9 +1,8 @@
-"""How long did things take on this machine? As seen in a live run, for simulations of it.
+"""Extract the delays of a live run from its answers, for simulations on the same machine.
 
-Hops, lags and batches depend on the machine, on what else runs there and on how many records a
-second there are. A simulation takes them from beside its own moment (streams/simulated/delays.py),
-so that
-nothing judges itself.
+The delays of hops and batches depend on the machine, its other load and the record rate. A
+simulation replays delays of a neighbouring time window (streams/simulated/delays.py), so that no
+window predicts itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +19,13 @@ from schemas.records import ANSWERED, Answer, Hop
 from schemas.variant_id import variant_id
 from streams.simulated.delays import ANY_SIZE, STAMP_S, DelayTrace, Seen, mean
 
-FEWEST = 100  # of a kind that tell how long such things take
-SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "most": 1.0}  # quantiles, by their names
+FEWEST = 100  # the fewest samples of a usable delay distribution
+SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "most": 1.0}  # quantiles by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """A batch that ran; ``received_s``: when the first known item of it came."""
+    """An executed batch; ``received_s``: the arrival of its first known item."""
 
     worker: str
     variant: str  # "task/variant"
@@ -50,9 +49,9 @@ def seen(
     from_s: float,
     until_s: float,
 ) -> DelayTrace:
-    """What these answers tell of that time; where they are too few, nothing but built-in hops.
+    """Return the delays in these answers; a kind with fewer than ``FEWEST`` samples is empty.
 
-    ``devices`` has the device of each worker.
+    ``devices`` maps workers to devices. Times in the trace are relative to ``from_s``.
     """
     known = list(answers)
     ran = batches(known)
@@ -69,13 +68,13 @@ def seen(
     def wall(found: Iterable[tuple[float, float]], less_s: float = 0.0) -> Seen:
         return relative((at_s, max(0.0, dilate * s - less_s)) for at_s, s in found)
 
-    # From the end of a batch on one sees the lag with what follows it, a way or a start. Each is
-    # taken off by its mean: of both together that is what must be right.
+    # After the end of a batch only the sum of the lag and the next delay (a way or a start) is
+    # visible. The mean of the other is subtracted from each, so that the mean of the sum is right.
     starts = {task: wall(starts_s(of)) for (task, size), of in kinds.items() if size == ANY_SIZE}
     stretch = {kind: relative(stretches(of, profile, devices)) for kind, of in kinds.items()}
     lags = wall(lags_s(ran), mean(chain.from_iterable(starts.values())))
     lag_s = mean(lags)
-    # Time stamps are early by half a ms on average, which the simulation has apart.
+    # Time stamps are half a ms early on average, which the simulation models separately.
     early_s = STAMP_S / 4  # of each of two hops
     return DelayTrace(
         seconds=until_s - from_s,
@@ -89,7 +88,7 @@ def seen(
 
 
 def delay_text(world: DelayTrace) -> dict[str, dict[str, float]]:
-    """Some of the quantiles by their names in a certificate, times in ms."""
+    """Return the quantiles ``SHOWN`` by their names in a certificate, times in ms."""
     return {
         name: _some(seen, 1e3 if name.endswith("_ms") else 1.0)
         for name, seen in _kinds(world).items()
@@ -109,31 +108,31 @@ def _kinds(world: DelayTrace) -> dict[str, Seen]:
 
 
 def ways_in_s(answer: Answer) -> Iterator[tuple[float, float]]:
-    """When it left, and half of the way from the producer to the first worker: two hops."""
+    """Yield the creation time, and half the delay from the producer to the first worker: two
+    hops."""
     first = next((path[0] for path in answer.paths if path), None)
     if first is not None and _read_at_once(first):
         yield answer.created_s, (first.received_s - answer.created_s) / 2
 
 
 def ways_out_s(answer: Answer) -> Iterator[tuple[float, float]]:
-    """The end of the last batch, and from then to the answer."""
+    """Yield the end of the last batch, and the delay from then to the answer."""
     ends = [path[-1].finished_s for path in answer.paths if path]
     if ends and outcome_of(answer) in (ANSWERED, LATE):
         yield max(ends), answer.answered_s - max(ends)
 
 
 def hops_s(answer: Answer) -> Iterator[tuple[float, float]]:
-    """When items of an answered query left a worker, and how long they were on their way to the
-    next.
+    """Yield when items of an answered query left a worker, and their delay to the next worker.
 
-    A worker with much to do stops reading, and what it then receives has waited on the broker:
-    only those count that waited for less than their batch took.
+    A busy worker stops reading, so records also wait on the broker: only items that waited in the
+    worker no longer than their batch took are used.
     """
     ways = set()
     for path in answer.paths:
         for before, after in pairwise(path):
             way = (before.worker, before.finished_s, after.received_s)
-            # Items that left together and came together are one record.
+            # Items that left and arrived together are one record.
             if _read_at_once(after) and way not in ways:
                 ways.add(way)
                 yield before.finished_s, after.received_s - before.finished_s
@@ -144,7 +143,7 @@ def _read_at_once(hop: Hop) -> bool:
 
 
 def batches(answers: Iterable[Answer]) -> list[RecordedBatch]:
-    """The batches in which items of these answers ran, by worker and time."""
+    """Return the batches of these answers' items, by worker and time."""
     hops: dict[tuple[str, float], Hop] = {}
     for answer in answers:
         for hop in (hop for path in answer.paths for hop in path):
@@ -162,17 +161,17 @@ def batches(answers: Iterable[Answer]) -> list[RecordedBatch]:
 
 
 def lags_s(ran: Sequence[RecordedBatch]) -> Iterator[tuple[float, float]]:
-    """The end of a batch, and from then until the next one began where its items were waiting."""
+    """Yield the end of a batch, and the delay until the next one began whose items were waiting."""
     for before, after in pairwise(ran):
         lag_s = after.started_s - before.finished_s
         waited = after.worker == before.worker and after.received_s <= before.finished_s
-        # More than a batch is rather one between them of which nothing came through.
+        # A lag longer than a batch is probably a batch in between without surviving items.
         if waited and 0 <= lag_s <= before.finished_s - before.started_s:
             yield before.finished_s, lag_s
 
 
 def starts_s(ran: Sequence[RecordedBatch]) -> Iterator[tuple[float, float]]:
-    """When a worker received what nothing kept waiting, and from then until that ran."""
+    """Yield when an idle worker received an item, and the delay until its batch began."""
     for before, after in pairwise(ran):
         idle = after.worker == before.worker and before.finished_s <= after.received_s
         if idle and after.released != DUE:
@@ -182,7 +181,7 @@ def starts_s(ran: Sequence[RecordedBatch]) -> Iterator[tuple[float, float]]:
 def stretches(
     ran: Iterable[RecordedBatch], profile: ProfileTable, devices: Mapping[str, str]
 ) -> Iterator[tuple[float, float]]:
-    """When batches began, and how long they took by their profiled median."""
+    """Yield when batches began, and their duration over the profiled median."""
     for batch in ran:
         median_s = latency_of(profile, devices[batch.worker])(batch.variant, batch.size)
         yield batch.started_s, (batch.finished_s - batch.started_s) / median_s

@@ -1,4 +1,4 @@
-"""``headrace fidelity``: the same arrivals live and simulated, and the certificate."""
+"""``headrace fidelity``: run the same arrivals live and simulated, and make the certificate."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRequest:
-    """What to certify. ``until_s`` cuts the arrivals; the first ``warm_up_s`` are not counted."""
+    """The runs to certify. ``until_s`` cuts the arrivals; ``warm_up_s`` of them are not counted."""
 
     file: PipelineFile
     arrivals: Path
@@ -61,7 +61,7 @@ def asked(
     until_s: float | None = None,
     simulations: int = 1,
 ) -> CertificateRequest:
-    """What the options ask for; raises ``PipelineError`` for a policy that is none."""
+    """Return the request of the options; raises ``PipelineError`` for an unknown policy."""
     name = policy or file.pipeline.policy
     if policy_named(file.pipeline, name) is None:
         raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
@@ -72,7 +72,7 @@ def asked(
 
 
 def certify(wish: CertificateRequest) -> Certificate:
-    """Run it live, simulate it, compare. Raises what bringing a pipeline up raises."""
+    """Run live, simulate, compare and return the certificate. Raises as ``staged`` does."""
     times = drawn(wish)
     _rehearse(wish, times)
     with (
@@ -88,13 +88,13 @@ def certify(wish: CertificateRequest) -> Certificate:
 
 
 def _rehearse(wish: CertificateRequest, times: Times) -> None:
-    """Simulate the first query: what cannot be simulated need not be run live for minutes."""
+    """Simulate the first query, to fail before the live run if the simulation cannot run."""
     run = Run(file=wish.file, policy=wish.policy, seed=wish.seed, arrivals=Recorded(times[:1]))
     simulated(run, lambda sent: None)
 
 
 def drawn(wish: CertificateRequest) -> Times:
-    """The arrivals, as seconds from the start; raises ``ArrivalsError`` and ``PipelineError``."""
+    """Return the arrivals, s from the start; raises ``ArrivalsError`` and ``PipelineError``."""
     times = read_arrivals(wish.arrivals, np.random.default_rng(wish.seed))
     if wish.until_s is not None:
         times = times[times < wish.until_s]
@@ -107,7 +107,7 @@ def drawn(wish: CertificateRequest) -> Times:
 
 
 def machine_seen(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> DelayTrace:
-    """What the answers tell of the machine while the arrivals came."""
+    """Return the machine's delays during the arrivals, from the answers."""
     from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
     known = (each for each in answers(stage) if each.answered_s < until_s)
     profile = load_profile(wish.file)
@@ -115,10 +115,10 @@ def machine_seen(wish: CertificateRequest, times: Times, stage: LiveEnvironment)
 
 
 def start_seen(wish: CertificateRequest, plans: Iterable[Plan], began_s: float) -> Start | None:
-    """Where the live run had come to when its warm-up was over.
+    """Return the state of the live run at the end of its warm-up.
 
-    None where workers choose by tables, which are made before the arrivals begin and come with no
-    plan that is given.
+    None if workers select by tables: the tables are computed before the arrivals begin and do not
+    belong to a given plan.
     """
     pipeline = wish.file.pipeline
     policy = policy_named(pipeline, wish.policy)
@@ -130,10 +130,10 @@ def start_seen(wish: CertificateRequest, plans: Iterable[Plan], began_s: float) 
 def foretold(
     wish: CertificateRequest, times: Times, world: DelayTrace, start: Start | None
 ) -> Figures:
-    """What the simulation of that seed says.
+    """Simulate with the request's seed and return the figures.
 
-    Which of several plans a cold start leads to is chance and stays for minutes, so simulations
-    start under the one that the live run had come to.
+    The plan after a cold start depends on chance and stays for minutes, so simulations start with
+    the plan that the live run had reached.
     """
     run = Run(
         file=wish.file,
@@ -157,7 +157,7 @@ def foretold(
 
 
 def told(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> Figures:
-    """What the live run came to."""
+    """Return the figures of the live run."""
     since_s = stage.began_s + wish.warm_up_s
     metrics = RunMetrics(wish.file.pipeline, accuracies(load_profile(wish.file)), since_s)
     steps = StepTimes()
@@ -166,7 +166,7 @@ def told(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> Figu
     first = len(times) - _counted(wish, times)
     for answer in answers(stage):
         if number_of(answer) >= first:
-            # Its CreateTime is cut to whole ms, so the first one's may be before it left.
+            # CreateTime is truncated to whole ms, so the first query's may be before ``since_s``.
             counted = structs.replace(answer, created_s=max(answer.created_s, since_s))
             metrics.take(counted, given_up(counted), answer.answered_s)
             steps.take(counted)
@@ -181,7 +181,7 @@ def _counted(wish: CertificateRequest, times: Times) -> int:
 def conditions(
     wish: CertificateRequest, times: Times, stage: LiveEnvironment, world: DelayTrace
 ) -> Conditions:
-    """What was run, and under which load."""
+    """Return the conditions of the runs."""
     file = wish.file
     return Conditions(
         pipeline=file.pipeline.name,
@@ -209,22 +209,22 @@ def conditions(
 
 
 def sha256(path: Path) -> str:
-    """Of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def place(file: Path) -> Path:
-    """Where the certificate of a pipeline file lies."""
+    """Return the path of a pipeline file's certificate."""
     return file.with_name(file.stem + SUFFIX)
 
 
 def store(certificate: Certificate, path: Path) -> None:
-    """Write it whole or not at all."""
+    """Write the certificate atomically."""
     write_whole(path, json.dumps(certificate.as_json(), indent=1) + "\n")
 
 
 def stored(file: Path) -> Certificate | None:
-    """The certificate that lies beside a pipeline file, None where there is none; raises
+    """Return the certificate beside a pipeline file, None without one; raises
     ``CertificateError``."""
     path = place(file)
     try:
@@ -240,7 +240,7 @@ def stored(file: Path) -> Certificate | None:
 
 
 def stale(certificate: Certificate, file: PipelineFile) -> tuple[str, ...]:
-    """The files that have changed since, so that the certificate no longer speaks for them."""
+    """Return the names of the files that changed after the certificate was made."""
     known = {
         certificate.conditions.file: certificate.conditions.file_sha256,
         **certificate.conditions.profiles_sha256,

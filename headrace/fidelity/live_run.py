@@ -1,7 +1,7 @@
-"""A live run of given arrivals: a broker of its own, every role, and all that came of it.
+"""A live run of given arrivals on a temporary broker, with its answers and plans.
 
-Roles are those of ``headrace up``. With a dilation above 1 they live in slower time
-(streams/live/dilation.py), and all times that are told here are theirs.
+Roles are those of ``headrace up``. With a dilation above 1 they run in slower time
+(streams/live/dilation.py); "inner" times are theirs, "wall" times are the machine's.
 """
 
 import contextlib
@@ -37,45 +37,46 @@ from streams.live.dilation import Dilation
 from streams.topics import physical
 
 SETTLE_S = 1.0  # inner, between readiness and the first arrival, as in simulations
-STEP_S = 0.02  # wall, between two looks at what is due
-PATIENCE_S = 3.0  # wall, for answers behind the last deadline and grace
+STEP_S = 0.02  # wall, the longest sleep of the send loop
+PATIENCE_S = 3.0  # wall, for answers after the last deadline and grace
 TEND_S = 0.5  # wall
-DISTINCT = 300  # inputs made ahead
-WARM_UP_S = 20.0  # of the broker: longer makes its hops no faster
-UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # an emulated device never looks at it
+DISTINCT = 300  # inputs generated in advance
+WARM_UP_S = 20.0  # of the broker: a longer one makes hops no faster
+UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # emulated devices ignore the payload
 
-Each = Callable[["LiveEnvironment", int], None]  # told how many queries were sent, at every step
+Each = Callable[["LiveEnvironment", int], None]  # called at every step with the queries sent
 
 
 @dataclass(slots=True, kw_only=True)
 class LiveEnvironment:
-    """A pipeline that is up, and what is known of its run so far."""
+    """A running pipeline, and the data of its run so far."""
 
     file: PipelineFile
     kafka: KafkaConfig
     dilation: Dilation
     run: LocalRun
     began_s: float = 0.0  # inner: the start of the arrivals
-    sent_s: dict[str, Any] = field(default_factory=dict)  # by query id: the truth, if known
-    answers: list[bytes] = field(default_factory=list)  # as they stood on the results topic
+    sent_s: dict[str, Any] = field(default_factory=dict)  # query id -> truth, None if unknown
+    answers: list[bytes] = field(default_factory=list)  # records of the results topic
     plans: list[Plan] = field(default_factory=list)
-    taken: int = 0  # queries that the broker took
-    behind_s: float = 0.0  # inner: how late a query left at worst
-    host_cpu_share: float | None = None  # busy part of all cores while queries were sent
-    own_cpu_share: float | None = None  # what the run itself used of them
+    taken: int = 0  # queries that the broker acknowledged
+    behind_s: float = 0.0  # inner: the largest delay of a query behind its arrival time
+    host_cpu_share: float | None = None  # busy fraction of all cores while queries were sent
+    own_cpu_share: float | None = None  # the run's own part of it
     broker_pid: int = 0
 
     @property
     def now_s(self) -> float:
-        """Inner time."""
+        """The present inner time."""
         return self.dilation.inner(time.time())
 
 
 @contextlib.contextmanager
 def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvironment]:
-    """The pipeline, up on a broker of its own under a policy; gone after the block.
+    """Yield the pipeline, running on a temporary broker under a policy; end both after the block.
 
-    Raises what bringing a pipeline up raises, and ``Unsuccessful`` for real devices in slow time.
+    Raises the errors of ``LocalRun.start`` and ``LocalRun.await_ready``, and ``Unsuccessful`` for
+    real devices with a dilation.
     """
     _check_emulated(file, dilate)
     with (
@@ -111,7 +112,7 @@ def _check_emulated(file: PipelineFile, dilate: float) -> None:
 
 
 def play(stage: LiveEnvironment, times_s: Times, each: Each, seed: int = 0) -> None:
-    """Send queries at ``times_s`` (inner seconds from the start) and gather what comes of them."""
+    """Send queries at ``times_s`` (inner seconds from the start) and collect answers and plans."""
     pipeline = stage.file.pipeline
     inputs = _inputs(stage.file, len(times_s), seed)
     with closing(Tail(stage.kafka, physical(pipeline.name, RESULTS))) as tail:
@@ -189,26 +190,26 @@ def _await_answers(stage: LiveEnvironment, tail: Tail) -> None:
 
 
 def plans(stage: LiveEnvironment) -> list[Plan]:
-    """Every plan so far."""
+    """Return every plan so far."""
     name = stage.file.pipeline.name
     found = [decoded(m.value() or b"") for m in read_to_end(stage.kafka, physical(name, PLANS))]
     return [plan for plan in found if isinstance(plan, Plan) and plan.pipeline == name]
 
 
 def answers(stage: LiveEnvironment) -> Iterator[Answer]:
-    """What came of the queries, in the order of the answers."""
+    """Yield the answers in arrival order."""
     read = reader_of(stage.file.pipeline)
     for value in stage.answers:
         yield from answers_in((value,), read)
 
 
 def number_of(answer: Answer) -> int:
-    """Which query it answers, from 0 on in order of arrival."""
+    """Return the number of the answer's query, from 0 in order of arrival."""
     return int(answer.id.rpartition("-")[2])
 
 
 class _Busy:
-    """The busy part of all cores since it was made, and what the run itself used of them."""
+    """Measures the busy fraction of all cores since its construction, and the run's own part."""
 
     def __init__(self, stage: LiveEnvironment) -> None:
         self._stage = stage
@@ -218,7 +219,7 @@ class _Busy:
     def shares(self) -> tuple[float | None, float | None]:
         now, before = psutil.cpu_times(), self._before
         spent = {name: getattr(now, name) - getattr(before, name) for name in now._fields}
-        # Guests are counted as users, too.
+        # User time includes guest time.
         total = sum(s for name, s in spent.items() if not name.startswith("guest"))
         if total <= 0:
             return None, None
@@ -226,7 +227,7 @@ class _Busy:
         return round(1 - idle / total, 4), round((self._own_s() - self._own) / total, 4)
 
     def _own_s(self) -> float:
-        """CPU seconds of the broker, the roles with what they started, and this process."""
+        """Return the CPU seconds of the broker, the roles with their children, and this process."""
         found = 0.0
         for pid in (os.getpid(), self._stage.broker_pid, *self._roles()):
             with contextlib.suppress(psutil.Error):
