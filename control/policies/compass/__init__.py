@@ -1,1 +1,1 @@
-"""Compass and Circinus: query plans for sessions, by a profiled search and one schedule for all."""
+"""Compass and Circinus: search a query plan for each session and schedule all sessions together."""

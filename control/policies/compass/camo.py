@@ -1,18 +1,18 @@
-"""CAMO: the cost-aware multi-objective search for a session's query plan, as ask and tell.
+"""CAMO: cost-aware multi-objective search for a session's query plan, with an ask-tell interface.
 
 ``ask`` proposes the configuration and placement with the largest utility
 
     U = Pr[accuracy >= floor] * Pr[latency <= SLO] / (expected seconds of profiling)
 
-(Compass, Section 4.1; the paper divides by the plan's latency). ``tell`` takes what profiling came
-to. Accuracy depends on the configuration only, so one profile settles all its placements: their
-latencies are composed of its stages' seconds (``composition.py``). Once a compliant plan is known,
-proposals are ranked by the expected saving per second of profiling instead:
+(Compass, Section 4.1; the paper divides by the plan's latency). ``tell`` takes the result
+of profiling. Accuracy depends on the configuration only, so one profile covers all placements:
+their latencies are composed of the seconds of the stages (``composition.py``). Once a compliant
+plan is known, proposals are ranked by the expected saving per second of profiling instead:
 
     U = Pr[accuracy >= floor] * max(0, best cost - estimated trimmed cost) / seconds
 
-A committee of past searches predicts accuracy until the search's own Gaussian process does so as
-well. Nothing is random: equal tells lead to equal asks.
+A committee of past searches predicts accuracy until the search's own Gaussian process is as
+accurate. The search is deterministic: equal tells lead to equal asks.
 """
 
 from collections.abc import Sequence
@@ -34,24 +34,24 @@ Ints = NDArray[np.int64]
 
 RULE = StopRule()
 PRIOR_ACCURACY, PRIOR_SPREAD = 0.7, 0.15
-SAMPLE_SPREAD = 0.3  # of scores, until some are known
-LOOK_UP = 0.02  # of a stage's seconds, where its output is cached
-FORCED_AFTER = 10  # proposals of a committee that came to nothing
-LIKELY = 0.005  # configurations less likely to comply are not priced
-PRICED = 60  # at most so many
-OPTIMISM = 0.2  # weight of stages being faster by one deviation than predicted
+SAMPLE_SPREAD = 0.3  # standard deviation of scores before the first profile
+LOOK_UP = 0.02  # of a stage's seconds, if its output is cached
+FORCED_AFTER = 10  # profiles in a row without a compliant plan, then the own model decides
+LIKELY = 0.005  # probability of accuracy below which configurations are not priced
+PRICED = 60  # configurations priced per proposal, at most
+OPTIMISM = 0.2  # weight of the case that stages are faster than predicted by one deviation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """A session's objectives: accuracy at least, seconds at most, $ an hour at most (inf: any)."""
+    """A session's objectives: least accuracy, most seconds, most $ an hour (inf: no limit)."""
 
     accuracy: float
     latency_s: float
     usd_per_h: float = float("inf")
 
     def __post_init__(self) -> None:
-        """Raise ``PlanError`` for objectives that nothing can meet."""
+        """Raise ``PlanError`` for invalid objectives."""
         if not 0 <= self.accuracy <= 1:
             raise PlanError(f"the SLO asks for accuracy {self.accuracy:g}; it must be 0 to 1")
         if self.latency_s <= 0 or self.usd_per_h < 0:
@@ -60,10 +60,10 @@ class Slo:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What an earlier search observed, by configuration of this space.
+    """Observations of an earlier search, by configuration of this space.
 
-    ``accuracy[i]`` and ``error[i]`` (its variance) of ``configuration[i]``; ``seconds[i, s]`` of
-    its stages.
+    ``accuracy[i]``, ``error[i]`` (its variance) and ``seconds[i, s]`` per stage belong to
+    ``configuration[i]``.
     """
 
     configuration: Ints
@@ -74,7 +74,8 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What to profile next. ``origin`` is "committee" or "own"; ``samples`` the expected number."""
+    """The plan to profile next. ``origin``: "committee" or "own" model; ``samples``: expected
+    number of samples."""
 
     configuration: int
     placement: int
@@ -85,12 +86,12 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """What profiling a configuration came to: its test, and its stages' reference seconds."""
+    """The profile of a configuration: its accuracy test, and its stages' reference seconds."""
 
     configuration: int
     tested: Tested
     seconds: tuple[float, ...]
-    sent: tuple[float, ...] | None = None  # bytes per hop, where they are not known ahead
+    sent: tuple[float, ...] | None = None  # bytes per hop; None: known before profiling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +114,8 @@ class SessionSearch:
         sent: Floats,
         history: Sequence[Past] = (),
     ) -> None:
-        """``sent[c, h]`` are the bytes of every hop by configuration; past searches' order is
-        oldest first, and the newest ``options.history`` count."""
+        """``sent[c, h]`` are the bytes of hop h in configuration c. ``history`` is ordered oldest
+        first; its newest ``options.history`` searches are used."""
         self.deployment, self.slo, self.options = deployment, slo, options
         self._space = deployment.space
         self._sent = sent.copy()
@@ -131,17 +132,17 @@ class SessionSearch:
         self._fruitless = 0
         self._spread = SAMPLE_SPREAD
         self.plans: tuple[Priced, ...] = ()
-        self.nearest: tuple[float, int] | None = None  # least shortfall, and its configuration
+        self.nearest: tuple[float, int] | None = None  # least violation, and its configuration
 
     @property
     def best(self) -> Priced | None:
-        """The cheapest compliant plan so far, the more accurate at equal cost."""
+        """The cheapest compliant plan so far; the most accurate one at equal cost."""
         if not self.plans:
             return None
         return min(self.plans, key=lambda plan: (plan.usd_per_h, -plan.accuracy))
 
     def ask(self) -> Proposal | None:
-        """The next configuration to profile; None when no other may comply or save money."""
+        """Return the next plan to profile; None if no other may comply at a lower cost."""
         if self._profiled.all():
             return None
         likely, origin = self._likely()
@@ -168,7 +169,7 @@ class SessionSearch:
         )
 
     def tell(self, found: Profiled) -> tuple[Priced, ...]:
-        """Take a profile; the compliant plans that it adds, trimmed."""
+        """Record a profile; return the trimmed compliant plans that it adds."""
         c, estimate = found.configuration, found.tested.estimate
         own = float(self._own.mean[c])
         self._committee.tell(c, estimate.mean, own)
@@ -186,13 +187,13 @@ class SessionSearch:
         return added
 
     def fastest_s(self, configuration: int) -> float:
-        """Seconds of a profiled configuration on whole GPUs of the fastest placement."""
+        """Return the seconds of a profiled configuration on whole GPUs of the fastest placement."""
         seconds = self._times.seconds()[configuration]
         found = self.deployment.latency(seconds[None], self._sent[configuration][None])[0]
         return float(np.where(self.deployment.fits[configuration], found, np.inf).min())
 
     def _likely(self) -> tuple[Floats, str]:
-        """The probability that each configuration is accurate enough, and who says so."""
+        """Return each configuration's probability to reach the accuracy, and the predictor."""
         floor = self.slo.accuracy
 
         def above(mean: Floats, deviation: Floats) -> Floats:
@@ -226,7 +227,7 @@ class SessionSearch:
         return int(np.argmax(joint))
 
     def _expected_samples(self) -> Floats:
-        """Samples until the test is sure, were each mean what is predicted of it."""
+        """Return the expected samples until a verdict, if predicted means are true."""
         rule = self.options.rule
         mature = self._committee.mature or self._fruitless >= FORCED_AFTER
         mean = self._own.mean if mature else self._committee.mean()
@@ -235,7 +236,7 @@ class SessionSearch:
         return needed
 
     def _uncached(self, seconds: Floats) -> Floats:
-        """Predicted seconds of a sample, without the stages whose outputs are in the cache."""
+        """Return the predicted seconds per sample; stages with cached outputs cost a look-up."""
         total: Floats = (np.where(self._cached, LOOK_UP, 1.0) * seconds).sum(axis=1)
         return total
 
@@ -259,7 +260,7 @@ class SessionSearch:
 
 
 def _pareto(plans: Sequence[Priced]) -> tuple[Priced, ...]:
-    """Plans that no other undercuts in every tier's demand with at least their accuracy."""
+    """Return the Pareto-optimal plans in demand per tier, accuracy and cost."""
     kept: list[Priced] = []
     for plan in sorted(plans, key=lambda each: (each.usd_per_h, each.latency_s, -each.accuracy)):
         if not any(other.covers(plan) for other in kept):
@@ -274,7 +275,7 @@ def _filled(past: Past, count: int) -> Floats:
 
 
 def _posterior(codes: Ints, past: Past) -> tuple[Floats, Floats]:
-    """What a past search would predict of every configuration."""
+    """Return the mean and deviation that a past search predicts for every configuration."""
     process = _accuracy_process(codes, ())
     for c, accuracy, error in zip(past.configuration, past.accuracy, past.error, strict=True):
         process.tell(int(c), float(accuracy), max(float(error), 1e-6))

@@ -1,4 +1,4 @@
-"""Classes of sessions with the same weight and the same demands, as arrays.
+"""Group sessions with the same weight and the same demands into classes, as arrays.
 
 A *column* is one demand that the sessions of one class may take; a *bin* is a tier and pool whose
 items share GPUs. Thousands of sessions make far fewer classes, and the linear program over
@@ -19,10 +19,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classes:
-    """``members[c]`` are the sessions of class ``c``, ``count[c]`` how many, ``weight[c]`` what
-    each is worth. Columns are sorted by class: ``owner[j]`` is the class of column ``j``,
-    ``start[c]`` its first column, ``demand[j]`` its demand. ``sizes[d, b, s]`` counts what demand
-    ``d`` takes of bin ``b`` in items of ``s + 1`` quarters. ``plan[i]`` maps the demands of
+    """``members[c]`` are the sessions of class ``c``, ``count[c]`` their number, ``weight[c]``
+    the weight of each. Columns are sorted by class: ``owner[j]`` is the class of column ``j``,
+    ``start[c]`` its first column, ``demand[j]`` its demand. ``sizes[d, b, s]`` counts the items
+    of ``s + 1`` quarters that demand ``d`` has in bin ``b``. ``plan[i]`` maps the demands of
     session ``i`` to its cheapest plan with that demand.
     """
 
@@ -37,12 +37,12 @@ class Classes:
     plan: tuple[dict[int, int], ...]
 
     def session_plan(self, session: int, column: int) -> int:
-        """The index of the plan by which a session takes the demand of a column."""
+        """Return the index of a session's cheapest plan with the demand of a column."""
         return self.plan[session][int(self.demand[column])]
 
 
 def classes(instance: Instance) -> Classes:
-    """Group the sessions that have plans."""
+    """Return the classes of the sessions that have plans."""
     numbers = _Demands()
     plan = tuple(_by_demand(session, numbers) for session in instance.sessions)
     groups: dict[tuple[float, tuple[int, ...]], list[int]] = {}
@@ -65,7 +65,7 @@ def classes(instance: Instance) -> Classes:
 
 
 def _by_demand(session: Candidate, numbers: "_Demands") -> dict[int, int]:
-    """The demands of a session, each with the index of its cheapest plan."""
+    """Return the demands of a session, each with the index of its cheapest plan."""
     found: dict[int, int] = {}
     for index, choice in enumerate(session.plans):
         number = numbers.of(choice.items)
@@ -76,7 +76,7 @@ def _by_demand(session: Candidate, numbers: "_Demands") -> dict[int, int]:
 
 
 class _Demands:
-    """Numbers distinct demands in the order of their first appearance."""
+    """Distinct demands, numbered in the order of their first appearance."""
 
     def __init__(self) -> None:
         self._by_items: dict[tuple[PlanItem, ...], int] = {}
@@ -90,7 +90,7 @@ class _Demands:
         return found
 
     def arrays(self) -> tuple[tuple[Bin, ...], Ints]:
-        """All bins, and the sizes of every demand in them."""
+        """Return all bins, and the sizes of every demand per bin."""
         bins = sorted({bin for each in self._numbers for bin, _ in each})
         at = {bin: index for index, bin in enumerate(bins)}
         counted = np.zeros((len(self._numbers), len(bins), 4), dtype=np.int64)
@@ -103,10 +103,10 @@ class _Demands:
 def chosen_plans(
     found: Classes, sessions: int, taken: Sequence[tuple[int, int]]
 ) -> tuple[int | None, ...]:
-    """The plan of every session, None where it is not served.
+    """Return the plan index of every session; None: not served.
 
-    ``taken`` lists columns with how many sessions take each; a class's sessions are served in
-    their order.
+    ``taken`` lists (column, number of sessions); the sessions of a class are served in their
+    order.
     """
     plans: list[int | None] = [None] * sessions
     next_member = [0] * len(found.members)

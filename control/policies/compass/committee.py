@@ -1,11 +1,11 @@
-"""A committee of past searches that predicts one objective until the search's own model can.
+"""A committee of past searches that predicts one objective until the search's own model is mature.
 
-Each member predicts every point. Its error is the mean distance of its predictions to what this
-search observed; its weight ``1 / (error^2 + eps)``, 0 where its error exceeds that of the search's
-own model, and the five heaviest vote (Compass, Section 4.1: no metadata, only prediction error).
-The vote is soft: probabilities of the weighted mixture. An objective is *mature* once its own
-model's one-step-ahead error is at most the committee's; Circinus v1 takes the members with the
-least accumulated error instead (``top-k``).
+Each member predicts every point. Its error is the mean distance of its predictions to the
+observations of this search; its weight is ``1 / (error^2 + eps)``, or 0 if its error exceeds that
+of the search's own model; the five heaviest vote (Compass, Section 4.1: no metadata, only
+prediction error). The vote is soft: the probability under the weighted mixture. An objective is
+*mature* once its own model's one-step-ahead error is at most the committee's. Circinus v1 takes the
+members with the least accumulated error instead (``top-k``).
 """
 
 from collections import deque
@@ -23,7 +23,8 @@ LEAST = 3
 
 
 class Committee:
-    """Members' ``means[h]`` and ``deviations[h]`` over all points, weighted as one observes."""
+    """Members with ``means[h]`` and ``deviations[h]`` over all points; observations set their
+    weights."""
 
     def __init__(
         self, means: Sequence[Floats], deviations: Sequence[Floats], members: str = "better"
@@ -38,7 +39,7 @@ class Committee:
         self.weights = np.full(len(means), 1 / max(len(means), 1))
 
     def tell(self, point: int, value: float, own: float | None) -> None:
-        """Observe a point; ``own`` is what the search's own model had predicted for it."""
+        """Record an observation; ``own`` is the prediction of the search's own model for it."""
         self._observed += 1
         for member, mean in enumerate(self._means):
             self._gaps[member] += abs(float(mean[point]) - value)
@@ -56,14 +57,14 @@ class Committee:
 
     @property
     def own_error(self) -> float:
-        """The own model's recent one-step-ahead error; infinite until there are three."""
+        """The own model's recent one-step-ahead error; infinite below three predictions."""
         return float(np.mean(self._own)) if len(self._own) >= LEAST else float("inf")
 
     def _weighted_error(self) -> float:
         return float(self.weights @ self.errors)
 
     def vote(self, probability: Callable[[Floats, Floats], Floats]) -> Floats:
-        """The weighted mixture of ``probability(mean, deviation)`` over the voters."""
+        """Return the weighted mixture of ``probability(mean, deviation)`` over the voters."""
         total: Floats = np.zeros_like(self._means[0])
         for member in np.flatnonzero(self.weights).tolist():
             total += self.weights[member] * probability(
@@ -72,7 +73,7 @@ class Committee:
         return total
 
     def mean(self) -> Floats:
-        """The weighted mean of the voters."""
+        """Return the weighted mean of the voters' predictions."""
         total: Floats = np.zeros_like(self._means[0])
         for member in np.flatnonzero(self.weights).tolist():
             total += self.weights[member] * self._means[member]
@@ -80,13 +81,13 @@ class Committee:
 
 
 def better(errors: Floats, own: float) -> Floats:
-    """Weights of the members that predict better than the own model."""
+    """Return weights of the members whose error is at most the own model's."""
     weights = np.where(errors <= own, 1 / (errors**2 + EPSILON), 0.0)
     return _heaviest(weights)
 
 
 def top_k(errors: Floats, own: float) -> Floats:
-    """Weights of the members with the least accumulated error, whatever the own model's is."""
+    """Return weights of the members with the least error, regardless of the own model's."""
     return _heaviest(1 / (errors**2 + EPSILON))
 
 

@@ -1,12 +1,12 @@
-"""Latency of every query plan, composed of its stages' seconds and its transfers.
+"""Compose the latency of every query plan from its stages' seconds and its transfers.
 
     latency(c, p) = max over leaves of  sum_s seconds[c, s] * slowdown[s, p]
                                       + sum_hops bytes * seconds_per_byte[hop, p] + delay[hop, p]
 
-Profiling one configuration gives the seconds of its stages on the reference device; every plan
-that shares the options up to a stage then has a known time there on every tier. Stages not yet
-seen are predicted by a Gaussian process on the logarithm of seconds, around the mean of past
-searches where there are any.
+Profiling one configuration gives the seconds of its stages on the reference device; for every
+plan with the same options up to a stage, the seconds of that stage are then known on every tier. A
+Gaussian process on the logarithm of seconds predicts the other stages, around the mean of past
+searches if there are any.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 UNSEEN = 1.0  # deviation of log seconds without history
-ALIKE = 0.12  # at least, with history
-OWN, UPSTREAM = 0.8, 0.15  # theta of a stage's own knobs and of those before it
+ALIKE = 0.12  # least deviation of log seconds with history
+OWN, UPSTREAM = 0.8, 0.15  # theta of a stage's own knobs, and of upstream knobs
 KNOWN = 1e-4  # variance of the error of a profiled stage's log seconds
 
 
@@ -33,10 +33,10 @@ KNOWN = 1e-4  # variance of the error of a profiled stage's log seconds
 class Deployment:
     """Tiers and links as one session sees them, per placement ``p`` of the space.
 
-    ``slowdown[s, p]`` times the reference seconds of stage s; ``per_byte[h, p]`` and ``delay[h,
-    p]`` seconds of hop h, the one into stage h, and after the stages one back per leaf;
-    ``price[s, p]`` $ an hour of the GPU under a stage (0: free); ``memory[c, s]`` bytes of
-    the model, over ``capacity[s, p]`` of the GPU; ``fits[c, p]`` whether all models fit.
+    ``slowdown[s, p]`` is the factor on the reference seconds of stage s; ``per_byte[h, p]`` and
+    ``delay[h, p]`` are the seconds of hop h: one hop into each stage, then one back per leaf;
+    ``price[s, p]`` is $ an hour of the stage's GPU (0: free); ``memory[c, s]`` the bytes of the
+    model and ``capacity[s, p]`` those of the GPU; ``fits[c, p]`` whether all models fit.
     """
 
     space: Space
@@ -47,12 +47,12 @@ class Deployment:
     memory: Floats
     capacity: Floats
     fits: Bools
-    own_tiers: frozenset[str] = frozenset()  # each session has its own, free
+    own_tiers: frozenset[str] = frozenset()  # one per session, free
 
     def latency(self, seconds: Floats, sent: Floats) -> Floats:
-        """Seconds of every plan: configurations x placements.
+        """Return the seconds of every plan: configurations x placements.
 
-        ``seconds[c, s]`` on the reference device; ``sent[c, h]`` bytes of every hop.
+        ``seconds[c, s]`` are on the reference device; ``sent[c, h]`` are the bytes of every hop.
         """
         longest: Floats = np.full((len(seconds), self.slowdown.shape[1]), -np.inf)
         for number, path in enumerate(self.paths):
@@ -62,7 +62,7 @@ class Deployment:
         return longest
 
     def variance(self, seconds: Floats, deviation: Floats) -> Floats:
-        """The variance of the longest path's seconds at log deviations of its stages."""
+        """Return the largest variance of a path's seconds, from the stages' log deviations."""
         widest: Floats = np.zeros((len(seconds), self.slowdown.shape[1]))
         for path in self.paths:
             spread = (seconds[:, path] * deviation[:, path]) ** 2
@@ -70,7 +70,7 @@ class Deployment:
         return widest
 
     def occupied(self, configuration: int, stage: int, placement: int, seconds: float) -> Occupied:
-        """What a stage takes of its tier's GPU at this placement."""
+        """Return a stage's occupancy of its tier's GPU at this placement."""
         described = self.space.stages[stage]
         tier = self.space.tiers[int(self.space.placements[placement, stage])]
         return Occupied(
@@ -82,7 +82,7 @@ class Deployment:
         )
 
     def transfers(self, sent: Floats, placement: int) -> tuple[float, ...]:
-        """Seconds of all hops of every path to a leaf."""
+        """Return the total transfer seconds of every path to a leaf."""
         found = []
         for number, path in enumerate(self.paths):
             hops = [*path, len(self.space.stages) + number]
@@ -93,7 +93,7 @@ class Deployment:
     def stretched(
         self, stages: Sequence[Occupied], shares: Sequence[int], rest: Sequence[float]
     ) -> float:
-        """The longest path's seconds at these shares."""
+        """Return the longest path's seconds at these shares."""
         seconds = [
             stage.seconds * float(stretch(np.array([share]), stage.batched)[0])
             for stage, share in zip(stages, shares, strict=True)
@@ -118,7 +118,7 @@ class Deployment:
 
 
 def meets(latency: Floats, variance: Floats, slo_s: float) -> Floats:
-    """The probability that a latency of this mean and variance is at most the SLO."""
+    """Return the probability that a latency of this mean and variance is at most the SLO."""
     probability: Floats = ndtr((slo_s - latency) / np.sqrt(variance + 1e-12))
     return probability
 
@@ -127,7 +127,7 @@ class StageTimes:
     """Predicted seconds of every stage of every configuration, and their log deviation."""
 
     def __init__(self, space: Space, history: Sequence[Floats] = ()) -> None:
-        """``history`` has the seconds of past searches by configuration and stage, or nan."""
+        """``history`` has the seconds of past searches by configuration and stage; nan: unknown."""
         self._models = [
             _StageTime(space, stage, [past[:, stage] for past in history])
             for stage in range(len(space.stages))
@@ -140,11 +140,11 @@ class StageTimes:
             model.tell(int(self._prefixes[configuration, stage]), seconds[stage])
 
     def seconds(self) -> Floats:
-        """Medians, configurations x stages."""
+        """Return the median seconds, configurations x stages."""
         return np.exp(self._gathered([model.mean for model in self._models]))
 
     def deviation(self) -> Floats:
-        """Deviations of log seconds, configurations x stages."""
+        """Return the deviations of log seconds, configurations x stages."""
         return self._gathered([model.sd for model in self._models])
 
     def _gathered(self, columns: Sequence[Floats]) -> Floats:
@@ -154,7 +154,7 @@ class StageTimes:
 
 
 class _StageTime:
-    """One stage's log seconds over the options up to it."""
+    """Model of one stage's log seconds over the options of the stage and those upstream."""
 
     def __init__(self, space: Space, stage: int, history: Sequence[Floats]) -> None:
         prefixes = space.prefixes[:, stage]
@@ -175,7 +175,7 @@ class _StageTime:
     def tell(self, prefix: int, seconds: float) -> None:
         value = float(np.log(max(seconds, 1e-9)))
         if prefix in self._told:
-            return  # the same options up to here take the same time
+            return  # equal options up to this stage take equal time
         if self._prior is None:
             self._prior = np.full(len(self._process.mean), value)
         self._told.add(prefix)
@@ -193,7 +193,7 @@ class _StageTime:
 
 
 def _by_prefix(values: Floats, prefixes: NDArray[np.int64], count: int) -> Floats:
-    """The mean of known values of each prefix, nan where none is known."""
+    """Return the mean of the known values of each prefix; nan: none known."""
     known = ~np.isnan(values)
     total = np.bincount(prefixes[known], values[known], minlength=count)
     number = np.bincount(prefixes[known], minlength=count)
@@ -202,7 +202,7 @@ def _by_prefix(values: Floats, prefixes: NDArray[np.int64], count: int) -> Float
 
 
 def _pooled(logs: Sequence[Floats], count: int) -> tuple[Floats | None, float]:
-    """The history's mean by prefix, gaps filled by its overall mean, and its spread."""
+    """Return the history's mean by prefix, gaps filled by its overall mean, and its spread."""
     if not logs:
         return None, UNSEEN
     stacked = np.stack(logs)

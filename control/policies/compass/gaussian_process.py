@@ -2,7 +2,7 @@
 
     k(x, x') = variance * exp(-sum_g theta_g * |{i of group g: x_i != x'_i}|)
 
-which is a squared exponential on one-hot codes. The mean is constant, the noise known per
+which is a squared exponential on one-hot codes. The mean is constant; the noise is known per
 observation (the variance of a mean over its samples). ``L`` is the Cholesky factor of
 ``K(X, X) + diag(noise)`` and ``V = L^-1 K(X, all)``: a new observation appends one row to each.
 Hyper-parameters are refitted on a grid by maximum likelihood with a log-normal prior on theta.
@@ -36,10 +36,11 @@ class Kernel:
 
 
 class GaussianProcess:
-    """Posterior ``mean`` and ``sd`` over all points, conditioned on what was told so far.
+    """Posterior ``mean`` and ``sd`` over all points, conditioned on the observations.
 
-    ``codes`` has one row a point and one column a category; ``groups[i]`` is the theta of column
-    i. Without observations the posterior is ``prior_mean`` and the kernel's deviation.
+    ``codes`` has one row per point and one column per category; ``groups[i]`` is the index of
+    column i's theta. Without observations the posterior is ``prior_mean`` and the kernel's
+    deviation.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class GaussianProcess:
         return self._kernel
 
     def row(self, point: int) -> Floats:
-        """The kernel between a point and all points."""
+        """Return the kernel between a point and all points."""
         differs = (self._codes != self._codes[point]).astype(np.float64)
         weights = np.array(self._kernel.theta)[self._groups]
         exponents: Floats = self._kernel.variance * np.exp(-(differs @ weights))
@@ -120,7 +121,7 @@ class GaussianProcess:
         self.sd = np.sqrt(np.maximum(variance, JITTER))
 
     def _center(self, values: Floats) -> float:
-        """The constant mean: of the observations, shrunk to the prior by one of them."""
+        """Return the constant mean: observations averaged with the prior as one more."""
         return float((values.sum() + self._prior) / (len(values) + 1))
 
     def _fitted(self) -> Kernel:

@@ -1,8 +1,8 @@
-"""Greedy schedules: pairs of session and plan in some order, as long as they fit.
+"""Greedy schedules: take pairs of session and plan in a given order as long as they fit.
 
-The paper's order is falling ``weight / resource`` (Compass, Section 4.3). It leaves *resource*
-open; here it is the sum over tiers of GPUs demanded over GPUs there are, or $ an hour where a tier
-has no limit and for the objective cost. Packing is exact, and what does not fit is skipped.
+The paper's order is decreasing ``weight / resource`` (Compass, Section 4.3). It leaves *resource*
+open; here it is the sum over tiers of GPUs demanded / GPUs available, or $ an hour if a tier has no
+limit and for the objective cost. Packing is exact; pairs that do not fit are skipped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ Pair = tuple[int, int]  # session, plan
 
 
 def dollars(instance: Instance, choice: SessionPlan) -> float:
-    """$ an hour of a plan's shares of GPUs."""
+    """Return $ an hour of a plan's shares of GPUs."""
     return sum(instance.tiers[i.tier].price * i.quarters / QUARTERS for i in choice.items)
 
 
 def resource(instance: Instance, choice: SessionPlan) -> float:
-    """The paper's "resource" of a plan: the sum of its shares of the tiers."""
+    """Return the paper's "resource" of a plan: the sum of its shares of the tiers."""
     total = 0.0
     for item in choice.items:
         there = instance.tiers[item.tier].gpus
@@ -32,7 +32,7 @@ def resource(instance: Instance, choice: SessionPlan) -> float:
 
 
 def greedy_pairs(instance: Instance, objective: str) -> Iterator[Pair]:
-    """All pairs, by falling weight over resource."""
+    """Yield all pairs by decreasing weight / resource ($ an hour for the objective cost)."""
 
     def rank(pair: Pair) -> tuple[float, Pair]:
         session = instance.sessions[pair[0]]
@@ -45,7 +45,7 @@ def greedy_pairs(instance: Instance, objective: str) -> Iterator[Pair]:
 
 
 def cheapest_pairs(instance: Instance, _: str) -> Iterator[Pair]:
-    """Every session in order with its plan of least $ an hour."""
+    """Yield every session in order with its plan of least $ an hour."""
     for i, session in enumerate(instance.sessions):
         if session.plans:
             costs = [dollars(instance, plan) for plan in session.plans]
@@ -53,7 +53,7 @@ def cheapest_pairs(instance: Instance, _: str) -> Iterator[Pair]:
 
 
 def first_fit(instance: Instance, pairs: Iterable[Pair]) -> tuple[int | None, ...]:
-    """Take pairs in order as long as they fit; what does not fit is skipped."""
+    """Take pairs in order, skip those that do not fit; return each session's plan or None."""
     plans: list[int | None] = [None] * len(instance.sessions)
     filled = _Filled(instance)
     for session, plan in pairs:
@@ -63,7 +63,7 @@ def first_fit(instance: Instance, pairs: Iterable[Pair]) -> tuple[int | None, ..
 
 
 class _Filled:
-    """What plans taken one by one fill."""
+    """Occupancy of the bins by the plans taken so far."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -71,7 +71,7 @@ class _Filled:
         self._used = dict.fromkeys(instance.tiers, 0)
 
     def take(self, items: tuple[PlanItem, ...]) -> bool:
-        """Take a plan's items if they fit; whether they did."""
+        """Take a plan's items if they fit; return whether they fit."""
         added = {bin: self._with(bin, sizes) for bin, sizes in demand(items)}
         used = dict(self._used)
         for bin, total in added.items():

@@ -1,4 +1,4 @@
-"""A scheduling instance: tiers of GPUs, and sessions that each have plans to choose from."""
+"""Scheduling instances: tiers of GPUs, and sessions with candidate plans."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ GOODPUT, COST = "goodput", "cost"
 OBJECTIVES = (GOODPUT, COST)
 
 
-class PlanItem(NamedTuple):  # hashed by the ten thousand
-    """A share of one GPU of a tier: ``quarters`` of it, beside items of the same ``pool`` only."""
+class PlanItem(NamedTuple):  # a tuple, because scheduling hashes tens of thousands
+    """A share of one GPU of a tier: ``quarters`` of it, shared within the same ``pool`` only."""
 
     tier: str
     quarters: int
@@ -30,7 +30,7 @@ class SessionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A session to be scheduled. ``weight`` is its worth in goodput."""
+    """A session to schedule. ``weight`` is its contribution to goodput."""
 
     id: str | int
     weight: float
@@ -39,7 +39,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """GPUs of one kind: how many there are (None: as many as needed), $ an hour for each."""
+    """GPUs of one kind: their number (None: no limit), and $ an hour for each."""
 
     gpus: int | None
     price: float
@@ -50,15 +50,15 @@ Bin = tuple[str, str]  # tier, pool: items that may share a GPU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """What is scheduled. ``free`` counts, per tier and pool, GPUs already in use by how many
-    quarters they have left (1, 2, 3); ``Tier.gpus`` are the empty ones beside them."""
+    """The input of scheduling. ``free`` counts, per tier and pool, the partly used GPUs with 1, 2
+    and 3 quarters free; ``Tier.gpus`` counts the empty GPUs in addition."""
 
     tiers: Mapping[str, Tier]
     sessions: tuple[Candidate, ...]
     free: Mapping[Bin, tuple[int, int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ``PlanError`` for what no schedule can be made of."""
+        """Raise ``PlanError`` for an invalid instance."""
         for name, tier in self.tiers.items():
             if not (isfinite(tier.price) and tier.price >= 0) or (tier.gpus or 0) < 0:
                 raise PlanError(

@@ -1,16 +1,16 @@
-"""Exact packing of GPU shares: the fewest GPUs that hold items of 1 to 4 quarters.
+"""Exact packing of GPU shares: compute the fewest GPUs that hold items of 1 to 4 quarters.
 
 Let n1..n4 count the items of each size and r1..r3 the GPUs in use that have 1..3 quarters free.
 The items fit ``g`` empty GPUs beside the partly used ones if and only if
 
     n4                 <= g                 (whole GPUs)
-    n3 +   n4          <= g + r3            (one large item a GPU)
+    n3 +   n4          <= g + r3            (one large item per GPU)
     n2 +   n3 + 2 n4   <= 2 g + r2 + r3     (halves)
     n2 + 2 n3 + 2 n4   <= 2 g + r2 + 2 r3   (halves beside three-quarter items)
     n1 + 2 n2 + 3 n3 + 4 n4 <= 4 g + r1 + 2 r2 + 3 r3   (volume)
 
 Without partly used GPUs that is ``max(n4 + n3 + ceil(n2 / 2), ceil(volume / 4))``. Best fit in
-falling order of size attains it (``place``). Items of a *pool*, seats in the batches of one
+decreasing order of size attains it (``place``). Items of a *pool*, seats in the batches of one
 model, share GPUs with that pool only (Compass, Appendix D.2), so each (tier, pool) is packed apart.
 """
 
@@ -21,8 +21,8 @@ QUARTERS = 4  # of a GPU
 
 Sizes = tuple[int, int, int, int]  # items of 1, 2, 3 and 4 quarters
 
-# One row per condition: what an item of 1..4 quarters takes, what an empty GPU and a GPU with
-# 1..3 quarters free give.
+# One row per condition: the coefficients of items of 1..4 quarters, of empty GPUs, and of GPUs
+# with 1..3 quarters free.
 TAKES: tuple[Sizes, ...] = ((0, 0, 0, 1), (0, 0, 1, 1), (0, 1, 1, 2), (0, 1, 2, 2), (1, 2, 3, 4))
 GIVES: tuple[int, ...] = (1, 1, 2, 2, 4)
 FREE_GIVES: tuple[tuple[int, int, int], ...] = (
@@ -37,7 +37,7 @@ EMPTY_ROWS = (3, 4)
 
 
 def sizes(quarters: Sequence[int]) -> Sizes:
-    """Count items by size; raises ``ValueError`` for one that is not 1 to 4 quarters."""
+    """Count items by size. Raises ``ValueError`` for an item that is not 1 to 4 quarters."""
     counts = [0] * QUARTERS
     for quarter in quarters:
         if not 1 <= quarter <= QUARTERS:
@@ -69,17 +69,17 @@ def _up(value: int, unit: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """``gpu[i]`` is the GPU of item ``i``; ``free[g]`` the quarters that GPU ``g`` has left."""
+    """``gpu[i]`` is the GPU of item ``i``; ``free[g]`` the free quarters of GPU ``g``."""
 
     gpu: tuple[int, ...]
     free: tuple[int, ...]
 
 
 def place(quarters: Sequence[int], free: Sequence[int] = ()) -> Placed:
-    """Put every item on a GPU, with the fewest new ones.
+    """Place every item, opening the fewest new GPUs.
 
-    ``free`` holds the free quarters of the GPUs in use; new GPUs follow them. Placed items of the
-    GPUs in use are not moved.
+    ``free`` holds the free quarters of the GPUs in use; new GPUs follow them. Items already on
+    GPUs are not moved.
     """
     left = list(free)
     gpu = [0] * len(quarters)

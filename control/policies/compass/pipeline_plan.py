@@ -1,4 +1,4 @@
-"""What the policies of sessions answer where one plan for the whole pipeline is asked for."""
+"""Refuse whole-pipeline plans for the policies that plan sessions."""
 
 from typing import NoReturn
 

@@ -1,8 +1,8 @@
-"""The factors by which tiers and links stretch the stages of every placement.
+"""Compute the factors by which tiers and links stretch the stages of every placement.
 
-A stage's reference seconds are divided by the speed of its tier; ``cpu`` stages by the tier's
-``cpu_speed``. A hop between tiers takes ``bytes / rate + delay``; within a tier it takes nothing.
-Inputs start on the session's own tier, and results return there.
+A stage's reference seconds are divided by the speed of its tier, those of ``cpu`` stages by the
+tier's ``cpu_speed``. A hop between tiers takes ``bytes / rate + delay``; a hop within a tier takes
+nothing. Inputs start on the session's own tier, and results return there.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from control.problem.problem import PlanError
 
 Floats = NDArray[np.float64]
 
-UNREACHABLE_S = 1e12  # over a link that is not there, or of 0 bytes a second
+UNREACHABLE_S = 1e12  # delay of a missing link, or one of 0 bytes a second
 
 
 def deployment(
@@ -27,10 +27,9 @@ def deployment(
     origin: str,
     memory: Floats,
 ) -> Deployment:
-    """The factors of every placement; ``memory[c, s]`` bytes of the models.
+    """Return the factors of every placement; ``memory[c, s]`` are the bytes of the models.
 
-    ``links`` holds both directions. Raises ``PlanError`` for a pair of tiers without a link that
-    some placement needs.
+    ``links`` holds both directions. Raises ``PlanError`` if every placement needs a missing link.
     """
     order = [tiers[name] for name in space.tiers]
     placements = space.placements
@@ -57,7 +56,7 @@ def deployment(
 
 
 def _hops(space: Space, origin: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where every hop of every placement starts and ends: into each stage, back from each leaf."""
+    """Return the start and end tiers of every hop: into each stage, then back from each leaf."""
     at = {stage.name: index for index, stage in enumerate(space.stages)}
     placements = space.placements
     home = np.full(len(placements), origin, dtype=np.int64)

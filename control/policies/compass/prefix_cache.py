@@ -1,7 +1,7 @@
-"""Outputs of upstream stages, kept for configurations that share their options, within bytes.
+"""Cache outputs of upstream stages for configurations that share their options, within bytes.
 
-A key names sample set, sample, stage and the options of all stages up to it. Evicted is the entry
-that saves least time for its bytes, less what it gained by being used last (GreedyDual-Size).
+A key names sample set, sample, stage and the options of all stages up to it. The eviction policy is
+GreedyDual-Size: evict the entry with the least seconds saved per byte, aged by its last use.
 Searches on the same samples share entries; others cannot hit them.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-Rank = tuple[float, int]  # worth, use: the least is evicted first
+Rank = tuple[float, int]  # worth, last use: the least is evicted first
 
 
 @dataclass(slots=True)
@@ -22,12 +22,13 @@ class _Entry:
 
 
 class PrefixCache:
-    """A cache of at most ``most_bytes``; ``seconds_saved``, ``hits`` and ``peak_bytes`` count."""
+    """A cache of at most ``most_bytes``, with its statistics ``seconds_saved``, ``hits`` and
+    ``peak_bytes``."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._entries: dict[Hashable, _Entry] = {}
-        self._order: list[tuple[Rank, Hashable]] = []  # with ranks that are no longer in force
+        self._order: list[tuple[Rank, Hashable]] = []  # a heap; may hold outdated ranks
         self._floor = 0.0
         self._uses = 0
         self.bytes = 0
@@ -36,7 +37,7 @@ class PrefixCache:
         self.seconds_saved = 0.0
 
     def get(self, key: Hashable) -> tuple[Any, float] | None:
-        """The output and the seconds that making it took; None where it is not kept."""
+        """Return the output and the seconds of computing it; None on a miss."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -47,7 +48,7 @@ class PrefixCache:
         return entry.value, entry.seconds
 
     def put(self, key: Hashable, value: Any, seconds: float, size: int) -> None:
-        """Keep an output of ``size`` bytes if it is worth more than what it displaces."""
+        """Insert an output of ``size`` bytes if its rank exceeds that of the entries it evicts."""
         if key in self._entries or size > self._most:
             return
         rank = self._rank(seconds, size)

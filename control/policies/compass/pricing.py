@@ -1,4 +1,4 @@
-"""Price the placements of one configuration: compliant ones trimmed exactly, others estimated."""
+"""Price the placements of one configuration: trim compliant ones exactly, estimate others."""
 
 from dataclasses import dataclass, replace
 
@@ -14,8 +14,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """A compliant query plan. ``shares`` in quarters per stage (0: none), ``occupied`` what they
-    and the models' memory occupy; ``demand`` quarters per tier; ``accuracy_low`` at 99 %."""
+    """A compliant query plan. ``shares`` are quarters per stage (0: none); ``occupied`` those that
+    shares and models' memory occupy; ``demand`` quarters per tier; ``accuracy_low`` the accuracy's
+    lower bound at 99 %."""
 
     configuration: int
     placement: int
@@ -28,11 +29,11 @@ class Priced:
     accuracy_low: float = 0.0
 
     def with_accuracy(self, accuracy: float, low: float) -> "Priced":
-        """The plan with a measured accuracy."""
+        """Return the plan with a measured accuracy."""
         return replace(self, accuracy=accuracy, accuracy_low=low)
 
     def covers(self, other: "Priced") -> bool:
-        """Whether this plan takes no more of any tier and is as accurate and cheap."""
+        """Return whether this plan is no worse in demand per tier, accuracy and cost."""
         ours, theirs = dict(self.demand), dict(other.demand)
         return (
             all(quarters <= theirs.get(tier, 0) for tier, quarters in ours.items())
@@ -44,7 +45,7 @@ class Priced:
 def priced(
     deployment: Deployment, configuration: int, seconds: Floats, sent: Floats, slo_s: float
 ) -> tuple[Priced, ...]:
-    """Every Pareto-optimal trimmed plan of a configuration within the latency SLO."""
+    """Return the cheapest trimmed plan of a configuration within the SLO for each demand."""
     whole = deployment.latency(seconds[None], sent[None])[0]
     fitting = np.flatnonzero((whole <= slo_s) & deployment.fits[configuration])
     found = []
@@ -67,7 +68,7 @@ def _trimmed(
     sent: Floats,
     slo_s: float,
 ) -> tuple[Trimmed, ...]:
-    """The plan's share vectors; of a tree, each branch may use the whole SLO."""
+    """Return the plan's share vectors; each branch of a tree may use the whole SLO."""
     stages = tuple(
         deployment.occupied(configuration, stage, placement, float(seconds[stage]))
         for stage in range(len(seconds))
@@ -104,12 +105,11 @@ def _plan(deployment: Deployment, configuration: int, placement: int, shares: Tr
 def cheapest_estimate(
     deployment: Deployment, seconds: Floats, sent: Floats, slo_s: float, configuration: int
 ) -> tuple[float, int]:
-    """The least cost of a configuration by predicted seconds, and its placement.
+    """Return the least cost of a configuration by predicted seconds, and its placement.
 
-    Shares are taken as continuous: of the slack beyond transfers, stages share by the square root
-    of price times seconds, which is the optimum of sum price * share at sum seconds / share. Of a
-    batched stage only the part that grows with the batch counts. Infinite where not even whole
-    GPUs are quick enough.
+    Shares are continuous: stages divide the slack by the square root of price * seconds, which
+    minimises sum price * share at a given sum seconds / share. Of a batched stage only the part
+    that grows with the batch counts. The cost is infinite if whole GPUs miss the SLO.
     """
     latency = deployment.latency(seconds[None], sent[None])[0]
     batched = np.array([stage.batched for stage in deployment.space.stages])

@@ -1,6 +1,6 @@
-"""References for the scheduler: the paper's greedy, first come first served, and its ILP.
+"""Reference schedulers: the paper's greedy, first come first served, and the paper's ILP.
 
-The integer program has a variable for each item kind on each GPU (Appendix B, without
+The integer program has a variable for each item size on each GPU (Compass, Appendix B, without
 products of binaries: its inequality 4 as printed puts every plan on every tier).
 """
 
@@ -24,12 +24,12 @@ ILP_VARIABLES = 1_000_000
 
 
 def greedy(instance: Instance, objective: str, meter: Meter = unmetered) -> Schedule:
-    """The paper's greedy; in cost ``feasible`` is False where it leaves a session out."""
+    """Return the paper's greedy schedule; in cost ``feasible`` is False if one is unserved."""
     return _metered(instance, objective, "greedy", meter, greedy_pairs)
 
 
 def first_come(instance: Instance, objective: str, meter: Meter = unmetered) -> Schedule:
-    """Sessions in their order, each with its cheapest plan, as long as they fit."""
+    """Serve sessions in order, each with its cheapest plan; skip those that do not fit."""
     return _metered(instance, objective, "first-come", meter, cheapest_pairs)
 
 
@@ -50,11 +50,11 @@ def _metered(
 
 
 def integer_program(instance: Instance, objective: str, meter: Meter = unmetered) -> Schedule:
-    """The schedule by an integer program over single GPUs; for small instances.
+    """Return the schedule of an integer program over single GPUs; for small instances.
 
-    ``x[s, p]`` serves session s by plan p, ``y[g, k]`` items of k quarters lie on GPU g, ``z[g]``
-    GPU g is used. Raises ``PlanError`` where tiers are unlimited, GPUs partly used, items pooled,
-    or the program too large.
+    ``x[s, p]``: session s has plan p; ``y[g, k]``: items of k quarters on GPU g; ``z[g]``: GPU g
+    is used. Raises ``PlanError`` for unlimited tiers, partly used GPUs, pooled items, or a
+    program that is too large.
     """
     began = meter()
     plans, gap = _Ilp(instance, objective).solved()
@@ -65,7 +65,7 @@ def integer_program(instance: Instance, objective: str, meter: Meter = unmetered
 
 
 class _Ilp:
-    """The program over single GPUs."""
+    """The integer program over single GPUs."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
         self.instance, self.cost = instance, objective == COST
@@ -86,7 +86,7 @@ class _Ilp:
             )
 
     def solved(self) -> tuple[tuple[int | None, ...], float | None]:
-        """The plan of every session, and the proven gap."""
+        """Return the plan of every session, and the proven gap."""
         found = optimize.milp(
             self._objective(),
             integrality=np.ones(self.variables, dtype=np.int64),
@@ -132,7 +132,7 @@ class _Ilp:
         return optimize.LinearConstraint(sparse.csr_array(matrix), ub=0.0)
 
     def _placed(self) -> Iterator[optimize.LinearConstraint]:
-        """Every item of the chosen plans lies on some GPU of its tier."""
+        """Yield the constraints that place the chosen plans' items on GPUs of their tiers."""
         for tier in self.instance.tiers:
             matrix = sparse.lil_array((4, self.variables))
             for column, (session, plan) in enumerate(self.pairs):

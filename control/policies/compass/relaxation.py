@@ -7,10 +7,10 @@ Variables: ``x[j]`` sessions take column ``j``, ``g[b]`` empty GPUs are opened f
     both     s.t. sum_j takes[j, r] x[j] - gives[r] g[bin(r)] <= free[r]   for every packing row r
                   sum_{b of tier t} g[b] <= gpus[t]                        for every limited tier t
 
-The packing rows are those of ``packing.py``; with integers they are exact, so the same model is
+The packing rows are those of ``packing.py``; for integers they are exact, so the same model is
 the integer program. Large instances are solved by *sifting*: prices from a sample of the classes
-leave few columns near the best of their class; the program over those columns gives new prices,
-until the dual bound over all columns equals its value. Any prices give a valid bound.
+select the few columns near the best of their class; the program over those columns gives new
+prices, until the dual bound over all columns equals its value. Any prices give a valid bound.
 """
 
 from dataclasses import dataclass, replace
@@ -24,17 +24,17 @@ from control.policies.compass.classes import Classes, Floats, Ints
 from control.policies.compass.instance import COST, Instance
 from control.policies.compass.packing import EMPTY_ROWS, FREE_GIVES, GIVES, TAKES
 
-DIRECT = 4_000  # columns that are solved at once
-SAMPLE = 600  # classes of the first prices
+DIRECT = 4_000  # columns up to which the program is solved directly
+SAMPLE = 600  # classes that give the first prices
 TOLERANCE = 1e-6  # relative, between a value and its bound
-DESCENT = 80  # evaluations of the dual bound
-FIRST_WINDOW = 1e-4  # of the largest column value: a column so near its class's best may be taken
+DESCENT = 80  # evaluations of the dual bound, at most
+FIRST_WINDOW = 1e-4  # relative to the largest column value: columns within it of their class's best
 WIDER = 5.0
 ROUNDS = 10
 
 Bools = NDArray[np.bool_]
 
-_OPTIMIZE: Any = optimize  # its stubs take no sparse arrays
+_OPTIMIZE: Any = optimize  # SciPy's stubs reject sparse arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +54,14 @@ class ProgramData:
 
     @property
     def columns(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return len(self.classes.owner)
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """``taken[j]`` sessions take column ``j``; ``prices[r]`` of the packing rows; ``bound`` on the
-    objective of any schedule."""
+    """``taken[j]`` sessions take column ``j``; ``prices[r]`` are those of the packing rows;
+    ``bound`` limits the objective of any schedule."""
 
     taken: Floats
     prices: Floats
@@ -69,7 +69,7 @@ class Relaxed:
 
 
 def model(instance: Instance, found: Classes, objective: str) -> ProgramData:
-    """The program of an instance for one objective."""
+    """Return the program of an instance for one objective."""
     names = list(instance.tiers)
     rows = [
         (b, k)
@@ -111,8 +111,8 @@ def _sampled_prices(data: ProgramData) -> Floats | None:
 
 
 def _descended(data: ProgramData, prices: Floats) -> Floats:
-    """Prices of a lower dual bound: with thousands of classes the bound is all but smooth."""
-    if data.cost:  # the sample's are better: a GPU's price is given, not found
+    """Return prices of a lower dual bound by L-BFGS-B: with many classes it is nearly smooth."""
+    if data.cost:  # the sample's prices are better: GPU prices are given
         return prices
     start = dual_bound(data, prices)
     found = _OPTIMIZE.minimize(
@@ -128,7 +128,7 @@ def _descended(data: ProgramData, prices: Floats) -> Floats:
 
 
 def _bound_and_slope(data: ProgramData, prices: Floats) -> tuple[float, Floats]:
-    """The goodput's dual bound over limited tiers and its slope in the prices."""
+    """Return the goodput's dual bound over limited tiers, and its gradient in the prices."""
     values = column_values(data, prices)
     best = best_values(data, values)
     taking = (values >= best[data.classes.owner] - 1e-12).astype(np.float64)
@@ -143,7 +143,7 @@ def _bound_and_slope(data: ProgramData, prices: Floats) -> tuple[float, Floats]:
 
 
 def _sift(data: ProgramData, center: Floats) -> Relaxed | None:
-    """The program's solution from starting prices, the best within ROUNDS; None if none."""
+    """Return the best solution within ROUNDS from starting prices; None if none is feasible."""
     window, best = FIRST_WINDOW, None
     tighter = max if data.cost else min
     bound = dual_bound(data, center)
@@ -168,18 +168,18 @@ def _gap(data: ProgramData, found: Relaxed, bound: float) -> float:
 
 
 def _near(data: ProgramData, prices: Floats, window: float) -> tuple[Floats, Bools]:
-    """What classes with one near column take, and the near columns of the others."""
+    """Return the sessions fixed for classes with one near column, and the other near columns."""
     values = column_values(data, prices)
     best = best_values(data, values)
     slack = window * float(np.abs(values).max(initial=1e-9))
     near = values >= best[data.classes.owner] - slack
-    spare = (best <= slack) & (not data.cost)  # as well not served
+    spare = (best <= slack) & (not data.cost)  # not serving is as good
     fixed = near & _alone(data, near, spare)
     return np.where(fixed, data.classes.count[data.classes.owner], 0.0), near & ~fixed
 
 
 def _toward(data: ProgramData, center: Floats, prices: Floats) -> Floats:
-    """The best prices on the way: those of a small program may be far off (in-out separation)."""
+    """Return the best prices between ``center`` and ``prices`` (in-out separation)."""
     ways = [center, *(center + step * (prices - center) for step in (0.05, 0.2, 0.5, 1.0))]
     sign = -1.0 if data.cost else 1.0
     bounds = [sign * dual_bound(data, each) for each in ways]
@@ -188,20 +188,20 @@ def _toward(data: ProgramData, center: Floats, prices: Floats) -> Floats:
 
 
 def _alone(data: ProgramData, near: Bools, spare: Bools) -> Bools:
-    """Columns of classes with one near column, which are not left unserved by as good a plan."""
+    """Return columns of classes with one near column for which not serving is worse."""
     options = np.bincount(data.classes.owner[near], minlength=len(data.classes.count))
     alone: Bools = ((options == 1) & ~spare)[data.classes.owner]
     return alone
 
 
 def column_values(data: ProgramData, prices: Floats) -> Floats:
-    """What a session of the owner gains by each column at these prices of the packing rows."""
+    """Return the reduced value of each column for a session at these packing row prices."""
     gained = -(data.takes @ prices)[data.classes.demand]
     return gained if data.cost else gained + data.classes.weight[data.classes.owner]
 
 
 def best_values(data: ProgramData, values: Floats) -> Floats:
-    """The best column's value of each class; in goodput at least 0, for not being served."""
+    """Return the best column value of each class; in goodput at least 0 (not served)."""
     best: Floats = np.maximum.reduceat(values, data.classes.start)
     return best if data.cost else np.maximum(best, 0.0)
 
@@ -213,12 +213,12 @@ def _value(data: ProgramData, found: Relaxed) -> float:
 
 
 def relaxed_cost(data: ProgramData, taken: Floats) -> float:
-    """$ an hour of fractions of GPUs that hold what is taken."""
+    """Return $ an hour of the fractional GPUs that hold the taken columns."""
     return float(data.price @ opened(data, taken))
 
 
 def opened(data: ProgramData, taken: Floats) -> Floats:
-    """Fractions of empty GPUs that each bin needs."""
+    """Return the fractional number of empty GPUs that each bin needs."""
     per_demand = np.bincount(data.classes.demand, taken, minlength=len(data.takes))
     over = (per_demand @ data.takes - data.free) / data.gives
     need = np.zeros(len(data.tier))
@@ -229,7 +229,7 @@ def opened(data: ProgramData, taken: Floats) -> Floats:
 def _restricted(
     data: ProgramData, active: Bools, fixed: Floats, scale: float = 1.0
 ) -> Relaxed | None:
-    """The program over active columns beside fixed ones, all GPUs scaled; None if infeasible."""
+    """Solve over active columns beside fixed ones, all GPUs scaled; None if infeasible."""
     columns = np.flatnonzero(active)
     base = np.bincount(data.classes.demand, fixed, minlength=len(data.takes)) @ data.takes
     program = assemble(data, columns, (data.free - base) * scale, data.limit * scale)
@@ -253,8 +253,8 @@ def _restricted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Minimise ``objective`` x over ``upper`` x <= ``upper_rhs``, ``equal`` x = ``equal_rhs``,
-    x >= 0. The columns come first, then the bins; the packing rows come first."""
+    """Minimise ``objective`` x subject to ``upper`` x <= ``upper_rhs``, ``equal`` x =
+    ``equal_rhs``, x >= 0. Variables: columns, then bins. The first rows are the packing rows."""
 
     objective: Floats
     upper: sparse.csr_array
@@ -264,7 +264,7 @@ class Program:
 
 
 def assemble(data: ProgramData, columns: Ints, free: Floats, limit: Floats) -> Program:
-    """The program over some columns, whose classes' sessions are all to be placed by them."""
+    """Return the program over some columns, which must place all sessions of their classes."""
     owners, at = np.unique(data.classes.owner[columns], return_inverse=True)
     bins, rows = len(data.tier), len(data.free)
     packed = sparse.csr_array(data.takes[data.classes.demand[columns]].T)
@@ -293,7 +293,7 @@ def assemble(data: ProgramData, columns: Ints, free: Floats, limit: Floats) -> P
 
 
 def dual_bound(data: ProgramData, prices: Floats) -> float:
-    """The Lagrangian bound of any prices of the packing rows, made feasible where they are not."""
+    """Return the Lagrangian bound of packing row prices, scaled first to be dual feasible."""
     prices = prices.copy()
     worth = np.zeros(len(data.tier))
     np.add.at(worth, data.row_bin, prices * data.gives)

@@ -1,8 +1,8 @@
-"""From a fractional schedule to a whole one: floor it, fill it greedily, mend it exactly.
+"""Round a fractional schedule: floor it, fill it greedily, improve it by an integer program.
 
 A vertex of the program over classes has few fractional columns, so the floor loses few sessions.
-What is left is tried in the order of its value at the program's prices. Then the integer program
-over a few sessions, the rest fixed, takes the last GPU or session where the bound allows one more.
+The greedy fill tries the remaining sessions in order of column value at the program's prices. The
+integer program over a few sessions, the rest fixed, runs if the bound allows an improvement.
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from control.policies.compass.relaxation import (
 )
 
 EPSILON = 1e-6
-EXACT_COLUMNS = 1_500  # up to so many columns the integer program has all of them
-MEND_SESSIONS = 150  # otherwise the sessions that it may move
+EXACT_COLUMNS = 1_500  # columns up to which the integer program takes all
+MEND_SESSIONS = 150  # beyond that, classes that it may move
 NODES = 300
 GAP = 1e-5
 
 
 @dataclass(slots=True)
 class PackedSessions:
-    """Sessions taken by column, and what that fills. ``sizes[b]`` counts items by size, ``used[b]``
-    the empty GPUs opened for bin ``b``, ``room[t]`` those left of tier ``t``."""
+    """Sessions taken by column, and their packing. ``sizes[b]`` counts items by size, ``used[b]``
+    the empty GPUs opened for bin ``b``, ``room[t]`` the GPUs left in tier ``t``."""
 
     data: ProgramData
     free: tuple[tuple[int, int, int], ...]
@@ -42,7 +42,7 @@ class PackedSessions:
     def of(
         cls, data: ProgramData, free: tuple[tuple[int, int, int], ...], taken: Ints
     ) -> "PackedSessions":
-        """With these sessions taken, whether they fit or not."""
+        """Return the packing of these sessions; ``fits`` may be False."""
         found = data.classes
         per_demand = np.bincount(found.demand, taken, minlength=len(found.sizes))
         sizes = np.tensordot(per_demand, found.sizes, axes=1).astype(np.int64)
@@ -53,23 +53,23 @@ class PackedSessions:
 
     @property
     def fits(self) -> bool:
-        """Whether no tier is overfull."""
+        """Whether every tier has enough GPUs."""
         return all(room >= 0 for room in self.room)
 
     @property
     def usd_per_h(self) -> float:
-        """What the opened GPUs cost."""
+        """$ an hour of the opened GPUs."""
         return float(np.dot(self.data.price, self.used))
 
     @property
     def weight(self) -> float:
-        """What the served sessions are worth."""
+        """The total weight of the served sessions."""
         found = self.data.classes
         return float(found.weight[found.owner] @ self.taken)
 
     def more(self, column: int) -> list[tuple[int, int]] | None:
-        """The bins that one more session by this column fills, with the GPUs that each then needs
-        in addition; None where it does not fit."""
+        """Return the bins that one more session of this column changes, with the additional GPUs
+        of each; None if it does not fit."""
         counts = self.data.classes.sizes[self.data.classes.demand[column]]
         changed = []
         room = list(self.room)
@@ -82,7 +82,7 @@ class PackedSessions:
         return changed
 
     def take(self, column: int, changed: list[tuple[int, int]]) -> None:
-        """Serve one more session by this column; ``changed`` is what ``more`` said."""
+        """Serve one more session by this column; ``changed`` is the result of ``more``."""
         counts = self.data.classes.sizes[self.data.classes.demand[column]]
         for b, extra in changed:
             self.sizes[b] += counts[b]
@@ -94,7 +94,7 @@ class PackedSessions:
 def rounded(
     data: ProgramData, free: tuple[tuple[int, int, int], ...], relaxed: Relaxed
 ) -> PackedSessions:
-    """A whole schedule near the fractional one; in cost some sessions may be left unplaced."""
+    """Return an integer schedule near the fractional one; in cost, sessions may stay unplaced."""
     filling = _floor(data, free, np.floor(relaxed.taken + EPSILON).astype(np.int64))
     left = _left(filling)
     values = column_values(data, relaxed.prices)
@@ -116,7 +116,7 @@ def _left(filling: PackedSessions) -> Ints:
 def _floor(
     data: ProgramData, free: tuple[tuple[int, int, int], ...], taken: Ints
 ) -> PackedSessions:
-    """The floor; pools that each round up may overfill a tier, then sessions are given up."""
+    """Return the floor; drop sessions of least weight while rounded-up pools overfill a tier."""
     filling = PackedSessions.of(data, free, taken)
     owner = data.classes.owner
     while not filling.fits:
@@ -132,7 +132,7 @@ def _floor(
 
 
 def _fill_best(filling: PackedSessions, left: Ints, order: Ints) -> None:
-    """Serve whom one still can, best first. What does not fit now does not fit later."""
+    """Serve remaining sessions, best column first; a column that does not fit is final."""
     owner = filling.data.classes.owner
     for column in order.tolist():
         while left[owner[column]] > 0:
@@ -144,7 +144,7 @@ def _fill_best(filling: PackedSessions, left: Ints, order: Ints) -> None:
 
 
 def _fill_cheapest(filling: PackedSessions, left: Ints, order: Ints) -> None:
-    """Place every session by the column that adds least to the cost now, hardest to place last."""
+    """Place every session by the column of least additional cost, classes in ``order``."""
     owner, price = filling.data.classes.owner, filling.data.price
     columns: dict[int, list[int]] = {}
     for column in order.tolist():
@@ -166,7 +166,7 @@ def _fill_cheapest(filling: PackedSessions, left: Ints, order: Ints) -> None:
 
 
 def mended(filling: PackedSessions, relaxed: Relaxed) -> PackedSessions:
-    """The schedule after an integer program over some sessions, if that is better."""
+    """Return the schedule improved by an integer program over some sessions, if better."""
     data = filling.data
     columns = _movable(filling, relaxed)
     fixed = filling.taken.copy()
@@ -188,7 +188,7 @@ def _better(one: PackedSessions, other: PackedSessions) -> bool:
 
 
 def _movable(filling: PackedSessions, relaxed: Relaxed) -> Ints:
-    """Columns of all classes if there are few, else of those that tie or were rounded."""
+    """Return all columns if there are few, else those of rounded, unplaced and sampled classes."""
     data, found = filling.data, filling.data.classes
     if data.columns <= EXACT_COLUMNS:
         return np.arange(data.columns)
@@ -224,5 +224,5 @@ def _integer(data: ProgramData, columns: Ints, fixed: Ints) -> Ints | None:
 
 
 def unplaced(filling: PackedSessions) -> int:
-    """How many sessions with plans are not served."""
+    """Return the number of sessions with plans that are not served."""
     return int(_left(filling).sum())

@@ -4,8 +4,8 @@
 packing (Compass, Section 4.3 and Appendix B, with the demand of a plan counted by item size). Two
 objectives: *goodput* serves the sessions of the greatest total weight that fit; *cost* serves
 every session for the least $ an hour of whole GPUs. The paper's greedy and its integer program
-over single GPUs are in ``references.py``. The greedy is tried as well where more than one in
-ten thousand is left to gain.
+over single GPUs are in ``reference_schedulers.py``. The greedy also runs if the gap to the bound
+exceeds 1e-4.
 """
 
 from collections.abc import Sequence
@@ -27,17 +27,17 @@ from control.policies.compass.rounding import (
 )
 from control.problem.problem import Meter, PlanError, SolverRun, unmetered
 
-CERTAIN = 1e-9  # relative: a schedule that meets its bound so nearly is optimal
-NEAR_ENOUGH = 1e-4  # relative: of a large instance, which an integer program takes long to improve
+CERTAIN = 1e-9  # relative gap up to which a schedule is optimal
+NEAR_ENOUGH = 1e-4  # relative gap up to which a large instance is not improved: that takes long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """``plans[i]`` is the index of session ``i``'s plan, None where it is not served.
+    """``plans[i]`` is the index of session ``i``'s plan; None: not served.
 
-    ``opened[tier]`` GPUs are in use that were empty, for ``usd_per_h``. ``bound`` is the linear
-    program's on the objective: on the weight served in goodput, on $ an hour in cost, None where
-    no schedule serves every session.
+    ``opened[tier]`` counts the formerly empty GPUs in use, which cost ``usd_per_h``. ``bound`` is
+    the linear program's bound on the objective: on the weight served in goodput, on $ an hour in
+    cost; None if no schedule serves every session.
     """
 
     objective: str
@@ -51,7 +51,7 @@ class Schedule:
 
     @property
     def served(self) -> int:
-        """How many sessions have a plan."""
+        """The number of sessions with a plan."""
         return sum(plan is not None for plan in self.plans)
 
     @property
@@ -68,7 +68,7 @@ class Schedule:
 
 
 def schedule(instance: Instance, objective: str, meter: Meter = unmetered) -> Schedule:
-    """The best schedule found; in cost ``feasible`` is False where some session has no place.
+    """Return the best schedule found; in cost ``feasible`` is False if a session is unserved.
 
     Raises ``PlanError`` for an unknown objective.
     """
@@ -112,7 +112,7 @@ def _cost(instance: Instance) -> Schedule:
 
 
 def _greedy(instance: Instance, objective: str, bound: float) -> Schedule:
-    """The paper's greedy, which in rare cases ends nearer the bound."""
+    """Return the paper's greedy schedule, which in rare cases is nearer to the bound."""
     plans = first_fit(instance, greedy_pairs(instance, objective))
     return finished(instance, plans, objective, bound)
 
@@ -120,7 +120,7 @@ def _greedy(instance: Instance, objective: str, bound: float) -> Schedule:
 def _solved(
     instance: Instance, found: Classes, objective: str
 ) -> tuple[PackedSessions, Relaxed] | None:
-    """The rounded program; None if even fractions cannot serve every session (cost only)."""
+    """Return the rounded schedule; None if the linear program is infeasible (cost only)."""
     data = model(instance, found, objective)
     free = tuple(instance.free.get(bin, (0, 0, 0)) for bin in found.bins)
     if not len(found.owner):
@@ -137,7 +137,7 @@ def _solved(
 
 
 def _may_improve(filling: PackedSessions, bound: float) -> bool:
-    """Whether a better whole schedule is possible by the bound."""
+    """Return whether the bound allows a better integer schedule."""
     data = filling.data
     if data.cost:
         return unplaced(filling) > 0 or filling.usd_per_h > bound * (1 + CERTAIN)
@@ -169,9 +169,9 @@ def _plans(instance: Instance, found: Classes, filling: PackedSessions) -> tuple
 def finished(
     instance: Instance, plans: Sequence[int | None], objective: str, bound: float | None
 ) -> Schedule:
-    """A schedule of these plans, its GPUs counted anew from the items of the instance.
+    """Return a schedule of these plans, with its GPUs recounted from the items of the instance.
 
-    Raises ``PlanError`` where they do not fit: that would be a fault of the scheduler.
+    Raises ``PlanError`` if they do not fit, which would be a bug of the scheduler.
     """
     used = packed(instance, plans)
     for name, count in used.items():
@@ -194,7 +194,7 @@ def finished(
 
 
 def packed(instance: Instance, plans: Sequence[int | None]) -> dict[str, int]:
-    """The empty GPUs that each tier opens for these plans, packed exactly."""
+    """Return the number of empty GPUs that each tier opens for these plans, packed exactly."""
     counts: dict[tuple[str, str], list[int]] = {}
     for session, plan in zip(instance.sessions, plans, strict=True):
         if plan is None:

@@ -1,13 +1,13 @@
-"""Adaptive profiling: stop sampling a configuration once its verdict is certain enough.
+"""Adaptive profiling: stop sampling a configuration once its verdict is confident.
 
-After ``least`` samples, every ``look`` more, Student's t gives the confidence that the mean is on
-the side of the floor where it seems to be (Compass, Section 4.2); the test stops at
-``confidence``. At ``most`` samples it accepts only if acceptance has the confidence ``cap``, as
-repeated looks and a search, which selects the lucky, make a mean at the floor a bad bet. Rules by
-name: ``one-sided`` (default), ``two-sided`` (Circinus v1), ``stratified`` (its variance by strata).
+After ``least`` samples and then every ``look`` samples, Student's t gives the confidence that the
+true mean is on the same side of the floor as the sample mean (Compass, Section 4.2); the test stops
+at ``confidence``. At ``most`` samples it accepts only with the confidence ``cap``, because repeated
+looks and the selection bias of a search inflate means near the floor. Rules by name: ``one-sided``
+(default), ``two-sided`` (Circinus v1), ``stratified`` (variance within strata).
 
-A *control variate* uses that samples come in one fixed order: a finished configuration's scores
-``y`` on the same samples have a better known mean, and
+A *control variate* uses the fixed order of the samples: a finished configuration has scores ``y``
+on the same samples and on more, so its mean is better known, and
 
     mean(x) - b (mean(y) - mean of y over all its samples),   b = cov(x, y) / var(y)
 
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 class Verdict(StrEnum):
-    """What is known of a mean beside its floor."""
+    """State of a test of a mean against its floor."""
 
     OPEN = "open"
     ACCEPTED = "accepted"
@@ -38,11 +38,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
-    """When to stop: see the module.
+    """The stopping rule; see the module docstring.
 
-    ``population`` is the number of samples that the mean is of, where they are all there are (a
-    recording): the variance of a mean of n is then (1 - n / population) of what it is else, and
-    after all of them the mean decides.
+    ``population`` is the size of a finite set of samples (a recording), or None. It scales the
+    variance of a mean of n samples by (1 - n / population); after all samples the mean decides.
     """
 
     least: int = 50
@@ -54,7 +53,7 @@ class StopRule:
     population: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``PlanError`` for a rule that cannot be."""
+        """Raise ``PlanError`` for an invalid rule."""
         if not 2 <= self.least <= self.most or self.look < 1:
             raise PlanError(
                 f"samples: least {self.least} and most {self.most}; give 2 <= least <= most"
@@ -65,13 +64,13 @@ class StopRule:
             raise PlanError(f"no test {self.test!r}; there are {', '.join(TESTS)}")
 
     def looks(self, samples: int) -> range:
-        """The counts at which the test looks, of so many samples."""
+        """Return the sample counts, up to ``samples``, at which the test looks."""
         return range(self.least, min(samples, self.most) + 1, self.look)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean, the variance of its error, and the degrees of freedom of that."""
+    """A mean, the variance of its error, and that variance's degrees of freedom."""
 
     mean: float
     variance: float
@@ -80,8 +79,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """How a test ended: after ``samples``, with the confidence that the mean is at the floor or
-    above, where 0.99 for rejection reads 0.01."""
+    """The state of a test after ``samples``, with the confidence that the mean is at or above the
+    floor: a rejection at 0.99 has the confidence 0.01."""
 
     verdict: Verdict
     samples: int
@@ -90,14 +89,14 @@ class Tested:
 
 
 def plain(scores: Floats) -> Estimate:
-    """The mean of scores from 0 to 1. Equal scores are taken to hide one that is not."""
+    """Return the mean of scores from 0 to 1; the variance has a floor for equal scores."""
     n = len(scores)
     spread = float(scores.var(ddof=1)) if n > 1 else 0.25
     return Estimate(float(scores.mean()), max(spread, (1 - 1 / n) / n) / n, max(n - 1.0, 1.0))
 
 
 def stratified(scores: Floats, strata: Sequence[int]) -> Estimate:
-    """The mean with the variance within strata only (Circinus v1, Theorem 1).
+    """Return the mean with the variance within strata only (Circinus v1, Theorem 1).
 
     Weights are the strata's shares of the samples; Satterthwaite's degrees of freedom.
     """
@@ -115,7 +114,7 @@ def stratified(scores: Floats, strata: Sequence[int]) -> Estimate:
 
 
 def controlled(scores: Floats, reference: Floats) -> Estimate:
-    """The mean adjusted by a configuration with more samples on the same order.
+    """Return the mean, adjusted by a configuration with more samples in the same order.
 
     ``reference`` has at least as many scores; its first ones pair with ``scores``.
     """
@@ -138,7 +137,7 @@ def controlled(scores: Floats, reference: Floats) -> Estimate:
 
 
 def at_least(estimate: Estimate, floor: float) -> float:
-    """The one-sided confidence that the mean is at the floor or above."""
+    """Return the one-sided confidence that the mean is at or above the floor."""
     return float(stdtr(estimate.freedom, (estimate.mean - floor) / sqrt(estimate.variance)))
 
 
@@ -158,7 +157,7 @@ TESTS: Mapping[str, Callable[[float], float]] = {
 
 
 def look(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Tested:
-    """The state of a test after so many samples."""
+    """Return the state of a test after ``samples`` samples."""
     if rule.population is not None:
         if samples >= rule.population:
             return _exact(estimate, samples, floor)
@@ -175,7 +174,7 @@ def look(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Test
 
 
 def _exact(estimate: Estimate, samples: int, floor: float) -> Tested:
-    """What all samples there are say."""
+    """Return the verdict after the whole population, without error."""
     enough = estimate.mean >= floor
     verdict = Verdict.ACCEPTED if enough else Verdict.REJECTED
     return Tested(verdict, samples, float(enough), Estimate(estimate.mean, 0.0, estimate.freedom))
@@ -188,9 +187,9 @@ def run_test(
     reference: Floats | None = None,
     strata: Sequence[int] = (),
 ) -> Tested:
-    """Run a test over scores in their order; raises ``PlanError`` without a score.
+    """Run a test over scores in their order. Raises ``PlanError`` without scores.
 
-    Where fewer than ``rule.most`` scores exist, the last of them is the cap.
+    With fewer than ``rule.most`` scores, the cap is at the last one.
     """
     if not len(scores):
         raise PlanError("no sample has a truth, so no accuracy can be measured; give labels")

@@ -1,8 +1,8 @@
 """The search space of query plans: configurations of knobs times placements on tiers.
 
 Both are values, never expanded into variants: configuration ``c`` is a row of option indices,
-placement ``p`` a row of tier indices, plan ``c * placements + p``. A stage may be kept from tiers
-(Compass, Section 2.1: data governance, local processing), which holds before any search.
+placement ``p`` a row of tier indices, plan ``c * placements + p``. A stage may exclude tiers
+(Compass, Section 2.1: data governance, local processing); the space holds allowed tiers only.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class Knob:
 @dataclass(frozen=True, slots=True)
 class Stage:
     """An operator of the pipeline. ``parent`` feeds it ("": the session's input); ``tiers`` may
-    run it. ``cpu`` stages need no GPU; ``batched`` ones take a seat in a batch as a share."""
+    run it. ``cpu`` stages need no GPU; the share of a ``batched`` stage is a seat in a batch."""
 
     name: str
     parent: str
@@ -71,36 +71,36 @@ class Space:
 
     @property
     def configuration_count(self) -> int:
-        """How many configurations there are."""
+        """The number of configurations."""
         return int(np.prod([len(knob.options) for knob in self.knobs], dtype=object))
 
     @property
     def placement_count(self) -> int:
-        """How many placements there are."""
+        """The number of placements."""
         return int(np.prod([len(stage.tiers) for stage in self.stages], dtype=object))
 
     @property
     def plans(self) -> int:
-        """How many query plans there are."""
+        """The number of query plans."""
         return self.configuration_count * self.placement_count
 
     @cached_property
     def configurations(self) -> Ints:
-        """Option indices, one row a configuration; the last knob varies fastest."""
+        """Option indices, one row per configuration; the last knob varies fastest."""
         options = [range(len(knob.options)) for knob in self.knobs]
         rows = np.array(list(product(*options)), dtype=np.int64)
         return rows.reshape(self.configuration_count, len(self.knobs))
 
     @cached_property
     def placements(self) -> Ints:
-        """Tier indices, one row a placement, one column a stage."""
+        """Tier indices, one row per placement, one column per stage."""
         at = {tier: index for index, tier in enumerate(self.tiers)}
         allowed = [[at[tier] for tier in stage.tiers] for stage in self.stages]
         return np.array(list(product(*allowed)), dtype=np.int64)
 
     @cached_property
     def upstream(self) -> tuple[tuple[int, ...], ...]:
-        """Per stage, the knobs of it and of every stage that its input passed through."""
+        """Per stage, the knobs of the stage and of all its ancestors."""
         parents = {stage.name: stage.parent for stage in self.stages}
         return tuple(self._knobs_of(_ancestors(stage.name, parents)) for stage in self.stages)
 
@@ -111,7 +111,7 @@ class Space:
 
     @cached_property
     def prefixes(self) -> Ints:
-        """Per configuration and stage, a number equal where all options up to the stage are."""
+        """Per configuration and stage, a number that is equal for equal options up to the stage."""
         columns = [
             np.unique(self.configurations[:, list(knobs)], axis=0, return_inverse=True)[1].ravel()
             if knobs
@@ -122,7 +122,7 @@ class Space:
 
     @cached_property
     def digest(self) -> str:
-        """Names the space: equal for equal stages, knobs, options and tiers."""
+        """A hash of stages, knobs and options, equal for equal spaces; tiers are not part of it."""
         described = [
             [[s.name, s.parent] for s in self.stages],
             [[k.stage, k.name, k.options] for k in self.knobs],
@@ -133,7 +133,7 @@ class Space:
         return tuple(index for index, knob in enumerate(self.knobs) if knob.stage in stages)
 
     def named(self, configuration: int) -> dict[str, str]:
-        """The option of every knob of a configuration, by "stage.knob"."""
+        """Return the option of every knob of a configuration, by "stage.knob"."""
         row = self.configurations[configuration]
         return {
             f"{knob.stage}.{knob.name}": knob.options[option]
@@ -141,12 +141,12 @@ class Space:
         }
 
     def placed(self, placement: int) -> dict[str, str]:
-        """The tier of every stage of a placement."""
+        """Return the tier of every stage of a placement."""
         row = self.placements[placement]
         return {s.name: self.tiers[t] for s, t in zip(self.stages, row.tolist(), strict=True)}
 
     def index_of(self, options: Mapping[str, str]) -> int | None:
-        """The configuration of these options by "stage.knob"; None where one is not known here.
+        """Return the configuration of these options by "stage.knob"; None if one is missing.
 
         Options of knobs that the space lacks are ignored: history may come from a larger space.
         """
@@ -168,6 +168,6 @@ def _ancestors(stage: str, parents: Mapping[str, str]) -> set[str]:
 
 
 def leaves(stages: Sequence[Stage]) -> tuple[int, ...]:
-    """The stages that feed no other."""
+    """Return the indices of the stages that feed no other."""
     parents = {stage.parent for stage in stages}
     return tuple(index for index, stage in enumerate(stages) if stage.name not in parents)

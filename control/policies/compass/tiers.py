@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTier:
-    """A tier: speeds relative to the reference device, $ an hour and GPU, bytes of its memory
-    (inf: no limit). ``own``: each session has one of its own, free and never contended."""
+    """A tier: speeds relative to the reference device, $ an hour per GPU, bytes of GPU memory
+    (inf: no limit). ``own``: one per session, free and never contended."""
 
     speed: float = 1.0
     cpu_speed: float = 1.0

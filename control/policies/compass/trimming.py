@@ -1,10 +1,10 @@
-"""Trim a compliant plan's GPU shares: every Pareto-optimal vector of shares, by enumeration.
+"""Trim a compliant plan's GPU shares: enumerate the Pareto-optimal vectors of shares.
 
 A stage on a share of a GPU takes ``t / share``; a batched stage, whose share is a seat in a batch
-of 1 / share, ``t (1 + 0.12 (1 / share - 1))`` until a measured curve is known (Compass, Appendix
-D.2), and 0.75 is no batch. What a stage occupies is the larger of its share and its memory's part
-of the GPU, in quarters, so that what lies together also fits together. There are at most 4^stages
-vectors, so the paper's search is replaced by all of them.
+of 1 / share, ``t (1 + 0.12 (1 / share - 1))`` (Compass, Appendix D.2); a batched share is never
+0.75. A stage occupies the larger of its share and its memory's part of the GPU, in quarters, so
+that stages on one GPU also fit its memory. There are at most 4^stages vectors, so enumeration
+replaces the paper's search.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ BATCHING = 0.12  # extra time for each further seat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupied:
-    """What a stage takes of a GPU on its tier: whole seconds, memory as a part of the GPU's.
+    """A stage's demand on a GPU of its tier: seconds on the whole GPU, memory as a fraction of it.
 
-    ``free`` stages (CPU, or a tier of the session's own) have no share.
+    ``free`` stages (CPU, or the session's own tier) have no share.
     """
 
     seconds: float
@@ -42,7 +42,7 @@ class Occupied:
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """Quarters per stage (0 for free ones), what they occupy, and the plan's latency."""
+    """Shares and occupied quarters per stage (shares of free stages: 0), and the plan's latency."""
 
     shares: tuple[int, ...]
     occupied: tuple[int, ...]
@@ -50,7 +50,7 @@ class Trimmed:
 
 
 def stretch(quarters: Ints, batched: bool) -> Floats:
-    """By how much a share makes a stage slower; 1 for a share of 0 (free) or of a whole GPU."""
+    """Return the slowdown of a stage on a share; 1 for a share of 0 (free) or a whole GPU."""
     part = np.where(quarters == 0, QUARTERS, quarters) / QUARTERS
     return 1 + BATCHING * (1 / part - 1) if batched else 1 / part
 
@@ -61,10 +61,10 @@ def _vectors(options: tuple[tuple[int, ...], ...]) -> Ints:
 
 
 def trimmed(stages: Sequence[Occupied], rest_s: float, slo_s: float) -> tuple[Trimmed, ...]:
-    """Every share vector within the SLO that no other undercuts in all tiers' demands.
+    """Return the Pareto-optimal share vectors within the SLO, by demand per tier.
 
-    ``rest_s`` is the plan's time outside GPUs (transfers, CPU stages have their own seconds).
-    Falls to () where not even whole GPUs meet the SLO or a model does not fit its GPU.
+    ``rest_s`` is the plan's time in transfers. Returns () if whole GPUs miss the SLO or a model
+    does not fit its GPU.
     """
     if any(stage.memory > 1 for stage in stages if not stage.free):
         return ()
@@ -93,7 +93,7 @@ def _by_tier(occupied: Ints, stages: Sequence[Occupied]) -> Ints:
 
 
 def _minimal(demands: Ints, latency: Floats) -> Ints:
-    """The fastest vector of every demand that no other demand is below in every tier."""
+    """Return the fastest vector of every Pareto-optimal demand."""
     order = np.lexsort((latency, *demands.T[::-1]))
     _, first = np.unique(demands[order], axis=0, return_index=True)
     kept = order[np.sort(first)]

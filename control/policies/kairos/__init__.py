@@ -1,1 +1,1 @@
-"""Kairos: which mix of devices to rent under a budget, and which query runs on which device."""
+"""Kairos: choose a mix of devices within a budget and dispatch queries to them one by one."""

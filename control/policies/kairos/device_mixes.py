@@ -1,4 +1,4 @@
-"""Mixes of device types: how many devices of each type, and every mix that a budget affords.
+"""Enumerate the mixes of device types that a budget affords.
 
 A mix is a row of counts, one per type. Costs are $ per hour.
 """
@@ -19,7 +19,7 @@ Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class PricedType:
-    """A device type that can be rented: $ per hour for one, and how many there are at most."""
+    """A device type that can be rented: its price in $ per hour and its limit (None: no limit)."""
 
     name: str
     price: float
@@ -27,10 +27,10 @@ class PricedType:
 
 
 def affordable(types: Sequence[PricedType], budget: float, most_mixes: int = MOST_MIXES) -> Counts:
-    """Every mix of at least one device that costs at most ``budget``, in lexicographic order.
+    """Return every mix of at least one device within ``budget``, in lexicographic order.
 
-    Raises ``PlanError`` where the budget is below the cheapest device, where a free type has no
-    limit, and where there are more than ``most_mixes``.
+    Raises ``PlanError`` if the budget is below the price of the cheapest device, if a free type
+    has no limit, or if the budget affords more than ``most_mixes`` mixes.
     """
     _check(types, budget)
     counts: Counts = np.zeros((1, 0), dtype=np.int64)
@@ -52,7 +52,7 @@ def affordable(types: Sequence[PricedType], budget: float, most_mixes: int = MOS
 
 
 def costs(types: Sequence[PricedType], counts: Counts) -> Floats:
-    """$ per hour of each mix."""
+    """Return the cost of each mix in $ per hour."""
     prices = np.array([each.price for each in types])
     found: Floats = counts @ prices
     return found

@@ -1,15 +1,15 @@
-"""Dispatch rules: which waiting query goes to which device now.
+"""Dispatch rules: assign waiting queries to devices.
 
     kairos       matching at least cost with urgency (matching.py)
-    kairos-paper the same with urgency 0
+    kairos-paper as kairos, with urgency 0
     fcfs         oldest query first, to a free device, base types preferred (Ribbon, SC 2021)
     threshold    queries above a size to base devices only, the others to auxiliary devices only
                  (DeepRecSys, ISCA 2020)
-    earliest     every query, as it comes, to the device that is predicted to finish it first; each
-                 device has a queue of its own (Clockwork, OSDI 2020)
+    earliest     each query, on arrival, to the queue of the device with the earliest predicted
+                 finish; one queue per device (Clockwork, OSDI 2020)
 
-A rule sees a ``Round``: queries in order of arrival and devices with the time until each is free.
-It returns pairs (query, device). A device takes a query when it is free within ``lead_s``.
+A rule takes a ``Round``, queries in order of arrival and devices with the time until each is
+free, and returns pairs (query, device). A device is eligible if it is free within ``lead_s``.
 """
 
 from collections.abc import Callable
@@ -19,22 +19,24 @@ import numpy as np
 
 from control.policies.kairos.matching import MatchingWeights, Matrix, Vector, costs_of, matched
 
-CONSIDERED = 2  # times the number of devices: queries that enter the matching (artifact)
+CONSIDERED = 2  # times the number of devices: limit of queries in one matching (artifact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTable:
-    """The devices of a plan, constant between plans.
+    """The devices of a plan.
 
-    ``kinds[j]`` is the row of device j's type, ``coefficients[j]`` its C_j, ``base[j]`` whether
-    it is of the base type.
+    For device j: ``kinds[j]`` is the row of its type, ``coefficients[j]`` its C_j, ``base[j]``
+    whether its type is the base type.
     """
 
     kinds: tuple[int, ...]
     coefficients: Vector
     base: tuple[bool, ...]
     columns: np.ndarray[tuple[int], np.dtype[np.int64]] = field(init=False)
-    preference: tuple[int, ...] = field(init=False)  # devices by falling coefficient, base first
+    preference: tuple[int, ...] = field(
+        init=False
+    )  # base devices first, then by decreasing coefficient
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", np.array(self.kinds, dtype=np.int64))
@@ -46,11 +48,12 @@ class DeviceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One decision: what waits and when each device is free.
+    """The input of one dispatch decision: waiting queries and the state of the devices.
 
-    Queries in order of arrival: ``sizes``, seconds waited, seconds until the deadline, and
-    the predicted seconds on each type, as mean and for the deadline's sake. ``held[i]`` is the
-    device that an earlier round chose for the query, -1 where none did (``earliest``).
+    Queries are in order of arrival, with seconds waited, seconds until the deadline, and the
+    predicted seconds on each type: the mean (``latency_s``) and the quantile that the deadline
+    check uses (``worst_s``). ``held[i]`` is the device that an earlier round chose for query i,
+    or -1 (``earliest``).
     """
 
     sizes: list[int]
@@ -59,24 +62,24 @@ class Round:
     latency_s: list[tuple[float, ...]]  # by query, by type
     worst_s: list[tuple[float, ...]]
     held: list[int]
-    remaining_s: list[float]  # by device, 0 where it is idle
-    factors: Vector  # by device: how many times as long it takes as its type
+    remaining_s: list[float]  # by device; 0: idle
+    factors: Vector  # by device: slowdown against its type
     devices: DeviceTable
     lead_s: float = 0.0
 
     def free(self, device: int) -> bool:
-        """Whether the device may be sent a query now."""
+        """Return whether the device is eligible for a query now."""
         return self.remaining_s[device] <= self.lead_s
 
     def free_devices(self) -> list[int]:
-        """Free devices, base types first."""
+        """Return the eligible devices in order of preference, base devices first."""
         return [j for j in self.devices.preference if self.remaining_s[j] <= self.lead_s]
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchOptions:
-    """Options of the rules: the weights of the matching, the size from which ``threshold`` sends
-    to base devices only."""
+    """Options of the rules: weights of the matching; size above which the rule ``threshold`` uses
+    base devices only."""
 
     weights: MatchingWeights
     threshold: int = 0
@@ -87,7 +90,7 @@ Rule = Callable[[Round, DispatchOptions], Pairs]
 
 
 def match(round_: Round, options: DispatchOptions) -> Pairs:
-    """Kairos: the matching over all devices, busy ones too, of which only free ones are sent to."""
+    """Kairos: match queries to all devices, busy ones included; return the pairs of free ones."""
     columns, factors = round_.devices.columns, round_.factors
     count = min(len(round_.sizes), CONSIDERED * len(columns))
     remaining = np.array(round_.remaining_s)
@@ -103,14 +106,14 @@ def match(round_: Round, options: DispatchOptions) -> Pairs:
 
 
 def first_come(round_: Round, options: DispatchOptions) -> Pairs:
-    """Ribbon: the oldest queries to the free devices, base devices first."""
+    """Ribbon: assign the oldest queries to the free devices, base devices first."""
     return list(zip(range(len(round_.sizes)), round_.free_devices(), strict=False))
 
 
 def by_threshold(round_: Round, options: DispatchOptions) -> Pairs:
-    """DeepRecSys: large queries wait for base devices, small ones for the others; in both the
-    oldest first, to the fastest free device. Where there are no devices of one side, the other
-    side takes all."""
+    """DeepRecSys: assign large queries to base devices and small ones to auxiliary devices, the
+    oldest query first, to the fastest free device. If all devices are on one side, that side
+    takes every query."""
     base = round_.devices.base
     both = any(base) and not all(base)
     free = round_.free_devices()
@@ -129,8 +132,9 @@ def by_threshold(round_: Round, options: DispatchOptions) -> Pairs:
 
 
 def earliest_finish(round_: Round, options: DispatchOptions) -> Pairs:
-    """Clockwork: each new query to the queue of the device that finishes it first; of each queue
-    the head, when the device is free. ``round_.held`` keeps the choices."""
+    """Clockwork: append each new query to the queue of the device with the earliest predicted
+    finish; return the head of each queue whose device is free. Choices persist in
+    ``round_.held``."""
     kinds, factors = round_.devices.kinds, round_.factors
     until = list(round_.remaining_s)
     heads: dict[int, int] = {}

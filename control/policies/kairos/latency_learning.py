@@ -1,16 +1,16 @@
-"""Latencies learned on line: what a query of a size takes on a device type, from completions.
+"""Online latency model: predict the latency of a query size on a device type from completions.
 
 Per type (Kairos, HPDC 2023, section 5.1: a line from a handful of queries, then a look-up table):
 
     line    least squares over (size, seconds); where a profile is known, the profile times the
             mean ratio of observed to profiled seconds instead
-    table   per bucket of a 16th octave of size, the mean of what ran there; used from 8
+    table   mean of the observations per bucket (a 16th of an octave of size); used from 8
             observations on, with weight n / (n + 8) against the line
-    decay   every observation halves the weight of those HALF_LIFE observations before it
+    decay   an observation's weight halves every HALF_LIFE observations
     p95     the mean times the 95th percentile of observed / predicted over the newest RATIOS
 
-A type of which fewer than two sizes were seen takes what is known of another type times PRIOR; a
-device that is slower than its type has a factor of its own, which follows it within a few queries.
+A type with fewer than two observed sizes uses the line of the fastest known type times PRIOR.
+Each device has a slowdown factor against its type, which adapts within a few queries.
 """
 
 import math
@@ -21,11 +21,11 @@ from collections.abc import Callable, Mapping
 HALF_LIFE = 500  # observations of a type
 ENOUGH = 8  # observations of a bucket
 PER_OCTAVE = 16
-PRIOR = 4.0  # how many times as slow as the best known type an unknown one is taken to be
+PRIOR = 4.0  # assumed slowdown of an unknown type against the fastest known one
 RATIOS = 200
-FIRST_GUESS_S = 0.1  # of anything, before anything ran
+FIRST_GUESS_S = 0.1  # predicted latency before the first observation
 FOLLOWS = 0.25  # weight of the newest observation in a device's factor
-OUTLIER = 20.0  # times the prediction: a stall, not a latency
+OUTLIER = 20.0  # times the prediction: longer observations are stalls and are capped
 
 Profiled = Callable[[str, int], float]  # type, size -> seconds
 
@@ -33,12 +33,12 @@ _KEEP = 0.5 ** (1 / HALF_LIFE)
 
 
 def bucket_of(size: int) -> int:
-    """The bucket of a size, a 16th of an octave wide."""
+    """Return the bucket of a size; buckets are a 16th of an octave wide."""
     return int(PER_OCTAVE * math.log2(size))
 
 
 class _Sums:
-    """Decayed sums of a line through (size, seconds)."""
+    """Decayed sums for the least-squares line through (size, seconds)."""
 
     __slots__ = ("n", "ratio", "sizes", "x", "xx", "xy", "y")
 
@@ -57,18 +57,18 @@ class _Sums:
         self.sizes = (min(low or size, size), max(high, size))
 
     def line(self) -> tuple[float, float] | None:
-        """Intercept and slope, neither below 0; None before two distinct sizes were seen."""
+        """Return intercept and slope, both at least 0; None before two distinct sizes."""
         if self.sizes[0] == self.sizes[1]:
             return None
         spread = self.n * self.xx - self.x**2
         slope = max((self.n * self.xy - self.x * self.y) / spread, 0.0) if spread > 0 else 0.0
         intercept = (self.y - slope * self.x) / self.n
-        # A negative intercept would make small queries free: then the line goes through 0.
+        # A negative intercept would make small queries free: force the line through the origin.
         return (intercept, slope) if intercept >= 0 else (0.0, self.xy / self.xx)
 
 
 class _Learned:
-    """What is known of one type."""
+    """Learned state of one type."""
 
     __slots__ = ("newest", "ranked", "sums", "table", "version")
 
@@ -77,8 +77,8 @@ class _Learned:
         self.table: dict[
             int, tuple[float, float]
         ] = {}  # bucket -> weight, mean s per s of the prior
-        self.newest: deque[float] = deque()  # ratios in order of arrival
-        self.ranked: list[float] = []  # and sorted
+        self.newest: deque[float] = deque()  # observed / predicted, in order of arrival
+        self.ranked: list[float] = []  # the same ratios, sorted
         self.version = 0
 
     def note_ratio(self, ratio: float) -> None:
@@ -88,14 +88,15 @@ class _Learned:
             del self.ranked[bisect_left(self.ranked, self.newest.popleft())]
 
     def worst_ratio(self) -> float:
-        """The 95th percentile of observed over predicted, 1 at least."""
+        """Return the 95th percentile of observed / predicted, at least 1."""
         if len(self.ranked) < ENOUGH:
             return 1.0
         return max(self.ranked[int(0.95 * (len(self.ranked) - 1))], 1.0)
 
 
 class LatencyModel:
-    """The state. ``profiled`` gives what was measured before; None where nothing was."""
+    """Learned latencies per type. ``profiled`` maps (type, size) to profiled seconds; None: no
+    profile."""
 
     def __init__(self, types: tuple[str, ...], profiled: Profiled | None = None) -> None:
         self._types = {name: _Learned() for name in types}
@@ -103,8 +104,7 @@ class LatencyModel:
         self._factors: dict[str, float] = {}
 
     def observe(self, type_: str, size: int, seconds: float, device: str = "") -> None:
-        """Learn from a query that ran. What took ``OUTLIER`` times the prediction is a stall and
-        is taken as that much."""
+        """Learn from a completed query; cap its seconds at ``OUTLIER`` times the prediction."""
         learned = self._types[type_]
         predicted = self.mean_s(type_, size)
         if learned.sums.n >= ENOUGH:
@@ -121,11 +121,11 @@ class LatencyModel:
         learned.version += 1
 
     def version(self, type_: str) -> int:
-        """A number that changes when predictions for the type do."""
+        """Return a number that changes whenever the predictions of the type change."""
         return self._types[type_].version
 
     def mean_s(self, type_: str, size: int) -> float:
-        """The predicted mean latency of a query of that size, in seconds."""
+        """Return the predicted mean latency of a query size, in seconds."""
         line_s = self._line_s(type_, size)
         weight, mean = self._types[type_].table.get(bucket_of(size), (0.0, 1.0))
         if weight < ENOUGH:
@@ -134,19 +134,19 @@ class LatencyModel:
         return share * mean * self._prior_s(type_, size) + (1 - share) * line_s
 
     def p95_s(self, type_: str, size: int) -> float:
-        """The predicted 95th percentile, in seconds."""
+        """Return the predicted 95th percentile of the latency, in seconds."""
         return self.mean_s(type_, size) * self._types[type_].worst_ratio()
 
     def factor(self, device: str) -> float:
-        """How many times as long as its type a device takes of late."""
+        """Return the recent slowdown of a device against its type."""
         return self._factors.get(device, 1.0)
 
     def snapshot(self) -> Mapping[str, Mapping[str, object]]:
-        """The state as JSON values, for ``restored``."""
+        """Return the state as JSON values, for ``restore``."""
         return {name: _as_json(learned) for name, learned in self._types.items()}
 
     def restore(self, snapshot: Mapping[str, Mapping[str, object]]) -> None:
-        """Take over the state of another model; types that this one lacks are passed over."""
+        """Load the state of another model; types that this model lacks are ignored."""
         for name, values in snapshot.items():
             if name in self._types:
                 self._types[name] = _from_json(values)
@@ -165,7 +165,8 @@ class LatencyModel:
         return self._like_others_s(type_, size)
 
     def _like_others_s(self, type_: str, size: int) -> float:
-        """A guess for a type that ran at most one size: the fastest known line, PRIOR times."""
+        """Return a guess for a type with at most one observed size: the type's own mean, else PRIOR
+        times the fastest known line."""
         own = self._types[type_].sums
         if own.n:
             return max(own.y / own.n, 1e-6)

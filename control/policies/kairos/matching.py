@@ -1,4 +1,4 @@
-"""Match waiting queries to devices at least cost: the query distribution of Kairos.
+"""Match waiting queries to devices at minimum cost: the query distribution of Kairos.
 
 At a decision, with query i waiting for W_i and device j busy for R_j more seconds (Kairos, HPDC
 2023, Eq. 1 to 8):
@@ -8,9 +8,9 @@ At a decision, with query i waiting for W_i and device j busy for R_j more secon
             = 10 T                            otherwise
     minimise sum_ij cost_ij P_ij,  each query and each device at most once, min(m, n) pairs
 
-The paper has omega = 0; the urgency omega > 0 lets queries that waited longer win ties and bounds
-their wait under overload. The penalty is 10 T, not C_j 10 T as Eq. 8 reads: on cheap devices the
-latter would not dominate. Whether a query makes its deadline may go by a higher quantile than t_ij.
+The paper has omega = 0; an urgency omega > 0 breaks ties in favour of queries that waited longer
+and bounds their wait under overload. The penalty is 10 T, not C_j 10 T as in Eq. 8: on cheap
+devices the latter would not dominate. The deadline check may use a higher quantile than t_ij.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class MatchingWeights:
-    """What a cost depends on besides times: the SLO in s, the guard 1 - xi and the urgency."""
+    """Parameters of the cost: the SLO in seconds, the guard 1 - xi and the urgency omega."""
 
     slo_s: float
     guard: float = 0.02
@@ -36,10 +36,10 @@ def costs_of(
     weights: MatchingWeights, finish_s: Matrix, worst_s: Matrix, slack_s: Vector, wait_s: Vector,
     coefficients: Vector,
 ) -> Matrix:  # fmt: skip
-    """The cost of every pair, [queries, devices].
+    """Return the cost of every pair, [queries, devices].
 
-    ``finish_s`` is L_ij, ``worst_s`` the same for the deadline's sake, ``slack_s`` what each query
-    has until its deadline and ``coefficients`` C_j.
+    ``finish_s`` is L_ij, ``worst_s`` the quantile of L_ij for the deadline check, ``slack_s`` the
+    seconds until each query's deadline and ``coefficients`` C_j.
     """
     cost: Matrix = finish_s * coefficients
     if weights.urgency:
@@ -50,16 +50,16 @@ def costs_of(
 
 
 def matched(cost: Matrix) -> list[tuple[int, int]]:
-    """Pairs (query, device) of least total cost, min(m, n) of them, by growing query.
+    """Return the min(m, n) pairs (query, device) of least total cost, sorted by query.
 
-    One row or one column needs no solver: the first of the cheapest wins.
+    One row or one column needs no solver; ties go to the lowest index.
     """
     rows, columns = cost.shape
     if rows == 1:
         return [(0, int(cost.argmin()))]
     if columns == 1:
         return [(int(cost.argmin()), 0)]
-    # Imported late: SciPy takes half a second, and most who load this module match nothing.
+    # Imported late: SciPy takes half a second to import, and most importers never match.
     from scipy.optimize import linear_sum_assignment
 
     i, j = linear_sum_assignment(cost)

@@ -1,9 +1,9 @@
-"""Kairos+: evaluate mixes by falling bound until none left can be better.
+"""Kairos+: evaluate mixes by decreasing bound until no remaining mix can be better.
 
-Algorithm 1 of Kairos (HPDC 2023): take the mix with the highest bound among those left, evaluate
-it, and on an improvement drop every mix whose bound is below the best value; after each evaluation
-drop every mix that is contained in the one evaluated, since more devices never carry less. With
-the fluid bound, which no distribution of queries exceeds, the result is the best of all mixes.
+Algorithm 1 of Kairos (HPDC 2023): evaluate the remaining mix with the highest bound; on an
+improvement, prune every mix whose bound is below the best value; after each evaluation, prune every
+mix contained in the evaluated one, since more devices never carry less. With the fluid bound, which
+no distribution of queries exceeds, the result is the optimal mix.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ import numpy as np
 from control.policies.kairos.device_mixes import Counts, Floats
 
 Mix = tuple[int, ...]
-Evaluate = Callable[[Mix], float]  # a mix -> queries/s that it carries
+Evaluate = Callable[[Mix], float]  # a mix -> its throughput in queries/s
 Neighbours = Callable[[Mix], Sequence[Mix]]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """The best mix, what it carries, and every mix that was evaluated, in order."""
+    """The best mix, its throughput in queries/s, and the evaluated mixes in order."""
 
     counts: Mix
     qps: float
@@ -28,7 +28,7 @@ class SearchOutcome:
 
 
 def search(counts: Counts, bounds: Floats, evaluate: Evaluate) -> SearchOutcome:
-    """The best of the mixes [mixes, types] by ``evaluate``; ties keep the one found first."""
+    """Return the best of the mixes [mixes, types] by ``evaluate``; the first one wins ties."""
     order = np.argsort(-bounds, kind="stable")
     left = np.ones(len(counts), dtype=bool)
     best: tuple[Mix, float] = ((), -np.inf)
@@ -47,7 +47,7 @@ def search(counts: Counts, bounds: Floats, evaluate: Evaluate) -> SearchOutcome:
 
 
 def climb(start: Sequence[Mix], neighbours: Neighbours, evaluate: Evaluate) -> SearchOutcome:
-    """Local search from each start: move to the best neighbour while that is an improvement."""
+    """Hill-climb from each start: move to the best neighbour until none improves."""
     known: dict[Mix, float] = {}
 
     def value(mix: Mix) -> float:

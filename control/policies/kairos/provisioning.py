@@ -1,8 +1,8 @@
-"""Which mix of devices to rent: rank the mixes that a budget affords, and pick one.
+"""Provisioning: rank the mixes of devices that a budget affords, and pick one.
 
-Mixes are ranked by an upper bound of their throughput (throughput_bounds.py), no trial run
-needed. Pick rules: ``paper`` (Kairos, HPDC 2023, section 5.2) takes the first where the best three
-have the same number of base devices, else of the best ten the one nearest to the other nine;
+Mixes are ranked by an upper bound of their throughput (throughput_bounds.py), without trial runs.
+Pick rules: ``paper`` (Kairos, HPDC 2023, section 5.2) takes the first if the best three have the
+same number of base devices, else the one of the best ten that is nearest to the other nine;
 ``first`` takes the first.
 """
 
@@ -21,15 +21,15 @@ from control.problem.problem import PlanError
 GUARD = 0.02  # Eq. 8: a base device finishes its largest query within (1 - GUARD) of the SLO
 PICK_AMONG = 10
 SAME_BASE = 3
-MARGIN = 1 + 1e-9  # a sampled bound this little above an exact one is not above it
+MARGIN = 1 + 1e-9  # relative tolerance between sampled and exact bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Everything that a choice of devices depends on.
+    """The input of provisioning.
 
     ``largest_s[i]`` is the mean latency of the largest possible query on type i; ``base`` names
-    the base type where the user fixed it.
+    the base type that the user fixed ("": chosen by ``base_of``).
     """
 
     types: tuple[PricedType, ...]
@@ -42,21 +42,22 @@ class Pool:
 
     @property
     def times(self) -> ServiceTimes:
-        """The pool as the bounds take it."""
+        """The pool as input of the bounds."""
         return ServiceTimes(
             np.array(self.latency_s), np.array(self.sizes.probabilities), self.slo_s, base_of(self)
         )
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """C_j: how fast the largest query is on a type, against the base (Definition 1)."""
+        """C_j: speed of each type on the largest query, relative to the base type; relative to the
+        fastest type if there is no base type (Definition 1)."""
         base = base_of(self)
         first = min(self.largest_s) if base is None else self.largest_s[base]
         return tuple(first / seconds for seconds in self.largest_s)
 
     @property
     def largest(self) -> dict[str, int]:
-        """By type the largest size that it serves within the SLO; 0 where it serves none."""
+        """By type, the largest size that it serves within the SLO; 0: none."""
         return {
             each.name: self.sizes.sizes[at] if at >= 0 else 0
             for each, at in zip(self.types, self.times.largest, strict=True)
@@ -74,7 +75,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The best mixes by falling bound, and how many there were."""
+    """The best mixes by decreasing bound, the number of mixes, and of those with a base device."""
 
     best: tuple[Ranked, ...]
     mixes: int
@@ -83,7 +84,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class NearestPool:
-    """What would make some type meet the SLO at the largest size, changing one thing alone."""
+    """Single changes of SLO, size or budget that let some type meet the SLO at the largest size."""
 
     slo_s: float | None
     size: int | None
@@ -91,10 +92,10 @@ class NearestPool:
 
 
 def base_of(pool: Pool) -> int | None:
-    """The base type: the most queries/s per $ among those that meet the SLO at the largest size.
+    """Return the base type: the most queries/s per $ of those within the SLO at the largest size.
 
-    The SLO counts less the guard, as in Eq. 8. A type that the pool fixes is taken as it is;
-    raises ``PlanError`` where there is no such type. None where no type qualifies.
+    The limit is the SLO less the guard, as in Eq. 8. A base type that the pool fixes is not
+    checked. None if no type qualifies. Raises ``PlanError`` if the fixed type is unknown.
     """
     names = [each.name for each in pool.types]
     if pool.base:
@@ -103,16 +104,16 @@ def base_of(pool: Pool) -> int | None:
         return names.index(pool.base)
     mean_s = np.array(pool.latency_s) @ np.array(pool.sizes.probabilities)
     meets = [i for i, s in enumerate(pool.largest_s) if s <= (1 - GUARD) * pool.slo_s]
-    # A free type is worth more than any that costs.
+    # A free type is preferred to any priced type.
     worth = {i: 1 / (mean_s[i] * max(pool.types[i].price, 1e-12)) for i in meets}
     return max(meets, key=lambda i: (worth[i], -i)) if meets else None
 
 
 def rank(pool: Pool, budget: float, bound: str = "fluid", top: int = PICK_AMONG) -> Ranking:
-    """The ``top`` mixes within the budget by falling bound; ties in lexicographic order.
+    """Return the ``top`` mixes within the budget by decreasing bound; ties in lexicographic order.
 
-    Every bound is exact. Raises ``PlanError`` for an unknown bound, a budget that affords nothing
-    and one that affords too many mixes.
+    Every returned bound is exact. Raises ``PlanError`` for an unknown bound, and for a budget that
+    affords no mix or too many.
     """
     if bound not in BOUNDS:
         raise PlanError(f"there is no bound {bound!r}; known are {', '.join(BOUNDS)}")
@@ -137,7 +138,8 @@ def _by_eq15(times: ServiceTimes, counts: Counts, top: int) -> tuple[list[float]
 
 
 def _by_fluid(times: ServiceTimes, counts: Counts, top: int) -> tuple[list[float], list[int]]:
-    """Exact values of the best mixes: solve by falling sampled bound until none can be better."""
+    """Return the exact bounds of the best mixes: solve by decreasing sampled bound until no
+    remaining mix can be better."""
     fluid = FluidBound(times)
     above = fluid.above(counts)
     waiting = np.argsort(-above, kind="stable")
@@ -148,7 +150,7 @@ def _by_fluid(times: ServiceTimes, counts: Counts, top: int) -> tuple[list[float
         now, waiting = waiting[:top], waiting[top:]
         for row in now:
             solved[int(row)] = fluid.exact(counts[row].astype(float))
-        # Prices of the solved ones bound their neighbours almost exactly.
+        # The prices of solved mixes bound their neighbours almost exactly.
         above[waiting] = fluid.above(counts[waiting])
         waiting = waiting[np.argsort(-above[waiting], kind="stable")]
     rows = sorted(solved, key=lambda row: (-solved[row], row))[:top]
@@ -162,14 +164,14 @@ BOUNDS: dict[str, Callable[[ServiceTimes, Counts, int], tuple[list[float], list[
 
 
 def pick_first(best: Sequence[Ranked], base: int | None) -> Ranked:
-    """The mix with the highest bound."""
+    """Return the mix with the highest bound."""
     return best[0]
 
 
 def pick_paper(best: Sequence[Ranked], base: int | None) -> Ranked:
-    """The paper's pick: the first where the best three share the number of base devices, else of
-    the best ten the one with the least sum of squared distances to the others; ties: the higher
-    bound."""
+    """Return the paper's pick: the first if the best three have the same number of base devices,
+    else the one of the best ten with the least sum of squared distances to the others; ties go
+    to the higher bound."""
     if base is not None and len({each.counts[base] for each in best[:SAME_BASE]}) == 1:
         return best[0]
     among = best[:PICK_AMONG]
@@ -185,10 +187,10 @@ PICKS: dict[str, Callable[[Sequence[Ranked], int | None], Ranked]] = {
 
 
 def cheapest(pool: Pool, demand_qps: float) -> Ranked | None:
-    """The cheapest mix whose fluid bound is at least ``demand_qps``; None where no mix reaches it.
+    """Return the cheapest mix whose fluid bound is at least ``demand_qps``; None if there is none.
 
-    The linear program of the bound with roles swapped: the throughput is given, the counts are
-    integer variables and their cost is minimised.
+    This is the linear program of the bound with roles swapped: the throughput is given, the counts
+    are integer variables and their cost is minimised.
     """
     counts = _cheapest_counts(pool, demand_qps)
     if counts is None:
@@ -205,7 +207,7 @@ def _cheapest_counts(pool: Pool, demand_qps: float) -> tuple[int, ...] | None:
     pairs = types + np.arange(len(rows))
     total = types + len(rows)
     served = coo_array((np.ones(len(rows)), (columns, pairs)), shape=(len(carried), total))
-    # Shares of the demand, not queries/s, so that coefficients are devices.
+    # Variables are shares of the demand, not queries/s, so that coefficients are in devices.
     busy = coo_array(
         (
             np.concatenate(
@@ -232,8 +234,8 @@ def _cheapest_counts(pool: Pool, demand_qps: float) -> tuple[int, ...] | None:
 
 
 def nearest(pool: Pool) -> NearestPool:
-    """What some type would meet: the SLO for the largest size, the size within the SLO, and the
-    price of the cheapest device that meets both as they are."""
+    """Return the SLO that some type meets at the largest size, the largest size that some type
+    serves within the SLO, and the price of the cheapest device that meets both as given."""
     limit = (1 - GUARD) * pool.slo_s
     meets = [each.price for each, s in zip(pool.types, pool.largest_s, strict=True) if s <= limit]
     sizes = max(pool.largest.values())
@@ -245,5 +247,5 @@ def nearest(pool: Pool) -> NearestPool:
 
 
 def at_slo(pool: Pool, slo_s: float) -> Pool:
-    """The pool with another SLO."""
+    """Return the pool with another SLO."""
     return replace(pool, slo_s=slo_s)

@@ -1,7 +1,7 @@
-"""The distribution of query sizes, from a file or from the newest queries.
+"""The distribution of query sizes, from a file or from recent queries.
 
-A size is what a query costs by: samples to rank, tokens, pixels. Distributions are over classes:
-the upper end of each class and its probability.
+A size is the quantity that a query's latency depends on: samples to rank, tokens, pixels.
+Distributions are over classes: the upper end of each class and its probability.
 """
 
 import csv
@@ -19,7 +19,7 @@ TOLERANCE = 1e-3  # of the sum of the probabilities; they are normalised
 
 
 class SizesError(HeadraceError, ValueError):
-    """Sizes that cannot be used; one sentence with the place."""
+    """Raised for invalid sizes; the message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,21 @@ class SizeDistribution:
         return math.fsum(s * p for s, p in zip(self.sizes, self.probabilities, strict=True))
 
     def quantile(self, share: float) -> int:
-        """The smallest size that at least ``share`` of the queries do not exceed."""
+        """Return the smallest size that at least ``share`` of the queries do not exceed."""
         cumulative = list(accumulate(self.probabilities))
         at = bisect_left(cumulative, share - 1e-12)
         return self.sizes[min(at, len(self.sizes) - 1)]
 
     def drawn(self, uniform: float) -> int:
-        """The size at a uniform draw from [0, 1)."""
+        """Return the size for a uniform draw from [0, 1)."""
         return self.quantile(uniform)
 
 
 def observed(sizes: Iterable[int], most_classes: int = 256) -> SizeDistribution:
-    """The distribution of observed sizes, in at most ``most_classes`` classes.
+    """Return the distribution of observed sizes, in at most ``most_classes`` classes.
 
-    Where there are more distinct sizes, neighbours share a class and its largest size. Raises
-    ``SizesError`` where there are none.
+    With more distinct sizes, neighbours share a class, represented by its largest size. Raises
+    ``SizesError`` if ``sizes`` is empty.
     """
     counts: dict[int, int] = {}
     for size in sizes:
@@ -85,9 +85,9 @@ def observed(sizes: Iterable[int], most_classes: int = 256) -> SizeDistribution:
 
 
 def parsed(text: str, name: str) -> SizeDistribution:
-    """The distribution in a CSV with the header ``size,probability``.
+    """Parse a CSV with the header ``size,probability``.
 
-    ``name`` is the file's name for messages. Raises ``SizesError`` naming the line.
+    ``name`` is the file name for messages. Raises ``SizesError`` with the line number.
     """
     rows = [row for row in csv.reader(text.splitlines())]
     if not rows or [cell.strip() for cell in rows[0]] != HEADER:

@@ -11,15 +11,15 @@ v_i devices; s_i is the largest class with t_i <= T and s' the largest s_i of th
     QPSmax  = u Q_b^s+ / (1-f')                                     if u Q_b^s+ <= C     (15)
             = sum_i v_i Q_a^i / f' + (1 - C / (u Q_b^s+)) u Q_b     otherwise
 
-It assumes that auxiliary devices serve the average small query, so that serving the smallest ones
-there may exceed it. The fluid bound holds for every way to distribute the queries:
+Eq. 15 assumes that auxiliary devices serve the average small query, so a dispatcher that sends the
+smallest queries there may exceed it. The fluid bound holds for every distribution of the queries:
 
     max lambda  s.t.  sum_i y_ik = lambda p_k,  sum_k t_i(k) y_ik <= n_i,  y_ik = 0 if t_i(k) > T
     dual        min over w >= 0 of  (n.w) / g_S(w),
                 g_S(w) = sum_k p_k min over feasible i in S of w_i t_i(k)
 
-where S holds the types of the mix. Every price vector w gives a valid bound, so prices that are
-sampled bound many mixes with one matrix product; published values are those of the linear program.
+where S holds the types of the mix. Every price vector w gives a valid bound, so sampled prices
+bound many mixes with one matrix product; published values are those of the linear program.
 """
 
 from collections.abc import Sequence
@@ -36,18 +36,19 @@ from control.policies.kairos.device_mixes import Counts, Floats
 from control.problem.problem import PlanError
 
 SAMPLED_PRICES = 192
-MOST_SUPPORTS = 12  # types up to which every subset of idle types is among the sampled prices
-CHUNK = 4096  # mixes bounded at a time
-# Multiples of these modulo 1 fill a cube evenly (Roberts' sequence), so no chance is needed.
+MOST_SUPPORTS = 12  # types up to which the sampled prices cover every subset of idle types
+CHUNK = 4096  # mixes per matrix product
+# Roberts' sequence: multiples modulo 1 of the powers of 1 / _GOLDEN fill a cube evenly, without
+# random numbers.
 _GOLDEN = 1.32471795724474602596
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceTimes:
-    """What bounds are computed from.
+    """The input of the bounds.
 
     ``latency_s`` has a row per type and a column per size class, ``probabilities`` one value per
-    class; ``base`` is the row of the base type, None where no type is one.
+    class; ``base`` is the row of the base type, or None.
     """
 
     latency_s: Floats  # [types, classes], seconds
@@ -57,15 +58,15 @@ class ServiceTimes:
 
     @property
     def feasible(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Which type serves which class within the SLO: [types, classes]."""
+        """Whether each type serves each class within the SLO: [types, classes]."""
         found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = self.latency_s <= self.slo_s
         return found
 
     @property
     def largest(self) -> list[int]:
-        """For each type the largest class within the SLO, -1 where there is none.
+        """For each type, the largest class within the SLO; -1: none.
 
-        Measured latencies need not be monotone, so smaller classes may violate.
+        Measured latencies need not be monotone, so smaller classes may violate the SLO.
         """
         return [int(np.flatnonzero(row)[-1]) if row.any() else -1 for row in self.feasible]
 
@@ -81,7 +82,7 @@ class TwoClass:
 
 
 def eq15(of: TwoClass, base: Floats, auxiliary: Counts) -> Floats:
-    """Eq. 15 for mixes of ``base`` [mixes] base devices and ``auxiliary`` [mixes, types] ones."""
+    """Return Eq. 15 for ``base`` [mixes] base devices and ``auxiliary`` [mixes, types] devices."""
     small_qps = auxiliary @ of.auxiliary_qps
     alone = base * of.base_qps
     if of.small <= 0:
@@ -98,9 +99,9 @@ def eq15(of: TwoClass, base: Floats, auxiliary: Counts) -> Floats:
 
 
 def eq15_bounds(times: ServiceTimes, counts: Counts) -> Floats:
-    """Eq. 15 in queries/s for each mix; 0 where the mix has no base device.
+    """Return Eq. 15 in queries/s for each mix.
 
-    Raises ``PlanError`` where there is no base type.
+    Raises ``PlanError`` if there is no base type.
     """
     if times.base is None:
         raise PlanError(
@@ -137,9 +138,9 @@ def _two_class(times: ServiceTimes, base: int, limit: int) -> TwoClass:
 
 @dataclass(slots=True)
 class FluidBound:
-    """The fluid bound of mixes: exactly, or bounded from above by sampled prices.
+    """The fluid bound of mixes: exact, or bounded from above by sampled prices.
 
-    Prices that exact solutions find are kept, so that later bounds are tighter.
+    Prices of exact solutions are kept, so that later bounds are tighter.
     """
 
     times: ServiceTimes
@@ -151,10 +152,10 @@ class FluidBound:
         self._prices = _sampled_prices(self.times)
 
     def above(self, counts: Counts) -> Floats:
-        """A value at or above the exact bound of each mix, queries/s."""
+        """Return a value at or above the exact bound of each mix, in queries/s."""
         found = np.zeros(len(counts))
         present = counts > 0
-        # One number per support: a row of bits is slow to compare.
+        # Encode each support as one integer: comparing rows of bits is slow.
         keys = present @ (1 << np.arange(counts.shape[1], dtype=object)).astype(
             np.int64 if counts.shape[1] < 63 else object
         )
@@ -163,7 +164,7 @@ class FluidBound:
             g = self._g_of(present[rows[0]])
             usable = g > 0
             if not np.isfinite(g).all() or not usable.any():
-                continue  # some size meets the SLO on none of the types: nothing can be carried
+                continue  # some size meets the SLO on no type of the mix: throughput 0
             scaled = (self._prices[usable] / g[usable, None]).T
             for at in range(0, len(rows), CHUNK):
                 chunk = rows[at : at + CHUNK]
@@ -171,9 +172,9 @@ class FluidBound:
         return found
 
     def exact(self, mix: Floats) -> float:
-        """The exact bound of a mix, queries/s; counts may be fractions.
+        """Return the exact bound of a mix, in queries/s; counts may be fractional.
 
-        Raises ``PlanError`` where the linear program is not solved to a relative gap of 1e-7.
+        Raises ``PlanError`` if the linear program is not solved to a relative gap of 1e-7.
         """
         present = np.asarray(mix) > 0
         feasible = self.times.feasible & present[:, None]
@@ -196,7 +197,7 @@ class FluidBound:
 
 
 def _priced(times: ServiceTimes, prices: Floats) -> list[Floats]:
-    """By type what each class costs at each price vector, infinite where it misses the SLO."""
+    """Return, by type, the cost of each class at each price vector; infinite above the SLO."""
     return [
         np.where(fits, prices[:, i, None] * seconds, np.inf)
         for i, (fits, seconds) in enumerate(zip(times.feasible, times.latency_s, strict=True))
@@ -204,7 +205,7 @@ def _priced(times: ServiceTimes, prices: Floats) -> list[Floats]:
 
 
 def _g(times: ServiceTimes, priced: list[Floats], present: Sequence[bool]) -> Floats:
-    """g_S(w) for each price vector: infinite where a class can be served by no type of S."""
+    """Return g_S(w) for each price vector; infinite if no type of S serves some class."""
     rows = [row for row, there in zip(priced, present, strict=True) if there]
     least = reduce(np.minimum, rows) if rows else np.full_like(priced[0], np.inf)
     carried = times.probabilities > 0
@@ -213,7 +214,7 @@ def _g(times: ServiceTimes, priced: list[Floats], present: Sequence[bool]) -> Fl
 
 
 def _sampled_prices(times: ServiceTimes) -> Floats:
-    """Price vectors around those at which two types are equally good for some class."""
+    """Return price vectors near those at which two types are equally good for some class."""
     types = len(times.latency_s)
     first = times.latency_s[0] if times.base is None else times.latency_s[times.base]
     ratio = first[None, :] / times.latency_s
@@ -225,7 +226,7 @@ def _sampled_prices(times: ServiceTimes) -> Floats:
 
 
 def _idle_types(ratio: Floats) -> Floats:
-    """Prices at which every subset of the types but one is free, i.e. has devices to spare."""
+    """Return prices at which subsets of the types are free, i.e. have idle devices."""
     types = len(ratio)
     middle = np.exp(np.log(ratio).mean(axis=1))
     if types > MOST_SUPPORTS:
@@ -238,9 +239,9 @@ def _idle_types(ratio: Floats) -> Floats:
 def _solved(
     times: ServiceTimes, mix: Floats, feasible: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 ) -> tuple[float, Floats]:
-    """The bound of a mix and the prices that prove it.
+    """Return the bound of a mix and the prices that prove it.
 
-    Scaled by the mean latency, so that the solver's tolerances mean the same for every profile.
+    Latencies are scaled by their mean, so that the solver's tolerances suit every profile.
     """
     carried = np.flatnonzero(times.probabilities > 0)
     p = times.probabilities[carried]
