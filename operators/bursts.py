@@ -2,8 +2,8 @@
 
 The selection tables map a load to a burst length (control/policies/ramsis/burst_lengths.py). Every
 query of a burst carries the number of queries that follow, so that the worker recognises a complete
-burst without tables of its own. Ingress never delays a query; the worker waits for the rest of a
-burst up to a limit.
+burst whichever table ingress applied. Ingress never delays a query; the worker waits for the rest
+of a burst up to a limit.
 """
 
 from control.per_query.arrival_rate import OwnLoad

@@ -410,7 +410,7 @@ class Dispatcher:
         known = self._predictions.get((kind, size))
         if known is None or known[0] != version:
             mean_s = self._learned.mean_s(type_, size)
-            # The profile's spread is the lower bound until the learned one exceeds it.
+            # The profile's spread bounds the learned one from below.
             spread = self._profile.worst_s(type_, size) / self._profile.mean_s(type_, size)
             worst_s = max(self._learned.p95_s(type_, size), mean_s * spread)
             known = self._predictions[kind, size] = (version, mean_s, worst_s)

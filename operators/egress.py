@@ -102,7 +102,7 @@ class Egress:
             return self._woke(now)
         return []
 
-    # ------------------------------------------------------------------ what comes in
+    # ------------------------------------------------------------------ arrivals
 
     def _work(self, event: Arrived, work: Work, now: float) -> list[Effect]:
         key = (work.origin.partition, work.origin.offset)

@@ -148,7 +148,7 @@ class Worker:
             return self._failed(event, now)
         return []
 
-    # ------------------------------------------------------------------ what comes in
+    # ------------------------------------------------------------------ arrivals
 
     def _arrived(self, event: Arrived, now: float) -> list[Effect]:
         record = event.record

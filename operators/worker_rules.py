@@ -32,7 +32,7 @@ from schemas.records import Item, Lease, Plan, Settings, Work
 LatencyOf = Callable[[str, int], float]
 Counts = dict[str, int]
 
-# Placeholder before the first plan.
+# The rules before the first plan: no lease, no routes.
 UNSTEERED = Plan(
     pipeline="", epoch=0, issued_s=0.0, reason="", settings=Settings(policy="static", slo_s=0.0)
 )

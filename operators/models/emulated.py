@@ -75,7 +75,7 @@ class Emulated:
         return _between(knots, self._chance()) * self._dilate
 
     def predict(self, values: Sequence[Value]) -> list[Any]:
-        """Return one output per value: {child: placeholder items}; at a leaf, True if correct."""
+        """Return one output per value: {child: [None] * items}; at a leaf, True if correct."""
         chance = self._chance
         if not self._fan_outs:
             accuracy = self._entry.accuracy

@@ -319,7 +319,7 @@ class KafkaTransport:
             self._delivers, self._delivered_s = False, now
         if not self._turns:
             return
-        # A report may have come through first, and ended the outage.
+        # A report that was delivered first may have ended the outage (``since_s``).
         began_s = max(self._turns[0].ended_s, self._back_s, self._connectivity.since_s)
         if self._delivered_s - began_s > STALLED_S:
             raise BrokerError(

@@ -80,7 +80,7 @@ class Journal:
             if asked is not None:
                 asked(node, effect, now)
 
-    # ------------------------------------------------------------------ what needs a memory
+    # ------------------------------------------------------------------ stateful lines
 
     def _plan(self, node: str, event: Arrived, now: float) -> None:
         plan = event.record
@@ -113,7 +113,7 @@ class Journal:
         if self._debug or outcome_of(answer) != ANSWERED:
             self._tell(node, ASKED[Answer](effect), now)
 
-    # ------------------------------------------------------------------ lines and crowds
+    # ------------------------------------------------------------------ lines and bulk limits
 
     def _tell(self, node: str, line: LogLine, now: float) -> None:
         if not self._debug and line.event.startswith(CROWDS):

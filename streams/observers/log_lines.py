@@ -84,7 +84,7 @@ class LogLine:
 
 
 def plan_made(effect: Send) -> LogLine:
-    """The control app wrote a plan."""
+    """Return the line for a plan that the control app wrote."""
     plan = effect.record
     assert isinstance(plan, Plan)
     bad = "" if plan.feasible else f"; not feasible: {plan.binding}"
@@ -104,7 +104,7 @@ def plan_made(effect: Send) -> LogLine:
 
 
 def plan_rejected(effect: Reject) -> LogLine:
-    """A plan violates a constraint; the previous one stays in force."""
+    """Return the line for a plan that violates a constraint; the previous one stays in force."""
     return LogLine(
         "plan.rejected",
         f"a plan is not put in force: {effect.reason}",
@@ -113,7 +113,7 @@ def plan_rejected(effect: Reject) -> LogLine:
 
 
 def selection_made(effect: Send) -> LogLine:
-    """The control app wrote a task's tables, or that none is possible."""
+    """Return the line for a task's tables, or for tables that cannot be made."""
     selection = effect.record
     assert isinstance(selection, Selection)
     fields = {"task": selection.task, "policy": selection.policy, "tables": len(selection.tables)}
@@ -129,7 +129,7 @@ def selection_made(effect: Send) -> LogLine:
 
 
 def followed(plan: Plan, lease: Lease | None, before: Lease | None) -> LogLine:
-    """A node follows a plan; a worker has a lease in it or had one in the previous plan."""
+    """Return the line for a node that follows a plan, with a worker's ``lease`` now and before."""
     fields = {"epoch": plan.epoch, "reason": plan.reason, **_lease_fields(lease)}
     if lease is None and before is None:
         return LogLine("plan.followed", f"plan {plan.epoch}: {plan.reason}", fields)
@@ -158,18 +158,18 @@ def _lease_words(lease: Lease | None) -> str:
 
 
 def load_began(effect: Load) -> LogLine:
-    """A worker loads a variant onto its device."""
+    """Return the line for a worker that begins to load a variant."""
     return LogLine("load.began", f"{effect.variant} is being loaded", _variant(effect.variant))
 
 
 def load_ended(event: Loaded) -> LogLine:
-    """A variant is loaded."""
+    """Return the line for a loaded variant."""
     fields = {**_variant(event.variant), "seconds": round(event.seconds, 6)}
     return LogLine("load.ended", f"{event.variant} is loaded after {event.seconds:.3f} s", fields)
 
 
 def failed(event: Failed) -> LogLine:
-    """A load, a batch or a solve ended in an error."""
+    """Return the line for a load, batch or solve that ended in an error."""
     if isinstance(event.job, str):
         return LogLine("load.failed", event.error, _variant(event.job) | _trace(event))
     return LogLine("job.failed", event.error, {"job": event.job} | _trace(event))
@@ -188,7 +188,7 @@ def _variant(key: str) -> dict[str, Any]:
 
 
 def query_ended(effect: Send) -> LogLine:
-    """A query has its answer, with any outcome."""
+    """Return the line for an answer, with any outcome."""
     answer = effect.record
     assert isinstance(answer, Answer)
     took_ms = (answer.answered_s - answer.created_s) * 1e3
@@ -220,7 +220,7 @@ def _end_words(answer: Answer, took_ms: float) -> str:
 
 
 def query_read(event: Arrived) -> LogLine:
-    """Ingress read a query."""
+    """Return the line for a query that ingress read."""
     query = event.record
     assert isinstance(query, Query)
     place = _origin(event.slot, event.offset)
@@ -229,7 +229,7 @@ def query_read(event: Arrived) -> LogLine:
 
 
 def work_sent(effect: Send) -> LogLine:
-    """Items of a query were sent."""
+    """Return the line for items of a query that were sent."""
     work = effect.record
     assert isinstance(work, Work)
     to = f"{work.task}, slot {effect.slot}" if work.task else "egress"
@@ -252,7 +252,7 @@ def _ends(work: Work) -> list[str]:
 
 
 def dead_letter(effect: Send) -> LogLine:
-    """An unreadable record was sent to the dead letters."""
+    """Return the line for an unreadable record that was sent to the dead letters."""
     letter = effect.record
     assert isinstance(letter, DeadLetter)
     place = f"{letter.topic} {_origin(letter.partition, letter.offset)}"
@@ -273,7 +273,7 @@ def _origin(partition: int, offset: int) -> str:
 
 
 def batch_began(effect: Infer) -> LogLine:
-    """A worker began a batch."""
+    """Return the line for the start of a batch."""
     count = len(effect.values)
     fields = {"job": effect.job, "items": count, **_variant(effect.variant)}
     return LogLine(
@@ -282,7 +282,7 @@ def batch_began(effect: Infer) -> LogLine:
 
 
 def batch_ended(event: Inferred) -> LogLine:
-    """A batch ended."""
+    """Return the line for the end of a batch."""
     seconds = event.finished_s - event.started_s
     fields = {"job": event.job, "seconds": round(seconds, 6)}
     return LogLine("batch.ended", f"batch {event.job} ran for {seconds * 1e3:.1f} ms", fields)
@@ -296,7 +296,7 @@ def _count(items: int) -> str:
 
 
 def command_given(event: Arrived) -> LogLine:
-    """A command arrived."""
+    """Return the line for a command that arrived."""
     command = event.record
     assert isinstance(command, Command)
     words = [command.action, *(f"{key}={value}" for key, value in command.arguments.items())]
@@ -309,7 +309,7 @@ def command_given(event: Arrived) -> LogLine:
 
 
 def command_answered(effect: Send) -> LogLine:
-    """A command was executed or refused."""
+    """Return the line for a command that was executed or refused."""
     result = effect.record
     assert isinstance(result, CommandResult)
     word = "done" if result.ok else "refused"
@@ -324,13 +324,13 @@ def command_answered(effect: Send) -> LogLine:
 
 
 def solve_began(effect: Solve) -> LogLine:
-    """A solve began."""
+    """Return the line for the start of a solve."""
     fields = {"job": effect.job, "solver": effect.solver}
     return LogLine("solve.began", f"the planner {effect.solver} has begun", fields)
 
 
 def solve_ended(event: Solved) -> LogLine:
-    """A solve ended with a plan."""
+    """Return the line for a solve that ended with a plan."""
     return LogLine("solve.ended", "the planner has a plan", {"job": event.job})
 
 

@@ -184,7 +184,7 @@ class Metrics:
         if began_s is not None:
             self._observe("solve_seconds", (), now - began_s, ())
 
-    # ------------------------------------------------------------------ what came of it
+    # ------------------------------------------------------------------ samples
 
     def _observe(
         self, name: str, labels: Labels, value: float, bounds: tuple[float, ...] = BOUNDS_S
