@@ -1,4 +1,4 @@
-"""``python -m headrace``."""
+"""Run the command line: ``python -m headrace``."""
 
 from headrace.cli.main import main
 

@@ -22,7 +22,7 @@ SUFFIXES = (".txt", ".csv", ".gz")
 MS = 1e-3  # the default unit of times
 LATEST_START_S = 3600.0
 LIKELY_QPS, FEW = 10_000, 10  # a file of at least FEW queries above this rate has the wrong unit
-SIZED = {"ms,size": 1e3, "time,size": 1.0}  # header: units per second
+SIZED = {"ms,size": 1e3, "time,size": 1.0}  # header -> units per second
 MOST_QPS = 100_000  # more queries within a second mean that the unit is not ms
 
 

@@ -100,7 +100,7 @@ class Home:
     """The files of one local broker."""
 
     path: Path
-    is_default: bool = False  # the per-user home, by default
+    is_default: bool = False  # whether it is the per-user home
 
     @property
     def data(self) -> Path:

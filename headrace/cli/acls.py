@@ -1,4 +1,4 @@
-"""``headrace acls``."""
+"""``headrace acls``: print the least ACLs of each role."""
 
 from pathlib import Path
 

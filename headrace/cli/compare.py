@@ -1,4 +1,4 @@
-"""``headrace compare``: policies against each other on the same arrivals."""
+"""``headrace compare``: compare policies on the same arrivals."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``headrace completion``."""
+"""``headrace completion``: print a shell's completion script."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""``headrace demo``."""
+"""``headrace demo``: run a pipeline, a scripted load and a report."""
 
 from pathlib import Path
 

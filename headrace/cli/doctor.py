@@ -1,4 +1,4 @@
-"""``headrace doctor``."""
+"""``headrace doctor``: check this machine, the broker and a pipeline."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> int:
 
 
 def _row(finding: "Finding") -> Any:
-    """Return one row as a table of its own, printed at once; long findings wrap in their column."""
+    """Return one finding as a table, printed at once; long findings wrap in their column."""
     from rich.table import Table
     from rich.text import Text
 

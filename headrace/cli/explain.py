@@ -1,4 +1,4 @@
-"""``headrace explain``."""
+"""``headrace explain``: show where one query's time went."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``headrace init``."""
+"""``headrace init``: write a starter pipeline."""
 
 from pathlib import Path
 

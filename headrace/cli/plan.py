@@ -1,4 +1,4 @@
-"""``headrace plan``."""
+"""``headrace plan``: show the plan for a demand or a budget."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``headrace profile``."""
+"""``headrace profile``: measure every variant."""
 
 from pathlib import Path
 from typing import Any

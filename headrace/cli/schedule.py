@@ -1,4 +1,4 @@
-"""``headrace schedule``."""
+"""``headrace schedule``: choose plans for sessions on shared GPUs."""
 
 import os
 from pathlib import Path

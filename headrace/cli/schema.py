@@ -1,4 +1,4 @@
-"""``headrace schema``."""
+"""``headrace schema``: print the pipeline file's JSON Schema."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""``headrace search``."""
+"""``headrace search``: search a query plan for one session."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``headrace status``."""
+"""``headrace status``: show the state of running pipelines."""
 
 from pathlib import Path
 

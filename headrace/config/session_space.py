@@ -53,7 +53,7 @@ class SessionSpace:
         return f"{variant_key(task, variant)}@{knobs}" if knobs else variant_key(task, variant)
 
     def filled(self, variant: Variant, configuration: int = 0) -> Variant:
-        """The variant with the options of a configuration in place of ``$knob``."""
+        """Return the variant with a configuration's options in place of ``$knob`` arguments."""
         named = self.space.named(configuration)
 
         def option(value: Any) -> Any:

@@ -169,7 +169,7 @@ class TopicState:
     partitions: int
     settings: Mapping[str, str]
     operations: frozenset[str] | None
-    copies: int = 1  # of the partition that has the fewest
+    copies: int = 1  # the fewest replicas of a partition
 
 
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
@@ -198,7 +198,7 @@ def topics_found(
 
 
 def replication_found(there: Mapping[str, TopicState], brokers: int) -> Finding:
-    """Whether what the broker acknowledged survives the loss of one of several brokers."""
+    """Judge whether acknowledged records survive the loss of one of several brokers."""
     copies = {name: state.copies for name, state in there.items() if state.partitions}
     alone = sorted(name for name, count in copies.items() if count < 2)
     if brokers < 2 or not alone:

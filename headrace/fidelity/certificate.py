@@ -219,7 +219,7 @@ def _verdict(error: float | None, must: float | None, aim: float | None) -> str:
         return UNJUDGED
     if error is not None and aim is not None and abs(error) <= aim:
         return AIM
-    # A metric with an aim only cannot be missed: every value meets its absent ``must``.
+    # Without a ``must`` bound every value counts as MUST: an aim alone is never missed.
     if must is None or (error is not None and abs(error) <= must):
         return MUST
     return MISSED

@@ -161,7 +161,7 @@ def batches(answers: Iterable[Answer]) -> list[RecordedBatch]:
 
 
 def lags_s(ran: Sequence[RecordedBatch]) -> Iterator[tuple[float, float]]:
-    """Yield the end of a batch, and the delay until the next one began whose items were waiting."""
+    """Yield the end of a batch, and the delay to the next one if its items were waiting by then."""
     for before, after in pairwise(ran):
         lag_s = after.started_s - before.finished_s
         waited = after.worker == before.worker and after.received_s <= before.finished_s
