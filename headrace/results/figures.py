@@ -1,4 +1,4 @@
-"""The figures of a run, live or simulated, from its metrics."""
+"""Compute the figures of a run, live or simulated, from its metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from streams.observers.run_metrics import RunMetrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What one run came to. Fractions are 0..1; None where nothing was there to measure.
+    """The figures of one run. Fractions are 0..1; None: no data.
 
-    ``drops`` is the share of queries that ended badly, by the class of the reason. ``steps_ms`` is
-    the mean time of what the answered queries waited for, along the branch that ended last.
-    ``replicas`` is how many workers the plans in force gave each variant ("task/variant"), on
-    average over time: where it differs, the two sides went by different plans.
+    ``drops`` is the share of queries not answered complete and in time, by the class of the
+    reason. ``steps_ms`` is the mean time of each step of the answered queries, along the branch
+    that ended last. ``replicas`` is the time average of the workers that the plans in force gave
+    each variant ("task/variant"); if it differs between two runs, they followed different plans.
     """
 
     queries: int
@@ -31,7 +31,7 @@ class Figures:
 
 
 def figures(metrics: RunMetrics, steps: StepTimes, until_s: float) -> Figures:
-    """Return the figures of metrics that are closed; the last query was made at ``until_s``."""
+    """Return the figures of closed metrics; the last query was created at ``until_s``."""
     queries = metrics.queries
     return Figures(
         queries=queries,

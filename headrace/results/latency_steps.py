@@ -1,6 +1,6 @@
-"""Where the time of answered queries went: queue, compute and Kafka, task by task.
+"""Break the latency of answered queries down into queue, compute and Kafka, task by task.
 
-Time is followed along the branch that finished last, which is the one that the answer waited for.
+The steps are those of the branch that finished last, for which the answer waited.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ LAST_STEP = "to the answer: Kafka, egress"
 
 
 class StepTimes:
-    """What answered queries waited for, along the branch that finished last.
+    """Mean times of the steps of answered queries, along the branch that finished last.
 
     As an observer of a simulation it counts the queries that ``metrics`` counts.
     """
@@ -31,7 +31,7 @@ class StepTimes:
                 self.take(effect.record)  # type: ignore[arg-type]
 
     def take(self, answer: Answer) -> None:
-        """Add an answer; all but complete ones in time are passed over."""
+        """Add an answer; ignore it unless it is complete and in time."""
         metrics = self._metrics
         if metrics is not None:
             if metrics.since_s != self._since_s:
@@ -45,8 +45,8 @@ class StepTimes:
 
     @property
     def mean_ms(self) -> dict[str, float]:
-        """The mean of every step over all answered queries, in order of the way."""
-        # The way to the answer is last, also where some branches end earlier than others.
+        """The mean of every step over all answered queries, ms, in the order of the path."""
+        # The step to the answer is last, also if some branches end earlier than others.
         ordered = sorted(self._seconds.items(), key=lambda each: each[0] == LAST_STEP)
         return {step: seconds / self._queries * 1e3 for step, seconds in ordered}
 

@@ -1,8 +1,8 @@
-"""How sure is a mean over a few runs? Means with their 95 % interval, and paired differences.
+"""Estimate means with their 95 % confidence interval, and paired differences of means.
 
 With n values, mean m and standard deviation s, the interval is m +- t(n - 1) s / sqrt(n), t being
-Student's. Runs of two policies with one seed share their arrivals and draws, so the differences
-of pairs sway less than the values do.
+Student's. Runs of two policies with one seed share their arrivals and draws (common random
+numbers), so paired differences vary less than the values.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ CERTAINTY = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over ``count`` values; ``half`` is half of its interval, None with one value."""
+    """A mean over ``count`` values; ``half`` is its interval's half-width, None with one value."""
 
     value: float
     half: float | None
@@ -25,12 +25,12 @@ class Mean:
 
     @property
     def certain(self) -> bool:
-        """Whether the interval is known and leaves out 0: as a difference, one beyond chance."""
+        """Whether the interval is known and excludes 0: a difference is then significant."""
         return self.half is not None and abs(self.value) > self.half
 
 
 def mean_of(values: Sequence[float]) -> Mean:
-    """The mean of some values; raises ``StatisticsError`` where there is none."""
+    """Return the mean of values with its interval; raise ``StatisticsError`` for no values."""
     if len(values) < 2:
         return Mean(fmean(values), None, len(values))
     students = float(stdtrit(len(values) - 1, (1 + CERTAINTY) / 2))
@@ -39,5 +39,8 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 
 def difference(values: Sequence[float], against: Sequence[float]) -> Mean:
-    """The mean of the differences of pairs, in order."""
+    """Return the mean of the paired differences, ``values`` minus ``against``.
+
+    Raises ``ValueError`` for different lengths.
+    """
     return mean_of([one - other for one, other in zip(values, against, strict=True)])

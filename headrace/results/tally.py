@@ -1,4 +1,4 @@
-"""The tally of a load: the metrics of its queries, and how right their results are."""
+"""Tally a load: the metrics of its queries and the accuracy of their results."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +10,13 @@ from operators.outcomes import LATE, LOST, outcome_of
 from schemas.records import ANSWERED, Answer
 from streams.observers.run_metrics import QueryMetrics
 
-# How a workload judges a result: (right, of).
+# A workload's judge of (result, truth): parts right, parts.
 Score = Callable[[Any, Any], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A query that the broker took, with what is known of its right answer (None: nothing)."""
+    """A query that the broker accepted, with its true answer (None: unknown)."""
 
     id: str
     created_s: float
@@ -25,9 +25,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """``parts``: share of parts (digits) right at their place; ``whole``: of results all right.
+    """``parts``: share of parts (digits) that are right; ``whole``: share of results all right.
 
-    Over answered queries; both None where there is none.
+    Over answered queries; both None if no query was answered.
     """
 
     parts: float | None
@@ -37,15 +37,15 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """The metrics of a load, and what its inputs tell of the answers."""
+    """The metrics of a load and the accuracy of its answers."""
 
     metrics: QueryMetrics
-    accuracy: Accuracy | None  # None where the right answers are not known
+    accuracy: Accuracy | None  # None if the true answers are unknown
     reasons: Mapping[str, int]  # why queries were not answered, commonest first
 
     @property
     def queries(self) -> int:
-        """Queries that the broker took."""
+        """Number of queries that the broker accepted."""
         return self.metrics.queries
 
     @property
@@ -69,7 +69,7 @@ class Tally:
 
 
 def tally(sent: Sequence[Sent], answers: Mapping[str, Answer], score: Score | None = None) -> Tally:
-    """Return the tally of some queries; ``answers`` by query id, of whatever queries."""
+    """Return the tally of ``sent``; ``answers`` by query id may hold those of other queries."""
     metrics, reasons = QueryMetrics(), Counter[str]()
     for query in sent:
         answer = answers.get(query.id)
@@ -84,14 +84,14 @@ def tally(sent: Sequence[Sent], answers: Mapping[str, Answer], score: Score | No
 
 
 def latency_ms(answer: Answer) -> float:
-    """From the query's CreateTime to its answer."""
+    """Return the time from the query's CreateTime to its answer, ms."""
     return (answer.answered_s - answer.created_s) * 1e3
 
 
 def measured_accuracy(
     sent: Sequence[Sent], answers: Mapping[str, Answer], score: Score
 ) -> Accuracy:
-    """How right the answered queries are."""
+    """Return the accuracy of the answered queries."""
     answered = [(q, a) for q in sent if (a := answers.get(q.id)) and outcome_of(a) == ANSWERED]
     scores = [score(answer.result, query.truth) for query, answer in answered]
     of = sum(parts for _, parts in scores)

@@ -1,8 +1,8 @@
-"""What happened when? A run in stretches of equal length, simulated or live.
+"""Record a run, simulated or live, as a time series over intervals of equal length.
 
-A ``Recorder`` looks at an account (``streams/observers/run_metrics.py``) at the end of every
-stretch. What it
-tells of a stretch is of the queries and items that ended in it; demand is by when they were made.
+A ``Recorder`` samples the run's metrics (``streams/observers/run_metrics.py``) at the end of every
+interval. Its values are over the queries and items that ended in the interval; demand is over the
+queries created in it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +16,17 @@ from streams.observers.run_metrics import RunMetrics
 
 WIDTHS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 MOST_STRETCHES = 200
-# Shares of the queries with a result whose latencies are told.
+# Shares of the queries with a result at which the latency distribution is sampled.
 SHARES = (*(at / 200 for at in range(1, 200)), 0.997, 0.999, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSeries:
-    """Stretches of ``width_s`` seconds, told by their ends; None where nothing can be told.
+    """Values over intervals of ``width_s`` seconds that end at ``ends_s``; None: no data.
 
     ``violation`` are shares of the queries that ended, ``accuracy`` is over leaves in time.
-    ``latency`` are (seconds, share of all queries that had a result within them); ``bad`` are
-    items by task and why they were given up, late leaves among them.
+    ``latency`` are (seconds, share of all queries that had a result within them); ``bad`` counts
+    items by task and reason for giving them up, late leaves included.
     """
 
     width_s: float
@@ -42,7 +42,7 @@ class TimeSeries:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """The account at the end of a stretch."""
+    """The metrics at the end of an interval."""
 
     at_s: float
     ended: int
@@ -54,14 +54,14 @@ class _Mark:
 
 
 class Recorder:
-    """An observer of a simulation; live, ``reach``, ``answer`` and ``plan`` are called in turn."""
+    """An observer of a simulation; live, call ``reach``, ``answer`` and ``plan`` in time order."""
 
     def __init__(self, account: RunMetrics, width_s: float) -> None:
         self._account = account
         self._width_s = width_s
         self._marks: list[_Mark] = []
         self._next_s = 0.0
-        self._made: dict[int, int] = {}  # queries by stretch
+        self._made: dict[int, int] = {}  # created queries by interval
         self._plan: Plan | None = None
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
@@ -75,8 +75,8 @@ class Recorder:
                     self.plan(effect.record)
 
     def reach(self, now: float) -> None:
-        """It is that late: stretches that have ended are looked at."""
-        if not self._marks:  # the first of all
+        """Advance to ``now``: sample the metrics for every interval that has ended."""
+        if not self._marks:  # the first call
             self._next_s = floor(now / self._width_s) * self._width_s
         if now >= self._next_s:
             account, plan = self._account, self._plan
@@ -93,18 +93,18 @@ class Recorder:
                 self._next_s += self._width_s
 
     def plan(self, plan: Plan) -> None:
-        """A plan is in force."""
+        """Note the plan that comes into force."""
         self._plan = plan
 
     def answer(self, answer: Answer) -> None:
-        """A query has ended."""
+        """Count an answered query in the interval of its creation."""
         if answer.created_s < self._account.since_s:
             return
         stretch = floor(answer.created_s / self._width_s)
         self._made[stretch] = self._made.get(stretch, 0) + 1
 
     def recording(self, first_s: float, last_s: float) -> TimeSeries:
-        """What was seen of a stretch of time; seconds count from its beginning."""
+        """Return the time series from ``first_s`` to ``last_s``, with seconds since ``first_s``."""
         self.reach(last_s + self._width_s)
         inside = [
             (before, after)
@@ -134,7 +134,7 @@ class Recorder:
 
 
 def width_s(seconds: float) -> float:
-    """How long stretches are, so that a run of so many seconds has not too many."""
+    """Return the shortest interval, seconds, that gives at most ``MOST_STRETCHES`` intervals."""
     fitting = [width for width in WIDTHS_S if seconds / width <= MOST_STRETCHES]
     return fitting[0] if fitting else WIDTHS_S[-1]
 

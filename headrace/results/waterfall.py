@@ -1,9 +1,9 @@
-"""Where did one query's time go, and who ended it? Its waterfall, from its Answer alone.
+"""Build the waterfall of one query, where its time went and how it ended, from its Answer alone.
 
 An answer holds the hops of every branch: when a worker received an item, when its batch started
-and finished. What lies between two hops is Kafka's, before the first also the producer's and
-ingress's, behind the last egress's. Batches of one task beyond ``SHOWN`` are folded into the last
-that finished, with a word on the others, so that twenty branches stay readable.
+and finished. Time between two hops is Kafka's; before the first hop it includes the producer and
+ingress, after the last egress. More than ``SHOWN`` batches of one task and variant are folded into
+the last to finish, with a summary of the others, so that twenty branches stay readable.
 """
 
 import json
@@ -19,15 +19,15 @@ from schemas.enumerations import ReasonCode
 from schemas.records import Answer, Hop
 from schemas.variant_id import variant_key
 
-SHOWN = 4  # batches of one task and variant that are shown one by one
+SHOWN = 4  # batches of one task and variant that are shown individually
 
 KAFKA, QUEUE, RUN = "kafka", "queue", "run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaterfallStep:
-    """A stretch of a query's time, in ms since it was made. ``slack_ms``: what is left of the
-    deadline at its end."""
+    """An interval of a query's time, in ms since its creation. ``slack_ms``: time to the deadline
+    at its end."""
 
     kind: str  # KAFKA, QUEUE or RUN
     name: str
@@ -37,20 +37,20 @@ class WaterfallStep:
 
     @property
     def took_ms(self) -> float:
-        """Its length; negative where two machines' clocks differ."""
+        """The step's length, ms; negative if two machines' clocks differ."""
         return self.to_ms - self.from_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaterfallStage:
-    """A task's part: one batch, or several folded, whose last to finish has the ``steps``."""
+    """A task's part: one batch, or several folded; ``steps`` are those of the last to finish."""
 
     task: str
     variant: str
     workers: tuple[str, ...]
     epochs: tuple[int, ...]  # of the plans that were followed
     batch: tuple[int, int]  # items in the smallest and in the largest batch
-    released: tuple[tuple[str, int], ...]  # why its batches began, with how many began so
+    released: tuple[tuple[str, int], ...]  # reasons to start a batch, with their counts
     batches: int
     branches: int  # of the query that passed here
     first_done_ms: float
@@ -59,7 +59,7 @@ class WaterfallStage:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """How some branches ended, and where."""
+    """The common end of some branches: outcome, task and reason."""
 
     outcome: str
     task: str
@@ -70,7 +70,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A query's story. ``notes`` say what looks odd."""
+    """A query's waterfall. ``notes`` describe anomalies: clock differences, rerouted items."""
 
     answer: Answer
     stages: tuple[WaterfallStage, ...]
@@ -79,7 +79,7 @@ class Explained:
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The story with the whole answer; times in ms since the query was made."""
+        """Return the waterfall with the whole answer; times in ms since the query's creation."""
         return {
             "answer": json.loads(to_json(self.answer)),
             "latency_ms": round(latency_ms(self.answer), 3),
@@ -94,7 +94,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """A branch at a hop, and when the item had left the place before."""
+    """A branch at a hop, and when the item left the previous task (or was created)."""
 
     hop: Hop
     left_s: float
@@ -102,7 +102,7 @@ class _Visit:
 
 
 def explained(answer: Answer, shown: int = SHOWN) -> Explained:
-    """The story of a query; more than ``shown`` batches of a task and variant are folded."""
+    """Return a query's waterfall; more than ``shown`` batches of a task and variant are folded."""
     stages = tuple(
         stage for visits in _by_variant(answer) for stage in _stages(answer, visits, shown)
     )
@@ -116,7 +116,7 @@ def explained(answer: Answer, shown: int = SHOWN) -> Explained:
 
 
 def _by_variant(answer: Answer) -> Iterator[list[_Visit]]:
-    """Visits by task and variant, in the order in which a query comes by them."""
+    """Yield the visits by task and variant, in the query's order."""
     found: dict[tuple[int, str, str], list[_Visit]] = {}
     for path in answer.paths:
         left_s, after = answer.created_s, ""
@@ -142,7 +142,7 @@ def _stages(answer: Answer, visits: Sequence[_Visit], shown: int) -> Iterator[Wa
 def _stage(answer: Answer, runs: Sequence[Sequence[_Visit]]) -> WaterfallStage:
     hops = [visit.hop for run in runs for visit in run]
     sizes = [hop.batch for hop in hops]
-    # Of a batch's items, the one that waited longest.
+    # The item of the last batch that waited longest.
     shown = min(runs[-1], key=lambda visit: visit.hop.received_s)
     return WaterfallStage(
         task=hops[0].task,
@@ -193,7 +193,7 @@ def _fates(answer: Answer) -> tuple[Fate, ...]:
     return tuple(found.values())
 
 
-CLOCK_TICK_MS = 1.0  # Kafka's own time stamps are whole milliseconds
+CLOCK_TICK_MS = 1.0  # Kafka's time stamps are whole milliseconds
 
 
 def _notes(stages: Iterable[WaterfallStage]) -> Iterator[str]:
@@ -208,7 +208,7 @@ def _notes(stages: Iterable[WaterfallStage]) -> Iterator[str]:
 
 
 def _rerouted(answer: Answer) -> Iterator[str]:
-    """Where items were late and went another way than their turn was."""
+    """Yield a note for each variant whose items were rerouted, with the first reason."""
     found: dict[str, list[str]] = {}
     for path in answer.paths:
         for hop in path:

@@ -1,4 +1,4 @@
-"""One query's waterfall as text, drawn to scale in the width of the terminal."""
+"""Render one query's waterfall as text, to scale in the width of the terminal."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from schemas.codec.json_form import to_json
 from schemas.records import ANSWERED, Answer, Query
 from schemas.variant_id import variant_key
 
-# Told apart without colours too.
+# Distinguishable without colours too.
 MARKS = {KAFKA: ("·", "dim"), QUEUE: ("░", "yellow"), RUN: ("█", "green")}
 DEADLINE = "|"
 NAMES, NUMBER = 18, 9  # characters
@@ -29,7 +29,7 @@ SMALLEST_BAR = 10
 
 
 def view(story: Explained, pipeline: str, width: int) -> list[Text]:
-    """The lines to print, at most ``width`` characters each where the terminal has 60 or more."""
+    """Return the lines to print, at most ``width`` characters each if ``width`` is 60 or more."""
     return [
         *_head(story.answer, pipeline, width),
         Text(""),
@@ -70,7 +70,7 @@ def _verdict(answer: Answer) -> str:
 
 
 def _result(answer: Answer) -> str:
-    # The JSON form of values is the records' business.
+    # The records' codec defines the JSON form of values.
     return json.dumps(json.loads(to_json(Query(payload=answer.result)))["payload"])
 
 
@@ -82,7 +82,7 @@ def _cut(text: str, width: int) -> str:
 
 
 class _Scale:
-    """Milliseconds to columns of the bar; the deadline is marked where it lies within."""
+    """Map milliseconds to columns of a bar; mark the deadline if it lies within."""
 
     def __init__(self, end_ms: float, due_ms: float, columns: int) -> None:
         self._per_ms = columns / end_ms if end_ms > 0 else 0.0
@@ -91,7 +91,7 @@ class _Scale:
         self._due = min(int(due_ms * self._per_ms), columns - 1) if inside else -1
 
     def bar(self, step: WaterfallStep) -> Text:
-        """The step at its place: one column at least, so that nothing is invisible."""
+        """Return the step's bar, at least one column long so that every step is visible."""
         mark, style = MARKS[step.kind]
         start = self._column(step.from_ms)
         length = max(1, round(max(0.0, step.to_ms) * self._per_ms) - start)
@@ -148,7 +148,7 @@ def _stage_line(stage: WaterfallStage) -> str:
 
 
 def _released(stage: WaterfallStage) -> str:
-    """Why its batches began; "" for what older workers wrote, who did not tell."""
+    """Return the reasons to start the batches; "" for records of older workers without them."""
     known = [(reason, count) for reason, count in stage.released if reason]
     if len(known) == 1:
         return known[0][0]
@@ -172,7 +172,7 @@ def _step_line(step: WaterfallStep, scale: _Scale) -> Text:
 
 
 def _ends(fates: Sequence[Fate]) -> Iterator[Text]:
-    """How the branches ended, where that is more than the first line has said."""
+    """Yield how the branches ended, if that adds to the first line."""
     if len(fates) < 2 and all(fate.branches == 1 or fate.outcome == ANSWERED for fate in fates):
         return
     for fate in fates:

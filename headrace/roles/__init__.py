@@ -1,1 +1,1 @@
-"""The roles as processes: wiring, logs, metrics."""
+"""Roles as processes: wiring, logs, metrics."""

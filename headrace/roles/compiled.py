@@ -1,7 +1,7 @@
-"""Are the nodes compiled (docs/decisions/0007), and are they still what their source says?
+"""Detect compiled nodes (docs/decisions/0007) and reject those older than their source.
 
-Python prefers a compiled module to the source beside it, however old: without the check, whoever
-edits source after ``make compiled`` would run what was there before.
+Python prefers a compiled module to the source beside it, whatever its age: without the check, an
+edit after ``make compiled`` would have no effect.
 """
 
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -12,15 +12,16 @@ PACKAGES = ("control", "operators", "streams")
 
 
 def compiled() -> bool:
-    """Whether a worker that starts now is compiled."""
+    """Return whether a worker that starts now is compiled."""
     spec = find_spec("operators.worker")
     return bool(spec and spec.origin and spec.origin.endswith(tuple(EXTENSION_SUFFIXES)))
 
 
 def outdated(root: Path) -> list[str]:
-    """The sources below ``root`` that were changed after they were compiled, or are gone.
+    """Return the sources below ``root`` that were changed or removed after their compilation.
 
-    Only where they are compiled in place: an installer's times of files mean nothing.
+    Return none unless ``root`` is a checkout compiled in place: an installer does not preserve
+    modification times.
     """
     if not (root / "setup.py").is_file():
         return []
@@ -34,7 +35,7 @@ def outdated(root: Path) -> list[str]:
 
 
 def check(root: Path) -> None:
-    """Raises ``ImportError`` with the mend where a compiled module is older than its source."""
+    """Raise ``ImportError``, with the remedy, if a compiled module is older than its source."""
     if found := outdated(root):
         raise ImportError(
             f"{found[0]} is newer than its compiled twin; run `make compiled` to compile it "

@@ -1,4 +1,4 @@
-"""Does time go slower in this run? A variable of the environment, which every role inherits."""
+"""Pass time dilation to every role of a run through an environment variable."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -8,12 +8,11 @@ import click
 
 from streams.live.dilation import REAL, Dilation
 
-DILATION = "HEADRACE_DILATION"  # FACTOR@SINCE: so many times slower, since when (epoch seconds)
+DILATION = "HEADRACE_DILATION"  # FACTOR@SINCE: slow-down factor, and its start in epoch seconds
 
 
 def dilation(env: Mapping[str, str] = os.environ) -> Dilation:
-    """How time goes for this process; raises ``click.UsageError`` for a variable that says
-    nothing."""
+    """Return this process's dilation; raise ``click.UsageError`` for an invalid variable."""
     said = env.get(DILATION, "")
     if not said:
         return REAL
@@ -31,7 +30,7 @@ def dilation(env: Mapping[str, str] = os.environ) -> Dilation:
 
 @contextmanager
 def dilated(factor: float, since_s: float) -> Iterator[Dilation]:
-    """What is started within the block lives in slower time."""
+    """Set the dilation of the processes started within the block; restore it afterwards."""
     before = os.environ.get(DILATION)
     os.environ[DILATION] = f"{factor!r}@{since_s!r}"
     try:

@@ -1,4 +1,4 @@
-"""What roles need where queries have sizes: profiles by query, and the dispatcher of an ingress."""
+"""Support query sizes in roles: profiles by query, and the dispatcher of an ingress."""
 
 import contextlib
 
@@ -14,10 +14,10 @@ from schemas.pipeline import Variant
 def per_query(
     file: PipelineFile, profile: ProfileTable, sizes: SizeDistribution | None = None
 ) -> ProfileTable:
-    """The profile by query, for planners: with the sizes given, else the file's.
+    """Return the profile by query, for planners, with the given sizes, else the file's.
 
-    Where nothing says how large queries are, all count as the largest. As it is for a pipeline
-    without sizes. Raises ``SizesError`` for a file of sizes that cannot be used.
+    Without known sizes every query counts as the largest. The profile of a pipeline without sizes
+    is returned unchanged. Raises ``SizesError`` for an invalid file of sizes.
     """
     limit = file.pipeline.size
     if limit is None or not profile.entries:
@@ -27,8 +27,10 @@ def per_query(
 
 
 def dispatches(file: PipelineFile) -> bool:
-    """Whether a policy of the file, or the one in force, dispatches queries; types mean that one
-    may come by command."""
+    """Return whether a policy of the file dispatches queries, or could be set by a command.
+
+    A command can set such a policy if the cluster has device types.
+    """
     named = [policy_named(file.pipeline, file.pipeline.policy), *file.pipeline.policies]
     return bool(file.cluster.types) or any(
         spec_of(policy.kind).dispatch for policy in named if policy is not None
@@ -38,8 +40,8 @@ def dispatches(file: PipelineFile) -> bool:
 def dispatcher(
     file: PipelineFile, number: int, known: ProfileTable | None = None
 ) -> Dispatcher | None:
-    """The dispatcher of ingress ``number``, None where queries are never dispatched or the root
-    task is not profiled. ``known`` is the file's profile, where it was read already."""
+    """Return the dispatcher of ingress ``number``; None if queries are never dispatched or the
+    root task is not profiled. ``known`` is the file's profile if already read."""
     if not dispatches(file):
         return None
     profile = planning_profile(file) if known is None else known
@@ -63,7 +65,7 @@ def dispatcher(
 
 
 def _profiled(file: PipelineFile, profile: ProfileTable) -> Variant | None:
-    """The root's most accurate profiled variant, which such policies run on every device."""
+    """Return the root's most accurate profiled variant; dispatching policies run it everywhere."""
     root = file.pipeline.root
     known = {(e.task, e.variant): e.accuracy for e in profile.entries}
     there = [v for v in root.variants if (root.name, v.name) in known]

@@ -1,7 +1,7 @@
-"""How a role's log lines look: for people by default, as JSON on request; always on stderr.
+"""Format a role's log lines, human-readable by default or as JSON, on stderr.
 
-One line an event. What a line is about stands in its sentence; as JSON also in fields of their
-own (``event``, ids, figures). docs/reference/logs-and-metrics.md has them all.
+One line per event. A human-readable line is a sentence; a JSON line also has the event's fields
+(``event``, ids, figures). docs/reference/logs-and-metrics.md lists them.
 """
 
 import json
@@ -18,11 +18,11 @@ FORMAT_VARIABLE, LEVEL_VARIABLE = "HEADRACE_LOG_FORMAT", "HEADRACE_LOG_LEVEL"
 
 OURS = "headrace"
 REPEAT_S = 10.0
-UNNAMED = "log"  # the event of a line that is not ours
+UNNAMED = "log"  # the event of a library's line
 
 
 def configure(form: str, level: str) -> None:
-    """Send this process's lines to stderr: ours from ``level`` on, libraries' from warning on."""
+    """Log to stderr: Headrace's own lines from ``level`` on, libraries' from warning on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[form]())
     handler.addFilter(Seldom())
@@ -45,7 +45,7 @@ class Human(logging.Formatter):
 
 
 class Json(logging.Formatter):
-    """An object a line: time, level, event, message, then what the event is about."""
+    """One JSON object per line: time, level, event, message, then the event's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         row = {
@@ -64,7 +64,7 @@ FORMATTERS: dict[str, type[logging.Formatter]] = {"human": Human, "json": Json}
 
 
 def _time(record: logging.LogRecord) -> str:
-    """UTC to the millisecond."""
+    """Return the record's time in UTC, to the millisecond."""
     at = datetime.fromtimestamp(record.created, UTC)
     return at.isoformat(" ", "milliseconds").removesuffix("+00:00")
 
@@ -74,7 +74,7 @@ def _one_line(text: str) -> str:
 
 
 class Seldom(logging.Filter):
-    """Lets a library repeat itself every ten seconds at most; ours count for themselves."""
+    """Limits each message of a library to one per ``REPEAT_S``; Headrace's own lines pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,8 +94,10 @@ _ROUTINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (DEBUG|INFO|WARNIN
 
 
 def log_text(line: str) -> str:
-    """What the last line of an ended role's log tells of its end: the line, or the message of one
-    in JSON; "" for a line of the daily round."""
+    """Return the error in the last line of an ended role's log, or "" for a routine line.
+
+    The error is the line, or the message of a JSON line.
+    """
     if _ROUTINE.match(line):
         return ""
     if line.startswith("{"):

@@ -1,4 +1,4 @@
-"""What a role tells of itself, as options: the form and level of its log, a port for metrics."""
+"""Options of a role's observability: log format, log level, metrics port and address."""
 
 import contextlib
 import functools
@@ -18,14 +18,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 METRICS_VARIABLE = "HEADRACE_METRICS_PORT"
 METRICS_HOST_VARIABLE = "HEADRACE_METRICS_HOST"
-LOOPBACK = "127.0.0.1"  # whoever may reach the port may read it: there is no password
+LOOPBACK = "127.0.0.1"  # the metrics port has no authentication
 
 log = logging.getLogger("headrace.role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """The options. ``metrics_port`` 0: any that is free; None: no metrics."""
+    """The option values. ``metrics_port`` 0: any free port; None: no metrics."""
 
     log_format: str = "human"
     log_level: str = "info"
@@ -33,12 +33,15 @@ class LogOptions:
     metrics_host: str = LOOPBACK
 
 
-SILENT = LogOptions()  # no metrics, and a log as the process has it
+SILENT = LogOptions()  # no metrics, and the process's log settings
 
 
 def role_options(function: F) -> F:
-    """``--log-format``, ``--log-level``, ``--metrics-port`` and ``--metrics-host`` of a role, as
-    ``telling``; its log is set up before it begins, and with JSON its end is a line of it too."""
+    """Add ``--log-format``, ``--log-level``, ``--metrics-port`` and ``--metrics-host``.
+
+    The role gets their values as ``telling``. Its log is configured before the role starts; in
+    JSON an error that ends the role is logged as a line.
+    """
 
     @functools.wraps(function)
     def told(*args: Any, metrics_port: int | None, **more: Any) -> Any:
@@ -56,8 +59,8 @@ def role_options(function: F) -> F:
 
 
 def log_options(function: F) -> F:
-    """``--log-format`` and ``--log-level``. They set their variables of the environment, where
-    this process and those that it starts find them."""
+    """Add ``--log-format`` and ``--log-level``. Their values are set as environment variables, for
+    this process and its children."""
     form = click.option(
         "--log-format",
         type=click.Choice(FORMATS),
@@ -82,7 +85,10 @@ def log_options(function: F) -> F:
 
 
 def metrics_option(told: str) -> Callable[[F], F]:
-    """``--metrics-port``, and ``--metrics-host``, which sets its variable of the environment."""
+    """Return a decorator that adds ``--metrics-port`` and ``--metrics-host``.
+
+    ``told`` is the help of the port. ``--metrics-host`` is passed on as an environment variable.
+    """
     port = click.option(
         "--metrics-port",
         type=click.IntRange(0, 65535),
@@ -115,7 +121,7 @@ def _inherited(variable: str) -> Callable[[click.Context, click.Parameter, Any],
 
 @contextlib.contextmanager
 def _end_told(telling: LogOptions) -> Iterator[None]:
-    """An error that ends the role: said as everywhere, or a line of a log in JSON."""
+    """Log an error that ends the role as a JSON line if the log is JSON; else reraise it."""
     try:
         yield
     except Exception as error:

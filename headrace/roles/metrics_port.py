@@ -1,4 +1,4 @@
-"""Metrics for Prometheus over HTTP: what the observer has folded."""
+"""Serve the observers' metrics to Prometheus over HTTP, with liveness and readiness probes."""
 
 import threading
 from collections import defaultdict
@@ -29,13 +29,12 @@ Source = Callable[[], Iterable[Sample]]
 def serve(
     sources: Iterable[Source], port: int, host: str, pipeline: str, health: Health | None = None
 ) -> int:
-    """Answer on ``port`` (0: any that is free) of ``host``, an address of this machine, until the
-    process ends; the port. Every sample has the label ``pipeline``.
+    """Serve on ``port`` (0: any free port) of ``host``, a local address, until the process ends.
 
-    ``/metrics`` has the samples; ``/livez`` (``/healthz``) and ``/readyz`` answer 200, or 503 with
-    the reason.
+    Return the port. ``/metrics`` has the samples, each with the label ``pipeline``; ``/livez``
+    (``/healthz``) and ``/readyz`` answer 200, or 503 with the reason.
 
-    Raises ``PortTaken`` where another program has it, or the machine no such address.
+    Raises ``PortTaken`` if the port is in use or the machine has no such address.
     """
     registry = CollectorRegistry()
     registry.register(_Folded(tuple(sources), pipeline))
@@ -54,7 +53,7 @@ def serve(
 
 class _Silent(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a probe a second is no news."""
+        """Log nothing: probes arrive every second."""
 
 
 def _routes(metrics: Callable[..., Any], health: Health | None) -> Callable[..., Any]:
@@ -80,7 +79,7 @@ def _probed(probe: Callable[[], str]) -> tuple[str, str]:
 
 
 class _Folded(Collector):
-    """Asks the sources at every scrape."""
+    """A collector that reads the sources at every scrape."""
 
     def __init__(self, sources: tuple[Source, ...], pipeline: str) -> None:
         self._sources = sources
@@ -102,7 +101,7 @@ class _Folded(Collector):
 
 
 def _labelled(family: Family, pipeline: str) -> Family:
-    """The family with the pipeline's name on each sample: several report to one Prometheus."""
+    """Add the pipeline's name to each sample: several pipelines share one Prometheus."""
     family.samples = [
         each._replace(labels={"pipeline": pipeline, **each.labels}) for each in family.samples
     ]

@@ -1,7 +1,7 @@
-"""Does a node of this name live elsewhere? Two of one name would each do all of the work.
+"""Detect a running node of the same name: two nodes of one name would each do all of the work.
 
-Leases go to names, and so do the shares of ingress and egress: a second egress gives every query a
-second answer. So a role listens to the reports before it begins, and for a while after.
+Leases and the shares of ingress and egress are assigned by name: a second egress would answer
+every query twice. So a role listens to the reports before it starts and for a while after.
 """
 
 import threading
@@ -17,11 +17,11 @@ from streams.kafka.kafka_client import KafkaConfig
 from streams.topics import physical
 
 LISTEN_S = 0.7  # nodes report every 0.2 s
-WATCH_S = 3.0  # two that begin at once hear each other only then
+WATCH_S = 3.0  # two nodes that start at the same time receive each other's reports only then
 
 
 class Namesakes:
-    """Listens from now on for reports of nodes with these names."""
+    """Listens on a thread, from its creation, for reports of other nodes with these names."""
 
     def __init__(
         self, kafka: KafkaConfig, pipeline: str, names: Collection[str], slower: float = 1.0
@@ -32,17 +32,17 @@ class Namesakes:
         self._mine = float("inf")  # the incarnation of the nodes here, once they report
         self._tell: Callable[[BaseException], None] = self._keep
         self._error: BaseException | None = None
-        self._quiet = threading.Event()  # nothing was heard for long enough, or something was
+        self._quiet = threading.Event()  # the first listening phase has ended, found or not
         threading.Thread(target=self._run, name="namesakes", daemon=True).start()
 
     def check(self) -> None:
-        """Return once no other node was heard for ``LISTEN_S``; raises ``NameTaken``."""
+        """Wait for ``LISTEN_S``; raise ``NameTaken`` if another node of the name reports."""
         self._quiet.wait()
         if self._error is not None:
             raise self._error
 
     def watch(self, incarnation: float, tell: Callable[[BaseException], None]) -> None:
-        """Go on for ``WATCH_S``; ``tell`` hears of a node of the name that began before this."""
+        """Go on for ``WATCH_S``; call ``tell`` if an older node of the name reports."""
         self._mine, self._tell = incarnation, tell
 
     def _keep(self, error: BaseException) -> None:
@@ -52,7 +52,7 @@ class Namesakes:
         try:
             with closing(Tail(self._kafka, physical(self._pipeline, REPORTS))) as reports:
                 self._listen(reports)
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+        except Exception as error:  # noqa: BLE001 - raised by `check`
             self._keep(error)
         finally:
             self._quiet.set()

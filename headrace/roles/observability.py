@@ -1,4 +1,4 @@
-"""Who watches a role while it runs: the journal, and metrics where a port is named."""
+"""Attach a role's observers: journal, health, clock skews, and metrics if a port is named."""
 
 import contextlib
 import logging
@@ -21,12 +21,12 @@ from streams.topics import logical
 
 log = logging.getLogger("headrace.role")
 
-CONTROL = "control"  # the role that hears reports
-LAG_WITHIN_S = 0.5  # what a scrape waits for the reading thread
+CONTROL = "control"  # the role that consumes reports
+LAG_WITHIN_S = 0.5  # longest wait of a scrape for the reading thread
 
 
 class TransportReading(Protocol):
-    """What is asked of a transport (``streams/kafka/transport.py``)."""
+    """The readings of a transport (``streams/kafka/transport.py``) that become metrics."""
 
     @property
     def away(self) -> bool: ...
@@ -43,13 +43,13 @@ def observed(
     reading: TransportReading | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> Iterator[tuple[Observer, ...]]:
-    """A role's observers for as long as it runs; tells when it starts and when it ends.
+    """Yield a role's observers while it runs; log its start and its end.
 
-    Raises ``PortTaken`` where the port for metrics is another program's.
+    Raises ``PortTaken`` if the metrics port is in use.
     """
     journal = Journal(pipeline.name)
     health = Health(time.monotonic, _sign_of_life(env))
-    skews = ClockSkews(pipeline.name)  # of the nodes that this one hears: control's alone
+    skews = ClockSkews(pipeline.name)  # of the nodes whose reports arrive: only at control
     metrics = None if telling.metrics_port is None else Metrics(pipeline)
     where: dict[str, str] = {}
     if metrics is not None and telling.metrics_port is not None:
@@ -62,7 +62,7 @@ def observed(
 
 
 def _sign_of_life(env: Mapping[str, str]) -> Callable[[], None]:
-    """Touch the file that the supervisor watches, where there is a supervisor."""
+    """Return a function that touches the supervisor's liveness file, if there is a supervisor."""
     path = env.get(ALIVE)
     return (lambda: Path(path).touch()) if path else (lambda: None)
 
@@ -74,7 +74,7 @@ def _served(
     telling: LogOptions,
     reading: TransportReading | None,
 ) -> int:
-    # Imported here: a role without metrics does not pay for it.
+    # Imported here: a role without metrics does not load the HTTP server.
     from headrace.roles.metrics_port import serve
 
     sources: list[Callable[[], Iterator[Sample]]] = [fold.samples for fold in folds]

@@ -1,6 +1,6 @@
-"""Does the input topic still have as many partitions as when this role began?
+"""Watch the input topic for a changed number of partitions.
 
-Partitions that are added are nobody's until ingress begins anew: it takes its share of them then.
+Added partitions have no reader until ingress restarts and takes its share of them.
 """
 
 import threading
@@ -19,8 +19,10 @@ def watch_partitions(
     fail: Callable[[BaseException], None],
     every_s: float = LOOK_S,
 ) -> None:
-    """Look at a topic's partitions from now on, on a thread of its own; ``fail`` hears of another
-    number than ``count``, once."""
+    """Poll a topic's partition count on a thread; call ``fail`` once if it differs from ``count``.
+
+    ``fail`` gets a ``PartitionsChanged``; polling then ends.
+    """
 
     def look() -> None:
         while True:
@@ -28,7 +30,7 @@ def watch_partitions(
             try:
                 now = partitions(kafka).get(topic, count)
             except BrokerError:
-                continue  # it is away
+                continue  # the broker is away
             if now != count:
                 fail(
                     PartitionsChanged(

@@ -1,4 +1,4 @@
-"""The clock of a role's process: every node, timer and time stamp goes by it."""
+"""The clock of a role's process, used by every node, timer and time stamp."""
 
 import time
 

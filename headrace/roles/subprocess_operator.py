@@ -1,8 +1,8 @@
-"""An operator in a process of its own: what it takes for one that has limits.
+"""Run an operator with time or memory limits in its own process.
 
-A batch that outruns its time, or a process that outgrows its memory or dies, fails that batch
-with a sentence; the next process is loading by then, and the worker goes on. Values travel over
-a pipe of our own, to and from a process of our own.
+A batch that exceeds the time limit, or a process that exceeds the memory limit or dies, fails
+that batch with a sentence; a new process starts to load, and the worker continues. Values travel
+over a pipe between the worker and its own child process.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ from operators.operator_error import OperatorFailed
 from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
 
-LOAD_S = 120.0  # a first start may fetch and compile
-LOOK_S = 0.02  # how often the memory of a running batch is looked at
-ORPHAN_S = 1.0  # how soon the process notices that its worker is gone
+LOAD_S = 120.0  # a first start may download and compile
+LOOK_S = 0.02  # interval between checks of a running batch's limits
+ORPHAN_S = 1.0  # interval at which the process checks that its worker lives
 MEGABYTE = 1e6
 
 Loader = Callable[[Variant], Any]
@@ -37,23 +37,23 @@ Loader = Callable[[Variant], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Outputs:
-    """What ``predict`` returned."""
+    """The outputs of ``predict``."""
 
     values: Any
 
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """What it raised: the sentence with the user's frames, and those frames for the log."""
+    """An exception of the operator: a sentence with the user's frames, and a trace for the log."""
 
     sentence: str
     trace: str = ""
 
 
 class Isolated:
-    """An operator (``load``, ``predict``) whose work another process does.
+    """An operator (``load``, ``predict``) that runs in another process.
 
-    Both raise ``OperatorFailed``: with the operator's own words, or with why its process ended.
+    Both raise ``OperatorFailed`` with the operator's message or the reason why its process ended.
     """
 
     def __init__(self, variant: Variant, pipeline_file: Path, make: Loader = load_operator) -> None:
@@ -67,13 +67,13 @@ class Isolated:
         self._end: Callable[[], object] = _nothing
 
     def load(self, device: str) -> None:
-        """Start the process and wait until it has loaded; raises with its words if it cannot."""
+        """Start the process and wait until it has loaded."""
         self._device = device
         self._start()
         self._await_load()
 
     def predict(self, batch: list[Any]) -> list[Any]:
-        """One batch, within the limits."""
+        """Run one batch within the limits."""
         self._await_load()
         pipe = self._pipe
         assert pipe is not None
@@ -89,14 +89,14 @@ class Isolated:
     def _start(self) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        # Not a daemon of multiprocessing: an operator may have children of its own.
+        # Not a multiprocessing daemon: an operator may start children.
         self._process = context.Process(
             target=_serve, args=(self._variant, self._device, self._file, self._make, theirs)
         )
         self._process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
         self._loaded = False
-        # A variant that was swapped out is let go of, not closed.
+        # A swapped-out variant is dropped without a call to close, so its process ends with it.
         self._end = weakref.finalize(self, _kill, self._process, self._pipe)
 
     def _await_load(self) -> None:
@@ -125,7 +125,7 @@ class Isolated:
         raise OperatorFailed(f"{self._variant.key} {ended}; its process was started again")
 
     def _broken(self, took_s: float, within_s: float | None, what: str) -> str:
-        """Which limit is broken, in words; empty for none."""
+        """Return the limit that is broken, as a phrase, or ""."""
         process, most = self._process, self._variant.memory_limit_bytes
         assert process is not None
         if not process.is_alive():
@@ -139,7 +139,7 @@ class Isolated:
 
 
 def _nothing() -> None:
-    """What there is to end before the first start."""
+    """Do nothing: before the first start there is no process to kill."""
 
 
 def _kill(process: SpawnProcess, pipe: Connection) -> None:
@@ -155,13 +155,13 @@ def _code(code: int | None) -> str:
 
 
 def _used_bytes(pid: int | None) -> int:
-    """Resident memory of the process, 0 once it has ended."""
+    """Return the resident memory of the process, bytes; 0 once it has ended."""
     with contextlib.suppress(psutil.Error):
         return int(psutil.Process(pid).memory_info().rss)
     return 0
 
 
-# ---------------------------------------------------------------------- in the other process
+# ---------------------------------------------------------------------- in the child process
 
 
 def _serve(
@@ -174,7 +174,7 @@ def _serve(
         try:
             operator = make(variant)
             operator.load(device)
-        except Exception as error:  # noqa: BLE001 - a user's class; its words go to the worker
+        except Exception as error:  # noqa: BLE001 - a user's class; the worker gets its message
             pipe.send(_load_failed(error))
             return
         pipe.send(_Outputs(None))
@@ -187,7 +187,7 @@ def _hand_over(pipe: Connection, said: _Outputs | _Raised) -> None:
         pipe.send(said)
     except OSError:
         raise  # the worker is gone
-    except Exception as error:  # noqa: BLE001 - whatever a user's values raise on their way
+    except Exception as error:  # noqa: BLE001 - pickling a user's values may raise anything
         pipe.send(_Raised(f"outputs that cannot be handed over: {error}"))
 
 
@@ -205,7 +205,7 @@ def _load_failed(error: Exception) -> _Raised:
 
 
 def _leave_with(parent: int) -> None:
-    """End with the worker, however it ended and whatever the operator is doing."""
+    """Exit this process once its parent is gone, whatever the operator is doing."""
     while os.getppid() == parent:
         time.sleep(ORPHAN_S)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Configuration to running roles: nodes, observers, driver."""
+"""Build running roles from the configuration: nodes, observers, driver."""
 
 import contextlib
 import signal
@@ -50,21 +50,21 @@ from streams.live.emulated_executor import EmulatedExecutor
 from streams.live.live_driver import Live, ModelExecutor, Operator
 from streams.topics import own_topics, physical
 
-FENCE_S = 5.0  # ingress or egress that stood still for so long may have been replaced
-LEAVE_S = 8.0  # a worker that is told to end waits so long for its slots to be taken over
+FENCE_S = 5.0  # an ingress or egress that stalled for longer may have been replaced
+LEAVE_S = 8.0  # longest wait of an ending worker for others to take over its slots
 
 
 def run_ingress(
     file: PipelineFile, kafka: KafkaConfig, share: Share, telling: LogOptions = SILENT
 ) -> None:
-    """Serve as ingress until told to stop."""
+    """Serve as ingress until SIGTERM or SIGINT."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "ingress")
     count = partitions_of(kafka, physical(pipeline.name, QUERIES))
     name, incarnation = f"ingress-{share.index}", _now()
     namesakes = _namesakes(kafka, pipeline, (name,))
     group, mine = f"{pipeline.name}.ingress", share.mine(count)
-    namesakes.check()  # before it commits anything
+    namesakes.check()  # before this ingress commits anything
     node = Ingress(
         name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of,
         upto=input_places(kafka, pipeline, group, mine), dispatcher=dispatcher(file, share.index),
@@ -79,11 +79,11 @@ def run_ingress(
 def input_places(
     kafka: KafkaConfig, pipeline: Pipeline, group: str, mine: Sequence[int]
 ) -> dict[int, int]:
-    """Where ingress goes on, by partition of the input topic (``operators/input_place.py``).
+    """Return where ingress resumes, by partition of the input topic (``operators/input_place.py``).
 
-    A partition without a commit is new, or if egress has closed queries of it, was made anew: then
-    its offsets are another generation's. Either is committed before the first of them is read, so
-    that a partition is new only once.
+    A partition without a commit is new or, if egress has closed queries of it, was recreated: its
+    offsets then belong to a new generation. Both cases are committed before the first record is
+    read, so that a partition is new only once.
     """
     topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
     found = notes(kafka, group, topic, mine)
@@ -106,16 +106,16 @@ def input_places(
 def run_egress(
     file: PipelineFile, kafka: KafkaConfig, share: Share, telling: LogOptions = SILENT
 ) -> None:
-    """Serve as egress until told to stop."""
+    """Serve as egress until SIGTERM or SIGINT."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "egress")
     name, incarnation = f"egress-{share.index}", _now()
     namesakes = _namesakes(kafka, pipeline, (name,))
     group = f"{pipeline.name}.egress"
     outputs = physical(pipeline.name, OUTPUTS)
-    # Those beyond what the file says now may still hold what was written before it was changed.
+    # Partitions beyond the file's number may hold records from before the file was changed.
     mine = share.mine(partitions_of(kafka, outputs))
-    namesakes.check()  # an earlier one has committed all that it will
+    namesakes.check()  # so an earlier egress of this name commits nothing more
     places = committed_notes(kafka, group, outputs, mine)
     node = Egress(
         name,
@@ -143,7 +143,7 @@ def run_worker(
     seed: int = 0,
     telling: LogOptions = SILENT,
 ) -> None:
-    """Serve as a worker until told to stop; ``count`` emulated ones share a process."""
+    """Serve as a worker until SIGTERM or SIGINT; ``count`` emulated workers share a process."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "worker")
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
@@ -195,13 +195,15 @@ def _give_hands(
 
 
 def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
-    """What of the worker's items ran when an earlier process of its name died."""
+    """Return the journal of the items that ran when an earlier process of this name died."""
     return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")
 
 
 def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
-    """Makes controllers that plan with the file's cluster and profiles, whose errors are raised
-    now."""
+    """Return a factory of controllers that plan with the file's cluster and profiles.
+
+    Errors in the profiles are raised by this call, not by the factory.
+    """
     table = per_query(file, planning_profile(file))
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)
@@ -216,7 +218,7 @@ def emulated_executor(
     rng: np.random.Generator,
     device: str = EMULATED,
 ) -> EmulatedExecutor:
-    """Hands that wait what the profile says of the device, or of the type that it is."""
+    """Return an executor that waits for the profiled latencies of the device or device type."""
 
     def make(key: str) -> Emulated:
         variant = variant_of(pipeline, key)
@@ -231,7 +233,7 @@ def emulated_executor(
 
 
 def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
-    """Operators by "task/variant"; those with limits in processes of their own."""
+    """Return a factory of operators by "task/variant"; those with limits run in own processes."""
 
     def make(key: str) -> Operator:
         variant = variant_of(file.pipeline, key)
@@ -243,17 +245,20 @@ def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
 
 
 def limited(variant: Variant) -> bool:
-    """True for a variant that must be held within limits."""
+    """Return whether the variant has a time or memory limit."""
     return variant.time_limit_s is not None or variant.memory_limit_bytes is not None
 
 
 def variant_of(pipeline: Pipeline, key: str) -> Variant:
-    """The variant of that "task/variant"."""
+    """Return the variant with key "task/variant"."""
     return next(v for t in pipeline.tasks for v in t.variants if v.key == key)
 
 
 def latency_of(profile: ProfileTable, device: str, quantile: str = "p50") -> LatencyOf:
-    """A batch's profiled latency on this device; 0 for a variant that was never measured."""
+    """Return a function of variant key and batch size to profiled latency, seconds.
+
+    It returns 0 for a variant that was not profiled on the device.
+    """
     largest: dict[str, int] = {}
     for entry in profile.entries:
         key = entry.key
@@ -272,7 +277,7 @@ def latency_of(profile: ProfileTable, device: str, quantile: str = "p50") -> Lat
 
 
 def accuracies(profile: ProfileTable) -> dict[str, float]:
-    """Profiled accuracy by "task/variant", and by path where whole paths were measured."""
+    """Return profiled accuracies by "task/variant", and by path for measured whole paths."""
     variants = {e.key: e.accuracy for e in profile.entries}
     return variants | {" > ".join(each.path): each.accuracy for each in profile.paths}
 
@@ -311,7 +316,7 @@ def _now() -> float:
 
 
 def _until_told(live: Live, end: Callable[[], None]) -> None:
-    """Run until SIGTERM, which ends the role in its own time, or SIGINT, which ends it at once."""
+    """Run until SIGTERM, which ends the role gracefully, or SIGINT, which ends it at once."""
     signal.signal(signal.SIGTERM, lambda *_: end())
     signal.signal(signal.SIGINT, lambda *_: live.stop())
     collect_seldom()
