@@ -1,1 +1,1 @@
-"""Runs in virtual time: single, in batches, compared."""
+"""Runs in virtual time: single runs, batches, comparisons."""

@@ -1,4 +1,4 @@
-"""``headrace simulate``: policies x seeds on the same arrivals, on every core, and the table."""
+"""``headrace simulate``: play policies x seeds on the same arrivals on all cores, as a table."""
 
 import multiprocessing
 import os
@@ -25,14 +25,14 @@ from headrace.simulation.simulation_run import Run, devices, simulated
 from headrace.terminal import Advance, progress
 from streams.control_app.parent_watch import follow_parent
 
-LOOK_S = 0.2  # how often progress of other processes is looked at
+LOOK_S = 0.2  # interval between progress updates of other processes
 
 Row = dict[str, Any]
 T = TypeVar("T")
 
 
 def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
-    """The runs that the options ask for, by policy, then seed.
+    """Return the runs that the options specify, by policy, then seed.
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
     """
@@ -64,7 +64,7 @@ def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
 
 
 def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
-    """The workload that the options name; raises ``click.UsageError`` unless it is exactly one."""
+    """Return the workload of the options; raise ``click.UsageError`` unless it is exactly one."""
     given = [name for name in ("arrivals", "from_topic", "rate") if asked[name] is not None]
     if len(given) != 1:
         raise click.UsageError("give one of --arrivals, --from-topic, and --rate with --seconds")
@@ -83,7 +83,7 @@ def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
 
 
 def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
-    """Run them all; the accounts, in order."""
+    """Play all runs; return their rows, in order. ``trace`` is a file for the trace of one run."""
     if trace is None:
         return on_all_cores(_row, asked, "simulating")
     if len(asked) != 1:
@@ -94,7 +94,7 @@ def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
 
 
 def exported(asked: Sequence[Run], queries: Path | None, seconds: Path | None) -> list[Row]:
-    """As ``rows``; the queries and the seconds of all runs go to files."""
+    """Play all runs as ``rows`` does, and write their queries and seconds to files."""
     for path in (queries, seconds):
         if path is not None:
             check_format(path)
@@ -107,9 +107,10 @@ def exported(asked: Sequence[Run], queries: Path | None, seconds: Path | None) -
 
 
 def on_all_cores(play: Callable[[Run, Told], T], asked: Sequence[Run], what: str) -> list[T]:
-    """What ``play`` makes of each run, in order, side by side; it is told how far it is.
+    """Return the result of ``play`` for each run, in order, played in parallel.
 
-    ``play`` is a function of a module, since other processes must find it.
+    ``play`` gets a run and a progress function; it is defined at module level, so that other
+    processes can import it.
     """
     collect_seldom()
     with progress(what, sum(map(_expected, asked))) as advance:
@@ -121,7 +122,7 @@ def on_all_cores(play: Callable[[Run, Told], T], asked: Sequence[Run], what: str
 
 
 def _expected(run: Run) -> int:
-    """How many queries it will be, to within chance."""
+    """Return the expected number of queries, from a draw with seed 0."""
     return len(run.arrivals.drawn(np.random.default_rng(0)))
 
 
@@ -137,13 +138,13 @@ def _traced(run: Run, path: Path, advance: Advance) -> Row:
 
 # ---------------------------------------------------------------------- on every core
 
-_SENT: Any = None  # in a process of the pool: how far each run is
+_SENT: Any = None  # in a process of the pool: queries sent, by run
 
 
 def _side_by_side(
     play: Callable[[Run, Told], T], asked: Sequence[Run], advance: Advance
 ) -> list[T]:
-    # Spawned: what the parent has imported and opened is none of theirs.
+    # Spawned, so that children do not inherit the parent's modules and open files.
     context = multiprocessing.get_context("spawn")
     sent = context.Array("q", len(asked), lock=False)
     most = min(len(asked), os.cpu_count() or 1)
@@ -154,7 +155,7 @@ def _side_by_side(
             while left:
                 done, left = wait(left, LOOK_S, FIRST_COMPLETED)
                 for future in done:
-                    future.result()  # raises what went wrong, before the others have ended
+                    future.result()  # raises a run's error before the others have ended
                 advance(sum(sent), f"{len(asked) - len(left)} of {len(asked)} runs done")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -176,11 +177,11 @@ def _one_of_many(play: Callable[[Run, Told], T], number: int, run: Run) -> T:
     return play(run, told)
 
 
-# ---------------------------------------------------------------------- what is wrong, what is told
+# ---------------------------------------------------------------------- checks and text
 
 
 def distinct(what: str, values: Sequence[Any]) -> Sequence[Any]:
-    """The values; raises ``click.UsageError`` where one is given twice."""
+    """Return the values; raise ``click.UsageError`` if one is given twice."""
     for at, value in enumerate(values):
         if value in values[:at]:
             raise click.UsageError(f"{what} {value} is given twice; name each once")
@@ -197,7 +198,7 @@ _COLUMNS = (
 
 
 def table_text(found: Sequence[Row]) -> str:
-    """The accounts for a person, a line each."""
+    """Return the rows as a text table."""
     lines = [[head for _, head, _ in _COLUMNS]]
     lines += [
         ["-" if row[key] is None else form.format(row[key]) for key, _, form in _COLUMNS]

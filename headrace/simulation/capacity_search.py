@@ -1,4 +1,4 @@
-"""``headrace capacity``: the highest rate that keeps the SLO, in virtual time, for every policy.
+"""``headrace capacity``: search each policy's highest rate that keeps the SLO, in virtual time.
 
 file = read_pipeline_file(Path("rank.yaml"))
 found = capacity(CapacityRequest(file=file, policy="kairos", seed=0))
@@ -35,22 +35,22 @@ from profiles.profile_table import ProfileError
 from streams.control_app.parent_watch import follow_parent
 from streams.observers.run_metrics import RunMetrics
 
-WITHIN = 1.01  # the highest rate that fails, over the highest that keeps the SLO
+WITHIN = 1.01  # the search ends once the lowest failing rate is this close to the highest kept
 FIRST_STEP = 1.12
 PICK_QUERIES = 5_000  # per trial where ten mixes are compared, all with the same arrivals
-LIKELY = 0.88  # of its bound: what a good mix carries
+LIKELY = 0.88  # typical capacity of a good mix, as a share of its bound
 LOWEST_QPS = 1e-3
-# Policies that measure demand first serve a plan for none; their first seconds are not counted.
+# Policies that follow measured demand start with a plan for none: their first seconds are excluded.
 WARM_UP_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRequest:
-    """Whose capacity, on what.
+    """The pipeline file and policy of a capacity search, and its settings.
 
     ``attainment`` is the share of all queries that must be answered in time: late, dropped,
     refused and lost ones count against it. ``queries`` are counted in each trial, after
-    ``warm_up_s`` (None: 10 s, and nothing for policies that plan without demand).
+    ``warm_up_s`` (None: 10 s, or 0 s for policies that plan without demand).
     """
 
     file: PipelineFile
@@ -60,12 +60,12 @@ class CapacityRequest:
     queries: int = 10_000
     warm_up_s: float | None = None
     sizes: SizeDistribution | None = None
-    start_qps: float | None = None  # where the search begins; None: what the profile says
+    start_qps: float | None = None  # the search's first rate; None: estimated from the profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One rate, and what became of the queries."""
+    """One rate, with the SLO attainment and p99 latency of its queries."""
 
     qps: float
     attainment: float
@@ -74,14 +74,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """The highest rate that kept the SLO; None where the lowest did not."""
+    """The result of a search: ``best`` is the highest rate that kept the SLO, None if none did."""
 
     asked: CapacityRequest
     best: Trial | None
     runs: int
 
     def as_json(self) -> dict[str, Any]:
-        """The object of the command line."""
+        """Return the object that ``headrace capacity --json`` prints."""
         best, asked = self.best, self.asked
         return {
             "policy": asked.policy,
@@ -97,9 +97,9 @@ class Capacity:
 
 
 def capacity(asked: CapacityRequest, told: Callable[[int], None] = lambda _: None) -> Capacity:
-    """Search the rate by bisection to 1 %; every trial has the same gaps, scaled, and sizes.
+    """Search the rate by bisection to 1 %; all trials share sizes and gaps, scaled to the rate.
 
-    ``told`` hears the number of trials so far. Raises what ``simulated`` raises.
+    ``told`` is called with the number of trials so far. Raises what ``simulated`` raises.
     """
     gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
     runs = 0
@@ -122,17 +122,17 @@ def capacity(asked: CapacityRequest, told: Callable[[int], None] = lambda _: Non
 
 
 class _Hopeless(Exception):
-    """A trial in which too many queries have failed already."""
+    """Ends a trial in which too many queries have failed."""
 
 
 def carries(asked: CapacityRequest, qps: float) -> bool:
-    """Whether a rate keeps the SLO, by one trial."""
+    """Return whether a rate keeps the SLO, by one trial."""
     gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
     return trial(asked, qps, gaps).attainment >= asked.attainment
 
 
 def trial(asked: CapacityRequest, qps: float, gaps: "np.ndarray[Any, Any]") -> Trial:
-    """Play the queries at a rate; ended early, with attainment 0, once it cannot be kept."""
+    """Play the queries at a rate; stop with attainment 0 once the SLO cannot be kept."""
     warm_s = warm_up_s(asked)
     times = _times(gaps / qps, warm_s, asked.queries)
     allowed = (1 - asked.attainment) * asked.queries
@@ -159,10 +159,10 @@ def trial(asked: CapacityRequest, qps: float, gaps: "np.ndarray[Any, Any]") -> T
 
 
 class _Unwatched:
-    """Sees nothing; there so that the account is handed out."""
+    """An observer that does nothing; ``watch`` needs one to get at the metrics."""
 
     def saw(self, *_: Any) -> None:
-        """Pass over an event."""
+        """Ignore an event."""
 
 
 def _keeper(accounts: list[RunMetrics]) -> Callable[[RunMetrics], Any]:
@@ -174,7 +174,7 @@ def _keeper(accounts: list[RunMetrics]) -> Callable[[RunMetrics], Any]:
 
 
 def _times(gaps_s: "np.ndarray[Any, Any]", warm_s: float, queries: int) -> Any:
-    """Arrivals: as many as the warm-up takes, then ``queries``; gaps repeat where they run out."""
+    """Return arrival times: those of the warm-up, then ``queries``; gaps repeat if they run out."""
     rate = 1 / gaps_s.mean()
     count = queries + int(warm_s * rate * 2)
     times = np.cumsum(np.resize(gaps_s, count))
@@ -183,7 +183,7 @@ def _times(gaps_s: "np.ndarray[Any, Any]", warm_s: float, queries: int) -> Any:
 
 
 def warm_up_s(asked: CapacityRequest) -> float:
-    """Seconds that are not counted at the beginning of a trial."""
+    """Return the seconds at the beginning of a trial that are not counted."""
     if asked.warm_up_s is not None:
         return asked.warm_up_s
     policy = policy_named(asked.file.pipeline, asked.policy)
@@ -191,7 +191,8 @@ def warm_up_s(asked: CapacityRequest) -> float:
 
 
 def _expected_qps(asked: CapacityRequest) -> float:
-    """Half of what the root's devices do together by the profile: where to begin."""
+    """Return the search's first rate: half the devices' profiled throughput at the root, over the
+    number of tasks."""
     file = asked.file
     table = per_query(file, planning_profile(file), asked.sizes)
     root, total = file.pipeline.root, 0.0
@@ -206,7 +207,8 @@ def _expected_qps(asked: CapacityRequest) -> float:
 
 
 def mix_simulator(file: PipelineFile, asked: MixRequest) -> Simulate:
-    """What mixes carry under the policy of a request, searched side by side on all cores."""
+    """Return a function that searches the capacities of mixes under the request's policy, in
+    parallel on all cores."""
     policy = ranking_policy(file, asked.policy).name
     sizes = read_sizes(file, asked.sizes)[0] if file.pipeline.size else None
     if asked.slo_s is not None:
@@ -227,7 +229,7 @@ def mix_simulator(file: PipelineFile, asked: MixRequest) -> Simulate:
 
 
 def requests(file: PipelineFile, asked: Mapping[str, Any]) -> list[CapacityRequest]:
-    """The searches that the options of the command ask for, by policy, then seed.
+    """Return the searches that the command's options specify, by policy, then seed.
 
     Raises ``PipelineError``, ``PlanError`` or ``SizesError`` before anything has run.
     """
@@ -247,7 +249,7 @@ def requests(file: PipelineFile, asked: Mapping[str, Any]) -> list[CapacityReque
 
 
 def searched(asked: Sequence[CapacityRequest]) -> list[Capacity]:
-    """The capacities, in order, searched side by side on all cores."""
+    """Return the capacities, in order, searched in parallel on all cores."""
     with counting("searching capacity", len(asked)) as advance:
         if len(asked) == 1:
             found = [capacity(asked[0])]
@@ -264,7 +266,7 @@ def searched(asked: Sequence[CapacityRequest]) -> list[Capacity]:
 
 
 def capacity_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The capacities for a person, a line each."""
+    """Return the capacities as a text table."""
     lines = [["policy", "seed", "capacity/s", "in time", "p99 ms", "trials"]]
     lines += [
         [

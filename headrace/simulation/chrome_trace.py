@@ -1,7 +1,7 @@
-"""A run as a picture: batches on devices, plans, queues, in the format of Chrome's tracing.
+"""Write a run's batches, loads, plans and queues in Chrome's trace format.
 
-https://ui.perfetto.dev and chrome://tracing open it. An observer, so a simulated run and a taped
-live one (``streams/observers/tape.py``) become the same picture.
+https://ui.perfetto.dev and chrome://tracing open the file. The writer is an observer: it serves a
+simulated run and a taped live one (``streams/observers/tape.py``) alike.
 """
 
 import json
@@ -16,13 +16,13 @@ from operators.outcomes import outcome_of
 from schemas.effects import Effect, Event, Infer, Inferred, Loaded, Send
 from schemas.records import Answer, Plan, Report
 
-_PROCESS = 1  # one pipeline, one process of the picture; nodes are its threads
+_PROCESS = 1  # a pipeline is the trace's process; its nodes are threads
 
 
 class ChromeTrace:
-    """Writes events as they come; the file has its name once all of it is there.
+    """Writes events as they come to a partial file, renamed to ``path`` when it is complete.
 
-    Used as a context manager: after an error nothing is left.
+    Used as a context manager: after an error the partial file is removed.
     """
 
     def __init__(self, path: Path) -> None:

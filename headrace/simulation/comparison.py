@@ -1,7 +1,7 @@
-"""``headrace compare``: policies x seeds on the same arrivals, and what is sure of the difference.
+"""``headrace compare``: compare policies x seeds on the same arrivals, with intervals.
 
-Arrivals and draws of a seed are common to all policies (common random numbers), so their
-differences are taken pair by pair (``headrace/results/statistics.py``).
+Arrivals and draws of a seed are common to all policies (common random numbers), so differences
+are paired by seed (``headrace/results/statistics.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ from headrace.simulation.batch_runs import Row, distinct, on_all_cores, runs
 from headrace.simulation.simulation_run import Advance, Run, simulated
 from headrace.simulation.static_best import NAME, StaticSearch, search, yielded
 
-# What is compared, in order: keys of a run's row.
+# The figures that are compared, in order: keys of a run's row.
 FIGURES = (
     "violation", "branch_violation", "accuracy", "accuracy_leaf_mean", "yield", "devices_mean",
     "p50_ms", "p95_ms", "p99_ms", "late", "dropped", "failed", "refused", "lost",
 )  # fmt: skip
-OF_QUERIES = ("late", "dropped", "failed", "refused", "lost")  # told as shares of the queries
+OF_QUERIES = ("late", "dropped", "failed", "refused", "lost")  # reported as shares of the queries
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A run that is over: its row, and what happened when."""
+    """A finished run: its row and its time series."""
 
     row: Row
     recording: TimeSeries
@@ -35,12 +35,12 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Policies in the order in which they were named, each with its runs by seed."""
+    """The runs of each policy by seed; policies in the order of the request."""
 
     file: PipelineFile
     seeds: tuple[int, ...]
     runs: Mapping[str, tuple[Played, ...]]
-    search: StaticSearch | None = None  # for the best fixed choice, where it was asked for
+    search: StaticSearch | None = None  # the search for static-best, if requested
 
     @property
     def against(self) -> str:
@@ -48,37 +48,39 @@ class Comparison:
         return next(iter(self.runs))
 
     def figure(self, policy: str, name: str) -> list[float] | None:
-        """A figure of each of a policy's runs; None where one has none."""
+        """Return a figure of each of a policy's runs; None if it is unknown for one of them."""
         values = [_figure(each.row, name) for each in self.runs[policy]]
         known = [value for value in values if value is not None]
         return known if len(known) == len(values) else None
 
     def mean(self, policy: str, name: str) -> Mean | None:
-        """Its mean with interval."""
+        """Return a figure's mean with its interval; None if the figure is unknown."""
         values = self.figure(policy, name)
         return None if values is None else mean_of(values)
 
     def difference(self, policy: str, name: str) -> Mean | None:
-        """What it differs by from the first policy's, seed by seed."""
+        """Return a figure's difference from the first policy's, paired by seed."""
         values, others = self.figure(policy, name), self.figure(self.against, name)
         return None if values is None or others is None else difference(values, others)
 
 
 def compare(file: PipelineFile, asked: Mapping[str, Any]) -> Comparison:
-    """Run all that the options ask for.
+    """Play the runs that the options specify and compare them.
 
     Raises ``PipelineError``, ``ArrivalsError``, ``PlanError`` or ``click.UsageError``.
     """
     names = tuple(distinct("policy", asked["policy"] or (file.pipeline.policy,)))
-    # A best fixed choice is not known before the search; all else is checked before anything runs.
+    # static-best is unknown before its search; everything else is checked before anything runs.
     own = {policy.name for policy in file.pipeline.policies}
     given = [name for name in names if name != NAME or name in own]
     return compared(runs(file, {**asked, "policy": given or ("static",)}), names)
 
 
 def compared(wanted: Sequence[Run], names: Sequence[str]) -> Comparison:
-    """Play runs, and those of ``static-best`` where it is among the names and not among the runs;
-    raises ``PipelineError`` or ``PlanError``."""
+    """Play runs, and search and play ``static-best`` if it is in ``names`` and not in the runs.
+
+    Raises ``PipelineError`` or ``PlanError``.
+    """
     found = None
     if NAME in names and all(run.policy != NAME for run in wanted):
         found = search(wanted[0], searched)
@@ -92,7 +94,7 @@ def compared(wanted: Sequence[Run], names: Sequence[str]) -> Comparison:
 
 
 def _with_best(wanted: Sequence[Run], names: Sequence[str], found: StaticSearch) -> list[Run]:
-    """The runs of all policies, now that the best fixed choice is one of them."""
+    """Return the runs of all named policies, including the best fixed choice."""
     file = wanted[0].file
     policies = (*file.pipeline.policies, found.best)
     file = replace(file, pipeline=replace(file.pipeline, policies=policies))
@@ -103,7 +105,7 @@ def _with_best(wanted: Sequence[Run], names: Sequence[str], found: StaticSearch)
 
 
 def play(run: Run, told: Advance) -> Played:
-    """One run, recorded."""
+    """Play one run and record its time series."""
     times = run.arrivals.drawn(np.random.default_rng(run.seed))
     width = width_s(float(times[-1]) if len(times) else 1.0)
     recorders: list[Recorder] = []
@@ -117,7 +119,7 @@ def play(run: Run, told: Advance) -> Played:
 
 
 def searched(asked: Sequence[Run]) -> list[Row]:
-    """The rows of runs of a search."""
+    """Play the runs of the search for static-best; return their rows."""
     return on_all_cores(_row, asked, f"searching {NAME}")
 
 
@@ -126,7 +128,7 @@ def _row(run: Run, told: Advance) -> Row:
 
 
 def as_json(made: Comparison) -> dict[str, Any]:
-    """What ``headrace compare --json`` prints."""
+    """Return the object that ``headrace compare --json`` prints."""
     document: dict[str, Any] = {
         "pipeline": made.file.pipeline.name,
         "seeds": list(made.seeds),

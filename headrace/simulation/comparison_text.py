@@ -1,4 +1,4 @@
-"""A comparison for a person at a terminal: figures with their intervals, and what differs."""
+"""Render a comparison as text: figures with their intervals, and paired differences."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def comparison_text(made: Comparison) -> str:
-    """The tables, and what has to be said of them."""
+    """Return the tables of figures and differences, and their notes."""
     parts = [_table(made, made.mean, "policy", False)]
     if len(made.runs) > 1:
         head = f"against {made.against}"
@@ -48,7 +48,7 @@ def _table(
 def figure_text(
     found: Mean | None, factor: float, decimals: int, unit: str, *, signed: bool = False
 ) -> str:
-    """A mean with half of its interval, as in "4.10 +- 0.30 %"."""
+    """Format a mean with its interval's half-width, as in "4.10 ±0.30%"; None as "-"."""
     if found is None:
         return "-"
     text = f"{found.value * factor:{'+' if signed else ''}.{decimals}f}"
@@ -58,7 +58,7 @@ def figure_text(
 
 
 def notes(made: Comparison) -> list[str]:
-    """What has to be said of the figures."""
+    """Return the notes on the figures: seeds, interval, warm-up, the choice of static-best."""
     count = len(made.seeds)
     if count == 1:
         notes = [f"one seed ({made.seeds[0]}): nothing is known of chance; name more with --seed"]

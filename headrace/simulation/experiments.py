@@ -1,4 +1,4 @@
-"""Simulations from Python: functions that return records, one dict a row, fit for pandas.
+"""Run simulations from Python: functions that return records, one dict per row, for pandas.
 
     import headrace, pandas as pd
     runs = headrace.simulate("pipeline.yaml", policies=["loki", "static"], rate_qps=200, seconds=60)
@@ -33,12 +33,13 @@ MOST_DOUBLINGS = 30
 
 
 def simulate(file: Source, **asked: Any) -> list[Row]:
-    """Play arrivals through the pipeline in virtual time; a record for each policy and seed.
+    """Play arrivals through the pipeline in virtual time; return a record per policy and seed.
 
-    ``policies`` and ``seeds`` are lists (left out: the file's policy, seed 0). Arrivals are either
+    ``policies`` and ``seeds`` are lists (default: the file's policy, seed 0). Arrivals are either
     ``arrivals``, a file or ascending times in seconds, or ``rate_qps`` with ``seconds`` and
-    perhaps ``cv`` or ``burst``. ``devices`` (a number, or numbers by device) and ``slo_s`` replace
-    the file's; ``warm_up_s``, ``latency`` and ``solve_s`` are those of ``headrace simulate``.
+    optionally ``cv`` or ``burst``. ``devices`` (a number, or numbers by device) and ``slo_s``
+    override the file's; ``warm_up_s``, ``latency`` and ``solve_s`` are those of ``headrace
+    simulate``.
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``PlanError``.
     """
@@ -46,23 +47,28 @@ def simulate(file: Source, **asked: Any) -> list[Row]:
 
 
 def simulated_queries(file: Source, **asked: Any) -> list[Row]:
-    """The same, a record for each query: policy, seed, id, when it was made and answered (seconds
-    of virtual time), latency_ms, outcome, late, task, reason, expected_accuracy, variants."""
+    """Simulate as ``simulate`` does; return a record per query.
+
+    Keys: policy, seed, id, created_s and answered_s (virtual seconds since the first arrival),
+    latency_ms, outcome, late, task, reason, expected_accuracy, variants.
+    """
     return [row for each in _details(file, asked) for row in each.queries]
 
 
 def simulated_seconds(file: Source, **asked: Any) -> list[Row]:
-    """The same, a record for each second: policy, seed, second, demand_qps, capacity_qps, devices,
-    accuracy, violation."""
+    """Simulate as ``simulate`` does; return a record per second.
+
+    Keys: policy, seed, second, demand_qps, capacity_qps, devices, accuracy, violation.
+    """
     return [row for each in _details(file, asked) for row in each.seconds]
 
 
 def compare(file: Source, **asked: Any) -> list[Row]:
-    """Compare policies on the same arrivals; a record for each policy and figure.
+    """Compare policies on the same arrivals; return a record per policy and figure.
 
     Arguments are those of ``simulate``; ``static-best`` may be among the policies. Keys: policy,
     figure, mean, low, high (95 % interval over seeds; None with one seed), and difference,
-    difference_low, difference_high from the first policy, seed by seed.
+    difference_low, difference_high from the first policy, paired by seed.
     """
     read = _read(file, asked)
     names = tuple(asked.get("policies") or (read.pipeline.policy,))
@@ -84,11 +90,11 @@ def capacity(
     devices: Sequence[int] = (),
     slos_s: Sequence[float] = (),
 ) -> list[Row]:
-    """The largest demand that each policy has a feasible plan for, to within 1 %.
+    """Return the largest demand for which each policy has a feasible plan, to within 1 %.
 
-    A record for each policy, number of devices and SLO (left out: the file's): policy, devices,
-    slo_s, demand_qps (0: none), accuracy, mode. What the profile promises, without queues.
-    Raises ``PlanError`` for a policy that plans no replicas.
+    A record per policy, number of devices and SLO (default: the file's) with the keys policy,
+    devices, slo_s, demand_qps (0: none), accuracy, mode. The figures follow from the profile and
+    ignore queueing. Raises ``PlanError`` for a policy that plans no replicas.
     """
     read = _read(file, {})
     return [
@@ -171,7 +177,7 @@ def _runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
     if times is None or isinstance(times, (str, Path)):
         options["arrivals"] = None if times is None else Path(times)
         return runs(file, options)
-    options |= {"arrivals": None, "rate": 1.0, "seconds": 1.0}  # stand-ins for what is recorded
+    options |= {"arrivals": None, "rate": 1.0, "seconds": 1.0}  # replaced by the recorded times
     recorded = Recorded(_ascending(times))
     return [replace(run, arrivals=recorded) for run in runs(file, options)]
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, and when? A schedule from a file, or one drawn from a seed.
+"""Schedule the faults of a simulation, read from a file or drawn from a seed.
 
 A faults file is a list, times counted from the first arrival:
 
@@ -38,7 +38,7 @@ _DRAWN_FACTOR = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong ``at_s`` after the first arrival, for ``for_s``."""
+    """A fault that begins ``at_s`` after the first arrival and lasts ``for_s``, seconds."""
 
     at_s: float
     kind: str
@@ -48,7 +48,7 @@ class Fault:
 
 
 def read_faults(path: Path, devices: Sequence[str]) -> tuple[Fault, ...]:
-    """The schedule in a file; raises ``PipelineError`` naming the line."""
+    """Return the schedule in a file; raise ``PipelineError`` naming the line."""
     if not path.is_file() or not path.read_bytes().strip():
         raise PipelineError(
             f"{path} is no file with faults; docs/explanation/simulation.md shows one"
@@ -62,7 +62,7 @@ def read_faults(path: Path, devices: Sequence[str]) -> tuple[Fault, ...]:
 def random_faults(
     count: int, seconds: float, devices: Sequence[str], rng: np.random.Generator
 ) -> tuple[Fault, ...]:
-    """``count`` faults of any kind, spread over ``seconds``."""
+    """Return ``count`` faults of random kinds, uniformly distributed over ``seconds``."""
     kinds = list(_DRAWN_FOR_S)
     found = []
     for at_s in sorted(rng.uniform(0, seconds, count).tolist()):
@@ -74,7 +74,7 @@ def random_faults(
 
 
 def with_bursts(times: Times, faults: Sequence[Fault], rng: np.random.Generator) -> Times:
-    """The arrivals, and those that bursts add: ``factor`` times as many while they last."""
+    """Return the arrivals with those that bursts add: ``factor`` times as many in a burst."""
     added = [times]
     for fault in faults:
         if fault.kind == BURST:

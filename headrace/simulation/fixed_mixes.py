@@ -1,7 +1,7 @@
-"""Fixed choices beside those of the optimiser: every variant alone, and mixes of two of a task.
+"""Enumerate fixed choices besides the optimiser's: single variants, and mixes of two of a task.
 
-Candidates of ``static-best``. They do not rest on what an allocation holds to be optimal, so the
-search also finds what pays only because of queues, batches and drops.
+They are candidates of ``static-best`` that do not depend on the allocation model, so the search
+also finds choices that are better only because of queueing, batching and dropping.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ Chosen = tuple[Unit, ...]  # one of each task
 
 
 def singles(problem: Problem, name: str) -> list[Policy]:
-    """Policies that run one variant per task on all devices; empty with too few devices.
+    """Return the policies that run one variant per task on all devices; none with too few devices.
 
-    Raises ``PlanError`` for a task that nothing can serve.
+    Raises ``PlanError`` for a task that no variant can serve.
     """
     every = choices(problem)
     if len(problem.devices) < len(every.tasks):
@@ -33,8 +33,10 @@ def singles(problem: Problem, name: str) -> list[Policy]:
 
 
 def mixes(problem: Problem, best: Policy, name: str) -> list[Policy]:
-    """The choices next to a fixed one: of a task, one replica or half of a variant's replicas run
-    another of its variants. At most ``MOST_MIXES``, larger moves first."""
+    """Return the neighbours of a fixed choice, at most ``MOST_MIXES``, larger moves first.
+
+    In a neighbour, one replica or half of a variant's replicas run another variant of the task.
+    """
     batches = {
         key: batch
         for policy in (*singles(problem, name), best)
@@ -54,7 +56,7 @@ def _moves(replicas: dict[str, int], keys: tuple[str, ...]) -> Iterator[dict[str
             task = variant_id(donor).task
             others = [k for k in keys if k != donor and variant_id(k).task == task]
             if moved < 1 or (not half and count == 2):
-                continue  # the same as half of it
+                continue  # equal to the move of half
             for taker in others:
                 made = {**replicas, donor: count - moved, taker: replicas.get(taker, 0) + moved}
                 yield {key: n for key, n in made.items() if n}
@@ -88,7 +90,7 @@ def _policy(problem: Problem, every: Choices, chosen: Chosen, name: str) -> Poli
 
 
 def _items(every: Choices, chosen: Chosen) -> dict[str, float]:
-    """Items of each task that one query makes."""
+    """Return the items of each task that one query produces."""
     items = {every.tasks[0].name: 1.0}
     for task, unit in zip(every.tasks, chosen, strict=True):
         for child in task.children:
@@ -97,7 +99,10 @@ def _items(every: Choices, chosen: Chosen) -> dict[str, float]:
 
 
 def _configs(every: Choices, chosen: Chosen) -> Mapping[str, Config]:
-    """The largest batches that fit each path's budget, shared in proportion to the shortest."""
+    """Return each variant's largest batch within its share of the tightest path's budget.
+
+    A path's budget is shared in proportion to the variants' smallest batch latencies.
+    """
     by_task = {unit.task: unit for unit in chosen}
     found: dict[str, Config] = {}
     for leaf, budget_s in every.budget_s.items():

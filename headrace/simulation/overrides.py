@@ -1,4 +1,4 @@
-"""A pipeline file with another cluster or SLO, for simulations and capacity: no file is edited."""
+"""Override the cluster or the SLO of a pipeline file in memory, for simulations and capacity."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,9 +12,9 @@ Devices = int | Mapping[str, int] | None
 def changed(
     file: PipelineFile, devices: Devices = None, slo_s: float | None = None
 ) -> PipelineFile:
-    """The file with so many workers, by device or of its only device, and with this SLO.
+    """Return the file with the given workers, by device or of its only device, and this SLO.
 
-    Raises ``PipelineError`` for a number that is not above 0, and for a bare number where the
+    Raises ``PipelineError`` for a number that is not above 0, and for a bare number if the
     cluster has devices of several kinds.
     """
     if devices is not None:
@@ -41,7 +41,7 @@ def _counts(file: PipelineFile, devices: int | Mapping[str, int]) -> tuple[tuple
 
 
 def parsed(text: str) -> int | dict[str, int]:
-    """Devices as people write them: "8", or "cpu=4,cuda:0=2"; raises ``PipelineError``."""
+    """Parse devices written as "8" or "cpu=4,cuda:0=2"; raise ``PipelineError`` for other text."""
     try:
         if "=" not in text:
             return int(text)

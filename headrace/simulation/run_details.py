@@ -1,4 +1,4 @@
-"""A simulated run query by query and second by second, and as CSV or JSON lines."""
+"""Record a simulated run per query and per second; write the records as CSV or JSON lines."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """A run's account, its queries in the order in which they ended, and its seconds."""
+    """A run's row, its queries in the order in which they ended, and its seconds."""
 
     row: Row
     queries: tuple[Row, ...]
@@ -42,12 +42,12 @@ class _Answers:
             if isinstance(effect, Send) and effect.topic == RESULTS:
                 answer = effect.record
                 assert isinstance(answer, Answer)
-                # A query has one outcome: the first counts, as in every account.
+                # A query has one outcome: only the first answer counts.
                 self.found.setdefault((answer.origin.partition, answer.origin.offset), answer)
 
 
 def detailed(run: Run, told: Advance) -> Details:
-    """Play a run and keep its queries and seconds."""
+    """Play a run and record its queries and seconds."""
     answers, recorders = _Answers(), list[Recorder]()
 
     def watch(account: Any) -> Recorder:
@@ -88,7 +88,7 @@ def _seconds(run: Run, recording: TimeSeries) -> list[Row]:
 
 
 def check_format(path: Path) -> None:
-    """Raise ``PipelineError`` for a file of a format that is not written, or without a folder."""
+    """Raise ``PipelineError`` if the file's format is unknown or its folder does not exist."""
     if path.suffix not in FORMATS:
         raise PipelineError(f"{path}: rows are written as {' or '.join(FORMATS)}; name such a file")
     if not path.resolve().parent.is_dir():
@@ -96,7 +96,7 @@ def check_format(path: Path) -> None:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write records as CSV with a header, or as a JSON object a line, by the file's suffix."""
+    """Write records as CSV with a header, or as JSON lines, by the file's suffix."""
     with path.open("w", encoding="utf-8", newline="") as out:
         if path.suffix == ".csv":
             writer = csv.DictWriter(out, list(rows[0]) if rows else [])

@@ -1,9 +1,8 @@
-"""One run of a pipeline in virtual time: its nodes, its arrivals, what goes wrong, its account.
+"""Run a pipeline in virtual time: its nodes, arrivals, faults and metrics.
 
-The nodes are those that run live; ``streams/simulated/simulated_driver.py`` stands in for Kafka,
-clock and devices.
-A run is a function of its ``Run``: the same one gives the same account on any machine, but for the
-CPU seconds.
+The nodes are those that run live; ``streams/simulated/simulated_driver.py`` replaces Kafka, clock
+and devices. The result is a function of the ``Run``: equal runs give equal metrics on any machine,
+except for CPU seconds.
 """
 
 import resource
@@ -73,23 +72,23 @@ from streams.simulated.delays import (
 from streams.simulated.simulated_driver import BatchLatency, Observer, Simulated
 from streams.topics import physical, topics
 
-START_WITHIN_S = 120.0  # virtual: arrivals begin then, ready or not
+START_WITHIN_S = 120.0  # virtual: arrivals begin then at the latest, ready or not
 SETTLE_S = 1.0  # between readiness and the first arrival
-SLICE_S = 0.25  # arrivals are put in so much at a time
-PATIENCE_S = 1.0  # for answers behind the last query's deadline and grace
+SLICE_S = 0.25  # arrivals are added in slices of this length
+PATIENCE_S = 1.0  # wait for answers after the last query's deadline and grace
 
-# By problem and start, with the start itself: its id must stay its own.
+# Solved tables by problem and the id of its start; keeping the start keeps its id unique.
 _TABLES: dict[tuple[Any, int], tuple[Any, Any]] = {}
 MOST_TABLES = 1024
 
 CONTROL = "control"
-Advance = Callable[[int], None]  # told how many queries have been sent
+Advance = Callable[[int], None]  # called with the number of queries sent
 Watch = Callable[[RunMetrics], Observer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All there is to a run."""
+    """The complete input of a run."""
 
     file: PipelineFile
     policy: str
@@ -100,16 +99,16 @@ class Run:
     warm_up_s: float = 0.0
     latency: str = ""  # a quantile of the profile; "": drawn
     solve_s: float | None = None
-    dilate: float = 1.0  # as in streams/live/dilation.py: what the world takes is so much shorter
+    dilate: float = 1.0  # as in streams/live/dilation.py: delays and solves shrink by this factor
     world: DelayTrace | None = None  # None: built-in delays, batches as the profile has them
     start: Start | None = None  # None: planned as the pipeline comes up
-    sizes: SizeDistribution | None = None  # of queries, where the arrivals have none
-    hops: bool = True  # False: records arrive when they are written, and nothing else takes time
+    sizes: SizeDistribution | None = None  # of queries, if the arrivals have none
+    hops: bool = True  # False: records arrive when they are written; only models take time
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a run came to."""
+    """The result of a run."""
 
     account: RunMetrics
     queries: int
@@ -121,7 +120,7 @@ class Ended:
     last_s: float  # and at which the last query arrived
 
     def _costs(self, run: Run) -> dict[str, float | None]:
-        """$ per hour and per thousand answers, where the cluster rents devices."""
+        """Return $ per hour and per thousand answers; empty if the cluster names no types."""
         usd_per_h = cost_per_hour(run.file.cluster)
         if usd_per_h is None:
             return {}
@@ -131,7 +130,7 @@ class Ended:
         return {"usd_per_h": round(usd_per_h, 6), "usd_per_1000_answers": each}
 
     def as_json(self, run: Run) -> dict[str, Any]:
-        """The account under the names of the command line."""
+        """Return the run's row, with the keys of ``headrace simulate --json``."""
         account, counts = self.account, self.account.counts
         row: dict[str, Any] = {"policy": run.policy, "seed": run.seed, "queries": self.queries}
         row |= counts
@@ -154,9 +153,9 @@ class Ended:
 def simulated(
     run: Run, advance: Advance, observers: Sequence[Observer] = (), watch: Watch | None = None
 ) -> Ended:
-    """Play a run to its end; ``watch`` makes an observer that looks at the account as it grows.
+    """Play a run to its end; ``watch`` makes an observer from the run's metrics.
 
-    Raises ``PipelineError`` where a variant has no profile.
+    Raises ``PipelineError`` if a variant has no profile.
     """
     began = _cpu_s()
     world = _World(run, observers, watch)
@@ -178,7 +177,7 @@ def simulated(
 
 
 class _Solver:
-    """Solves at once, says how long it takes in virtual time, and keeps the real account."""
+    """Solves synchronously, returns the virtual seconds, and sums the real CPU seconds."""
 
     def __init__(self, seconds: float | None, dilate: float) -> None:
         self.cpu_s = 0.0
@@ -199,10 +198,10 @@ class _Solver:
 
 
 def _found(effect: Solve) -> Any:
-    """What a solver finds. Tables are kept: every seed of a comparison asks for the same ones."""
+    """Return a solver's result. Tables are cached: the seeds of a comparison share them."""
     if effect.solver != TABLE:
         return solve(effect.solver, effect.problem)
-    # Where the search began may decide a tie, so it is part of the question.
+    # The start of the search may decide a tie, so it is part of the key.
     asked = (effect.problem, id(effect.problem.start))
     if asked not in _TABLES:
         if len(_TABLES) >= MOST_TABLES:
@@ -212,7 +211,7 @@ def _found(effect: Solve) -> Any:
 
 
 class _Records:
-    """An observer that shows readiness the plans and reports that are sent."""
+    """An observer that passes the records that are sent to ``Readiness``."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
@@ -259,13 +258,13 @@ class _World:
             self._make,
             self._delays(),
             solve=self.solver,
-            # Who watches comes first: at the end of a second nothing of the next is counted.
+            # Watchers precede the metrics: at the end of a second they see none of the next.
             observers=(*watchers, self.account, self._records, *observers),
             keep=RESTORED,
         )
 
     def play(self, advance: Advance) -> Times:
-        """From the first plan to the last answer; the arrivals from the first on."""
+        """Run from the first plan to the last answer; return arrival times since ``first_s``."""
         run, system = self.run, self.system
         times = run.arrivals.drawn(np.random.default_rng(run.seed))
         length_s = float(times[-1]) if len(times) else 0.0
@@ -280,14 +279,14 @@ class _World:
             system.at(first_s + run.start.plans_from_s, self._begin_planning)
         self._feed(times, advance)
         longest_s = max(self.pipeline.slo_s, *self.pipeline.slo_classes.values(), 0.0)
-        # Nobody gets an answer while the broker is away.
+        # No query is answered while the broker is away, so wait for the last fault to end.
         over = [first_s + f.at_s + f.for_s for f in faults if f.for_s < float("inf")]
         ends_s = max([system.now, *over])
         system.run(ends_s + longest_s + self.pipeline.grace_s + PATIENCE_S)
         return times
 
     def _start(self) -> None:
-        """Until every worker has loaded what the plan gives it."""
+        """Run until every worker has loaded its variant, at most ``START_WITHIN_S``."""
         while self._readiness.missing() and self.system.now < START_WITHIN_S:
             self.system.run(self.system.now + 0.1)
         self.system.forget(self._records)
@@ -303,7 +302,7 @@ class _World:
         slots = {t.name: t.partitions for t in topics(self.pipeline)}
         partitions = slots[physical(self.pipeline.name, QUERIES)]
         while sent < len(times):
-            # To the next slice that has an arrival: an empty night costs its events only.
+            # Skip to the next slice with an arrival: idle time costs only its own events.
             until_s = float(times[sent]) + SLICE_S
             ahead = int(np.searchsorted(times, until_s, "right"))
             due = zip(times[sent:ahead].tolist(), stamps[sent:ahead].tolist(), strict=True)
@@ -315,12 +314,12 @@ class _World:
             advance(sent)
 
     def _queries(self, count: int) -> list[Query]:
-        """The queries in order of arrival; one for all where they have no sizes."""
+        """Return the queries in order of arrival; a single shared one if they have no sizes."""
         arrivals, sizes = self.run.arrivals, self.run.sizes
         rng = np.random.default_rng([self.run.seed, 6])
         if isinstance(arrivals, Recorded) and arrivals.sizes:
             recorded = arrivals.sizes
-            # Bursts add queries, of sizes that were recorded.
+            # Queries added by bursts draw from the recorded sizes.
             extra = rng.choice(recorded, max(count - len(recorded), 0)).tolist()
             return [Query(payload=None, size=int(size)) for size in (*recorded, *extra)]
         if sizes is None or count == 0:
@@ -329,18 +328,20 @@ class _World:
         return [Query(payload=None, size=int(size)) for size in drawn]
 
     def _stamped(self, times: Times) -> Times:
-        """The CreateTimes of arrivals, which are whole ms of the wall: a little early. None of a
-        query that counts is before the count begins."""
+        """Return the CreateTimes of arrivals: whole ms of wall time, rounded down.
+
+        The CreateTime of a counted query is never before the count begins.
+        """
         step_s, first_s = STAMP_S / self.run.dilate, self.first_s
         if not self.run.hops:
             return first_s + times
-        # Where the clock stands within a ms when they begin is chance.
+        # The clock's phase within a ms at the first arrival is random.
         ahead_s = np.random.default_rng([self.run.seed, 5]).uniform(0.0, step_s)
         early = first_s + np.floor((times + ahead_s) / step_s) * step_s - ahead_s
         begins = np.where(times < self.run.warm_up_s, first_s, first_s + self.run.warm_up_s)
         return np.maximum(early, begins)
 
-    # ------------------------------------------------------------------ who is there
+    # ------------------------------------------------------------------ nodes
 
     def _shared(self, role: str) -> tuple[str, ...]:
         return tuple(f"{role}-{i}" for i in range(getattr(self.run.file.cluster, role)))
@@ -359,7 +360,7 @@ class _World:
                 dispatcher=dispatcher(self.run.file, int(index), self.profile), number=int(index),
             )  # fmt: skip
         if role == "egress":
-            # No combine function: outputs are placeholders here, and it would not know them.
+            # No combine function: it could not handle the placeholder outputs of a simulation.
             mine = Share(int(index), cluster.egress).mine(pipeline.egress_partitions)
             known = accuracies(self.profile)
             return Egress(name, pipeline, mine, incarnation=now, accuracies=known)
@@ -380,7 +381,7 @@ class _World:
         )
 
     def _stretches(self, node: str, key: str) -> dict[int, Delay]:
-        """By the size of the batch; empty where the machine was not seen at that task."""
+        """Return the measured slow-down by batch size; empty if the trace lacks the task."""
         world, task = self.run.world, variant_of(self.pipeline, key).task
         if world is None:
             return {}
@@ -406,11 +407,11 @@ class _World:
         return as_seen(self.run.world, rng, self.run.dilate, self._moment)
 
     def _moment(self) -> float:
-        """Of what the machine was seen to do while these arrivals came."""
+        """Return the moment of the recorded trace to replay now."""
         assert self.run.world is not None
         return beside(self.system.now - self.first_s, self.run.world.seconds)
 
-    # ------------------------------------------------------------------ what goes wrong
+    # ------------------------------------------------------------------ faults
 
     def _random_faults(self, length_s: float) -> tuple[Fault, ...]:
         rng = np.random.default_rng([self.run.seed, 4])
@@ -456,8 +457,7 @@ class _World:
         self.system.stop_broker(fault.for_s)
 
 
-# What begins a fault and what ends it. Bursts are among the arrivals
-# (headrace/simulation/faults.py).
+# The begin and end of each fault. Bursts are part of the arrivals (headrace/simulation/faults.py).
 _FAULTS: dict[str, tuple[Callable[[_World, Fault], None], Callable[[_World, Fault], None] | None]]
 _FAULTS = {
     DEATH: (_World._die, _World._return),
@@ -468,7 +468,7 @@ _FAULTS = {
 
 
 def devices(file: PipelineFile) -> dict[str, str]:
-    """The device of each worker, by the names that they have live."""
+    """Return the device of each worker by node name; names are those of a live run."""
     return {
         name: device
         for device, count in file.cluster.devices
@@ -488,7 +488,7 @@ def _check_profiled(file: PipelineFile, pipeline: Pipeline, known: set[tuple[str
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and its ended children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 

@@ -1,17 +1,16 @@
-"""Which fixed choice of variants would have been best for these arrivals? Found by search.
+"""Search the fixed choice of variants that is best for given arrivals: the static baseline.
 
-The baseline that changes nothing while it runs. Candidates are the most accurate allocations for
-demands between half the mean rate of the arrivals and beyond their highest second, so that each
-is the best there is for some load (``control/policies/loki/allocate.py``); devices that it leaves
-over are shared in proportion to load. Beside them stand every variant of each task alone and the
-file's own static policies, and then mixes of two variants of a task next to the best
-(``headrace/simulation/fixed_mixes.py``). Every one is simulated on the arrivals themselves; the
-best has the largest
+Candidates are the most accurate allocations (``control/policies/loki/allocate.py``) for demands
+from half the arrivals' mean rate to 1.15 times their busiest second, each optimal for its load;
+devices left over are shared in proportion to load. Further candidates are every variant of each
+task alone, the file's static policies, and mixes of two variants of a task next to the best
+(``headrace/simulation/fixed_mixes.py``). Each is simulated on the arrivals; the best has the
+largest
 
     yield  =  SLO attainment x accuracy      of all queries: complete, in time and right
 
-It knows the whole of the arrivals beforehand, which no policy that serves them does. Routing and
-dropping are those of ``loki``.
+The search knows all arrivals beforehand, unlike a policy that serves them. Routing and dropping
+are those of ``loki``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,17 +33,17 @@ from schemas.pipeline import Policy
 
 NAME = "static-best"
 FIRST = 6  # candidates
-NEXT = 4  # between the neighbours of the best of them
-BEYOND = 1.15  # times the highest second
-WITHIN = 0.5  # times the mean
-ROUNDS = 2  # of mixes next to the best
+NEXT = 4  # further candidates between the neighbours of the best
+BEYOND = 1.15  # largest demand over the busiest second
+WITHIN = 0.5  # smallest demand over the mean rate
+ROUNDS = 2  # rounds of mixes next to the best
 
 Rows = Callable[[Sequence[Run]], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A fixed choice, made for a demand (None: a mix or the file's own), and what it came to."""
+    """A fixed choice, its demand (None: a mix or the file's own), and the row of its run."""
 
     demand_qps: float | None
     policy: Policy
@@ -52,22 +51,22 @@ class Tried:
 
     @property
     def yielded(self) -> float:
-        """Of all queries: complete, in time and right."""
+        """The yield of the choice, a fraction of all queries."""
         return yielded(self.row)
 
 
 @dataclass(frozen=True, slots=True)
 class StaticSearch:
-    """What a search came to: the best choice, called ``static-best``, and all that were tried."""
+    """The result of a search: the best choice, named ``static-best``, and all choices tried."""
 
     best: Policy
     tried: tuple[Tried, ...]  # by growing demand, the file's own last
 
 
 def search(run: Run, rows: Rows) -> StaticSearch:
-    """The best fixed choice for a run's arrivals; ``rows`` simulates.
+    """Return the best fixed choice for a run's arrivals; ``rows`` simulates runs.
 
-    Raises ``PlanError`` where nothing that is profiled can serve the pipeline.
+    Raises ``PlanError`` if no profiled variants can serve the pipeline.
     """
     rates = rates_qps(run.arrivals.drawn(np.random.default_rng(run.seed)))
     low, high = WITHIN * rates.mean(), BEYOND * rates.max()
@@ -95,7 +94,7 @@ def search(run: Run, rows: Rows) -> StaticSearch:
 
 
 def _more(run: Run, policies: Sequence[Policy], known: Sequence[Tried], rows: Rows) -> list[Tried]:
-    """The policies that differ from what was tried, with what they come to."""
+    """Simulate the policies that differ from those tried; return them with their rows."""
     seen = [(each.policy.replicas, each.policy.batch) for each in known]
     fresh: list[Policy] = []
     for policy in policies:
@@ -107,22 +106,22 @@ def _more(run: Run, policies: Sequence[Policy], known: Sequence[Tried], rows: Ro
 
 
 def yielded(row: Mapping[str, Any]) -> float:
-    """Of all queries: complete, in time and right, by a run's account.
+    """Return the yield of a run's row: (1 - violation) x accuracy.
 
-    By query, not by item: a refused query is one bad item, whatever it would have made.
+    The violation is by query, not by item: a refused query counts once, not by its items.
     """
     return (1 - (row["violation"] or 0.0)) * (row["accuracy"] or 0.0)
 
 
 def rates_qps(times: Times) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Queries in each second."""
+    """Return the number of queries in each second, shape (seconds,)."""
     last = int(times[-1]) + 1 if len(times) else 1
     counts, _ = np.histogram(times, bins=last, range=(0.0, float(last)))
     return counts.astype(np.float64)
 
 
 def _try(run: Run, demands: Sequence[float], known: Sequence[Tried], rows: Rows) -> list[Tried]:
-    """With the choices for more demands; equal choices are tried once."""
+    """Return ``known`` with the choices for further demands, by demand; try equal ones once."""
     seen = [(each.policy.replicas, each.policy.batch) for each in known]
     fresh: list[tuple[float, Policy]] = []
     for demand in demands:
@@ -137,9 +136,9 @@ def _try(run: Run, demands: Sequence[float], known: Sequence[Tried], rows: Rows)
 
 
 def fixed(plan: Allocation, asked: Problem, name: str) -> Policy:
-    """The policy that runs an allocation's variants for good, on all devices.
+    """Return the static policy that runs an allocation's variants on all devices.
 
-    Raises ``PlanError`` where devices are of several kinds: a fixed policy names none.
+    Raises ``PlanError`` if devices are of several kinds: a static policy names no devices.
     """
     if any(each.device for each in plan.replicas):
         raise PlanError(
@@ -165,7 +164,7 @@ def _on_all_devices(plan: Allocation, asked: Problem) -> dict[str, int]:
 
 
 def _asked(file: PipelineFile, demand: float) -> Problem:
-    """As ``headrace plan`` has it, but with the slots that there are."""
+    """Return the problem of ``headrace plan``, but limited to the file's slots."""
     asked = problem(file, PlanRequest(demands_qps=(demand,), policy="loki"))
     return replace(asked, demand_qps=demand, pipeline=file.pipeline)
 

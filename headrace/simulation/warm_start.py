@@ -1,6 +1,7 @@
-"""The control app until planning begins, in a simulation that starts under a plan already in force.
+"""Start a simulation under a plan already in force.
 
-It says that plan, and keeps what it hears of the input topic for the one that comes after it.
+A ``GivenPlan`` node stands in for the control app until planning begins: it sends the plan, and
+keeps the counts of the input topic for its successor.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from schemas.records import Plan
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A plan in force, and when the control app plans anew, from the start of the arrivals.
+    """A plan in force, and when planning begins, seconds after the start of the arrivals.
 
     Demand is counted by whole seconds of the clock; the arrivals begin ``phase_s`` into one.
     """
@@ -30,11 +31,12 @@ class Start:
 def start_of(
     plans: Iterable[Plan], began_s: float, until_s: float, interval_s: float
 ) -> Start | None:
-    """The newest of these plans ``until_s`` after the arrivals began, None where there was none.
+    """Return the newest plan issued within ``until_s`` of the arrivals' start, None without one.
 
-    A solve comes every ``interval_s`` after the last one that made a plan, whether that changes
-    it or not. Planning begins with the last one by then; where there had been arrivals for less
-    than an interval, with the next, as what has only just begun is planned for otherwise.
+    A solve follows every ``interval_s`` after the last solve that made a plan, whether or not it
+    changes the plan. Planning begins with the last solve before ``until_s``, or with the next if
+    less than an interval of arrivals precedes it: the demand of a new load is estimated
+    differently.
     """
     early = [plan for plan in plans if plan.issued_s < began_s + until_s]
     if not early:
@@ -47,17 +49,17 @@ def start_of(
 
 
 def filed(plan: Plan, pipeline: Pipeline) -> Plan:
-    """The plan as if the policy that it goes by stood in the pipeline file.
+    """Return the plan as if its policy and SLO were set in the pipeline file.
 
-    Live it may have come by a command. To a control app that reads the file for the first time
-    the plan would be another author's, and it would not keep to it.
+    Live, a command may have set them. A control app that starts with this file would otherwise
+    treat the settings as foreign and not keep them.
     """
     named = replace(plan.settings, filed_policy=pipeline.policy, filed_slo_s=pipeline.slo_s)
     return replace(plan, settings=named)
 
 
 class GivenPlan:
-    """The node. Its plan goes out once; ticks let its host have the input topic counted."""
+    """A control node that sends its plan once; its ticks let the host count the input topic."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -74,6 +76,6 @@ class GivenPlan:
         return [*plan, Wake(now + TICK_S)]
 
     def hand_over(self, successor: Node) -> None:
-        """Let the one that is to plan know what came so far, as if it had been there."""
+        """Replay the counts received so far to ``successor``, at their original times."""
         for event, at_s in self._heard:
             successor.handle(event, at_s)

@@ -1,4 +1,4 @@
-"""What do all pipelines on a broker do right now? A board for each that plans or reports name."""
+"""Track the state of all pipelines on a broker, a board for each named by plans or reports."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ from schemas.records import Plan, Report
 
 @dataclass(slots=True)
 class Boards:
-    """Told the plans and reports of every pipeline on a broker."""
+    """The boards of all pipelines on a broker, fed with plans and reports."""
 
     _boards: dict[str, Board] = field(default_factory=dict)
 
     def see(self, records: Iterable[object]) -> None:
-        """Take records in; what is neither plan nor report is passed over."""
+        """Add plans and reports to their pipelines' boards; ignore other records."""
         for record in records:
             if isinstance(record, (Plan, Report)):
                 board = self._boards.setdefault(record.pipeline, Board(record.pipeline))
                 board.see((record,))
 
     def snapshots(self, now: float) -> list[Snapshot]:
-        """Every pipeline at ``now`` by name, also those of which only plans are left."""
+        """Return a snapshot per pipeline at ``now``, by name, including pipelines without nodes."""
         return [board.snapshot(now) for _, board in sorted(self._boards.items())]

@@ -1,4 +1,4 @@
-"""All pipelines on a broker as tables for a terminal."""
+"""Render all pipelines on a broker as tables for a terminal."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from headrace.cells import decimal, percent
 from headrace.status.snapshot import DeviceRow, Snapshot
 from headrace.status.status_text import alarm, troubles
 
-SHOWN_DOWN = 5  # a broker for tests has the plans of many that were up once
+SHOWN_DOWN = 5  # a broker for tests keeps the plans of many past pipelines
 
 
 def view(snapshots: Sequence[Snapshot]) -> Any:
-    """What each pipeline does, what runs on which device, and what is wrong, for rich."""
+    """Return the tables of pipelines and devices, and the problems, as a rich renderable."""
     up = [snapshot for snapshot in snapshots if snapshot.nodes]
     down = [snapshot.pipeline for snapshot in snapshots if not snapshot.nodes]
     parts: list[Any] = []

@@ -1,8 +1,8 @@
-"""Is the pipeline ready to serve? Decided from plans, reports and the control app's word.
+"""Decide whether a pipeline is ready to serve, from plans, reports, tables and control's answer.
 
-Ready means: the control app answered, every node of the cluster reported since the start, follows
-the newest plan, and has loaded what that plan gives it; the plan serves every task; and where
-workers follow tables, these are complete and all that they choose from is loaded.
+A pipeline is ready once the control app has answered; every node of the cluster has reported since
+the start, follows the newest plan, and has loaded its assigned variant; the plan serves every
+task; and the tables that workers follow are complete, with all their variants loaded.
 """
 
 from collections.abc import Iterable
@@ -20,22 +20,22 @@ SETTLED = frozenset((NodeState.READY, NodeState.IDLE, NodeState.DRAINING))
 
 @dataclass(slots=True)
 class Readiness:
-    """Told plans and reports; ``missing`` says what is still waited for.
+    """The readiness of a pipeline, fed with plans, reports and tables.
 
-    ``nodes`` are the names that must report, ``since_s`` (epoch seconds) the start: what was
-    reported before it is another life's.
+    ``nodes`` are the names that must report. ``since_s`` (epoch seconds) is the start: reports of
+    earlier incarnations are ignored.
     """
 
     pipeline: Pipeline
     nodes: tuple[str, ...]
     since_s: float
-    answered: bool = False  # the control app did
+    answered: bool = False  # whether the control app has answered
     _plan: Plan | None = None
     _reports: dict[str, Report] = field(default_factory=dict)
     _tables: dict[tuple[str, str], Selection] = field(default_factory=dict)  # by policy and task
 
     def see(self, records: Iterable[object]) -> None:
-        """Take plans and reports in; raises ``Unsuccessful`` for a worker that cannot load."""
+        """Add plans, reports and tables; raise ``Unsuccessful`` for a worker that has failed."""
         for record in records:
             if isinstance(record, Plan) and record.pipeline == self.pipeline.name:
                 if self._plan is None or record.epoch >= self._plan.epoch:
@@ -60,11 +60,11 @@ class Readiness:
 
     @property
     def reporting(self) -> bool:
-        """Every node has reported."""
+        """Whether every node has reported."""
         return all(name in self._reports for name in self.nodes)
 
     def settled(self) -> int:
-        """How many nodes follow the newest plan and have loaded what it says."""
+        """Return the number of nodes that follow the newest plan and have loaded their variant."""
         return sum(self._is_settled(name) for name in self.nodes)
 
     def _is_settled(self, name: str) -> bool:
@@ -74,7 +74,7 @@ class Readiness:
         return report.epoch == plan.epoch and report.state in SETTLED
 
     def missing(self) -> str:
-        """What is still waited for, in words; "" when all is ready."""
+        """Return a phrase on the first missing condition, or "" once the pipeline is ready."""
         silent = [name for name in self.nodes if name not in self._reports]
         if silent:
             return f"no word yet from {', '.join(silent)}"
@@ -89,7 +89,7 @@ class Readiness:
         return self._untabled(self._plan)
 
     def _untabled(self, plan: Plan) -> str:
-        """Which tables, or which of their variants, are still to come."""
+        """Return the first table or table variant that is missing, as a phrase, or ""."""
         name = plan.settings.policy
         policy = policy_named(self.pipeline, name)
         for task in selections(self.pipeline, policy) if policy else ():
@@ -105,7 +105,7 @@ class Readiness:
 
     @property
     def underserved(self) -> bool:
-        """Nothing is missing but workers for a task: waiting longer may not help."""
+        """Whether only workers for a task are missing: waiting longer may not help."""
         return self.answered and self.settled() == len(self.nodes) and bool(self._unserved())
 
     def _unserved(self) -> list[str]:

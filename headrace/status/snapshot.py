@@ -1,7 +1,8 @@
-"""What does a running pipeline do right now? Folded from reports and plans; no clock, no network.
+"""Compute the current state of a running pipeline from its reports and plans.
 
-Counts in reports only grow during one incarnation of a node, so rates are differences over the
-last ``WINDOW_S``; a node that is silent for ``SILENT_AFTER_S`` is gone.
+Counts in reports are cumulative within one incarnation of a node, so rates are differences over
+the last ``WINDOW_S``; a node that is silent for ``SILENT_AFTER_S`` counts as gone. The module uses
+no clock and no network.
 """
 
 from collections import deque
@@ -24,9 +25,9 @@ SILENT_AFTER_S = 1.0
 class VariantRow:
     """One variant of one task. Rates are items per second.
 
-    ``slots`` are open ones, ``lag`` records on the broker that no worker has finished (of the
-    whole task; None: not asked), ``queued`` items in the workers' hands, ``busy`` the share of
-    time that its workers compute.
+    ``slots`` counts open slots; ``lag`` counts records on the broker that no worker has finished
+    (of the whole task; None: not queried); ``queued`` counts items held by workers; ``busy`` is
+    the share of time that its workers compute.
     """
 
     task: str
@@ -45,8 +46,8 @@ class VariantRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRow:
-    """The workers of one name of device. ``serves`` are "task/variant", ``busy`` the share of time
-    that a worker computes, on average."""
+    """The workers of one device name. ``serves`` are keys "task/variant"; ``busy`` is the mean
+    share of time that a worker computes."""
 
     device: str
     workers: int
@@ -57,7 +58,7 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A process's node, as it last reported; ``error`` says why its state is failed."""
+    """A node as it last reported; ``error`` is the reason if its state is failed."""
 
     name: str
     role: str
@@ -73,8 +74,8 @@ class NodeRow:
 class Snapshot:
     """A pipeline at one moment. Rates are queries per second.
 
-    ``reasons`` are rates by "outcome/class of the reason"; ``busy`` is the share of time that a
-    worker computes, on average (None: there is none).
+    ``reasons`` are rates by "outcome/class of the reason"; ``busy`` is the mean share of time that
+    a worker computes (None: no workers).
     """
 
     pipeline: str
@@ -94,7 +95,7 @@ class Snapshot:
     dropped_qps: float
     failed_qps: float
     reasons: Mapping[str, float]
-    # Quantiles over those answered in the window, each right to a tenth or so.
+    # Quantiles over the queries answered in the window, each accurate to about 10 %.
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
@@ -105,7 +106,7 @@ class Snapshot:
     nodes: tuple[NodeRow, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The snapshot for programs."""
+        """Return the snapshot as a JSON object."""
         return asdict(self)
 
 
@@ -115,10 +116,9 @@ RateKey = tuple[str, str]  # role, name of the count
 
 @dataclass(slots=True)
 class Board:
-    """Told plans and reports of one pipeline; ``snapshot`` says what they amount to.
+    """The state of one pipeline, fed with its plans and reports.
 
-    ``variants`` are (task, variant) in the order in which they are shown; those that only the
-    plan names come behind.
+    ``variants`` are (task, variant) in display order; those that only the plan names follow.
     """
 
     pipeline: str
@@ -127,7 +127,7 @@ class Board:
     _nodes: dict[str, Series] = field(default_factory=dict)
 
     def see(self, records: Iterable[object]) -> None:
-        """Take records in; those of other pipelines are passed over."""
+        """Add plans and reports of the pipeline; ignore other records."""
         for record in records:
             if isinstance(record, Plan) and record.pipeline == self.pipeline:
                 if self.plan is None or record.epoch > self.plan.epoch:
@@ -138,7 +138,7 @@ class Board:
     def _report(self, report: Report) -> None:
         series = self._nodes.setdefault(report.node, deque())
         if series and series[-1].incarnation > report.incarnation:
-            return  # from the process that another one has replaced
+            return  # from an earlier incarnation
         if series and series[-1].incarnation < report.incarnation:
             series.clear()
         series.append(report)
@@ -146,7 +146,7 @@ class Board:
             series.popleft()
 
     def snapshot(self, now: float, lag: Mapping[str, int] | None = None) -> Snapshot:
-        """The pipeline at ``now``; ``lag`` is the backlog on the broker by task."""
+        """Return the snapshot at ``now``; ``lag`` is the backlog on the broker by task."""
         alive = {n: s for n, s in self._nodes.items() if now - s[-1].sent_s <= SILENT_AFTER_S}
         rates = _rates(alive.values())
         crew = [series for series in alive.values() if series[-1].role == "worker"]
@@ -196,7 +196,7 @@ class Board:
 
 
 def board_of(pipeline: Pipeline) -> Board:
-    """A board that shows variants in the order of the pipeline file."""
+    """Return a board that shows variants in the order of the pipeline file."""
     return Board(
         pipeline.name, tuple((task.name, v.name) for task in pipeline.tasks for v in task.variants)
     )
@@ -228,7 +228,7 @@ def _row(
 
 
 def _rates(every: Iterable[Series]) -> dict[RateKey, float]:
-    """Growth per second of every count, summed over the nodes of a role."""
+    """Return the growth per second of every count, summed over the nodes of a role."""
     found: dict[RateKey, float] = {}
     for series in every:
         first, last = series[0], series[-1]
@@ -248,7 +248,7 @@ def _of_variant(rates: Mapping[RateKey, float], key: str) -> dict[str, float]:
 
 
 def _reasons(rates: Mapping[RateKey, float]) -> dict[str, float]:
-    """Those that occur, the most frequent first."""
+    """Return the rates of the reasons that occur, the most frequent first."""
     told = [(name, rate) for name, rate in _of_egress(rates).items() if rate and _has_reason(name)]
     return dict(sorted(told, key=lambda pair: (-pair[1], pair[0])))
 

@@ -1,4 +1,4 @@
-"""A snapshot of a pipeline as a table for a terminal."""
+"""Render a snapshot of a pipeline as a table for a terminal."""
 
 from typing import Any
 
@@ -16,20 +16,20 @@ COLUMNS = (
 )  # fmt: skip
 
 
-# Left out one after the other where a terminal is too narrow: no number is ever cut.
+# Columns omitted, in this order, if the terminal is too narrow: no number is ever truncated.
 DISPENSABLE = ("slots", "batch", "lag", "in/s", "failed/s", "dropped/s", "queued")
 WIDE = 120
 
 
 def view(snapshot: Snapshot, width: int = WIDE) -> Any:
-    """Head, variants, and what is wrong, for rich, in so many columns of text."""
+    """Return head, problems and variants as a rich renderable, ``width`` characters wide."""
     parts = [Text(line) for line in head(snapshot)]
     parts += [Text(line, style="bold red") for line in troubles(snapshot)]
     return Group(*parts, _variants(snapshot, width))
 
 
 def head(snapshot: Snapshot) -> list[str]:
-    """What holds for the whole pipeline, in two lines or three."""
+    """Return the state of the whole pipeline, in one line without a plan, else two or three."""
     if snapshot.epoch is None:
         return [f"{snapshot.pipeline}: no plan yet"]
     return [
@@ -47,7 +47,7 @@ def head(snapshot: Snapshot) -> list[str]:
 
 
 def _reasons(snapshot: Snapshot) -> list[str]:
-    """Why queries get no answer, in a line; none where all do."""
+    """Return a line with the rates of queries without an answer by reason, if there are any."""
     told = [
         f"{rate:.1f} {name.replace('/', ' ').replace('_', ' ')}"
         for name, rate in snapshot.reasons.items()
@@ -56,7 +56,7 @@ def _reasons(snapshot: Snapshot) -> list[str]:
 
 
 def troubles(snapshot: Snapshot) -> list[str]:
-    """What a person should look at."""
+    """Return the problems that need attention, a line each."""
     found = []
     if not snapshot.nodes:
         found.append("no node reports; `headrace up FILE` starts them")
@@ -74,7 +74,7 @@ def troubles(snapshot: Snapshot) -> list[str]:
 
 def _variants(snapshot: Snapshot, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    # Where nobody asked the broker, a column of dashes would say nothing.
+    # The lag column is omitted if the backlog was not queried.
     asked = any(row.lag is not None for row in snapshot.variants)
     names = [name for name in COLUMNS if asked or name != "lag"]
     tasks: set[str] = set()
@@ -91,7 +91,7 @@ def _variants(snapshot: Snapshot, width: int) -> Table:
 
 
 def _fitting(names: list[str], rows: list[dict[str, Text]], width: int) -> list[str]:
-    """The columns that fit; the dispensable ones go first."""
+    """Return the columns that fit; drop dispensable columns first."""
     needs = {name: max([len(name), *(len(cells[name]) for cells in rows)]) + 2 for name in names}
     for name in DISPENSABLE:
         if sum(needs.values()) - 2 <= width:
@@ -106,7 +106,7 @@ def _cells(row: VariantRow, *, first: bool) -> dict[str, Text]:
         "variant": Text(row.variant),
         "workers": Text(str(row.workers)),
         "slots": Text(str(row.slots)),
-        # The lag is the task's, whichever variant will take it.
+        # The lag is per task, so it is shown on the task's first row.
         "lag": Text(str(row.lag) if first and row.lag is not None else ""),
         "queued": Text(str(row.queued)),
         "in/s": Text(f"{row.arrived_qps:.1f}"),
@@ -119,5 +119,5 @@ def _cells(row: VariantRow, *, first: bool) -> dict[str, Text]:
 
 
 def alarm(rate_qps: float) -> Text:
-    """A rate that should be 0."""
+    """Format a rate that should be 0, in red if it is not."""
     return Text(f"{rate_qps:.1f}", style="red" if rate_qps > 0 else "")

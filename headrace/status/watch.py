@@ -1,4 +1,4 @@
-"""``headrace status``: follow plans and reports, of one pipeline or of all, and show them."""
+"""``headrace status``: follow the plans and reports of one or all pipelines and show them."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -18,14 +18,14 @@ from streams.kafka.preflight import prepare
 from streams.topics import physical
 
 REFRESH_S = 1.0
-FIRST_WORD_S = 0.6  # three reports
+FIRST_WORD_S = 0.6  # three report intervals
 WAIT_S = 10.0
-ALL = ""  # the control topics serve every pipeline
+ALL = ""  # the control topics are shared by all pipelines
 
 
 class _Feed:
-    """Takes plans and reports from the broker. Begins with every plan and with the reports of the
-    last seconds, so that the first look has rates."""
+    """Reads plans and reports from the broker: all plans, and reports from ``WINDOW_S`` ago on, so
+    that the first snapshot has rates."""
 
     def __init__(self, kafka: KafkaConfig, see: Callable[[Iterable[object]], None]) -> None:
         self._see = see
@@ -33,28 +33,28 @@ class _Feed:
         self._reports = Tail(kafka, physical(ALL, REPORTS), since_s=time.time() - WINDOW_S)
 
     def feed(self, seconds: float) -> None:
-        """Take in what comes for so long; at least what is there."""
+        """Read records for ``seconds``, with at least one poll of each topic."""
         until = time.monotonic() + seconds
         while True:
-            # Reports come all the time, so a short wait for plans costs nothing.
+            # Reports arrive constantly, so a short wait for plans costs nothing.
             values = [*self._plans.take(0.005), *self._reports.take(0.05)]
             self._see(decoded(value) for value in values)
             if time.monotonic() >= until:
                 return
 
     def feed_at_once(self) -> None:
-        """Take in what is there without waiting."""
+        """Read the records that are available without waiting."""
         values = [*self._plans.take(0), *self._reports.take(0)]
         self._see(decoded(value) for value in values)
 
     def close(self) -> None:
-        """Let the topics go."""
+        """Close the readers of both topics."""
         self._plans.close()
         self._reports.close()
 
 
 class Watch(_Feed):
-    """One pipeline, fed from the broker."""
+    """The state of one pipeline, fed from the broker."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
         self._board = board_of(pipeline)
@@ -62,51 +62,54 @@ class Watch(_Feed):
         super().__init__(kafka, self._board.see)
 
     def snapshot(self, *, with_lag: bool = True) -> Snapshot:
-        """What is known now; the lag costs a question to the broker."""
+        """Return the current snapshot; ``with_lag`` queries the broker for the backlog."""
         lag = self._backlog.work() if with_lag else None
         return self._board.snapshot(time.time(), lag)
 
     def as_json(self) -> Any:
-        """For programs."""
+        """Return the snapshot as a JSON object."""
         return self.snapshot().as_json()
 
     def view(self) -> Any:
-        """For a person."""
+        """Return the snapshot as a rich renderable, as wide as the terminal."""
         from headrace.status.status_text import view
 
         return view(self.snapshot(), rich_console().width)
 
 
 class WatchAll(_Feed):
-    """Every pipeline on the broker."""
+    """The state of every pipeline on the broker."""
 
     def __init__(self, kafka: KafkaConfig) -> None:
         self._boards = Boards()
         super().__init__(kafka, self._boards.see)
-        # Plans are kept for ever: more than what `feed` takes within its time.
+        # Plans are retained for ever, so there may be more than one `feed` reads.
         while values := self._plans.take(0.2):
             self._see(decoded(value) for value in values)
 
     def as_json(self) -> Any:
-        """For programs: what ``Watch.as_json`` returns for each, without the lag."""
+        """Return the snapshots as JSON objects, as ``Watch.as_json`` does, without the lag."""
         return [each.as_json() for each in self._boards.snapshots(time.time())]
 
     def view(self) -> Any:
-        """For a person."""
+        """Return the snapshots as a rich renderable."""
         from headrace.status.overview_text import view
 
         return view(self._boards.snapshots(time.time()))
 
 
 def show_status(file: PipelineFile, kafka: KafkaConfig, *, once: bool, as_json: bool) -> None:
-    """Print what one pipeline does, once or each second until Ctrl-C."""
+    """Print the state of one pipeline, once or every second until Ctrl-C."""
     prepare(kafka, file.pipeline, "operator")
     with closing(Watch(kafka, file.pipeline)) as watch:
         _show(watch, once=once, as_json=as_json)
 
 
 def show_all(kafka: KafkaConfig, *, once: bool, as_json: bool) -> None:
-    """The same of every pipeline on the broker. Raises ``BrokerError``."""
+    """Print the state of every pipeline on the broker, once or every second until Ctrl-C.
+
+    Raises ``BrokerError`` if the broker does not answer or a topic may not be read.
+    """
     if not all(readable_partitions(kafka, physical(ALL, t), WAIT_S) for t in (PLANS, REPORTS)):
         nothing = "no pipeline was ever up on this broker; `headrace up FILE` starts one"
         print_json([]) if as_json else print_text(nothing)
