@@ -6,15 +6,16 @@ from benchmarks.emulated_cluster import APART, DEVICES, Outage, Recovery, prepar
 from headrace.arrivals.arrival_processes import Rates, read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.planning.dry_run import PlanRequest, plans
-from schemas.records import Plan
+from schemas.enumerations import PlanCause
+from schemas.records import Lease, Plan
 from tests.builders import a_lease, a_plan
 
 WITH = a_lease(APART)
 WITHOUT = a_lease("emulated-0")
 
 
-def plan_at(epoch: int, issued_s: float, *leases: object, reason: str = "") -> Plan:
-    return a_plan(leases, epoch=epoch, issued_s=issued_s, reason=reason)  # type: ignore[arg-type]
+def plan_at(epoch: int, issued_s: float, lease: Lease, *causes: PlanCause) -> Plan:
+    return a_plan((lease,), epoch=epoch, issued_s=issued_s, causes=causes)
 
 
 def an_outage(started_s: float = 130.0) -> Outage:
@@ -24,9 +25,9 @@ def an_outage(started_s: float = 130.0) -> Outage:
 def test_an_outage_is_told_by_the_plans_around_it() -> None:
     made = [
         plan_at(1, 90.0, WITH),
-        plan_at(2, 100.9, WITHOUT, reason=f"lost {APART}"),
-        plan_at(3, 101.0, WITHOUT, reason=f"lost {APART}"),
-        plan_at(4, 131.5, WITH, reason=f"worker {APART} is new"),
+        plan_at(2, 100.9, WITHOUT, PlanCause.WORKER_LOST, PlanCause.HANDOVER),
+        plan_at(3, 101.0, WITHOUT, PlanCause.WORKER_LOST),
+        plan_at(4, 131.5, WITH, PlanCause.WORKER_NEW),
     ]
     assert recovery(made[::-1], an_outage(), 4.0) == Recovery(
         detected_s=0.9, solved_s=0.1, solved_wall_s=0.4, back_s=1.5
