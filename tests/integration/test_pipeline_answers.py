@@ -119,11 +119,17 @@ def test_an_input_without_items_is_answered_with_nothing(rig: Rig) -> None:
 
 def test_a_deadline_in_the_header_is_the_querys_own(rig: Rig) -> None:
     now = time.time()
-    long = rig.answer_to(rig.ask(b"6", deadline_s=now + 60))
+    long = rig.answer_to(rig.ask(b"6", deadline_s=now + 30))
     past = rig.answer_to(rig.ask(b"7", deadline_s=now - 1))
-    assert (long.outcome, long.deadline_s) == (ANSWERED, pytest.approx(now + 60, abs=1e-3))
+    assert (long.outcome, long.deadline_s) == (ANSWERED, pytest.approx(now + 30, abs=1e-3))
     assert (past.outcome, past.deadline_s) == (DROPPED, pytest.approx(now - 1, abs=1e-3))
     assert "after its deadline" in past.reason
+
+
+def test_a_far_deadline_is_capped_at_ten_slos(rig: Rig) -> None:
+    asked = rig.answer_to(rig.ask(b"6", deadline_s=time.time() + 3600))
+    assert asked.outcome == ANSWERED
+    assert asked.deadline_s - asked.created_s == pytest.approx(10 * 4.0, abs=1e-3)
 
 
 def test_input_that_says_nothing_is_refused_once_and_kept_as_a_dead_letter(rig: Rig) -> None:

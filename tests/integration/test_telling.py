@@ -74,16 +74,19 @@ def told(rig: Rig, role: str, query: str) -> list[str]:
 
 
 def scraped(rig: Rig, role: str) -> dict[tuple[str, ...], float]:
-    """What a role's port answers: samples by name and label values."""
+    """Samples of a role's port by name and label values, without the label of the pipeline."""
     (started,) = [line for line in lines(rig, role) if line["event"] == "role.started"]
     with urlopen(started["metrics"], timeout=10) as answer:
         text = answer.read().decode()
+    families = list(text_string_to_metric_families(text))
+    samples = [sample for family in families for sample in family.samples]
+    named = [sample for sample in samples if sample.name.startswith(PREFIX)]
+    assert {sample.labels.pop("pipeline", "") for sample in named} == {rig.name}
     return {
         (sample.name.removeprefix(PREFIX), *(sample.labels[k] for k in sorted(sample.labels))): (
             sample.value
         )
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
+        for sample in samples
     }
 
 
