@@ -1,7 +1,8 @@
 """``headrace profile --paths``: measure the end-to-end accuracy of every path of variants.
 
-The product of the variants' accuracies equals it only if they err independently and their inputs
-in service are distributed as those they were judged on. So whole queries run along every path:
+The product of the variants' accuracies equals the path's only if the variants err independently
+and their inputs in service are distributed as those they were judged on. So whole queries run
+along every path:
 
     accuracy(path)   =  parts right in the answers  /  parts in the truths
 

@@ -154,7 +154,7 @@ def _until(child: _Child, doing: Callable[[str], None]) -> Any:
 def _guarded(
     target: Callable[..., None], path: Path, args: tuple[Any, ...], pipe: Connection
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles ctrl-C and kills its children
     make_importable(path)
     try:
         target(*args, Mouth(pipe))

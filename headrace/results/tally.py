@@ -41,7 +41,7 @@ class Tally:
 
     metrics: QueryMetrics
     accuracy: Accuracy | None  # None if the true answers are unknown
-    reasons: Mapping[str, int]  # why queries were not answered, commonest first
+    reasons: Mapping[str, int]  # reasons for queries without an answer, most frequent first
 
     @property
     def queries(self) -> int:
@@ -59,7 +59,7 @@ class Tally:
         return self.counts[ANSWERED] / self.queries if self.queries else None
 
     def as_json(self) -> dict[str, Any]:
-        """The tally under the names of the command line."""
+        """Return the tally with the keys of the command line."""
         row: dict[str, Any] = {"queries": self.queries, **self.counts}
         row["slo_attainment"] = self.slo_attainment
         row |= {f"p{n}_ms": self.metrics.latency_ms(n / 100) for n in (50, 95, 99)}

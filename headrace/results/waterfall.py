@@ -1,4 +1,4 @@
-"""Build the waterfall of one query, where its time went and how it ended, from its Answer alone.
+"""Build one query's waterfall (where its time went, how it ended) from its Answer alone.
 
 An answer holds the hops of every branch: when a worker received an item, when its batch started
 and finished. Time between two hops is Kafka's; before the first hop it includes the producer and

@@ -167,7 +167,7 @@ def _used_bytes(pid: int | None) -> int:
 def _serve(
     variant: Variant, device: str, pipeline_file: Path, make: Loader, pipe: Connection
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the worker, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles ctrl-C and ends this process
     threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     make_importable(pipeline_file)
     with contextlib.suppress(EOFError, BrokenPipeError):

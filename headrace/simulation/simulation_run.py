@@ -101,9 +101,9 @@ class Run:
     solve_s: float | None = None
     dilate: float = 1.0  # as in streams/live/dilation.py: delays and solves shrink by this factor
     world: DelayTrace | None = None  # None: built-in delays, batches as the profile has them
-    start: Start | None = None  # None: planned as the pipeline comes up
+    start: Start | None = None  # None: the control app plans from the start
     sizes: SizeDistribution | None = None  # of queries, if the arrivals have none
-    hops: bool = True  # False: records arrive when they are written; only models take time
+    hops: bool = True  # False: all delays of broker and machine are 0
 
 
 @dataclass(frozen=True, slots=True)

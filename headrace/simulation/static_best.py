@@ -60,7 +60,7 @@ class StaticSearch:
     """The result of a search: the best choice, named ``static-best``, and all choices tried."""
 
     best: Policy
-    tried: tuple[Tried, ...]  # by growing demand, the file's own last
+    tried: tuple[Tried, ...]  # by ascending demand, then those without one
 
 
 def search(run: Run, rows: Rows) -> StaticSearch:
