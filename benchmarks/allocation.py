@@ -1,12 +1,12 @@
-"""What planning costs: CPU milliseconds of a solve, child processes included, by demand.
+"""Measure planning: CPU milliseconds per solve, child processes included, by demand.
 
     python -m benchmarks.allocation [--data ../shared/data/loki] [--json]
 
 Loki's problems as its code plans them (18 devices) and its full trees (20), over demands from 200
-queries/s to as much as they serve, in steps of 100, with both solvers; then the same with HiGHS'
-presolve and heuristics as they come, which is the yardstick for the options that we set; then the
-look-up of a plan solved ahead. What the authors' code takes with a commercial solver was measured
-elsewhere (147 / 115 / 429 ms mean, median and largest on traffic, 54 / 45 / 105 ms on social).
+queries/s to the largest served, in steps of 100, with both solvers; then with HiGHS' default
+presolve and heuristics, as the baseline for our options; then the look-up of a plan solved ahead.
+The authors' code with a commercial solver was measured elsewhere (147 / 115 / 429 ms mean, median
+and largest on traffic, 54 / 45 / 105 ms on social).
 """
 
 import argparse
@@ -44,7 +44,7 @@ AS_IT_COMES = {"output_flag": False, "threads": 1}
 
 
 def problems(folder: Path, name: str, devices: int, largest: int) -> list[Problem]:
-    """The problem at every demand in accuracy mode."""
+    """Return the problem at every demand in accuracy mode."""
     file = read_pipeline_file(folder / f"{name}.yaml")
     asked = PlanRequest(demands_qps=(), devices=devices, comm_s=0.0, policy="loki-paper")
     first = problem(file, asked)
@@ -53,7 +53,7 @@ def problems(folder: Path, name: str, devices: int, largest: int) -> list[Proble
 
 
 def solves_ms(each: list[Problem], solver: str) -> dict[str, float]:
-    """CPU ms of the solves (at each demand the median of the repeats), and with all around them."""
+    """Return CPU ms of the solves (per demand the median of the repeats), and of whole plans."""
     alone, whole = [], []
     for one in each:
         asked = replace(one, policy=with_options(one.policy, solver=solver))
@@ -78,7 +78,7 @@ def _timed_ms(asked: Problem) -> tuple[float, float]:
 
 
 def lookup_ms(each: list[Problem]) -> float:
-    """The look-up of a plan solved ahead."""
+    """Return wall ms of the look-up of a plan solved ahead."""
     table = PlanTable.empty(each[0], step_qps=5.0, top_qps=2000.0)
     plan = allocate(each[0])
     for demand in table.grid_qps:
@@ -91,7 +91,7 @@ def lookup_ms(each: list[Problem]) -> float:
 
 
 def figures(data: Path) -> dict[str, Any]:
-    """Every case with both solvers, and the look-up."""
+    """Measure every case with both solvers, and the look-up."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         write(data, Path(folder))
@@ -110,7 +110,7 @@ def figures(data: Path) -> dict[str, Any]:
 
 
 def told(found: Mapping[str, Any]) -> str:
-    """The same as a table."""
+    """Return the figures as a table."""
     lines = [f"{'':18} {'solver':18} {'mean':>7} {'median':>7} {'max':>7}  CPU ms"]
     for name, case in found.items():
         if name == "lookup_ms":

@@ -1,15 +1,15 @@
-"""Random faults under load: does every query still get exactly one answer?
+"""Inject random faults under load and check that every query gets exactly one answer.
 
     python -m benchmarks.chaos [--minutes 3] [--seed 1] [--rate 50] [--json]
 
-A pipeline of two stages with fan-out is run for real, one process per role and two control apps,
-on a broker of its own. Fault follows fault (benchmarks/chaos_faults.py), each as soon as the
-pipeline has served well again for a second. At the end everything that it wrote is held against
-what was asked (benchmarks/chaos_account.py). What is broken is printed, with the command that gives
-the same faults again, and the exit code is 1.
+A pipeline of two stages with fan-out runs on its own broker, with one process per role and two
+control apps. Faults follow each other (benchmarks/chaos_faults.py), each after a second in which
+the pipeline answered all queries in time. At the end, invariants are checked over all records
+(benchmarks/chaos_account.py). If one is violated, the violations and the command that repeats the
+faults are printed and the exit code is 1.
 
-Times to recover: from the beginning of a fault (of a broker that was away: from its return) until
-the last query was made that did not end well, 0 where all did; and until the pipeline was whole,
+Times to recover, from the beginning of a fault (of a broker outage: from its end): until the
+creation of the last query that was not answered in time, or 0; and until the pipeline was whole:
 every role back and all queries of a second answered in time.
 """
 
@@ -46,8 +46,8 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Suffered:
-    """A fault that happened: when the pipeline was whole before it, when it began, and when the
-    pipeline was whole again (epoch seconds)."""
+    """A fault that happened. Epoch seconds: the pipeline was whole before it, the fault began, the
+    pipeline was whole again."""
 
     fault: Fault
     before_s: float
@@ -57,7 +57,7 @@ class Suffered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """Faults of one kind: how many queries did not end well, and the times to recover, s."""
+    """Faults of one kind: their number, queries not answered in time, and times to recover (s)."""
 
     faults: int
     hurt: int
@@ -69,7 +69,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What a run came to."""
+    """The result of a run."""
 
     minutes: float
     rate: float
@@ -85,7 +85,7 @@ class Account:
 
 
 def run(rig: Rig, scene: Scene, seed: int, minutes: float) -> tuple[list[Suffered], list[str]]:
-    """Faults for so long; what happened, and what already went wrong meanwhile."""
+    """Inject faults for ``minutes``; return the faults that happened and the violations so far."""
     suffered: list[Suffered] = []
     try:
         until_s = time.monotonic() + 60 * minutes
@@ -126,7 +126,7 @@ def _suffer(rig: Rig, scene: Scene, fault: Fault) -> Suffered:
 def settle(rig: Rig) -> None:
     """Wait for the last answers, then end every role as `headrace down` does."""
     rig.offer(0)
-    with suppress(Stuck):  # what has no answer is told by the account
+    with suppress(Stuck):  # the account reports unanswered queries
         rig.until(lambda: not rig.waiting, "the last answers")
     rig.pass_time(1)
     order = ("ingress", "control", "cpu", "egress")
@@ -142,7 +142,7 @@ def _begin(role: str) -> str:
 
 
 def left_over(leaders: Sequence[int]) -> list[str]:
-    """Processes that were started by roles and outlived them."""
+    """Return a violation for each process that outlived the role that started it."""
     until_s = time.monotonic() + ENDED_WITHIN_S
     while (found := _of_sessions(set(leaders))) and time.monotonic() < until_s:
         time.sleep(0.1)
@@ -163,7 +163,8 @@ def _of_sessions(leaders: set[int]) -> list[psutil.Process]:
 
 
 def recoveries(suffered: Sequence[Suffered], rig: Rig) -> dict[str, Recovery]:
-    """By kind of fault, and of all. A query counts to the fault before whose end it was made."""
+    """Return recoveries by kind of fault and overall; a query counts for the fault during which
+    it was created."""
     ill_s = sorted(a.created_s for a in rig.answers if not in_time(a) and _is_number(rig, a.id))
     times: dict[str, list[tuple[float, float, int]]] = {}
     for one in suffered:
@@ -189,12 +190,12 @@ def _recovery(rows: Sequence[tuple[float, float, int]]) -> Recovery:
 
 
 def _is_number(rig: Rig, name: str) -> bool:
-    """Garbage and words end badly by themselves."""
+    """Return whether a query's payload is a number; garbage and words fail by design."""
     return name in rig.asked and rig.asked[name].payload.isdigit()
 
 
 def record_of(rig: Rig, scene: Scene) -> Record:
-    """All that went in and came out."""
+    """Return the records of a run."""
     return Record(
         asked=rig.asked,
         garbage=scene.garbage,
@@ -211,7 +212,7 @@ def record_of(rig: Rig, scene: Scene) -> Record:
 
 @contextmanager
 def a_rig(folder: Path) -> Iterator[tuple[Rig, Scene]]:
-    """The pipeline on a broker of its own, all of which ends with the block."""
+    """Yield the pipeline on its own broker; both end with the block."""
     home = folder / "broker"
     with ThreadPoolExecutor(1) as beside:
         running = local.start(home)
@@ -227,7 +228,7 @@ def a_rig(folder: Path) -> Iterator[tuple[Rig, Scene]]:
 
 
 def measure(folder: Path, seed: int, minutes: float, rate: float) -> Account:
-    """Run and account; says on standard error what happens."""
+    """Run and return the account; print progress to standard error."""
     with a_rig(folder) as (rig, scene):
         say(f"up after {rig.up():.1f} s")
         rig.offer(rate)
@@ -248,12 +249,12 @@ def measure(folder: Path, seed: int, minutes: float, rate: float) -> Account:
 
 
 def say(text: str) -> None:
-    """Progress, apart from the figures."""
+    """Print progress to standard error."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def report(account: Account) -> str:
-    """The account for a person."""
+    """Return the account as text."""
     heads = ("fault", "times", "hurt", "recovered p50, max", "whole p50, max")
     lines = [
         f"seed {account.seed}, {account.minutes:g} minutes at {account.rate:g} queries/s",
@@ -270,7 +271,7 @@ def report(account: Account) -> str:
 
 
 def again(account: Account) -> str:
-    """The command that brings about the same faults."""
+    """Return the command that repeats the faults."""
     return (
         f"python -m benchmarks.chaos --minutes {account.minutes:g} --seed {account.seed} "
         f"--rate {account.rate:g}"
@@ -278,13 +279,13 @@ def again(account: Account) -> str:
 
 
 def as_json(account: Account) -> dict[str, Any]:
-    """The account under stable names."""
+    """Return the account as JSON values."""
     row = asdict(account)
     return {**row, "ok": not account.broken, "again": again(account), "machine": machine()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print, and 1 where an invariant is broken; then logs and the broker's data are kept."""
+    """Run and print; return 1 and keep logs and broker data if an invariant is violated."""
     parser = argparse.ArgumentParser(description="Random faults under load, and the account.")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,6 +1,6 @@
-"""What must hold of a pipeline whatever happened to it, checked against all that it wrote.
+"""Check the invariants of a pipeline under faults against all records that it wrote.
 
-Each check says what is broken, one sentence a case; nothing is broken where it says nothing.
+Each check yields one sentence per violation.
 """
 
 from collections import Counter
@@ -14,10 +14,10 @@ from operators.outcomes import outcome_of
 from schemas.effects import QUERIES
 from schemas.records import ANSWERED, Answer, CommandResult, DeadLetter, Origin, Plan
 
-SHOWN = 10  # cases of one check; the rest is counted
+SHOWN = 10  # violations listed per check; the others are counted
 
-# What the operators of benchmarks/squares.py make of words: the whole answer, or the part that is
-# left of it (None: no answer has a result).
+# The sums that benchmarks/squares.py returns for words: of all items, or of the items that do not
+# fail (None: no answer has a result).
 WORDS: Mapping[bytes, int | None] = {
     b"word": 1 + 9,
     b"oversized output": 1 + 9,
@@ -30,7 +30,7 @@ WORDS: Mapping[bytes, int | None] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """All that went in and came out."""
+    """All records that went into the pipeline and came out of it."""
 
     asked: Mapping[str, Asked]
     garbage: Sequence[Asked] = ()
@@ -42,7 +42,7 @@ class Record:
 
 
 def broken(record: Record) -> list[str]:
-    """What does not hold, in words."""
+    """Return the violations, as sentences."""
     found = []
     for name, check in CHECKS.items():
         cases = list(check(record))
@@ -93,7 +93,7 @@ def _right(record: Record) -> Iterator[str]:
 
 
 def _results(payload: bytes, *, incomplete: bool) -> set[int]:
-    """Every result that an answer may have: all three squares, or a part of them."""
+    """Return every valid result: the sum of all three squares, or of a part if incomplete."""
     if not payload.isdigit():
         word = WORDS.get(payload)
         return {word, 1, 9, 0} if word is not None and incomplete else set()
@@ -124,7 +124,7 @@ def _commands_once(record: Record) -> Iterator[str]:
 
 
 def _letters(record: Record) -> Iterator[str]:
-    # At least once: a letter that ingress wrote twice around its death has one place.
+    # At least once: a letter that ingress wrote twice around a crash has one origin.
     sent = {garbage.origin for garbage in record.garbage if garbage.origin}
     kept = {Origin(le.partition, le.offset) for le in record.letters if le.topic == QUERIES}
     yield from (f"garbage at {_place(o)} was not kept" for o in sent - kept)
@@ -145,7 +145,7 @@ CHECKS = {
 
 
 def _wanted(record: Record) -> dict[str, Origin]:
-    """What the broker acknowledged, by a name for people."""
+    """Return the origins of acknowledged records, by a readable name."""
     named: Iterable[tuple[str, Asked]] = [
         *record.asked.items(),
         *((f"garbage {i}", asked) for i, asked in enumerate(record.garbage)),

@@ -1,7 +1,7 @@
-"""Faults to a running pipeline: which there are, which comes next, and how each is brought about.
+"""Faults for a running pipeline: their kinds, their random order, and their injection.
 
-What comes is drawn from a seeded generator before it happens, so that a seed gives the same faults
-however the pipeline takes them. Every round has each kind once, in an order of its own.
+Faults are drawn from a seeded generator in advance, so that a seed gives the same faults whatever
+the pipeline does. Every round has each kind once, in random order.
 """
 
 import time
@@ -33,29 +33,29 @@ GARBAGE: Sequence[tuple[bytes | None, tuple[tuple[str, bytes], ...]]] = (
     (b"1", ((ID_HEADER, b"\xff\xfe"),)),
     (b"1", ((ID_HEADER, b"x" * 10_000),)),
 )
-# Ingress adds to what the producer sent, so the first fits its topic and no other.
+# Ingress adds to the payload, so the first one fits the topic of queries and no other.
 OVERSIZED_INPUTS = (bytes(MAX_RECORD_BYTES - 500), b"oversized item", b"oversized output")
 RAISING_INPUTS = (b"raise", b"short", b"nonsense", b"word")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is to happen; ``seconds`` is how long it lasts, or lies between its parts."""
+    """A fault to inject; ``seconds`` is its duration, or the pause between its parts."""
 
     kind: str
     targets: tuple[str, ...]
     seconds: float
-    quiet_s: float  # load without a fault before it
+    quiet_s: float  # load without faults before this one
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where faults happen."""
+    """The running pipeline and the broker that faults are injected into."""
 
     rig: Rig
     broker_home: Path
-    beside: ThreadPoolExecutor  # one thread, for what must not hold up the load
-    garbage: list[Asked] = field(default_factory=list)  # sent so far
+    beside: ThreadPoolExecutor  # one thread, for calls that would block the load
+    garbage: list[Asked] = field(default_factory=list)  # garbage sent so far
 
 
 Perform = Callable[[Scene, Fault], float]
@@ -63,7 +63,7 @@ Perform = Callable[[Scene, Fault], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """``of`` names roles by the beginning of their names; ``count`` of those are drawn."""
+    """A kind of fault. ``of`` holds prefixes of role names; ``count`` of those roles are drawn."""
 
     perform: Perform
     of: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Kind:
 
 
 def drawn(rng: np.random.Generator, roles: Sequence[str]) -> Iterator[Fault]:
-    """Faults without end."""
+    """Yield faults endlessly."""
     while True:
         for name in rng.permutation(sorted(KINDS)):
             kind = KINDS[str(name)]
@@ -87,12 +87,12 @@ def drawn(rng: np.random.Generator, roles: Sequence[str]) -> Iterator[Fault]:
 
 
 def perform(scene: Scene, fault: Fault) -> float:
-    """Bring a fault about; when it began, or for the broker: was over. Raises ``Stuck``."""
+    """Inject a fault; return when it began (broker outage: ended). Raises ``Stuck``."""
     return KINDS[fault.kind].perform(scene, fault)
 
 
 def _killed(scene: Scene, fault: Fault) -> float:
-    """kill -9 of one role after the other, each started again as `headrace up` does."""
+    """Kill roles with SIGKILL one after the other; restart each as `headrace up` does."""
     began_s = time.time()
     for name in fault.targets:
         scene.rig.kill(name)
@@ -123,7 +123,7 @@ def _broker_away(scene: Scene, fault: Fault) -> float:
 
 
 def _rolling_restart(scene: Scene, fault: Fault) -> float:
-    """Role after role; every other one then writes what an earlier release can read."""
+    """Restart role after role; every other one then writes the format of an earlier release."""
     rig, began_s = scene.rig, time.time()
     for number, name in enumerate(fault.targets):
         _stopped(rig, name)
@@ -135,7 +135,7 @@ def _rolling_restart(scene: Scene, fault: Fault) -> float:
 
 
 def _scaled_down(scene: Scene, fault: Fault) -> float:
-    """A worker is drained, ended, started and used again."""
+    """Drain a worker, stop it, start it and restore it."""
     rig, began_s = scene.rig, time.time()
     for name in fault.targets:
         _commanded(rig, "drain", name)

@@ -1,11 +1,11 @@
-"""What a record costs on its way to bytes and back, beside plain fastavro and Apache Avro.
+"""Measure encoding and decoding of records, against plain fastavro and Apache Avro.
 
     python -m benchmarks.codec [--json] [--rounds 15]
 
-``headrace`` makes rows of records and records of rows; ``fastavro`` is given ready rows and the
-same schema, so that the ratio says what our records cost on top; ``apache`` is the avro package
-on the same rows. The three take turns within a round. Microseconds of CPU time of this process:
-median over the rounds, and the distance between the quartiles.
+``headrace`` converts between records and rows; ``fastavro`` starts from rows with the same schema,
+so the ratio is the overhead of our records; ``apache`` is the avro package on the same rows. The
+three alternate within a round. Figures are microseconds of CPU time of this process: median over
+the rounds and interquartile range.
 """
 
 import argparse
@@ -31,12 +31,12 @@ from schemas.records import Answer, End, Hop, Item, Origin, Record, Work
 
 NOW = 1_767_225_600.0
 CALLS = 300
-APACHE_CALLS = 15  # ten times slower, so fewer will do
+APACHE_CALLS = 15  # ten times slower, so fewer calls suffice
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A record to measure with, by the name it has in the report."""
+    """A record to measure, with its name in the report."""
 
     name: str
     record: Record
@@ -82,7 +82,7 @@ CASES = (
 
 
 def calls(record: Record) -> dict[str, tuple[Callable[[], object], int]]:
-    """What is timed, by name, and how many calls make one reading."""
+    """Return the timed calls by name, each with the number of calls per reading."""
     schema = CURRENT[type(record).__name__]
     data = encode(record)
     row = TO_ROW[type(record)](record)
@@ -126,7 +126,7 @@ def microseconds(call: Callable[[], object], count: int) -> float:
 
 
 def measured(case: Case, rounds: int) -> dict[str, Any]:
-    """One row of the report: medians, spreads and ratios of a case."""
+    """Measure a case; return its medians, spreads and ratios."""
     timed = calls(case.record)
     readings: dict[str, list[float]] = {name: [] for name in timed}
     for turn in range(rounds + 1):
@@ -147,7 +147,7 @@ def measured(case: Case, rounds: int) -> dict[str, Any]:
 
 
 def shown(report: dict[str, Any]) -> str:
-    """A case as lines of text."""
+    """Return a case as lines of text."""
     lines = [f"{report['case']} ({report['bytes']} bytes)"]
     for way in ("encode", "decode"):
         parts = [

@@ -1,18 +1,17 @@
-"""A cluster of 20 emulated devices, live on a local broker: scaling, and the loss of a device.
+"""Run 20 emulated devices live on a local broker: scaling, and the loss of a device.
 
     python -m benchmarks.emulated_cluster [DATA_DIR] [--pipeline traffic|social] [--dilate X]
         [--until S] [--policy NAME] [--kill-at S --back-at S] [--json]
 
-With Loki's data (DATA_DIR, by default ../shared/data/loki) it runs the paper's traffic pipeline
-on the stand-in trace of 288 s, or the authors' social pipeline on theirs; without it the shipped
-postcode pipeline, emulated by its CPU profile, on a day of the same shape. All roles live in
-``--dilate`` times slower time (docs/explanation/certificate.md). 19 devices share a process; the
-last one has its
-own, which is killed (SIGKILL) and started again during the run.
+With Loki's data (DATA_DIR, by default ../shared/data/loki), run the paper's traffic pipeline on the
+stand-in trace of 288 s, or the authors' social pipeline on their trace; without the data, run the
+shipped postcode pipeline, emulated by its CPU profile, on a day of the same shape. All roles run in
+time dilated by ``--dilate`` (docs/explanation/certificate.md). 19 devices share a process; the last
+one has its own process, which is killed (SIGKILL) and restarted during the run.
 
-Printed: branch violation, query violation, accuracy, devices and mode of the plans over time, and
-how long after the kill the plan was changed, and that nothing was lost. All times are those of the
-pipeline unless they say wall.
+Prints branch violation, query violation, accuracy, devices and mode of the plans over time, the
+delay from the kill to the new plans, and the number of lost queries. Times are in the pipeline's
+dilated time unless marked as wall.
 """
 
 import argparse
@@ -47,7 +46,7 @@ from schemas.records import Plan
 from streams.observers.run_metrics import RunMetrics, given_up
 
 DEVICES = 20
-APART = "apart"  # the worker that has a process of its own
+APART = "apart"  # the worker with its own process
 WINDOW_S = 12.0
 DATA = Path("../shared/data/loki")
 SHIPPED = Path(__file__).parents[1] / "examples" / "postcode" / "pipeline.yaml"
@@ -61,7 +60,7 @@ NIGHT_QPS, NOON_QPS, DAY_S = 250.0, 2000.0, 288
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A stretch of the run: what came in, what came of it, and what was planned."""
+    """A time window of the run: demand, results and plan."""
 
     from_s: float
     demand_qps: float
@@ -74,9 +73,9 @@ class Window:
 
 @dataclass(slots=True, kw_only=True)
 class Outage:
-    """The worker apart: killed at ``kill_s`` after the start of the arrivals, back at ``back_s``.
+    """The separate worker: killed ``kill_s`` after the start of the arrivals, back at ``back_s``.
 
-    The times that are noted are inner ones, as plans carry them.
+    Recorded times are in dilated time, as in plans.
     """
 
     kill_s: float
@@ -86,7 +85,7 @@ class Outage:
     started_s: float = math.inf
 
     def start(self, stage: LiveEnvironment) -> None:
-        """Let the worker live."""
+        """Start the worker."""
         command = [sys.executable, "-m", "headrace", "worker", str(stage.file.path), "--name"]
         command += [APART, "--device", "emulated", "--bootstrap", stage.kafka.bootstrap]
         self.started_s = stage.now_s
@@ -97,7 +96,7 @@ class Outage:
             )  # fmt: skip
 
     def look(self, stage: LiveEnvironment) -> None:
-        """Kill it or start it again, if it is time."""
+        """Kill or restart the worker when due."""
         at_s = stage.now_s - stage.began_s
         if self.killed_s == math.inf and at_s >= self.kill_s:
             self.end()
@@ -106,7 +105,7 @@ class Outage:
             self.start(stage)
 
     def end(self) -> None:
-        """SIGKILL."""
+        """Kill the worker with SIGKILL."""
         if self.process is not None:
             end_session(self.process.pid)
             self.process.wait()
@@ -115,11 +114,11 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What the plans did about the outage; seconds of the pipeline, None: never.
+    """Delays of the plans' reactions to the outage, in dilated seconds; None: never.
 
-    ``detected_s``: from the kill to its death being known, which the plan that gives its slots to
-    others tells at once; silence counts as death after ``DEAD_AFTER_S``. ``solved_s``: from there
-    to the first plan of the solver without it. ``back_s``: from its new start to a plan with it.
+    ``detected_s``: from the kill to the plan that reassigns the worker's slots; a worker counts as
+    dead after ``DEAD_AFTER_S`` without a report. ``solved_s``: from that plan to the solver's first
+    plan without the worker. ``back_s``: from its restart to a plan with it.
     """
 
     detected_s: float | None
@@ -130,7 +129,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A run."""
+    """The figures of a run."""
 
     pipeline: str
     policy: str
@@ -151,7 +150,7 @@ class Shown:
 
 
 def prepared(data: Path, folder: Path, which: str) -> tuple[Path, Path]:
-    """The pipeline file and its arrivals."""
+    """Write and return the pipeline file and its arrivals."""
     if not data.is_dir():
         return _shipped(folder), _day(folder)
     from benchmarks.papers.loki import write
@@ -166,7 +165,7 @@ def prepared(data: Path, folder: Path, which: str) -> tuple[Path, Path]:
 
 
 def _shipped(folder: Path) -> Path:
-    """The shipped pipeline on emulated devices, from another folder."""
+    """Write the shipped pipeline for emulated devices into another folder."""
     shipped = SHIPPED
     described: dict[str, Any] = yaml.safe_load(shipped.read_text())
     for name in ("combine", "workload", "policies"):
@@ -189,7 +188,7 @@ def _absolute(arguments: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _day(folder: Path) -> Path:
-    """Rates that rise to noon and fall again."""
+    """Write rates that rise to noon and fall again."""
     wave = [(1 - math.cos(2 * math.pi * second / DAY_S)) / 2 for second in range(DAY_S)]
     rates = [NIGHT_QPS + (NOON_QPS - NIGHT_QPS) * each for each in wave]
     path = folder / "day.csv"
@@ -201,7 +200,7 @@ def _day(folder: Path) -> Path:
 def shown(
     file: PipelineFile, times: Times, policy: str, dilate: float, outage: Outage | None
 ) -> Shown:
-    """Run it."""
+    """Run the pipeline; return the figures."""
     with staged(file, policy, dilate) as stage, progress("live", len(times)) as advance:
         try:
             if outage is not None:
@@ -225,7 +224,7 @@ def shown(
 def told(
     stage: LiveEnvironment, times: Times, policy: str, outage: Outage | None, dilate: float
 ) -> Shown:
-    """The account of a run that is over."""
+    """Return the figures of a finished run."""
     known = accuracies(load_profile(stage.file))
     edges = np.arange(0.0, float(times[-1]), WINDOW_S)
     begins_s = [stage.began_s + start_s for start_s in (0.0, *edges.tolist())]
@@ -237,7 +236,7 @@ def told(
     steps = StepTimes()
     for answer in answers(stage):
         part = int(times[number_of(answer)] // WINDOW_S)
-        # Its CreateTime is cut to whole ms, so it may be just before the window.
+        # CreateTime has whole ms, so it may be just before the window.
         from_s = stage.began_s + part * WINDOW_S
         counted = replace(answer, created_s=max(answer.created_s, from_s))
         steps.take(counted)
@@ -294,7 +293,7 @@ def _in_force(plans: Sequence[Plan], at_s: float) -> Plan | None:
 
 
 def recovery(made: Sequence[Plan], outage: Outage, dilate: float) -> Recovery:
-    """What the plans did about the outage."""
+    """Return the delays of the plans' reactions to the outage."""
     plans = _in_order(made)
     without = [p for p in plans if p.issued_s >= outage.killed_s and not _uses(p)]
     solved = [p for p in without[1:] if PlanCause.WORKER_LOST in p.causes and solved_for(p)]
@@ -320,7 +319,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def text(it: Shown) -> str:
-    """For a person."""
+    """Return the figures as text."""
     load = "unknown" if it.host_cpu_share is None else f"{it.host_cpu_share:.0%}"
     own = "" if it.own_cpu_share is None else f" ({it.own_cpu_share:.0%} by the run itself)"
     whole = it.whole
@@ -356,7 +355,7 @@ def _recovery_text(it: Recovery) -> str:
 
 
 def main() -> None:
-    """Print the account."""
+    """Run and print the figures."""
     parser = argparse.ArgumentParser(description="A live cluster of emulated devices.")
     parser.add_argument("data", nargs="?", type=Path, default=DATA, help="Loki's data")
     parser.add_argument("--pipeline", choices=sorted(PAPER), default="traffic")

@@ -1,11 +1,11 @@
-"""What a worker's decisions cost: drop, batch and route, per query, without any I/O.
+"""Measure a worker's decisions: drop, batch and route, per query, without I/O.
 
     python -m benchmarks.handle [--json]
 
 Batches of 8 queries with one item each go through ``Worker.handle``: arrival, the batch's start
 with the check against each deadline, the outputs, and the sends to the next task over three
-slots. The yardstick in the same run is the dataclass work alone: making the records that come out.
-Who watches (the journal at its usual level, the metrics) is measured over the same events.
+slots. The baseline in the same run is the construction of the output records alone. Observers (the
+journal at its default level, the metrics) are measured over the same events.
 """
 
 import argparse
@@ -40,7 +40,7 @@ FILE = Path(__file__).parent / "pipelines" / "noop.yaml"
 
 
 def prepared() -> Worker:
-    """A worker of task a, loaded and leased, that routes to three slots of task b."""
+    """Return a worker of task a, loaded and leased, that routes to three slots of task b."""
     worker = Worker(
         "w", read_pipeline_file(FILE).pipeline, "cpu", incarnation=0.0,
         latency=lambda variant, batch: 0.001,
@@ -58,7 +58,7 @@ def prepared() -> Worker:
 
 
 def works(first: int) -> list[Work]:
-    """One batch of work as it arrives."""
+    """Return one batch of arriving work."""
     return [
         Work(
             query_id=f"0-{offset}", origin=Origin(0, offset), task="a", created_s=1.0,
@@ -69,7 +69,7 @@ def works(first: int) -> list[Work]:
 
 
 def handled_us(observers: Sequence[Observer] = ()) -> float:
-    """Microseconds per query of ``handle``, or of those who watch it."""
+    """Return microseconds per query of ``handle``, or of its observers if given."""
     worker, spent = prepared(), 0.0
 
     def told(event: Event, now: float) -> Sequence[Effect]:
@@ -96,7 +96,7 @@ def handled_us(observers: Sequence[Observer] = ()) -> float:
 
 
 def records_us() -> float:
-    """Microseconds per query for making the records alone."""
+    """Return microseconds per query of constructing the records alone."""
     spent = 0.0
     for turn in range(ROUNDS):
         batch = works(turn * BATCH)
@@ -116,7 +116,7 @@ def records_us() -> float:
 
 
 def figures() -> dict[str, float]:
-    """Medians over the repeats, with their spread, and the ratio."""
+    """Measure; return medians over the repeats, their spread, and the ratio."""
     pipeline = read_pipeline_file(FILE).pipeline
     handled = [handled_us() for _ in range(REPEATS)]
     made = [records_us() for _ in range(REPEATS)]

@@ -1,9 +1,9 @@
-"""What a process of its own costs an operator that has limits, per batch.
+"""Measure the overhead of running an operator in its own process, per batch.
 
     python -m benchmarks.isolation [--json]
 
-A batch of 8 payloads goes through an operator that gives them back: called directly, and through
-``headrace/roles/subprocess_operator.py``. The difference is the hand-over there and back.
+A batch of 8 payloads goes through an operator that returns it: called directly, and through
+``headrace/roles/subprocess_operator.py``. The difference is the transfer in both directions.
 """
 
 import argparse
@@ -25,17 +25,17 @@ REPEATS = 7
 
 
 class Echo:
-    """Its inputs back."""
+    """Operator that returns its inputs."""
 
     def load(self, device: str) -> None:
-        """Nothing to load."""
+        """Do nothing."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         return batch
 
 
 def batch_us(predict: Callable[[list[Any]], list[Any]], size: int) -> float:
-    """Microseconds per batch of payloads of so many bytes."""
+    """Return microseconds per batch of payloads of ``size`` bytes."""
     batch = [bytes(size)] * BATCH
     rounds = max(10, ROUNDS * 500 // size)
     predict(batch)
@@ -46,7 +46,7 @@ def batch_us(predict: Callable[[list[Any]], list[Any]], size: int) -> float:
 
 
 def compared(size: int, isolated: Any, direct: Any) -> dict[str, float]:
-    """The two in turn, ``REPEATS`` times."""
+    """Measure both in turn, ``REPEATS`` times."""
     pairs = [
         (batch_us(isolated.predict, size), batch_us(direct.predict, size)) for _ in range(REPEATS)
     ]

@@ -1,8 +1,8 @@
-"""Offer queries to a topic, collect the answers from another, and say what each one cost.
+"""Send queries to a topic, collect the answers from another, and measure latency and CPU time.
 
-One thread sends and collects, so that the load generator takes little of the two cores it shares
-with what it measures. A query is known by its message key on both topics, unless the caller says
-how to find it in an answer.
+One thread sends and collects, so that the load generator takes little of the two cores that it
+shares with the system under test. The message key identifies a query on both topics, unless the
+caller passes ``query_of``.
 """
 
 import math
@@ -18,35 +18,35 @@ from confluent_kafka import Message, TopicPartition
 from streams.kafka.kafka_client import KafkaConfig, consumer, producer
 
 RECORD_BYTES = 500
-_PER_TURN = 500  # queries sent before answers are looked at again
+_PER_TURN = 500  # queries sent between two polls for answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How much is offered, and for how long."""
+    """The offered load and its duration."""
 
-    rate: float | None  # queries/s, evenly spaced; None: as many as are answered
+    rate: float | None  # queries/s, evenly spaced; None: flat out
     seconds: float  # measured
-    warm_seconds: float = 5.0  # flat out before that: class loading, first appends, JIT
-    settle_seconds: float = 2.0  # at the offered rate, before the clock starts
-    outstanding: int = 4000  # flat out: unanswered at one time
+    warm_seconds: float = 5.0  # flat out, first: class loading, first appends, JIT
+    settle_seconds: float = 2.0  # at the offered rate, before the measurement
+    outstanding: int = 4000  # flat out: queries in flight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """What came of it. Latency is from handing a query to the client to reading its answer."""
+    """The result. Latency is from passing a query to the client to reading its answer."""
 
     sent: int  # in the measured time
-    answered: int  # of those, until ten seconds after it
+    answered: int  # of those, up to ten seconds after it
     qps: float  # answers read in the measured time, per second of it
     p50_ms: float
     p99_ms: float
-    cpu_ms_per_query: Mapping[str, float]  # by the name given to a group of processes, and "load"
+    cpu_ms_per_query: Mapping[str, float]  # by group of processes, and "load"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """Where queries go in and answers come out."""
+    """The topics of queries and answers."""
 
     entry: str
     exit: str
@@ -60,7 +60,7 @@ class Path:
 def offer(
     config: KafkaConfig, path: Path, load: Load, watched: Mapping[str, Sequence[int]]
 ) -> Offered:
-    """Warm up, settle, measure. `watched` names groups of processes whose CPU time is wanted.
+    """Warm up, settle, measure. `watched` names groups of processes whose CPU time is measured.
 
     Raises TimeoutError if the first query is not answered within 30 s.
     """
@@ -155,7 +155,7 @@ class _Client:
             while due <= now:
                 self._send()
                 due += 1 / rate
-            # The client counts whole milliseconds, and 0 would spin on a core that others need.
+            # The client counts whole milliseconds, and 0 would busy-wait on a shared core.
             self._collect(max(1, math.ceil((due - perf_counter()) * 1e3)) / 1e3)
 
     def drain(self, patience: float) -> None:
@@ -185,5 +185,5 @@ class _Client:
         for answer in (first, *rest):
             query = None if answer.error() else self._path.query_of(answer)
             sent = None if query is None else self._open.pop(query, None)
-            if sent is not None:  # an answer given twice counts once
+            if sent is not None:  # a duplicate answer counts once
                 self.answers.append((sent, now))

@@ -1,10 +1,10 @@
-"""Operators that do nothing, to measure what everything around them costs."""
+"""No-op operators, to measure the overhead around them."""
 
 from typing import Any
 
 
 class Pass:
-    """Hands every item on to the only child."""
+    """Pass every item on to the only child."""
 
     def load(self, device: str) -> None:
         """Nothing to load."""
@@ -14,7 +14,7 @@ class Pass:
 
 
 class Echo:
-    """Answers with what came in."""
+    """Return the inputs."""
 
     def load(self, device: str) -> None:
         """Nothing to load."""

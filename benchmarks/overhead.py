@@ -1,11 +1,11 @@
-"""What Headrace costs on top of Kafka: two stages that do nothing, against a bare relay.
+"""Measure Headrace's overhead over Kafka: two no-op stages, against a bare relay.
 
     python -m benchmarks.overhead [--json] [--rounds 3] [--seconds 10]
 
-Both serve the same records on the same broker, in turn, round after round: at 50 and at 200
-queries/s, and flat out. Headrace runs as it is run for real: ingress, a worker per stage, egress
-and the control app, each a process. The relay (benchmarks/relay.py) only passes records on.
-Ratios are taken round by round, so that a machine that wanders does so under both.
+Both serve the same records on the same broker, alternating in each round: at 50 and at 200
+queries/s, and flat out. Headrace runs ingress, a worker per stage, egress and the control app, each
+as a process. The relay (benchmarks/relay.py) only passes records on. Ratios are taken per round, so
+that drift of the machine affects both.
 """
 
 import argparse
@@ -42,7 +42,7 @@ RATES: dict[str, float | None] = {"50": 50.0, "200": 200.0, "flat": None}
 
 @dataclass(slots=True)
 class Series:
-    """One figure of both, round by round."""
+    """One figure of relay and Headrace, per round."""
 
     relay: list[float] = field(default_factory=list)
     headrace: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Series:
 
 @contextmanager
 def serving(bootstrap: str, logs: Path) -> Iterator[dict[str, int]]:
-    """Headrace's processes by role, for as long as the block lasts."""
+    """Run Headrace during the block; yield its process ids by role."""
     processes = {}
     try:
         for role, command in ROLES.items():
@@ -68,7 +68,7 @@ def serving(bootstrap: str, logs: Path) -> Iterator[dict[str, int]]:
 
 
 def measure_headrace(bootstrap: str, load: Load, pids: dict[str, int], broker: int) -> Offered:
-    """Offer the load to the pipeline. Raises TimeoutError if nothing comes through."""
+    """Offer the load to the pipeline. Raises TimeoutError if no query is answered."""
     config = KafkaConfig(bootstrap)
     way = Way(
         entry=physical("noop", QUERIES),
@@ -81,7 +81,7 @@ def measure_headrace(bootstrap: str, load: Load, pids: dict[str, int], broker: i
 
 
 def run(running: Running, rounds: int, seconds: float, logs: Path) -> dict[str, Series]:
-    """Every figure, by the name it has in the JSON."""
+    """Measure every figure; return them by their names in the JSON."""
     config = KafkaConfig(running.bootstrap)
     ensure_topics(config, topics(read_pipeline_file(FILE).pipeline))
     found: dict[str, Series] = {}
@@ -100,7 +100,7 @@ def run(running: Running, rounds: int, seconds: float, logs: Path) -> dict[str, 
 
 
 def pairs(name: str, relay: RelayFigures, seen: Offered) -> list[tuple[str, float | None, float]]:
-    """(figure, the relay's, Headrace's) of one measurement; flat out has no suffix."""
+    """Return (figure, relay, Headrace) of one measurement; flat out has no suffix."""
     end = "" if name == "flat" else f"_{name}"
     cpu = seen.cpu_ms_per_query
     ours = sum(cpu[role] for role in ROLES)
@@ -116,10 +116,10 @@ def pairs(name: str, relay: RelayFigures, seen: Offered) -> list[tuple[str, floa
 
 
 def summary(found: dict[str, Series]) -> dict[str, float]:
-    """Medians and spreads of both, and the median of the ratios round by round."""
+    """Return medians and spreads of both, and the median of the ratios per round."""
     flat: dict[str, float] = {}
     for name, series in found.items():
-        # One cost has no suffix or prefix: our processes' CPU per query, flat out.
+        # Headrace's own CPU figures have no prefix.
         ours = name if name.startswith("cpu_ms") else f"headrace_{name}"
         flat[ours] = statistics.median(series.headrace)
         flat[f"{ours}_min"], flat[f"{ours}_max"] = min(series.headrace), max(series.headrace)
@@ -136,7 +136,7 @@ def summary(found: dict[str, Series]) -> dict[str, float]:
 
 
 def report(flat: dict[str, float]) -> str:
-    """The figures for a person."""
+    """Return the figures as text."""
     lines = []
     for end, title in (("_50", "50/s"), ("_200", "200/s"), ("", "flat out")):
         lines.append(f"{title}:")
@@ -159,7 +159,7 @@ def report(flat: dict[str, float]) -> str:
 
 
 def say(text: str) -> None:
-    """Progress, apart from the figures."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

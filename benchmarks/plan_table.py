@@ -1,14 +1,13 @@
-"""Plans solved ahead over a grid of demands: at once the plan for any demand, until the rest moves.
+"""A table of plans solved ahead over a grid of demands, valid while the rest of the problem holds.
 
     table = PlanTable.empty(problem, step_qps=5.0, top_qps=600.0)
     while (demand := table.next_missing(now_qps)) is not None:   # in the background
         table = table.filled(demand, allocate(replace(problem, demand_qps=demand)))
     plan = table.plan(problem)                                   # at once, or None
 
-Whatever decides a plan other than the demand (pipeline, policy, SLO, devices, profile, observed
-multiplicities, measured paths) is what the table was made for; a problem that differs in any of it
-finds nothing in it. The plan for a demand is that of the next larger demand on the grid, which
-serves it; the table says which demand that is.
+A table is made for one problem: pipeline, policy, SLO, devices, profile, observed multiplicities
+and measured paths, everything except the demand. A look-up for any other problem returns None. The
+plan for a demand is that of the next larger demand on the grid (``planned_qps``), which serves it.
 """
 
 from bisect import bisect_left
@@ -31,7 +30,9 @@ class PlanTable:
 
     @classmethod
     def empty(cls, problem: Problem, *, step_qps: float, top_qps: float) -> "PlanTable":
-        """Nothing solved yet, for demands from 0 to the first multiple of the step from the top."""
+        """Return a table without plans, for demands from 0 to ``top_qps`` rounded up to a step.
+
+        Raises ``ValueError`` for a step that is not above 0 and at most the top."""
         if not 0 < step_qps <= top_qps:
             raise ValueError(
                 f"a grid in steps of {step_qps:g} up to {top_qps:g} queries/s has no demand; "
@@ -43,29 +44,31 @@ class PlanTable:
         )
 
     def serves(self, problem: Problem) -> bool:
-        """Whether the table was made for this problem, whatever its demand."""
+        """Return whether the table was made for this problem, at any demand."""
         return self.made_for == replace(problem, demand_qps=0.0)
 
     def plan(self, problem: Problem) -> Allocation | None:
-        """The plan of the next demand on the grid; None where it is not there (yet)."""
+        """Return the plan of the next larger demand on the grid; None if it is not in the table."""
         at = self._at(problem.demand_qps)
         if at == len(self.grid_qps) or not self.serves(problem):
             return None
         return self.plans.get(self.grid_qps[at])
 
     def planned_qps(self, demand_qps: float) -> float | None:
-        """The demand that the plan for this one is made for; None beyond the grid."""
+        """Return the grid demand whose plan serves this demand; None beyond the grid."""
         at = self._at(demand_qps)
         return self.grid_qps[at] if at < len(self.grid_qps) else None
 
     def filled(self, demand_qps: float, plan: Allocation) -> "PlanTable":
-        """With the plan of one demand of the grid."""
+        """Return the table with the plan of one grid demand added.
+
+        Raises ``ValueError`` for a demand that is not on the grid."""
         if demand_qps not in self.grid_qps:
             raise ValueError(f"{demand_qps:g} queries/s is not on the grid; ask `next_missing`")
         return replace(self, plans={**self.plans, demand_qps: plan})
 
     def next_missing(self, near_qps: float) -> float | None:
-        """The demand to solve next: from the one that holds now upwards, then what is below."""
+        """Return the grid demand to solve next: upwards from the current one, then those below."""
         missing = [demand for demand in self.grid_qps if demand not in self.plans]
         if not missing:
             return None

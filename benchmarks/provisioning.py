@@ -1,8 +1,8 @@
-"""Speed of Kairos' decisions: ranking mixes by both bounds, and matching queries to devices.
+"""Measure Kairos' decisions: ranking mixes by both bounds, and matching queries to devices.
 
     python -m benchmarks.provisioning
 
-Latencies are lines, as measured ones nearly are; prices those of four EC2 types.
+Latencies are linear in size, as measured ones nearly are; prices are those of four EC2 types.
 """
 
 import statistics
@@ -29,14 +29,14 @@ REPEATS = 25
 
 
 def service_times() -> ServiceTimes:
-    """Four types, a hundred size classes of a log-normal distribution."""
+    """Return four types with a hundred size classes of a log-normal distribution."""
     weights = np.exp(-((np.log(SIZES) - 5.1) ** 2) / (2 * 0.4**2)) / SIZES
     latency = np.array([a + b * SIZES for a, b in LINES])
     return ServiceTimes(latency, weights / weights.sum(), SLO_S, 0)
 
 
 def median_s(run: Callable[[], object]) -> float:
-    """The median time of a call over ``REPEATS``, in seconds."""
+    """Return the median time of a call over ``REPEATS``, in seconds."""
     run()
     taken = []
     for _ in range(REPEATS):
@@ -47,7 +47,7 @@ def median_s(run: Callable[[], object]) -> float:
 
 
 def crowded(devices: int, rng: np.random.Generator) -> Round:
-    """As many waiting queries as devices, of which a third are free."""
+    """Return a round with as many waiting queries as devices, a third of them free."""
     kinds = tuple(0 if j < devices // 5 else 2 for j in range(devices))
     sizes = rng.choice(SIZES, devices).tolist()
     rows = [tuple(a + b * size for a, b in LINES) for size in sizes]

@@ -1,11 +1,11 @@
-"""Record what every configuration of a pipeline with knobs scores, and how long its stages take.
+"""Record scores and stage times of every configuration of a pipeline with knobs.
 
     python -m benchmarks.record_space FILE OUT [--samples 300] [--seed 0]
 
-Runs every configuration on the same samples of the file's workload, each stage once for all
-configurations that share the options up to it, one sample after the other. Seconds are CPU seconds
-a sample of all threads: run it with OMP_NUM_THREADS=1. ``headrace search FILE --recorded OUT``
-searches what it writes. For pipelines whose tasks form a chain.
+Run every configuration on the same samples of the file's workload, one after the other; each stage
+runs once for all configurations with equal options up to it. Seconds are CPU seconds per sample of
+all threads: run with OMP_NUM_THREADS=1. ``headrace search FILE --recorded OUT`` searches the
+recording. The pipeline's tasks must form a chain.
 """
 
 import argparse
@@ -40,7 +40,7 @@ DIGIT = 9
 
 @dataclass(slots=True)
 class Sums:
-    """Of one prefix at one stage: CPU seconds and bytes of its outputs over all samples."""
+    """CPU seconds and bytes of outputs of one prefix at one stage, summed over all samples."""
 
     seconds: float = 0.0
     bytes: float = 0.0
@@ -48,7 +48,7 @@ class Sums:
 
 @dataclass(slots=True)
 class Recorder:
-    """The operators of all settings, and what was seen so far."""
+    """The operators of all settings, with the sums and scores so far."""
 
     file: PipelineFile
     sessions: SessionSpace
@@ -58,7 +58,7 @@ class Recorder:
     of: int = 1
 
     def load(self) -> None:
-        """Load every setting's operator once; stages share one where their own options agree."""
+        """Load the operator of every setting of a stage once."""
         space = self.sessions.space
         shared: dict[tuple[int, str], Any] = {}
         for configuration in range(space.configuration_count):
@@ -118,7 +118,7 @@ def _size(value: Any) -> int:
 
 
 def document(recorder: Recorder, samples: int, input_bytes: float, seed: int) -> dict[str, Any]:
-    """The recording, with where it comes from."""
+    """Return the recording with its provenance."""
     space = recorder.sessions.space
     names = [stage.name for stage in space.stages]
 
@@ -154,9 +154,9 @@ def document(recorder: Recorder, samples: int, input_bytes: float, seed: int) ->
 
 
 def record(path: Path, samples: int, seed: int) -> Iterator[dict[str, Any]]:
-    """The recording after every ten samples and at the end, so that it may be ended early.
+    """Yield the recording after every ten samples and at the end, so that it may be interrupted.
 
-    Raises ``PipelineError`` for a file without knobs, or whose tasks are no chain.
+    Raises ``PipelineError`` for a file without knobs, or whose tasks do not form a chain.
     """
     file = read_pipeline_file(path)
     sessions = session_space(file)
@@ -177,7 +177,7 @@ def record(path: Path, samples: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Parse arguments, record and write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("out", type=Path, metavar="OUT")

@@ -1,9 +1,9 @@
-"""The floor under a pipeline of two stages: five topics, and four processes that only pass on.
+"""Measure a bare relay, the lower bound of a pipeline of two stages: five topics, four processes.
 
     queries -> work.a -> work.b -> outputs -> results
 
-Each relay polls one record, drains what else is there, produces all of it and polls its callbacks
-once, with the client settings that Headrace itself uses. Run it with
+Each relay polls one record, drains further available records, produces all of them and polls its
+callbacks once, with Headrace's client settings. Run it with
 
     python -m benchmarks.relay [--json] [--rates 50 200 flat] [--lanes 1] [--bootstrap HOST:PORT]
 """
@@ -36,7 +36,7 @@ _PER_DRAIN = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayFigures:
-    """What the bare relay does at one rate."""
+    """Figures of the bare relay at one rate."""
 
     rate: float | None  # queries/s offered; None: flat out
     seconds: float
@@ -48,7 +48,7 @@ class RelayFigures:
     p99_ms: float
     cpu_ms_per_query: float  # the four relays together
     load_cpu_ms_per_query: float
-    broker_cpu_ms_per_query: float | None  # None where the broker's process is not known
+    broker_cpu_ms_per_query: float | None  # None: the broker's process is unknown
 
 
 def measure_relay(
@@ -60,10 +60,10 @@ def measure_relay(
     broker_pid: int | None = None,
     warm_seconds: float = 5.0,
 ) -> RelayFigures:
-    """Run the relay between fresh topics of 16 partitions and offer it `rate` queries/s.
+    """Run the relay between new topics of 16 partitions and offer it `rate` queries/s.
 
-    `lanes` is how many of the partitions are used: one for each worker of a stage, as Headrace
-    does with slots. Raises TimeoutError if nothing comes through.
+    `lanes` is the number of partitions in use: one for each worker of a stage, like Headrace's
+    slots. Raises TimeoutError if no query is answered.
     """
     config = KafkaConfig(bootstrap)
     load = Load(rate=rate, seconds=seconds, warm_seconds=warm_seconds)
@@ -88,7 +88,7 @@ def measure_relay(
 
 
 def pass_on(bootstrap: str, source: str, target: str, lanes: int) -> None:
-    """One relay, for ever: each record goes to the same partition of the next topic."""
+    """Run one relay endlessly: copy each record to the same partition of the next topic."""
     config = KafkaConfig(bootstrap)
     reader, writer = consumer(config, "benchmarks.relay"), producer(config)
     reader.assign([TopicPartition(source, lane, 0) for lane in range(lanes)])
@@ -111,7 +111,7 @@ def _topics(config: KafkaConfig) -> Iterator[list[str]]:
     try:
         yield names
     finally:
-        client = admin(config)  # kept: its answers die with it
+        client = admin(config)  # kept in scope: its futures end with it
         for done in client.delete_topics(names).values():
             done.result(30)
 
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def machine() -> dict[str, object]:
-    """What the figures were measured on."""
+    """Return a description of this machine."""
     return {
         "cores": os.cpu_count(),
         "processor": platform.machine(),

@@ -1,8 +1,8 @@
-"""A pipeline run for real: one process per role, which tests and benchmarks may kill, stop, resume
-and restart, under a load of which every query is followed to its answer.
+"""Run a pipeline with one process per role that tests and benchmarks may kill, stop, resume and
+restart, under a load of which every query is tracked to its answer.
 
-Nothing happens on its own: ``until`` and ``pass_time`` send what is due of the load and read what
-the pipeline wrote.
+The rig has no threads: ``until`` and ``pass_time`` send the queries that are due and read the
+pipeline's topics.
 """
 
 import logging
@@ -53,21 +53,21 @@ from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, par
 from streams.topics import physical, topics
 
 ROOT = Path(__file__).parents[1]
-WAIT_S = 40.0  # a busy machine takes its time
+WAIT_S = 40.0  # long enough for a busy machine
 SETTLED = ("ready", "idle", "draining")
 WELL_S = 1.0
-_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # by our own closing
-READY = b"ready to control pipeline"  # streams/control_app/app.py, once it has started
-FRESH_S = 0.6  # a node that reported within it is there
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # caused by close()
+READY = b"ready to control pipeline"  # logged by the control app once it has started
+FRESH_S = 0.6  # a node is alive if it reported within this time
 
 
 class Stuck(Exception):
-    """The pipeline did not come to where it was awaited; the message tells how it stood."""
+    """Raised if an awaited condition does not come about; the message has the pipeline's state."""
 
 
 @dataclass(slots=True)
 class Asked:
-    """A query: what was sent, and where the broker put it."""
+    """A query: its payload and its position in the topic."""
 
     payload: bytes
     origin: Origin | None = None  # None: not acknowledged
@@ -75,7 +75,7 @@ class Asked:
 
 @dataclass
 class Rig:
-    """``description`` is a pipeline file without a name."""
+    """A running pipeline; ``description`` is a pipeline file without a name."""
 
     bootstrap: str
     folder: Path
@@ -85,17 +85,21 @@ class Rig:
     letters: list[DeadLetter] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     results: list[CommandResult] = field(default_factory=list)
-    reports: dict[str, Report] = field(default_factory=dict)  # the newest of each node
-    epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)  # that each followed
-    silences: dict[str, list[float]] = field(default_factory=dict)  # s between reports, each life
-    leaders: list[int] = field(default_factory=list)  # every process ever started
-    module: str = "headrace"  # what roles are started as, from then on
-    variables: dict[str, str] = field(default_factory=dict)  # of their environment, likewise
+    reports: dict[str, Report] = field(default_factory=dict)  # newest of each node
+    epochs: dict[tuple[str, float], list[int]] = field(
+        default_factory=dict
+    )  # followed by each life of a node
+    silences: dict[str, list[float]] = field(default_factory=dict)  # s between reports of one life
+    leaders: list[int] = field(default_factory=list)  # pids of all processes ever started
+    module: str = "headrace"  # the module that later starts run
+    variables: dict[str, str] = field(default_factory=dict)  # environment variables of later starts
     _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _began_s: dict[str, float] = field(default_factory=dict)
-    _log_from: dict[str, int] = field(default_factory=dict)  # where the log of what runs begins
+    _log_from: dict[str, int] = field(
+        default_factory=dict
+    )  # offset in the log of the running process
     _frozen: set[str] = field(default_factory=set)
-    _open: set[str] = field(default_factory=set)  # asked and not answered
+    _open: set[str] = field(default_factory=set)  # in flight
     _made_in: dict[int, list[Answer]] = field(default_factory=dict)  # by second of creation
     _rate: float = 0.0
     _due_s: float = 0.0
@@ -109,7 +113,7 @@ class Rig:
         self.kafka = KafkaConfig(self.bootstrap)
         self.roles = {role.name: role for role in roles(self.file.cluster)}
         ensure_topics(self.kafka, topics(self.file.pipeline))
-        # Whoever stops a broker need not hear of it from the client library, unless in hindsight.
+        # Outages are deliberate: the client library logs them to a file only.
         self._library = logging.FileHandler(self.log("rig"))
         self._library.setFormatter(logging.Formatter("%(created).3f %(message)s"))
         told = logging.getLogger(f"{__name__}.{self.name}")
@@ -153,14 +157,14 @@ class Rig:
             self.leaders.append(self._processes[name].pid)
 
     def up(self) -> float:
-        """Start every role and wait until all serve; how long it took."""
+        """Start every role and wait until all serve; return the seconds that it took."""
         began = time.monotonic()
         self.start(*self.roles)
         self.until(self.serves, "every role to serve")
         return time.monotonic() - began
 
     def kill(self, name: str) -> float:
-        """kill -9; when it was."""
+        """Kill a role with SIGKILL; return the time of the kill."""
         at_s = time.time()
         process = self._processes.pop(name)
         end_session(process.pid)
@@ -169,35 +173,35 @@ class Rig:
         return at_s
 
     def stop(self, name: str) -> int:
-        """SIGTERM; the exit code, once it has ended."""
+        """Send SIGTERM and wait for the end of a role; return its exit code."""
         process = self._processes.pop(name)
         process.terminate()
         self.until(lambda: process.poll() is not None, f"{name} to end")
         return process.returncode
 
     def give_up(self) -> None:
-        """Go on without the roles that have ended."""
+        """Remove the roles that have ended."""
         for name in [
             name for name, process in self._processes.items() if process.poll() is not None
         ]:
             del self._processes[name]
 
     def freeze(self, name: str) -> None:
-        """SIGSTOP: it neither runs nor ends."""
+        """Suspend a role with SIGSTOP."""
         self._frozen.add(name)
         os.killpg(self._processes[name].pid, signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
-        """SIGCONT."""
+        """Resume a role with SIGCONT."""
         os.killpg(self._processes[name].pid, signal.SIGCONT)
         self._frozen.discard(name)
 
     def log(self, name: str) -> Path:
-        """Where a role's output goes."""
+        """Return the path of a role's log."""
         return self.folder / f"{name}.log"
 
     def close(self) -> None:
-        """End every role at once."""
+        """Kill every role and close the clients."""
         for process in self._processes.values():
             end_session(process.pid)
             process.wait()
@@ -209,7 +213,7 @@ class Rig:
     # ------------------------------------------------------------------ queries and commands
 
     def ask(self, payload: bytes, *, name: str = "", deadline_s: float | None = None) -> str:
-        """Send a query; its id."""
+        """Send a query; return its id."""
         name = name or new_id("query")
         self._open.add(name)
         headers = [(ID_HEADER, name.encode())]
@@ -219,7 +223,7 @@ class Rig:
         return name
 
     def put(self, payload: bytes | None, headers: list[tuple[str, bytes]]) -> Asked:
-        """Send whatever bytes with whatever headers; in no account unless the caller sees to it."""
+        """Send raw bytes with any headers; the rig does not track an answer to them."""
         asked = Asked(payload or b"")
 
         def delivered(error: Any, message: Message) -> None:
@@ -235,11 +239,11 @@ class Rig:
         return asked
 
     def offer(self, rate: float) -> None:
-        """From now on queries leave at this rate while time passes here; 0 ends it."""
+        """Set the rate at which ``step`` sends queries; 0 ends the load."""
         self._rate, self._due_s = rate, time.monotonic()
 
     def command(self, action: str, **arguments: str) -> CommandResult:
-        """Give a command and wait for its result."""
+        """Send a command and return its result."""
         command = Command(
             id=new_id("command"), pipeline=self.name, action=action, arguments=arguments,
             issued_s=time.time(),
@@ -256,7 +260,9 @@ class Rig:
     # ------------------------------------------------------------------ waiting
 
     def until(self, holds: Callable[[], object], what: str, within_s: float = WAIT_S) -> float:
-        """Send and read until something holds; how long it took. Raises ``Stuck``."""
+        """Send and read until a condition holds; return the seconds that it took.
+
+        Raises ``Stuck`` after ``within_s``."""
         began = time.monotonic()
         while not holds():
             if time.monotonic() - began > within_s:
@@ -265,12 +271,12 @@ class Rig:
         return time.monotonic() - began
 
     def pass_time(self, seconds: float) -> None:
-        """Send and read for so long."""
+        """Send and read for ``seconds``."""
         end_s = time.monotonic() + seconds
         self.until(lambda: time.monotonic() >= end_s, "time to pass", seconds + WAIT_S)
 
     def step(self) -> None:
-        """Send what is due, then read what is there. Raises ``Stuck`` for a role that has ended."""
+        """Send due queries, then read available records. Raises ``Stuck`` if a role has ended."""
         while self._rate and self._due_s <= time.monotonic():
             self._due_s += 1 / self._rate
             self._numbers += 1
@@ -323,16 +329,16 @@ class Rig:
 
     @property
     def running(self) -> set[str]:
-        """The roles with a process."""
+        """The names of the roles with a process."""
         return set(self._processes)
 
     @property
     def plan(self) -> Plan:
-        """The newest."""
+        """The plan with the highest epoch."""
         return max(self.plans, key=lambda plan: plan.epoch)
 
     def serves(self) -> bool:
-        """Every role that runs follows the newest plan, and every open slot gets traffic."""
+        """Return whether running roles follow the newest plan and all open slots get traffic."""
         if not self.plans:
             return False
         plan = self.plan
@@ -343,8 +349,7 @@ class Rig:
         return all(following) and opened == routed and all(map(self._stands_by, names))
 
     def _stands_by(self, role: str) -> bool:
-        """Whether a role has all that it needs of the broker: a control app that is not in charge
-        reports nothing."""
+        """Return whether a control app has logged that it is ready; a standby sends no reports."""
         if self.roles[role].kind != "control":
             return True
         with self.log(role).open("rb") as log:
@@ -363,32 +368,33 @@ class Rig:
         )
 
     def well_since(self, at_s: float) -> bool:
-        """For ``WELL_S`` now, and since then, every query was answered in time."""
+        """Return whether the newest ``WELL_S`` of queries came after ``at_s`` and all were answered
+        in time."""
         newest = self._made_in.get(max(self._made_in, default=0), [])
         recent_s = max((a.created_s for a in newest), default=0.0) - WELL_S
         return recent_s >= at_s and all(in_time(answer) for answer in self.since(recent_s))
 
     @property
     def waiting(self) -> set[str]:
-        """Ids of the queries without an answer."""
+        """The ids of the queries in flight."""
         return self._open
 
     # ------------------------------------------------------------------ the account
 
     def settle(self) -> None:
-        """End the load and wait until every query has its answer, then for a second one."""
+        """End the load and wait for every answer, then 0.5 s more for duplicates."""
         self.offer(0)
         self.until(lambda: not self.waiting, "an answer to every query")
         self.pass_time(0.5)
 
     def answer_to(self, name: str) -> Answer:
-        """The one answer to a query."""
+        """Return the one answer to a query."""
         self.until(lambda: name not in self.waiting, f"the answer to {name}")
         (found,) = [answer for answer in self.answers if answer.id == name]
         return found
 
     def answered_twice(self) -> list[str]:
-        """What was said to the ids with more than one answer."""
+        """Return descriptions of the answers to ids with more than one answer."""
         counts = Counter(answer.id for answer in self.answers)
         return [
             f"{a.id} {a.origin} at {a.answered_s:.3f}: {a.outcome} {a.reason}"
@@ -397,22 +403,23 @@ class Rig:
         ]
 
     def since(self, at_s: float) -> list[Answer]:
-        """The answers to queries made since then."""
+        """Return the answers to queries created since ``at_s``."""
         seconds = sorted(second for second in self._made_in if second >= int(at_s))
         return [a for second in seconds for a in self._made_in[second] if a.created_s >= at_s]
 
 
 def in_time(answer: Answer) -> bool:
-    """The only good end of a query."""
+    """Return whether a query was answered in time and complete."""
     return outcome_of(answer) == ANSWERED
 
 
 def ends(answers: Iterable[Answer]) -> str:
-    """How queries ended, in words."""
+    """Return the counts of outcomes as text."""
     counts = Counter(outcome_of(answer) for answer in answers)
     return ", ".join(f"{count} {end}" for end, count in sorted(counts.items())) or "none"
 
 
 def recovered_s(answers: Sequence[Answer], since_s: float) -> float:
-    """How long after ``since_s`` the last query was made that did not end well; 0: none."""
+    """Return the seconds from ``since_s`` to the creation of the last query not answered in time,
+    or 0."""
     return max((a.created_s - since_s for a in answers if not in_time(a)), default=0.0)

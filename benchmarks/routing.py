@@ -1,11 +1,11 @@
-"""What do routing tables cost? Twenty workers on two levels, filled the most accurate first.
+"""Measure routing tables: twenty workers on two levels, filled most accurate first.
 
     python -m benchmarks.routing [--json]
 
-Two variants locate on six workers, four variants read on fourteen; the tables are those of every
+Two variants locate on six workers, four variants read on fourteen; there is a table for every
 sending variant, with spare capacity. Loki's code takes 0.34 ms for its tables on traffic, measured
-elsewhere (CPU of one core); the yardstick in the same run is shares by throughput, which know no
-accuracy, no senders and no spare capacity. ``reaching`` adds what it takes from leases to a plan.
+elsewhere (CPU of one core); the baseline in the same run is shares by throughput, without accuracy,
+senders and spare capacity. ``reaching`` measures the whole way from leases to a plan.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from schemas.records import Lease, Plan, Settings
 
 ROUNDS = 500
 REPEATS = 9
-DEMAND = 170.0  # of the 180 queries/s that the locators can do
+DEMAND = 170.0  # queries/s; the locators serve 180
 FAN_OUT = 10.0
 LOCATORS = {"large": (24.0, 0.95, 3), "small": (36.0, 0.8, 3)}  # items/s, accuracy, workers
 READERS = {
@@ -35,7 +35,7 @@ READERS = {
 
 
 def pipeline() -> Pipeline:
-    """Two tasks with these variants."""
+    """Return a pipeline of two tasks with these variants."""
     variants = {
         task: tuple(Variant(task=task, name=name, operator="m:C", batch=8) for name in known)
         for task, known in (("locate", LOCATORS), ("read", READERS))
@@ -53,7 +53,7 @@ def pipeline() -> Pipeline:
 
 
 def profile() -> ProfileTable:
-    """Every variant at batches of 1 and 8, twice as fast in eights."""
+    """Return a profile of every variant at batches of 1 and 8; items/s double at 8."""
     return ProfileTable(
         "two-levels",
         tuple(
@@ -70,7 +70,7 @@ def profile() -> ProfileTable:
 
 
 def a_row(batch: int, items_per_s: float) -> Latency:
-    """A batch that takes the same time always."""
+    """Return a latency row without spread."""
     seconds = batch / items_per_s
     return Latency(
         batch=batch, repeats=1, mean_s=seconds, p50_s=seconds, p90_s=seconds, p95_s=seconds,
@@ -79,7 +79,7 @@ def a_row(batch: int, items_per_s: float) -> Latency:
 
 
 def leases() -> list[Lease]:
-    """One for each worker, each with a slot of its own."""
+    """Return one lease per worker, each with its own slot."""
     found: list[Lease] = []
     for task, known in (("locate", LOCATORS), ("read", READERS)):
         names = [name for name, (*_, count) in known.items() for _ in range(count)]
@@ -94,7 +94,7 @@ def leases() -> list[Lease]:
 
 
 def receivers() -> dict[str, list[Receiver]]:
-    """The same workers as tables see them."""
+    """Return the same workers as receivers of the tables."""
     known = {"locate": LOCATORS, "read": READERS}
     found: dict[str, list[Receiver]] = {}
     for lease in leases():
@@ -109,7 +109,7 @@ def receivers() -> dict[str, list[Receiver]]:
 
 
 def timed_ms(act: Callable[[], object]) -> float:
-    """Milliseconds of CPU of one go."""
+    """Return CPU milliseconds per call."""
     began = process_time()
     for _ in range(ROUNDS):
         act()
@@ -117,7 +117,8 @@ def timed_ms(act: Callable[[], object]) -> float:
 
 
 def figures() -> dict[str, float]:
-    """Medians over the repeats, with their spread, and ratios to shares by throughput."""
+    """Measure; return medians over the repeats, their spread, and the ratio to shares by
+    throughput."""
     tree, table, held, pools = pipeline(), profile(), leases(), receivers()
     members = [Member(name=x.worker, device="cpu", loaded=x.key, serves=x.task) for x in held]
     rates = throughputs(held, dict.fromkeys((x.worker for x in held), "cpu"), table)

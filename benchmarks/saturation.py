@@ -1,12 +1,11 @@
-"""Is anybody taken for dead who is not, while every core is busy with something else?
+"""Count false deaths of workers while other processes saturate every core.
 
     python -m benchmarks.saturation [--minutes 10] [--quiet-minutes 1] [--burners N] [--json]
 
-A pipeline is run for real under load: first alone, then beside processes that compute without end,
-one a core unless told otherwise. No role is touched, so each plan that tells of a lost worker is a
-false death; the exit code is 1 if there is one. How near it came is shown by the longest time
-between two reports of a worker, in both parts of the run: the control app takes a worker for dead
-after ``DEAD_AFTER_S`` without one.
+A pipeline runs under load: first alone, then beside busy-looping processes, one per core by
+default. No role is killed, so each plan with the cause "worker lost" is a false death; the exit
+code is 1 if there is one. The longest time between two reports of a worker, in both parts of the
+run, shows the margin: the control app declares a worker dead after ``DEAD_AFTER_S`` without a report.
 """
 
 import argparse
@@ -36,7 +35,7 @@ ACCOUNT_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one part of the run came to. ``busy`` is the share of all cores that was in use."""
+    """Figures of one part of the run. ``busy`` is the share of all cores in use."""
 
     minutes: float
     busy: float
@@ -45,11 +44,11 @@ class Part:
     reports: int  # of workers
     silence_p50_ms: float
     silence_max_ms: float
-    deaths: tuple[str, ...]  # reasons of plans that tell of one
+    deaths: tuple[str, ...]  # reasons of the plans after a lost worker
 
 
 def measured(rig: Rig, minutes: float) -> Part:
-    """Let time pass under load, and tell what was seen."""
+    """Run under load for ``minutes``; return the figures."""
     rig.silences.clear()
     plans, answers, began_s = len(rig.plans), len(rig.answers), time.monotonic()
     psutil.cpu_percent()
@@ -77,7 +76,7 @@ def _deaths(rig: Rig, since: int) -> list[str]:
 
 @contextmanager
 def burning(count: int) -> Iterator[None]:
-    """So many processes that compute while the block lasts."""
+    """Run ``count`` busy-looping processes during the block."""
     burners = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(count)]
     try:
         yield
@@ -90,7 +89,7 @@ def burning(count: int) -> Iterator[None]:
 def measure(
     folder: Path, minutes: float, quiet_minutes: float, burners: int, rate: float
 ) -> tuple[Part, Part]:
-    """The pipeline alone, and beside burners. Raises ``Stuck`` where it does not even come up."""
+    """Measure the pipeline alone and beside burners. Raises ``Stuck`` if it does not start."""
     with a_rig(folder) as (rig, _):
         say(f"up after {rig.up():.1f} s")
         rig.offer(rate)
@@ -103,7 +102,7 @@ def measure(
 
 
 def report(quiet: Part, busy: Part) -> str:
-    """The figures for a person."""
+    """Return the figures as text."""
     lines = []
     for name, part in (("alone", quiet), ("saturated", busy)):
         lines.append(
@@ -121,7 +120,7 @@ def report(quiet: Part, busy: Part) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 where somebody was taken for dead."""
+    """Measure and print; return 1 if there was a false death."""
     parser = argparse.ArgumentParser(description="False deaths while every core is busy.")
     parser.add_argument("--minutes", type=float, default=10.0, help="beside the burners")
     parser.add_argument("--quiet-minutes", type=float, default=1.0, help="alone, before that")

@@ -1,9 +1,9 @@
-"""How near its bound, and how fast, is the schedule of many sessions?
+"""Measure the schedules of many sessions: ratio to the bound, and CPU seconds.
 
     python -m benchmarks.scheduling [--sessions 100,1000,10000] [--seeds 3]
 
-Draws sessions with 1 to 4 plans of up to 1, 2 or 4 items on three tiers; prints the share of the
-linear program's bound and CPU seconds, for every scheduler that takes instances of the size.
+Draws sessions with 1 to 4 plans of up to 1, 2 or 4 items on three tiers; prints the worst ratio to
+the linear program's bound and the most CPU seconds, for every scheduler that handles the size.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from control.policies.compass.instance import (
 from control.policies.compass.reference_schedulers import SCHEDULERS
 from control.problem.problem import PlanError
 
-PRICES = {"cloud": 5.075, "near": 2.0, "near-edge": 1.3}  # $ an hour and GPU
+PRICES = {"cloud": 5.075, "near": 2.0, "near-edge": 1.3}  # $ an hour per GPU
 WEIGHTS = {"1": (1.0,), "1/2/4": (1.0, 2.0, 4.0), "1 to 10": tuple(np.linspace(1, 10, 997))}
 ILP_SESSIONS = 300
 
@@ -35,7 +35,7 @@ ILP_SESSIONS = 300
 def instance(
     sessions: int, most_items: int, weights: Sequence[float], seed: int, limited: bool
 ) -> Instance:
-    """A random instance; limited tiers serve a half to nine tenths of the sessions."""
+    """Return a random instance; limited tiers serve a half to nine tenths of the sessions."""
     rng = np.random.default_rng(seed)
     names = list(PRICES)
     gpus = max(1, sessions * most_items // 13) if limited else None
@@ -57,12 +57,12 @@ def instance(
 
 
 def meter() -> tuple[float, float]:
-    """CPU seconds and wall seconds."""
+    """Return CPU seconds and wall seconds."""
     return time.process_time(), time.perf_counter()
 
 
 def main() -> None:
-    """The command."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sessions", default="100,1000,10000")
     parser.add_argument("--seeds", type=int, default=3)

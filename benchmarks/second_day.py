@@ -1,10 +1,10 @@
-"""What a user meets on the second day: a pipeline that fails, stops, forgets and restarts.
+"""Try what users meet after the first day: a pipeline that fails, stops, forgets and restarts.
 
     nice -n 10 python -m benchmarks.second_day [--json]
 
-Runs `headrace` as a user does, with a local broker in a folder of its own, on a pipeline whose
-module is called like one of Headrace's packages. Prints a line for each trial: what was wanted and
-what was found. Exit code 1 if one does not hold. Takes about two minutes.
+Runs the command `headrace` with a local broker in its own folder, on a pipeline whose module has
+the name of one of Headrace's packages. Prints a line for each trial with the result found. The exit
+code is 1 if a trial fails. Takes about two minutes.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from headrace.processes import environment
 ROOT = Path(__file__).parents[1]
 BRANCHES = 6_000
 MOST_ANSWER_BYTES = 200_000
-QUERIES = 20  # whose median latency the first one is compared with
+QUERIES = 20  # the first query is compared with their median latency
 WITHIN_S = 180.0
 
 OPERATORS = f"""
@@ -61,7 +61,7 @@ cluster: {devices: {cpu: 2}}
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One thing that a user does: what is wanted, and what was found."""
+    """One user action with the wanted and the found result."""
 
     name: str
     wanted: str
@@ -71,7 +71,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Types commands in a folder, with a home of her own."""
+    """Runs commands in a folder, with its own HEADRACE_HOME."""
 
     folder: Path
 
@@ -80,7 +80,7 @@ class User:
         return str(self.folder / "pipeline.yaml")
 
     def types(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        """A command, ended with its output."""
+        """Run a command; return the finished process with its output."""
         env = {**environment(os.environ, None), "HEADRACE_HOME": str(self.folder / "home")}
         return subprocess.run(
             [sys.executable, "-m", "headrace", *words],
@@ -88,25 +88,25 @@ class User:
         )  # fmt: skip
 
     def sends(self, payload: bytes) -> Mapping[str, Any]:
-        """The answer to a query; {} where none came."""
+        """Send a query; return its answer, or {} without one."""
         done = self.types("send", self.file, "-", "--json", stdin=payload)
         return json.loads(done.stdout) if done.stdout else {}
 
     def up(self) -> Mapping[str, Any]:
-        """What `up --detach` says once the pipeline serves."""
+        """Start the pipeline; return the output of `up --detach`."""
         done = self.types("up", self.file, "--detach", "--json")
         if not done.stdout:
             raise RuntimeError(done.stderr.decode())
         return json.loads(done.stdout)  # type: ignore[no-any-return]
 
     def down(self, *words: str) -> str:
-        """End what runs; why that failed, "" if it did not."""
+        """Stop the pipeline; return the error message, or ""."""
         done = self.types("down", self.file, *words)
         return done.stderr.decode().strip() if done.returncode else ""
 
 
 def refused(user: User, name: str, wanted: str, *words: str, code: int = 2) -> Trial:
-    """A command that is to be refused with a sentence that has the text ``wanted``."""
+    """Try a command that must fail with a message that contains ``wanted``."""
     began = time.monotonic()
     done = user.types(*words)
     said = done.stderr.decode().strip()
@@ -116,7 +116,7 @@ def refused(user: User, name: str, wanted: str, *words: str, code: int = 2) -> T
 
 
 def offline(user: User) -> Iterator[Trial]:
-    """What needs no broker."""
+    """Yield the trials that need no broker."""
     done = user.types("validate", user.file)
     said = (done.stdout or done.stderr).decode().strip()
     yield Trial("a module called operators.py", "valid", said.splitlines()[0], not done.returncode)
@@ -139,7 +139,7 @@ def offline(user: User) -> Iterator[Trial]:
 
 
 def best_fixed(user: User, cluster: str) -> Trial:
-    """static-best is no worse than the fixed choices of the file."""
+    """Check that static-best is no worse than the fixed choices of the file."""
     policies = ("static-best", "static", "fast")
     line = ("--rate", "150", "--seconds", "5", "--policy", *policies, "--seed", "1", "--json")
     document = json.loads(user.types("compare", cluster, *line).stdout)
@@ -150,7 +150,7 @@ def best_fixed(user: User, cluster: str) -> Trial:
 
 
 def online(user: User) -> Iterator[Trial]:
-    """What a running pipeline does."""
+    """Yield the trials of a running pipeline."""
     began = time.monotonic()
     user.up()
     first = user.sends(b"well done")
@@ -175,7 +175,7 @@ def online(user: User) -> Iterator[Trial]:
 
 
 def purged(user: User) -> Trial:
-    """Policy and drains of before a purge are forgotten, and plans begin anew."""
+    """Check that a purge clears policy and drains, and that plans begin at epoch 1."""
     user.types("policy", "apply", user.file, "other")
     user.types("drain", user.file, "cpu-0")
     failed = user.down("--purge")
@@ -191,7 +191,7 @@ def purged(user: User) -> Trial:
 
 
 def after_restart(user: User) -> Iterator[Trial]:
-    """A command to a pipeline that is down, and the first query after the next start."""
+    """Yield the trials of a command to a stopped pipeline and of the next start."""
     broker = user.types("broker", "start")
     given = user.types("drain", user.file, "cpu-0")
     time.sleep(1.0)
@@ -216,7 +216,7 @@ PARTS: Mapping[str, Callable[[User], Iterator[Trial]]] = {"offline": offline, "o
 
 
 def main() -> int:
-    """Repeat the trials; the exit code."""
+    """Run the trials; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON alone")
     parser.add_argument("--part", choices=PARTS, help="one part only")
