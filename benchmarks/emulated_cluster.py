@@ -146,7 +146,7 @@ class Shown:
     modes: tuple[str, ...]  # of the plans, in order, each once
 
 
-# ---------------------------------------------------------------------- what is run
+# ---------------------------------------------------------------------- the run
 
 
 def prepared(data: Path, folder: Path, which: str) -> tuple[Path, Path]:
@@ -218,7 +218,7 @@ def shown(
         return told(stage, times, policy, outage, dilate)
 
 
-# ---------------------------------------------------------------------- what came of it
+# ---------------------------------------------------------------------- results
 
 
 def told(
@@ -315,7 +315,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-# ---------------------------------------------------------------------- what is told
+# ---------------------------------------------------------------------- output
 
 
 def text(it: Shown) -> str:

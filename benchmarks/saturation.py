@@ -5,8 +5,7 @@
 A pipeline runs under load: first alone, then beside busy-looping processes, one per core by
 default. No role is killed, so each plan with the cause "worker lost" is a false death; the exit
 code is 1 if there is one. The longest time between two reports of a worker, in both parts of the
-run, shows the margin: the control app declares a worker dead after ``DEAD_AFTER_S`` without a
-report.
+run, shows the margin: a worker counts as dead after ``DEAD_AFTER_S`` without a report.
 """
 
 import argparse

@@ -1,14 +1,15 @@
-"""What tables of model selection cost, beside the same decision process solved the plain way.
+"""Measure tables of model selection, against a straightforward solution of the same process.
 
     python -m benchmarks.selection [--data ../shared/data/ramsis] [--json] [--rounds 7]
         [--no-reference]
 
-On the RAMSIS artifact's models: one table at 2000 queries/s with its 9 models and with 60 between
-them, tables for 20 loads, finer levels, a thousand workers. CPU seconds of one thread: median over
-the rounds, and the distance between the quartiles. ``reference`` is ``selection_reference``, where
-every transition is a number in an array; it runs once. Then, how far promises are off where gaps
-between queries are gamma distributed: planned for as Poisson, and as counts with independent
-increments of the same dispersion, against one worker followed query by query.
+On the RAMSIS artifact's models: one table at 2000 queries/s with its 9 models and with 60
+interpolated ones, tables for 20 loads, finer levels, a thousand workers. Figures are CPU seconds of
+one thread: median over the rounds and interquartile range. ``reference`` is
+``selection_reference``, which keeps all transitions in a dense array; it runs once. Finally, the
+error of expected accuracy and violation for gamma distributed gaps between queries: planned as
+Poisson, and as counts with independent increments of the same dispersion, against a simulation of
+one worker.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-# Before NumPy starts its threads: for matrices as small as these they cost more than they save.
+# Before NumPy starts its threads: they slow down operations on matrices as small as these.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -45,7 +46,7 @@ RUNS = 10
 
 
 def image(data: Path) -> tuple[CandidateModel, ...]:
-    """The artifact's 9 image models."""
+    """Return the artifact's 9 image models."""
     return tuple(
         CandidateModel(entry.variant, entry.accuracy, tuple(row.p95_s for row in entry.latency))
         for entry in entries(data, "image")
@@ -53,7 +54,7 @@ def image(data: Path) -> tuple[CandidateModel, ...]:
 
 
 def between(models: tuple[CandidateModel, ...], count: int) -> tuple[CandidateModel, ...]:
-    """``count`` models on the line through the given ones: accuracy, and latency's logarithm."""
+    """Return ``count`` models that interpolate accuracy and log latency of the given ones."""
     known = sorted(models, key=lambda model: model.accuracy)
     at, wanted = np.arange(len(known)), np.linspace(0, len(known) - 1, count)
     accuracy = np.interp(wanted, at, [model.accuracy for model in known])
@@ -66,7 +67,7 @@ def between(models: tuple[CandidateModel, ...], count: int) -> tuple[CandidateMo
 
 
 def many(policy: str, ask: Ask) -> list[SelectionPlan]:
-    """A table for each of 20 loads, each from its neighbour's values."""
+    """Solve a table for each of 20 loads, starting from the values of the previous one."""
     plans: list[SelectionPlan] = []
     for qps in LOADS:
         near = plans[-1] if plans else None
@@ -75,7 +76,7 @@ def many(policy: str, ask: Ask) -> list[SelectionPlan]:
 
 
 def cases(models: tuple[CandidateModel, ...]) -> dict[str, Callable[[], Any]]:
-    """What is timed, by name."""
+    """Return the timed calls by name."""
     ask = Ask(models=models, slo_s=0.15, workers=60, qps=2000.0)
     sixty = replace(ask, models=between(models, 60))
     thousand = replace(ask, workers=1000, qps=2000 / 60 * 1000)
@@ -94,7 +95,7 @@ def cases(models: tuple[CandidateModel, ...]) -> dict[str, Callable[[], Any]]:
 
 
 def measured(call: Callable[[], Any], rounds: int) -> dict[str, float]:
-    """CPU seconds of a call, the first not counted: median, and distance between the quartiles."""
+    """Return CPU seconds of a call after a warm-up: median and interquartile range."""
     readings = []
     for _ in range(rounds + 1):
         start = time.process_time()
@@ -105,7 +106,7 @@ def measured(call: Callable[[], Any], rounds: int) -> dict[str, float]:
 
 
 def reference(models: tuple[CandidateModel, ...]) -> dict[str, float]:
-    """The plain way's CPU seconds for ``ramsis-paper`` at 2000 queries/s, and what it promises."""
+    """Return the reference's CPU seconds, accuracy and violation (``ramsis-paper``, 2000/s)."""
     front = worthwhile_alone([planned(model) for model in models])
     setting = Setting(
         models=front,
@@ -129,7 +130,7 @@ def reference(models: tuple[CandidateModel, ...]) -> dict[str, float]:
 
 
 def burstiness(models: tuple[CandidateModel, ...], qps: float) -> dict[str, float]:
-    """Promises and what one of 60 workers does where gaps are gamma distributed."""
+    """Return expected and simulated figures of one of 60 workers under gamma distributed gaps."""
     report: dict[str, float] = {"qps": qps, "squared_variation": SQUARED_VARIATION}
     front = worthwhile_alone([planned(model) for model in models])
     for name, dispersion in (("poisson", 1.0), ("increments", SQUARED_VARIATION)):
@@ -163,7 +164,7 @@ def burstiness(models: tuple[CandidateModel, ...], qps: float) -> dict[str, floa
 
 
 def shown(report: dict[str, Any]) -> str:
-    """The report as text."""
+    """Return the report as text."""
     lines = []
     plain = report.get("reference")
     for case in report["cases"]:

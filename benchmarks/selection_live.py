@@ -1,11 +1,11 @@
-"""Policies live on the same ramp of load: measured accuracy and SLO attainment.
+"""Measure accuracy and SLO attainment of policies, live on the same ramp of load.
 
     python -m benchmarks.selection_live [--policy ramsis committee cnn loki] [--rounds 2] [--json]
 
-``examples/postcode/read.yaml`` is brought up once on the local broker: real models, every one of
-them on every worker. Each policy is put in force by command, sees the ramp's first step without
-being measured, and then the whole ramp; policies take turns, and every round has a seed of its
-own, the same for all. The ramp goes up step by step and down again.
+``examples/postcode/read.yaml`` is started once on the local broker, with all its real models on
+every worker. Each policy is applied by command, warms up at the ramp's first step, and then serves
+the whole ramp, which goes up step by step and down again. Policies alternate; each round has one
+seed for all policies.
 """
 
 import argparse
@@ -31,14 +31,14 @@ Row = dict[str, Any]
 
 
 def ramp(steps: Sequence[int], seconds: int) -> str:
-    """An arrivals file: every step for so many seconds, up and down again."""
+    """Return an arrivals file with ``seconds`` of every step, up and down again."""
     rates = [qps for qps in (*steps, *reversed(steps[:-1])) for _ in range(seconds)]
     lines = (f"{second},{qps}\n" for second, qps in enumerate(rates))
     return "second,qps\n" + "".join(lines)
 
 
 def headrace(bootstrap: str, *arguments: str) -> Any:
-    """A command's JSON; raises ``CalledProcessError`` where it fails."""
+    """Run a command; return its JSON. Raises ``CalledProcessError`` if it fails."""
     command = [sys.executable, "-m", "headrace", *arguments, "--json"]
     environment = {**os.environ, "HEADRACE_BOOTSTRAP": bootstrap}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -47,7 +47,7 @@ def headrace(bootstrap: str, *arguments: str) -> Any:
 
 @contextmanager
 def up(bootstrap: str, file: Path) -> Iterator[None]:
-    """The pipeline while the block lasts."""
+    """Run the pipeline during the block."""
     headrace(bootstrap, "up", str(file), "--detach")
     try:
         yield
@@ -56,9 +56,9 @@ def up(bootstrap: str, file: Path) -> Iterator[None]:
 
 
 def measured(bootstrap: str, file: Path, policy: str, arrivals: Path, seed: int) -> Row:
-    """What became of the ramp under a policy."""
+    """Play the ramp under a policy; return the figures."""
     headrace(bootstrap, "policy", "apply", str(file), policy)
-    # Long enough for tables to be made and variants to be loaded.
+    # Long enough to solve tables and to load variants.
     warm = ("--rate", str(STEPS[0]), "--seconds", "15", "--seed", str(seed + 1000))
     headrace(bootstrap, "load", str(file), *warm)
     row = headrace(
@@ -68,7 +68,7 @@ def measured(bootstrap: str, file: Path, policy: str, arrivals: Path, seed: int)
 
 
 def text(rows: Sequence[Row]) -> str:
-    """A line for each policy: medians and, in brackets, the least and the most."""
+    """Return a line per policy: medians and, in brackets, minimum and maximum."""
     lines = [f"{'policy':10} " + "".join(f"{name:>32}" for name in SHOWN)]
     for policy in dict.fromkeys(row["policy"] for row in rows):
         cells = []

@@ -1,8 +1,8 @@
-"""Model selection the plain way: every transition written out, to be compared with.
+"""Reference solution of model selection, with every transition written out.
 
-The decision process of the paper's section 4, equation 2, row by row: all that ``control`` does in
-factors, transforms and differences is summed here over the intervals B, C and D, and the states'
-transitions are kept as one dense array. Only for Poisson arrivals.
+This is the decision process of the RAMSIS paper's section 4, equation 2, row by row: where
+``control`` uses factors, transforms and differences, the reference sums over the intervals B, C and
+D and keeps the transitions in one dense array. Only for Poisson arrivals.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ Ints = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """Choices are the models. States are numbered (n - 1) * levels + j; the full queue is last."""
+    """A dense decision process: choices are the models, state (n, j) has the number
+    (n - 1) * levels + j, and the full queue is last."""
 
     transitions: Floats  # [state, model, next state]
     accuracy: Floats  # [model]
@@ -30,7 +31,7 @@ class Dense:
 
 
 def dense(setting: Setting) -> Dense:
-    """All states' transitions, summed one by one."""
+    """Return the process with the transitions of all states."""
     latency, levels = setting.latencies_s(), np.array(setting.levels_s)
     states = [(n, j) for n in range(1, setting.longest + 1) for j in range(len(levels))]
     states.append((setting.longest + 1, 0))
@@ -87,18 +88,18 @@ def _block(setting: Setting, busy: float) -> Floats:
 
 
 def _first_between(setting: Setting, missing: int, low: float, high: float, busy: float) -> Floats:
-    """P(the worker's first query comes in low..high, and it gets n' of them by ``busy``), n' 1..N.
+    """P(the worker's first query arrives in low..high, and n' queries by ``busy``), n' = 1..N.
 
-    ``missing`` central arrivals bring the first one.
+    The worker's first query is the central arrival number ``missing``.
     """
     qps, workers, longest = setting.arrivals.qps, setting.workers, setting.longest
     last = missing + longest * workers
-    # Nothing that shows comes beyond ten standard deviations.
+    # Arrivals beyond ten standard deviations are negligible.
     reach = min(last, int(qps * busy + 10 * (qps * busy) ** 0.5) + 40)
     before = poisson.pmf(np.arange(min(missing, reach)), qps * low)
     inside = poisson.pmf(np.arange(reach), qps * (high - low))
     reached = np.convolve(before, inside)[:reach]
-    reached[:missing] = 0.0  # the first one must have come by ``high``
+    reached[:missing] = 0.0  # the first query arrives by ``high``
     after = poisson.pmf(np.arange(reach), qps * max(busy - high, 0.0))
     total = np.zeros(last)
     total[:reach] = np.convolve(reached, after)[:reach]
@@ -106,7 +107,8 @@ def _first_between(setting: Setting, missing: int, low: float, high: float, busy
 
 
 def iterate(problem: Dense, sweeps: int = 100) -> Ints:
-    """The authors' value iteration: 100 sweeps from 0 over decisions; ties to the first model."""
+    """Run the authors' value iteration: 100 sweeps from 0 over decisions; the first model wins
+    ties."""
     reward = np.where(problem.on_time, problem.accuracy, 0.0)
     reward = np.where(problem.allowed, reward, -np.inf)
     values = np.zeros(len(problem.served))
@@ -118,7 +120,7 @@ def iterate(problem: Dense, sweeps: int = 100) -> Ints:
 
 
 def shares(problem: Dense, choice: Ints) -> Floats:
-    """The share of decisions in each state: p = p P, from the first query's state."""
+    """Return the share of decisions in each state: p = p P, from the first query's state."""
     chain = problem.transitions[np.arange(len(choice)), choice]
     size = len(choice)
     first = np.zeros(size)
@@ -128,7 +130,7 @@ def shares(problem: Dense, choice: Ints) -> Floats:
 
 
 def worth(problem: Dense, choice: Ints) -> tuple[float, float]:
-    """Expected accuracy of queries on time, and the share of late ones."""
+    """Return the expected accuracy of queries on time, and the share of late queries."""
     queries = shares(problem, choice) * problem.served
     queries = queries / queries.sum()
     on_time = problem.on_time[np.arange(len(choice)), choice]

@@ -1,7 +1,7 @@
-"""One worker under a table, query by query: what a table promises, seen.
+"""Simulate one worker under a table, query by query, to check the table's expected values.
 
-The worker gets every K-th of the queries that all workers get. As the table counts, a batch is
-late as a whole where the query with the earliest deadline is, and a full queue counts as N + 1.
+The worker gets every K-th query. As in the table, a batch is late as a whole if the query with the
+earliest deadline is late, and a full queue counts as N + 1.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ Ints = NDArray[np.intp]
 
 
 def with_increments(setting: Setting, queries: int, rng: np.random.Generator) -> Floats:
-    """Arrival times at one worker, in seconds, of the process that the table was made for."""
+    """Draw arrival times at one worker, in seconds, from the process that the table assumes."""
     arrivals, total = setting.arrivals, queries * setting.workers
     if arrivals.dispersion == 1:
         times = np.cumsum(rng.exponential(1 / arrivals.qps, total))
@@ -33,7 +33,7 @@ def with_increments(setting: Setting, queries: int, rng: np.random.Generator) ->
 def with_gamma_gaps(
     setting: Setting, squared_variation: float, queries: int, rng: np.random.Generator
 ) -> Floats:
-    """Arrival times at one worker where the gaps between all queries are gamma distributed."""
+    """Draw arrival times at one worker, in seconds, with gamma distributed gaps overall."""
     gap = 1 / setting.arrivals.qps
     shape = 1 / squared_variation
     times = np.cumsum(rng.gamma(shape, gap / shape, queries * setting.workers))
@@ -41,13 +41,13 @@ def with_gamma_gaps(
 
 
 def decisions(process: DecisionProcess, choice: Ints) -> tuple[Ints, Ints]:
-    """The model and the batch of every state, [n - 1, j], from its choice."""
+    """Return the model and the batch of every state, [n - 1, j], from its choice."""
     batch = np.take_along_axis(process.served, choice, axis=1)
     return process.model[choice], batch.astype(np.intp)
 
 
 def follow(setting: Setting, model: Ints, batch: Ints, arrivals: Floats) -> tuple[float, float]:
-    """Accuracy of queries on time, and violation, under a table of [n - 1, j]."""
+    """Return the accuracy of queries on time, and the violation, under a table [n - 1, j]."""
     latency, levels = setting.latencies_s().tolist(), list(setting.levels_s)
     times, models, batches = arrivals.tolist(), model.tolist(), batch.tolist()
     now, at, late, on_time, right = 0.0, 0, 0, 0, 0.0
@@ -55,7 +55,7 @@ def follow(setting: Setting, model: Ints, batch: Ints, arrivals: Floats) -> tupl
         now = max(now, times[at])
         end = bisect_right(times, now, at)
         n = min(end - at, setting.longest + 1)
-        # A worker that waited has all the slack there is, but for rounding.
+        # The tolerance covers rounding: a worker that was idle sees the full slack.
         slack = times[at] + setting.slo_s - now + 1e-12
         level = max(bisect_right(levels, slack) - 1, 0) if n <= setting.longest else 0
         m, b = models[n - 1][level], batches[n - 1][level]

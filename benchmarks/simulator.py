@@ -1,20 +1,20 @@
-"""How fast is virtual time? Events, stage queries and queries per CPU second, and memory.
+"""Measure the simulator: events, stage queries and queries per CPU second, and memory.
 
     python -m benchmarks.simulator [DATA_DIR] [--ramsis DATA_DIR] [--rounds N] [--json]
 
-Each round plays, in a process of pure Python and in one whose nodes are compiled, where there is a
-compiler (docs/decisions/0007):
+Each round runs in a process of pure Python and, if there is a compiler, in one with compiled nodes
+(docs/decisions/0007):
 
-* one stage on one worker, Poisson arrivals at a load of 0.6, batches of one: events per CPU second
-  (what nodes were told), and a bare heap loop that pops as many events and calls a function that
-  does nothing;
-* two stages without fan-out at 500 queries/s: queries per CPU second, and what an hour would take;
+* one stage on one worker, Poisson arrivals at a load of 0.6, batches of one: node events per CPU
+  second, and a bare heap loop that pops as many events and calls an empty function;
+* two stages without fan-out at 500 queries/s: queries per CPU second, and CPU seconds per hour
+  simulated;
 * with DATA_DIR (Loki's data), 60 s of its traffic pipeline under `loki-paper`: stage queries per
-  CPU second, solves apart;
+  CPU second, without solves;
 * with --ramsis (RAMSIS's data), its image task at 3000 queries/s on 60 workers that follow a table:
-  queries per CPU second, solves apart.
+  queries per CPU second, without solves.
 
-Memory is the peak of a process that plays the two stages for 30 s and of one for 300 s.
+Memory is the peak of a process that simulates the two stages for 30 s, and of one for 300 s.
 """
 
 import argparse
@@ -46,7 +46,7 @@ TASK_QPS, TASK_S = 3000.0, 20.0
 
 
 def one_stage(folder: Path) -> Ended:
-    """A queue with one server."""
+    """Simulate a queue with one server."""
     policy = {"replicas": {"read/small": 1}, "batch": {"read/small": 1}}
     file = a_cluster(
         folder, children={"read": ()}, fan_out=0, batch_s=BATCH_S, devices=1, slo="10s",
@@ -56,7 +56,7 @@ def one_stage(folder: Path) -> Ended:
 
 
 def two_stages(folder: Path, seconds: float = 30.0) -> Ended:
-    """500 queries/s through two tasks, one item each."""
+    """Simulate 500 queries/s through two tasks, one item each."""
     file = a_cluster(
         folder, fan_out=1, batch_s=BATCH_S, devices=12, admission=False,
         policies={"two": {"replicas": {"detect/small": 6, "read/small": 6}}},
@@ -65,7 +65,7 @@ def two_stages(folder: Path, seconds: float = 30.0) -> Ended:
 
 
 def traffic(data: Path, folder: Path) -> Ended:
-    """Loki's traffic pipeline from its own files."""
+    """Simulate Loki's traffic pipeline from its own files."""
     from benchmarks.papers.loki import main as write
 
     arguments, sys.argv = sys.argv, ["loki", str(data), str(folder)]
@@ -79,7 +79,7 @@ def traffic(data: Path, folder: Path) -> Ended:
 
 
 def one_task(data: Path, folder: Path) -> Ended:
-    """RAMSIS's image task, 60 workers with a table."""
+    """Simulate RAMSIS's image task on 60 workers with a table."""
     from benchmarks.papers.ramsis import write
 
     write(data, folder)
@@ -92,13 +92,13 @@ def one_task(data: Path, folder: Path) -> Ended:
 
 
 def played(file: Path, policy: str, arrivals: Arrivals) -> Ended:
-    """One run."""
+    """Run one simulation."""
     run = Run(file=read_pipeline_file(file), policy=policy, seed=0, arrivals=arrivals)
     return simulated(run, lambda sent: None)
 
 
 def heap_s(events: int) -> float:
-    """CPU seconds of a loop that pops so many events off a heap of usual size and pushes others."""
+    """Return CPU seconds of a loop that pops and pushes ``events`` events on a heap of 50."""
     heap: list[tuple[float, float, int, Callable[[Any, Any], None], Any, Any]] = []
     for number in range(50):
         heappush(heap, (number * 0.01, 0.0, number, _nothing, None, None))
@@ -115,7 +115,7 @@ def _nothing(one: Any, other: Any) -> None:
 
 
 def measured(folder: Path, data: Path | None, ramsis: Path | None) -> dict[str, float]:
-    """One round."""
+    """Measure one round."""
     single, double = one_stage(folder), two_stages(folder)
     heap = single.events / heap_s(single.events)
     figures = {
@@ -136,16 +136,16 @@ def measured(folder: Path, data: Path | None, ramsis: Path | None) -> dict[str, 
 
 
 def own_peak_mb(seconds: float) -> float:
-    """The same of this process."""
+    """Simulate two stages in this process; return its peak memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
         two_stages(Path(folder), seconds)
-    # Not ru_maxrss: that of a child begins with its parent's.
+    # Not ru_maxrss: a child inherits its parent's value.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def figures(rounds: int, data: Path | None, ramsis: Path | None) -> dict[str, Any]:
-    """Median, least and most of every figure, and memory; of both twins, in turn."""
+    """Return median, minimum and maximum of every figure, and memory, for both copies."""
     options = ([str(data.absolute())] if data else []) + (
         ["--ramsis", str(ramsis.absolute())] if ramsis else []
     )
@@ -169,7 +169,7 @@ def figures(rounds: int, data: Path | None, ramsis: Path | None) -> dict[str, An
 
 
 def copies(folder: Path) -> dict[str, Path]:
-    """The source as it is, and compiled if this machine can."""
+    """Return a pure copy of the source and, if this machine can compile, a compiled one."""
     twins = {"pure_python": pure_copy(folder / "pure")}
     try:
         twins["compiled"] = compiled_copy(folder / "compiled", 3)
@@ -179,12 +179,12 @@ def copies(folder: Path) -> dict[str, Path]:
 
 
 def asked_of(copy: Path, *options: str) -> str:
-    """This program, run by a process that has the modules of a copy."""
+    """Run this program in a process with the modules of a copy; return its output."""
     return printed(copy, "-m", "benchmarks.simulator", *options)
 
 
 def spread(rows: list[dict[str, float]]) -> dict[str, Any]:
-    """Median, least and most of each figure."""
+    """Return median, minimum and maximum of each figure."""
     values = {key: [row[key] for row in rows] for key in rows[0]}
     return {
         key: {"median": statistics.median(v), "min": min(v), "max": max(v)}
@@ -193,7 +193,7 @@ def spread(rows: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def one_round(data: Path | None, ramsis: Path | None) -> dict[str, float]:
-    """What a round finds in this process."""
+    """Measure one round in this process."""
     collect_seldom()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
         return measured(Path(folder), data, ramsis)
@@ -227,7 +227,7 @@ def main() -> None:
 
 
 def told(value: Any) -> str:
-    """A figure with its spread, or one without."""
+    """Return a figure as text, with its spread if it has one."""
     if not isinstance(value, dict):
         return f"{value:,.0f}"
     return f"{value['median']:,.3g} ({value['min']:,.3g} to {value['max']:,.3g})"

@@ -1,4 +1,4 @@
-"""A small pipeline of emulated devices as files: latencies and fan-outs as asked."""
+"""Write a small pipeline of emulated devices with given latencies and fan-outs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ def a_cluster(
     devices: int = 4,
     **changes: Any,
 ) -> Path:
-    """A pipeline of tasks with two variants each, "small" and "large", which is twice as slow and
-    right more often; a batch takes ``batch_s`` and half of it for each further item."""
+    """Write a pipeline whose tasks have two variants: "small", and "large", which is twice as slow
+    and more accurate. A batch takes ``batch_s`` plus half of it for each further item."""
     document = {
         "name": "lines",
         "slo": "250ms",
@@ -57,7 +57,7 @@ def a_cluster(
 def an_entry(
     task: str, variant: str, children: Sequence[str], fan_out: int, batch_s: float, load_s: float
 ) -> dict[str, Any]:
-    """A variant as it was measured, with a spread of some percent."""
+    """Return the profile entry of a variant, with a latency spread of some percent."""
     slower, accuracy = (1.0, 0.8) if variant == "small" else (2.0, 0.95)
     spread = {fan_out - 1: 0.25, fan_out: 0.5, fan_out + 1: 0.25} if fan_out else {0: 1.0}
     counts = {str(count): share for count, share in spread.items()}
@@ -76,7 +76,7 @@ def an_entry(
 
 
 def a_row(batch: int, seconds: float) -> dict[str, float]:
-    """Repeats of one batch size."""
+    """Return the latency row of one batch size."""
     return {
         "batch": batch, "repeats": 100, "mean_s": seconds, "p50_s": seconds * 0.99,
         "p90_s": seconds * 1.05, "p95_s": seconds * 1.08, "p99_s": seconds * 1.15,
@@ -84,7 +84,7 @@ def a_row(batch: int, seconds: float) -> dict[str, float]:
 
 
 def some_arrivals(folder: Path, rate_qps: float = 60.0, seconds: float = 10.0) -> Path:
-    """A file with evenly spaced arrivals."""
+    """Write a file of evenly spaced arrivals, in ms."""
     path = folder / "arrivals.txt"
     count = int(rate_qps * seconds)
     path.write_text("".join(f"{1e3 * at / rate_qps:.3f}\n" for at in range(count)))

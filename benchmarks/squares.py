@@ -1,6 +1,6 @@
-"""Operators of the pipelines that tests and benchmarks run for real: sums of squares.
+"""Operators for pipelines of tests and benchmarks: sums of squares.
 
-Cheap, and wrong when the input says so.
+They are cheap, and certain inputs make them fail.
 """
 
 import hashlib
@@ -11,8 +11,8 @@ import numpy as np
 BURN_MS = 2.0
 OVERSIZED = 9 * 1024 * 1024  # bytes; a record holds 8 MiB
 LONG = 500_000  # elements: 4 MB in Avro, three times as much in JSON
-_ROUNDS_PER_MS = 1200  # of PBKDF2 on the slowest machine seen; time on a CPU, not asleep
-# A pipeline file without a name: three workers, every query has items for both of the last two.
+_ROUNDS_PER_MS = 1200  # of PBKDF2 on the slowest machine seen; burns CPU instead of sleeping
+# A pipeline file without a name: three workers; every query has items for both workers of "square".
 PIPELINE = {
     "slo": "1s",
     "input": "raw",
@@ -36,7 +36,7 @@ PIPELINE = {
 
 
 class Split:
-    """Three items n, n + 1, n + 2 for an input that is a number n; trouble for other words."""
+    """Return items n, n + 1, n + 2 for a number n; certain words produce faulty outputs."""
 
     def load(self, device: str) -> None:
         """Nothing to load."""
@@ -60,7 +60,7 @@ class Split:
 
 
 class Square:
-    """The square of each item, after ``ms`` of computing; an error for an item that is a word."""
+    """Return the square of each item, after ``ms`` of computing; an error for a word."""
 
     def __init__(self, ms: float = BURN_MS) -> None:
         self._rounds = max(1, int(ms * _ROUNDS_PER_MS))
@@ -83,11 +83,11 @@ class Square:
 
 
 def total(squares: list[Any]) -> Any:
-    """The sum of what is there, or the array that is."""
+    """Return the first array, if any, else the sum of the results that are not None."""
     arrays = [square for square in squares if isinstance(square, np.ndarray)]
     return arrays[0] if arrays else sum(square for square in squares if square is not None)
 
 
 def right(first: int) -> int:
-    """What the pipeline answers to the number ``first``."""
+    """Return the pipeline's answer to the number ``first``."""
     return sum((first + i) ** 2 for i in range(3))

@@ -1,11 +1,11 @@
-"""What does it cost to drop, reroute and route an item? The decisions of a late one, per query.
+"""Measure dropping, rerouting and routing: the decisions for a late item, per query.
 
     python -m benchmarks.steering [--json]
 
 Batches of 8 queries with one item each end at a worker whose policy reroutes. ``turn`` is the
-routing table alone, the yardstick; ``decision`` asks besides whether the item is past saving,
-whether it is on track by its turn, and where it goes instead: every item here is late, and finds
-a slot with capacity to spare. ``sent`` goes on to the sends, marks on hops included.
+baseline, the routing table alone; ``decision`` computes the item's overrun, whether its next slot
+is in time, and an alternative slot: every item is late and finds a slot with spare capacity.
+``sent`` measures the sends, marks on hops included.
 """
 
 import argparse
@@ -26,8 +26,8 @@ ROUNDS = 1000
 REPEATS = 9
 FILE = Path(__file__).parent / "pipelines" / "noop.yaml"
 LEASE = Lease(worker="w", task="a", variant="pass", batch=BATCH, slots=(0,), open_slot=0)
-# Queries made at 1.0 are due at 61.0: too late for the first 13 slots, whose turn it is. The last
-# one is fast enough, and the least accurate.
+# Queries created at 1.0 have the deadline 61.0, which the first 13 slots miss. The last slot is
+# fast enough, and the least accurate.
 ROUTES = (
     *(Route("b", slot, 1 / 13, "", 5.0, 90.0) for slot in range(13)),
     Route("b", 13, 0.0, "", 1e9, 1.0),
@@ -39,7 +39,7 @@ PLAN = Plan(
 
 
 def pieces() -> list[tuple[Work, str, Item]]:
-    """One batch that has just ended."""
+    """Return one finished batch."""
     hop = Hop(
         task="a", variant="pass", worker="w", epoch=1, received_s=2.0, started_s=2.0,
         finished_s=2.001, batch=BATCH, released="full",
@@ -59,7 +59,7 @@ def pieces() -> list[tuple[Work, str, Item]]:
 
 
 def timed_us(act: Callable[[], object]) -> float:
-    """Microseconds of CPU per query of a batch."""
+    """Return CPU microseconds per query of a batch."""
     began = process_time()
     for _ in range(ROUNDS):
         act()
@@ -67,7 +67,7 @@ def timed_us(act: Callable[[], object]) -> float:
 
 
 def figures() -> dict[str, float]:
-    """Medians over the repeats, with their spread, and the ratio to the table alone."""
+    """Measure; return medians over the repeats, their spread, and the ratio to the table alone."""
     pipeline = read_pipeline_file(FILE).pipeline
     rules = WorkerRules(PLAN, pipeline, LEASE, lambda variant, batch: 0.001, 0.0)
     spread = spreads(ROUTES, "a/pass")["b"]

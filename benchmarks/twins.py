@@ -1,6 +1,6 @@
-"""The same source twice: as it is, and with what a query passes through compiled (setup.py).
+"""Copy the source twice: as pure Python, and with the hot modules compiled (setup.py).
 
-Both are copies, so it plays no part whether the tree that one works in is compiled.
+Both are copies, so that compiled modules in the working tree have no influence.
 """
 
 import os
@@ -15,11 +15,11 @@ BUILD = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 
 
 class NotCompiled(RuntimeError):
-    """This machine cannot compile; the message says what it lacks."""
+    """Raised if this machine cannot compile; the message names the reason."""
 
 
 def pure_copy(folder: Path) -> Path:
-    """The source under ``folder``."""
+    """Copy the source to ``folder``."""
     for package in COPIED:
         ignored = shutil.ignore_patterns("*.so", "__pycache__")
         shutil.copytree(ROOT / package, folder / package, ignore=ignored)
@@ -29,7 +29,9 @@ def pure_copy(folder: Path) -> Path:
 
 
 def compiled_copy(folder: Path, optimised: int) -> Path:
-    """The source under ``folder``, compiled there, so much (0 to 3). Raises ``NotCompiled``."""
+    """Copy the source to ``folder`` and compile it at level ``optimised`` (0 to 3).
+
+    Raises ``NotCompiled`` if the compilation fails."""
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     done = subprocess.run(
         command, cwd=pure_copy(folder), env={**os.environ, "HEADRACE_COMPILE": str(optimised)},
@@ -41,9 +43,11 @@ def compiled_copy(folder: Path, optimised: int) -> Path:
 
 
 def printed(copy: Path, *command: str) -> str:
-    """What Python prints when it runs ``command`` with the modules of a copy."""
+    """Run Python with ``command`` and the modules of a copy; return its standard output.
+
+    Raises ``RuntimeError`` if it fails."""
     paths = os.pathsep.join((str(copy), str(ROOT)))
-    # One thread for linear algebra, as `headrace simulate` has it: others would spin beside it.
+    # One thread for linear algebra, as in `headrace simulate`: further threads would busy-wait.
     environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *command], cwd=copy, env=environment, capture_output=True, text=True

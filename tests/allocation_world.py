@@ -1,4 +1,4 @@
-"""Problems for planners, drawn or written by hand, and the best plan by trying everything."""
+"""Problems for planners, drawn or written by hand, and their optimal plans by enumeration."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ def an_entry(
     task: str, variant: str, ms: Mapping[int, float], accuracy: float = 1.0,
     children: Mapping[str, float] | None = None, device: str = "cpu", memory: int = 0,
 ) -> Entry:  # fmt: skip
-    """A profile entry of which every quantile is the same; ``ms`` by batch."""
+    """Return a profile entry with equal quantiles; ``ms`` by batch."""
     return Entry(
         task=task, variant=variant, device=device, operator="module:Class", weights_sha256="",
         load_s=0.0, memory_bytes=memory, accuracy=accuracy,
@@ -39,7 +39,7 @@ def a_problem(
     tasks: Mapping[str, Mapping[str, object]] | None = None,
     variants: Mapping[str, Sequence[str]] | None = None, **changes: object,
 ) -> Problem:  # fmt: skip
-    """The problem of these entries; ``children`` of every task, root first."""
+    """Return the problem of these entries; ``children`` of every task, root first."""
     names = {
         task: list((variants or {}).get(task, ()))
         or list(dict.fromkeys(e.variant for e in entries if e.task == task))
@@ -78,7 +78,7 @@ SHAPES: tuple[Mapping[str, Sequence[str]], ...] = (
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Small enough to try everything: at most five variants, two batches each, four devices."""
+    """Draw a problem small enough to enumerate: at most 5 variants, 2 batches each, 4 devices."""
     shape = draw(st.sampled_from(SHAPES))
     left = 5
     entries = []
@@ -101,7 +101,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 def _drawn_entry(draw: st.DrawFn, task: str, at: int, children: Sequence[str]) -> Entry:
-    """The second variant of a task is slower and more accurate, as a rule."""
+    """Draw an entry; a task's second variant is usually slower and more accurate."""
     first = float(draw(st.integers(3, 15) if at == 0 else st.integers(8, 45)))
     more = draw(st.sampled_from((1.0, 1.4, 1.9)))
     batches = {1: first} if more == 1.0 else {1: first, 2: first * more}
@@ -110,12 +110,12 @@ def _drawn_entry(draw: st.DrawFn, task: str, at: int, children: Sequence[str]) -
     return an_entry(task, f"v{at}", batches, accuracy, items)
 
 
-# ---------------------------------------------------------------- by trying everything
+# ---------------------------------------------------------------- by enumeration
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best there is: devices in hardware mode, else accuracy, else the largest share."""
+    """The optimum: devices in hardware mode, else accuracy, else the largest served share."""
 
     mode: str
     devices: int | None
@@ -127,7 +127,7 @@ Run = tuple[Entry, int, float, float]  # entry, batch, latency_s, items/s
 
 
 def by_trying(problem: Problem) -> Best:
-    """The best plan from the definitions alone: a share for every way to answer a query.
+    """Return the optimum by enumeration, from the definitions: a share per way to answer a query.
 
     A way is an assignment of a variant to every task (tied), or to those of one path (untied).
     """
@@ -155,7 +155,7 @@ def by_trying(problem: Problem) -> Best:
 
 
 def _fewest(problem: Problem, every: Sequence[Entry]) -> int | None:
-    """Devices with the most accurate variants alone."""
+    """Return the fewest devices that serve all queries with the most accurate variants."""
     names = [task.name for task in problem.pipeline.tasks]
     top = {name: max(e.accuracy for e in every if e.task == name) for name in names}
     best_only = [e for e in every if e.accuracy == top[e.task]]
@@ -169,7 +169,7 @@ def _fewest(problem: Problem, every: Sequence[Entry]) -> int | None:
 
 
 def _selections(entries: Sequence[Entry]) -> Iterator[tuple[Run, ...]]:
-    """Every choice of at most one batch for each variant."""
+    """Yield every choice of at most one batch for each variant."""
     options = [
         [None, *((e, row.batch, row.p50_s, row.batch / row.p50_s) for row in e.latency)]
         for e in entries
@@ -224,7 +224,7 @@ def _rows(
     problem: Problem, runs: Sequence[Run], counts: Sequence[int], ways: list[dict[str, Run]],
     bounded: bool,
 ) -> tuple[list[list[float]], list[float]]:  # fmt: skip
-    """Capacity of every variant, and the bounds of tasks, as A x <= b over the ways' shares."""
+    """Return the capacities of variants and the bounds of tasks as A x <= b over the shares."""
     parent = {c: t.name for t in problem.pipeline.tasks for c in t.children}
     rows, limits = [], []
     for run, count in zip(runs, counts, strict=True):

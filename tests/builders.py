@@ -1,4 +1,4 @@
-"""Records, plans and pipelines for tests: sensible defaults, one override per test."""
+"""Build records, plans and pipelines for tests, with defaults to override."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -53,7 +53,7 @@ def a_variant(task: str, name: str = "v", batch: int = 4) -> Variant:
 
 
 def a_pipeline(children: Mapping[str, Sequence[str]] | None = None, **changes: Any) -> Pipeline:
-    """A pipeline with these tasks, root first, by their children; each has variants v and w."""
+    """Return a pipeline with these tasks and children, root first; variants are v and w."""
     shape = {"read": ()} if children is None else children
     tasks = tuple(
         Task(
@@ -81,7 +81,7 @@ def a_lease(
     worker: str = "w", task: str = "read", variant: str = "v", batch: int = 4,
     slots: tuple[int, ...] = (0,), open_slot: int | None = None,
 ) -> Lease:  # fmt: skip
-    """A lease whose open slot is its first, unless told otherwise."""
+    """Return a lease; the default open slot is its first one."""
     opened = (slots[0] if slots else -1) if open_slot is None else open_slot
     return Lease(
         worker=worker, task=task, variant=variant, batch=batch, slots=slots, open_slot=opened
@@ -89,7 +89,7 @@ def a_lease(
 
 
 def a_plan(leases: Iterable[Lease] = (), epoch: int = 1, **changes: Any) -> Plan:
-    """A plan that routes equal shares to the open slots of its leases."""
+    """Return a plan that routes equal shares to the open slots of its leases."""
     listed = tuple(leases)
     opened = [lease for lease in listed if lease.open_slot >= 0]
     count = {each.task: sum(other.task == each.task for other in opened) for each in opened}
@@ -112,7 +112,7 @@ def an_item(value: Value = b"x", branch: tuple[int, ...] = (), **changes: Any) -
 def a_work(
     offset: int = 0, *items: Item, task: str = "read", deadline_s: float = SLO_S, **changes: Any
 ) -> Work:
-    """Work of the query at this offset of input partition 0, made at time 0."""
+    """Return work of the query at this offset of input partition 0, created at time 0."""
     work = Work(
         query_id=f"q{offset}",
         origin=Origin(0, offset),
@@ -134,12 +134,12 @@ def a_hop(**changes: Any) -> Hop:
 
 
 def an_end(outcome: str, task: str, reason: str = "") -> End:
-    """How an item ended, with the code that goes with a released sentence."""
+    """Return the end of an item, with the code of its reason."""
     return End(outcome, task, reason, reason_code(outcome, task, reason))
 
 
 def coded(answer: Answer) -> Answer:
-    """The answer with the codes that go with its released sentences."""
+    """Return the answer with the codes of its reasons."""
     row = {**structs.asdict(answer), "ends": [structs.asdict(end) for end in answer.ends]}
     FILL["Answer"](row)
     ends = tuple(End(**end) for end in row["ends"])
@@ -150,7 +150,7 @@ def an_ended(
     value: Value = None, branch: tuple[int, ...] = (), *, outcome: str = ANSWERED,
     task: str = "read", reason: str = "", **changes: Any,
 ) -> Item:  # fmt: skip
-    """An item on its way to egress, with one hop behind it."""
+    """Return an ended item with one hop, as egress receives it."""
     end = an_end(outcome, task, reason)
     return Item(branch=branch, value=value, end=end, **{"path": (a_hop(),), **changes})
 
@@ -162,7 +162,7 @@ def a_noticed(offset: int = 0, **changes: Any) -> Noticed:
 
 
 def a_notice(*offsets: int, upto: int | None = None, partition: int = 0) -> Notice:
-    """Queries at these offsets were admitted."""
+    """Return a notice that admits the queries at these offsets."""
     return Notice(
         partition=partition,
         upto=offsets[-1] + 1 if upto is None else upto,
@@ -187,7 +187,7 @@ def a_refusal(offset: int, reason: str, answered_s: float) -> Answer:
 def arrived(
     record: Record, offset: int = 0, slot: int = 0, at_s: float = 0.0, topic: str = ""
 ) -> Arrived:
-    """The record on the topic where its kind is at home."""
+    """Return the arrival of a record, by default on the usual topic of its type."""
     home = {Query: QUERIES, Notice: OUTPUTS, Plan: PLANS}
     if not topic:
         is_work = isinstance(record, Work) and record.task
@@ -200,7 +200,7 @@ def inferred(job: int, *outputs: Any, started_s: float = 0.1, finished_s: float 
 
 
 def told(node: Node, *events: tuple[Event, float]) -> list[Effect]:
-    """Tell a node several events; the effects of the last one, signs of life left out."""
+    """Pass events to a node; return the effects of the last one without heartbeats."""
     effects: Sequence[Effect] = []
     for event, now in events:
         effects = node.handle(event, now)
@@ -208,7 +208,7 @@ def told(node: Node, *events: tuple[Event, float]) -> list[Effect]:
 
 
 def quiet(effects: Iterable[Effect]) -> list[Effect]:
-    """The effects without a sign of life, which is a report and the wake-up for the next."""
+    """Return the effects without the heartbeat: a report and the wake-up for the next."""
     listed = list(effects)
     if reports(listed):
         del listed[-2:]
@@ -216,17 +216,17 @@ def quiet(effects: Iterable[Effect]) -> list[Effect]:
 
 
 def reports(effects: Iterable[Effect]) -> list[Report]:
-    """The reports among the effects."""
+    """Return the reports among the effects."""
     return [e.record for e in effects if isinstance(e, Send) and isinstance(e.record, Report)]
 
 
 def sent(effects: Iterable[Effect], topic: str) -> list[Record]:
-    """The records that the effects send to a topic."""
+    """Return the records that the effects send to a topic."""
     return [e.record for e in effects if isinstance(e, Send) and e.topic == topic]
 
 
 def inferring(effects: Iterable[Effect]) -> list[Infer]:
-    """The batches among the effects."""
+    """Return the batches among the effects."""
     return [e for e in effects if isinstance(e, Infer)]
 
 

@@ -7,8 +7,8 @@ from hypothesis import settings
 
 from headrace.broker.local_broker import borrow
 
-# Continuous integration tries the same examples every time; a developer's runs look further. No
-# example has a deadline: a busy machine is no failure.
+# Continuous integration uses fixed examples; a developer's runs use new ones. Examples have no
+# deadline, so that a busy machine causes no failure.
 settings.register_profile("developer", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
@@ -21,7 +21,7 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap address of a real broker: HEADRACE_BOOTSTRAP, else one for this run only."""
+    """Yield the bootstrap address of a real broker: HEADRACE_BOOTSTRAP, else a temporary one."""
     given = os.environ.get("HEADRACE_BOOTSTRAP")
     if given:
         yield given

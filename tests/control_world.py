@@ -1,4 +1,4 @@
-"""A controller with its surroundings for tests: a pipeline, a profile, workers that report."""
+"""A controller and its environment for tests: a pipeline, a profile, reporting workers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ def a_pipeline(
     slots: int = 64,
     admission: bool = True,
 ) -> Pipeline:
-    """Two tasks, locate and read, with the named variants and their replicas."""
+    """Return two tasks, locate and read, with the named variants and their replicas."""
 
     def task(name: str, variants: Mapping[str, int | None], children: tuple[str, ...]) -> Task:
         return Task(
@@ -61,7 +61,7 @@ def a_pipeline(
 def an_entry(
     task: str, variant: str, items_per_s: float, accuracy: float, fan_out: float | None = None
 ) -> Entry:
-    """A variant on the CPU that does so many items per second at any batch up to 4."""
+    """Return the entry of a CPU variant with ``items_per_s`` at any batch up to 4."""
     rows = tuple(
         Latency(batch=b, repeats=9, **dict.fromkeys(
             ("mean_s", "p50_s", "p90_s", "p95_s", "p99_s"), b / items_per_s))
@@ -75,7 +75,8 @@ def an_entry(
 
 
 def a_profile() -> ProfileTable:
-    """locate/net makes 5 items for read; read/vit is better and five times slower."""
+    """Return a profile: locate/net emits 5 items for read; read/vit is more accurate than
+    read/forest and five times slower."""
     return ProfileTable(
         "postcode",
         (
@@ -108,15 +109,15 @@ def an_ingress_report(sent_s: float, arrived: float = 0.0, node: str = "in-0") -
 
 @dataclass
 class FakeWorker:
-    """Does at once what the newest plan says; nothing is ever queued."""
+    """A worker that follows the newest plan immediately."""
 
     name: str
     device: str = "cpu"
     incarnation: float = 0.0
     plan: Plan | None = None
     queued: int = 0
-    loads: bool = False  # takes its time to load
-    leaves: bool = False  # its process is to end
+    loads: bool = False  # is loading
+    leaves: bool = False  # is leaving
     counts: dict[str, float] = field(default_factory=dict)
 
     def report(self, now: float) -> Report:
@@ -144,16 +145,16 @@ class World:
     profile: ProfileTable | None = None
     expected: int = 3
     now: float = 1000.0
-    solving: bool = True  # solves return at once
+    solving: bool = True  # solves finish immediately
     workers: dict[str, FakeWorker] = field(default_factory=dict)
     plans: list[Plan] = field(default_factory=list)
-    topic: list[Plan] = field(default_factory=list)  # those of other controllers as well
+    topic: list[Plan] = field(default_factory=list)  # also those of other controllers
     results: list[CommandResult] = field(default_factory=list)
-    solves: list[Solve] = field(default_factory=list)  # under way
+    solves: list[Solve] = field(default_factory=list)  # in flight
     forgotten: list[str] = field(default_factory=list)  # keys of the plans topic
     rejected: list[Reject] = field(default_factory=list)
     commands: int = 0
-    ingress: bool = True  # one reports
+    ingress: bool = True  # an ingress reports
     memory: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -167,7 +168,7 @@ class World:
         return self
 
     def restart_controller(self) -> None:
-        """A new controller that reads back what the old one wrote."""
+        """Replace the controller by a new one that reads the records of the old one."""
         self.controller = Controller(self.pipeline, self.profile, self.expected, self.memory)
         self.solves.clear()
         for record in (*self.topic, *self.results):
@@ -176,7 +177,7 @@ class World:
 
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds / 0.1)):
-            self.now = round(self.now + 0.1, 1)  # no rounding errors to pile up
+            self.now = round(self.now + 0.1, 1)  # avoids accumulated rounding errors
             if round(self.now * 10) % 2 == 0:
                 if self.ingress:
                     self.arrive(an_ingress_report(self.now), REPORTS)
@@ -185,7 +186,7 @@ class World:
             self.tell(Woke())
 
     def command(self, action: str, *, id: str = "", **arguments: str) -> CommandResult | None:
-        """Send a command; the result, if it came at once."""
+        """Send a command; return its result if it is immediate."""
         self.commands += 1
         name = id or f"c{self.commands}"
         self.arrive(
@@ -235,5 +236,5 @@ class World:
         return self.plans[-1]
 
     def leases(self) -> dict[str, tuple[str, str, tuple[int, ...], int]]:
-        """worker -> (task, variant, slots, open slot) of the newest plan."""
+        """Return worker -> (task, variant, slots, open slot) of the newest plan."""
         return {x.worker: (x.task, x.variant, x.slots, x.open_slot) for x in self.plan.leases}

@@ -1,5 +1,5 @@
-"""The live driver without Kafka and without waiting: topics of bytes in memory, a virtual clock,
-an inbox that jumps to the next event."""
+"""Run the live driver without Kafka or waiting: topics in memory, a virtual clock, and an inbox
+that advances the clock to the next event."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ Place = tuple[str, int]
 
 
 class VirtualClock:
-    """Calling it tells the time."""
+    """A callable clock, set by tests."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -25,7 +25,7 @@ class VirtualClock:
 
 
 class MemoryTransport:
-    """A broker for one driver. Records land ``hop_s`` after they were sent."""
+    """A broker for one driver. Records can be fetched ``hop_s`` after they were sent."""
 
     def __init__(self, pipeline: Pipeline, clock: VirtualClock, hop_s: float) -> None:
         self._clock = clock
@@ -42,12 +42,12 @@ class MemoryTransport:
         self.unsettled = False
 
     def log(self, topic: str) -> list[Fetched]:
-        """Every record of a topic, by slot and offset."""
+        """Return every record of a topic, by slot and offset."""
         places = sorted(place for place in self._logs if place[0] == topic)
         return [fetched for place in places for _, fetched in self._logs[place]]
 
     def _landing_s(self, place: Place) -> float:
-        """When the next record of a slot can be fetched."""
+        """Return when the next record of a slot can be fetched."""
         position, log = self._positions[place], self._logs.get(place, [])
         if place in self._paused or position >= len(log):
             return float("inf")
@@ -57,7 +57,7 @@ class MemoryTransport:
         return min(map(self._landing_s, self._positions), default=float("inf"))
 
     def landed(self) -> list[Fetched]:
-        """What has landed by now, in the order in which it was sent."""
+        """Return the records that can be fetched now, in the order of their sends."""
         found: list[tuple[int, Fetched]] = []
         for place in self._positions:
             while self._landing_s(place) <= self._clock():
@@ -101,17 +101,17 @@ class MemoryTransport:
         return self._ends.get(place)
 
     def end_turn(self, now: float) -> None:
-        """Every send is confirmed at once."""
+        """Do nothing: every send is confirmed immediately."""
 
     def abandon(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no send is pending."""
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Do nothing: there are no resources to release."""
 
 
 class JumpingInbox(Inbox):
-    """Instead of waiting it moves the clock to what comes next: a landing, a timer, an input."""
+    """An inbox that, instead of waiting, advances the clock to the next record, timer or input."""
 
     def __init__(self, clock: VirtualClock, transport: MemoryTransport) -> None:
         super().__init__()
@@ -121,13 +121,13 @@ class JumpingInbox(Inbox):
         self._inputs: list[tuple[float, str, bytes, int]] = []
 
     def feed(self, live: Live, inputs: Iterable[tuple[float, str, bytes, int]]) -> None:
-        """(time, topic, value, slot) of what producers from outside write, in order of time."""
+        """Set the inputs of external producers: (time, topic, value, slot), sorted by time."""
         self._live = live
         self._inputs = list(inputs)
 
     def drain(self, timeout_s: float) -> list[Any]:
         assert self._live is not None
-        timers = self._live._timers  # the driver tells nobody else when it wants to wake
+        timers = self._live._timers  # the driver exposes its timers nowhere else
         timer_s = timers[0][0] if timers else float("inf")
         input_s = self._inputs[0][0] if self._inputs else float("inf")
         next_s = min(self._transport.next_s(), timer_s, input_s)

@@ -1,4 +1,4 @@
-"""Small settings of model selection."""
+"""Small settings of model selection for tests."""
 
 from control.policies.ramsis.arrival_counts import Arrivals
 from control.policies.ramsis.mdp import Setting, fixed_levels

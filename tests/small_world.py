@@ -1,5 +1,5 @@
-"""A small system for tests: two stages with fan-out, an ingress, three workers, an egress, and
-200 seeded queries, some of which miss their deadline; under either driver."""
+"""A small system for tests under either driver: two stages with fan-out, an ingress, three
+workers, an egress, and 200 seeded queries, some of which miss their deadline."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ def small_pipeline() -> Pipeline:
 
 
 def small_nodes(pipeline: Pipeline, batch_s: float = 0.01) -> dict[str, Node]:
-    """``batch_s`` is what the workers believe a batch to take."""
+    """Return the nodes; ``batch_s`` is the latency of a batch that workers predict."""
     workers = {
         name: Worker(name, pipeline, "emulated", incarnation=0.0, latency=lambda v, n: batch_s)
         for name in ("w0", "w1", "w2")
@@ -45,7 +45,7 @@ def small_nodes(pipeline: Pipeline, batch_s: float = 0.01) -> dict[str, Node]:
 
 
 def small_inputs(seed: int, queries: int = 200) -> list[Input]:
-    """A plan, then queries at about 85 a second on four partitions."""
+    """Return a plan, then queries at about 85/s on four partitions."""
     rng = np.random.default_rng([seed, 0])
     plan = a_plan([
         a_lease("w0", "locate", slots=(0,)),
@@ -61,7 +61,8 @@ def small_inputs(seed: int, queries: int = 200) -> list[Input]:
     return [(0.0, PLANS, 0, plan), *asked]
 
 
-# Two variants by queue and slack, the better for a lone item in good time; two loads.
+# Tables for two loads: two variants by queue length and slack; a single item with enough slack gets
+# the better one.
 TABLES = Selection(
     pipeline="p", task="read", policy="static", issued_s=0.0, slo_s=0.03, workers=2,
     variants=("v", "w"), levels_s=(0.0, 0.015, 0.02), tables=(
@@ -73,7 +74,7 @@ FOLLOWED: tuple[Input, ...] = ((0.1, PLANS, 0, TABLES),)
 
 
 def small_model(seed: int, node: str, variant: str) -> Toy:
-    """The model of a variant at a node, with chance of its own."""
+    """Return the model of a variant at a node, with its own random generator."""
     rng = np.random.default_rng([seed, *node.encode(), *variant.encode()])
     if variant.startswith("locate"):
         return Toy(rng, fanning(("read",), 5), base_s=0.006)
@@ -87,7 +88,7 @@ def simulate(
     observer: Observer,
     besides: tuple[Input, ...] = (),
 ) -> Simulated:
-    """The small world in virtual time, to its end; ``besides`` is what else is written."""
+    """Run the small world in virtual time to its end; ``besides`` are additional inputs."""
     simulated = Simulated(
         pipeline,
         nodes,
@@ -108,7 +109,7 @@ def run_live(
     observer: Observer,
     besides: tuple[Input, ...] = (),
 ) -> MemoryTransport:
-    """The small world under the live driver's own loop, on a clock that jumps."""
+    """Run the small world under the live driver's own loop, on a virtual clock."""
     clock = VirtualClock()
     transport = MemoryTransport(pipeline, clock, HOP_S)
     inbox = JumpingInbox(clock, transport)

@@ -1,4 +1,4 @@
-"""Models for tests that run a whole system: seeded latencies and outputs."""
+"""Models with seeded latencies and outputs, for tests that run a whole system."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Unreadable(ValueError):
-    """An error that equals another of the same words, so that two runs can be compared."""
+    """An error that equals others with the same message, so that runs can be compared."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Unreadable) and self.args == other.args
@@ -16,7 +16,7 @@ class Unreadable(ValueError):
 
 
 class Toy:
-    """Takes ``base_s`` and a bit by chance for each item; ``output`` makes what it returns."""
+    """A model that takes ``base_s`` plus a random time per item; ``output`` computes outputs."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Toy:
 
 
 def fanning(children: Sequence[str], most: int) -> Callable[[Any, np.random.Generator], Any]:
-    """Outputs of up to ``most`` items for each child."""
+    """Return an output function that draws up to ``most`` items for each child."""
 
     def output(value: Any, rng: np.random.Generator) -> Mapping[str, list[Any]]:
         counts = rng.integers(0, most + 1, len(children))
@@ -51,5 +51,5 @@ def fanning(children: Sequence[str], most: int) -> Callable[[Any, np.random.Gene
 
 
 def reading(value: Any, rng: np.random.Generator) -> Any:
-    """An answer, or now and then an error."""
+    """Return an answer or, in 3 % of cases, an error."""
     return Unreadable(f"cannot read {value}") if rng.random() < 0.03 else {"read": value}

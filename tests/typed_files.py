@@ -1,4 +1,4 @@
-"""A pipeline file with device types, prices and query sizes, for tests."""
+"""Write a pipeline file with device types, prices and query sizes, for tests."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def a_typed_file(
     sizes: str = "size,probability\n10,0.5\n100,0.4\n1000,0.1\n",
     seconds: Mapping[str, Mapping[int, float]] = SECONDS,
 ) -> Path:
-    """Write the pipeline file with its sizes and its profile; its path."""
+    """Write the pipeline file with its sizes and its profile; return its path."""
     (folder / "sizes.csv").write_text(sizes, encoding="utf-8")
     entries = [_entry(name, list(rows.items())) for name, rows in seconds.items()]
     document = {"pipeline": "rank", "provenance": {}, "entries": entries}

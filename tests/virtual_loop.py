@@ -1,4 +1,4 @@
-"""An event loop on virtual time: when nothing is left to do, the clock jumps to the next timer."""
+"""An event loop on virtual time: when idle, the clock advances to the next timer."""
 
 import asyncio
 import selectors
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _Jumping(selectors.DefaultSelector):
-    """Never waits: where the loop would, it fires the next timer."""
+    """A selector that fires the next timer instead of waiting."""
 
     fire: Callable[[], bool]
 
@@ -21,9 +21,10 @@ class _Jumping(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Fires one timer at a time, in the order of time and then of asking, exactly at its time.
+    """An event loop that fires one timer at a time, exactly at its time, in order of time and then
+    of creation.
 
-    ``run_in_executor`` runs at once: a thread would take real time.
+    ``run_in_executor`` runs synchronously, because a thread would take real time.
     """
 
     def __init__(self) -> None:
@@ -59,6 +60,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - whoever awaits it gets it
+        except Exception as error:  # noqa: BLE001 - passed on to the future
             future.set_exception(error)
         return future

@@ -1,4 +1,4 @@
-"""Compass' modelled benchmark in Headrace's formats.
+"""Write Compass' modelled benchmark in Headrace's formats.
 
     python -m benchmarks.papers.compass DATA_DIR OUT_DIR [--compare [PAGE]]
 
@@ -6,9 +6,9 @@ Writes, for each of the applications SR, VT, LVC, DVC and ACG, a pipeline file w
 the tiers edge, near and cloud, and the recording of one drawn query over all configurations, which
 ``headrace search APP.yaml --recorded APP.truth.json`` searches; scheduling instances of drawn
 sessions on the papers' clusters (medium, large, one-tier, four-tier, small-v1, large-v1).
-Everything is modelled by ``benchmark_model.json``; nothing was measured. ``--compare`` plays the
-searches against the papers' baselines and writes docs/results/compass.md; ``--again`` writes the
-page from what OUT_DIR has of the last time.
+All figures are modelled by ``benchmark_model.json``, none measured. ``--compare`` runs the searches
+against the papers' baselines and writes docs/results/compass.md; ``--again`` writes the page from
+the last results in OUT_DIR.
 """
 
 import argparse
@@ -37,7 +37,7 @@ PAGE = Path("docs/results/compass.md")
 OPERATOR = "operators.models.python:Python"
 ARGUMENTS = '{function: "builtins:bytes"}'
 NEAR_EDGE = "near_edge"
-SESSIONS = 400  # of an instance
+SESSIONS = 400  # per instance
 
 # GPUs of each tier: the papers' clusters (Compass, Section 6.1; Circinus, Section 6.1).
 CLUSTERS: Mapping[str, Mapping[str, int]] = {
@@ -51,7 +51,7 @@ CLUSTERS: Mapping[str, Mapping[str, int]] = {
 
 
 def write(data: Path, out: Path) -> list[Path]:
-    """Write all files; raises ``DataError`` where the data is missing."""
+    """Write all files; return their paths. Raises ``DataError`` if the data is missing."""
     apps = applications(data)
     out.mkdir(parents=True, exist_ok=True)
     written = [path for app in apps.values() for path in _application(app, out)]
@@ -69,7 +69,7 @@ def _application(app: Application, out: Path) -> Iterator[Path]:
 
 
 def _yaml(app: Application, query: DrawnQuery) -> str:
-    """The pipeline file: the tiers as the drawn query's device and link are."""
+    """Return the pipeline file, with the tiers and links of the drawn query."""
     deployment, space = query.deployment, app.space
     edge = int(np.flatnonzero((space.placements == 0).all(axis=1))[0])
     gpu = next(i for i, stage in enumerate(space.stages) if not stage.cpu)
@@ -111,7 +111,7 @@ def _yaml(app: Application, query: DrawnQuery) -> str:
 
 
 def _deadline(app: Application) -> str:
-    """Of the searches that wait for an answer 5 s; of the others ten A100-hours."""
+    """Return the search deadline: 5 s for interactive searches, else ten A100-hours."""
     return "5s" if app.parallelism > 1 else "36000s"
 
 
@@ -153,7 +153,7 @@ def _truth(app: Application, query: DrawnQuery) -> dict[str, Any]:
 
 
 def _instances(apps: Mapping[str, Application], out: Path) -> Iterator[Path]:
-    """The same sessions of all applications on every cluster, each with its cheapest plans."""
+    """Write the same sessions of all applications, with their cheapest plans, per cluster."""
     sessions = list(_sessions(apps))
     prices = next(iter(apps.values())).model["tiers"]
     for name, gpus in CLUSTERS.items():
@@ -179,7 +179,7 @@ def _sessions(apps: Mapping[str, Application]) -> Iterator[dict[str, Any]]:
 
 
 def _plans(app: Application, query: DrawnQuery, most: int = 6) -> list[dict[str, Any]]:
-    """The cheapest trimmed plans of the three cheapest truly compliant configurations."""
+    """Return the cheapest trimmed plans of the three fastest compliant configurations."""
     good = [c for c in range(app.space.configuration_count) if query.compliant(c)]
     good.sort(key=lambda c: (float(query.seconds[c].sum()), c))
     found = [
@@ -204,7 +204,7 @@ def _plans(app: Application, query: DrawnQuery, most: int = 6) -> list[dict[str,
 
 
 def _model(app: Application, configuration: int, stage: int) -> str:
-    """The pool of a batched stage: its model."""
+    """Return the pool of a batched stage: its model."""
     named = app.space.named(configuration)
     own = [named[f"{k.stage}.{k.name}"] for k in app.space.knobs
            if k.stage == app.space.stages[stage].name]  # fmt: skip
@@ -212,7 +212,7 @@ def _model(app: Application, configuration: int, stage: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Write the files; compare if asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")

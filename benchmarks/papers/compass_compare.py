@@ -1,9 +1,8 @@
-"""Searches over the modelled benchmark: ours, its ablations, and the papers' baselines.
+"""Compare searches over the modelled benchmark: ours, its ablations, and the papers' baselines.
 
-Time is modelled: samples times uncached A100 seconds over the application's parallelism, plus
-0.04 s a step, which is what a proposal took the paper. Baselines profile whole pipelines on the
-application's fixed number of samples, and accept by the mean. Every method sees the same queries
-and the same samples.
+Time is modelled: samples * uncached A100 seconds / the application's parallelism, plus 0.04 s per
+step, the paper's time for a proposal. Baselines profile whole pipelines on the application's fixed
+number of samples, and accept by the mean. Every method has the same queries and samples.
 """
 
 import json
@@ -30,10 +29,10 @@ from control.policies.compass.sequential_test import Estimate, StopRule, Tested,
 Floats = NDArray[np.float64]
 
 STEP_S = 0.04
-HISTORY = 12  # queries before those that are searched with a history
+HISTORY = 12  # first queries, which form the history of the others
 MOST_STEPS = 150
 RANDOM_STARTS = 5
-LIMITS_S = {True: 120.0, False: 36_000.0}  # of searches that wait for an answer, and others
+LIMITS_S = {True: 120.0, False: 36_000.0}  # of interactive searches, and of others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Ours with one piece changed."""
+    """Our search, or an ablation of it."""
 
     history: bool = False
     adaptive: bool = True
@@ -73,7 +72,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def compare(data: Path, out: Path, queries: int, again: bool) -> str:
-    """Play, unless ``again``, and keep what came of it in OUT_DIR; the page."""
+    """Run the searches, unless ``again``, and keep the results in OUT_DIR; return the page."""
     kept = out / "comparison.json"
     if not again:
         rows = [asdict(row) for row in played(data, queries)]
@@ -85,7 +84,7 @@ def compare(data: Path, out: Path, queries: int, again: bool) -> str:
 
 
 def played(data: Path, queries: int) -> Iterator[Row]:
-    """Every method on every query but those of the history."""
+    """Run every method on every query except those of the history."""
     for app in applications(data).values():
         drawn = draw(app, HISTORY + queries, 7)
         rule = StopRule(most=app.most_samples)
@@ -139,7 +138,7 @@ def _fixed(scores: Floats, query: DrawnQuery) -> Tested:
 
 
 class _Run:
-    """Modelled time, and what was profiled."""
+    """Modelled time and profiles of one search."""
 
     def __init__(self, query: DrawnQuery) -> None:
         self.query = query
@@ -155,7 +154,7 @@ class _Run:
         return self.accepted is None and self.steps < MOST_STEPS and self.seconds < limit
 
     def profile(self, configuration: int, tested: Tested, reuse: bool) -> None:
-        """Add the time of a profile; with reuse, only what no prefix has."""
+        """Add the time of a profile; with reuse, only of stages without a cached prefix."""
         app, samples = self.query.app, tested.samples
         prefixes = app.space.prefixes[configuration].tolist()
         for stage, prefix in enumerate(prefixes):
@@ -168,18 +167,18 @@ class _Run:
         self._tests.append((configuration, tested))
 
     def accept(self, configuration: int) -> None:
-        """A plan was accepted: the search ends."""
+        """Accept a plan, which ends the search."""
         self.accepted = configuration
 
     def past(self) -> Past:
-        """What a later search learns of this one."""
+        """Return the observations of this search as history of a later one."""
         at = np.array([c for c, _ in self._tests], dtype=np.int64)
         means = np.array([test.estimate.mean for _, test in self._tests])
         errors = np.array([test.estimate.variance for _, test in self._tests])
         return Past(at, means, errors, self.query.seconds[at])
 
     def row(self, method: str) -> Row:
-        """The query's row."""
+        """Return the query's row."""
         found = self.accepted is not None
         most = self.query.app.most_samples
         return Row(
@@ -199,14 +198,14 @@ class _Run:
 
 
 class _Whole(_Run):
-    """A baseline's run: fixed samples, whole pipelines, plans one by one."""
+    """A baseline's search: fixed samples, whole pipelines, plans one by one."""
 
     def __init__(self, query: DrawnQuery) -> None:
         super().__init__(query)
         self.placements = query.app.space.placement_count
 
     def utility(self, plan: int) -> float:
-        """Profile a plan; VideoStorm's and Vulcan's utility of it."""
+        """Profile a plan; return VideoStorm's and Vulcan's utility of it."""
         c, p = divmod(plan, self.placements)
         tested = _fixed(self.query.scores(c, self.query.app.most_samples), self.query)
         self.profile(c, tested, reuse=False)
@@ -234,7 +233,7 @@ def _random(query: DrawnQuery, name: str) -> Row:
 
 
 def _videostorm(query: DrawnQuery, name: str) -> Row:
-    """First-improvement hill climbing over single changes, with random restarts."""
+    """Search by first-improvement hill climbing over single changes, with random restarts."""
     run, rng = _Whole(query), np.random.default_rng([query.number, 2])
     feasible = _feasible(query)
     codes = _codes(query)
@@ -262,7 +261,7 @@ def _videostorm(query: DrawnQuery, name: str) -> Row:
 
 
 def _vulcan(query: DrawnQuery, name: str) -> Row:
-    """Bayesian search with expected improvement of the same utility, five random starts."""
+    """Search by expected improvement of the same utility, with five random starts."""
     run, rng = _Whole(query), np.random.default_rng([query.number, 3])
     feasible = _feasible(query)
     codes = _codes(query)[feasible]

@@ -1,7 +1,7 @@
 """The modelled benchmark of query plans: five applications and the queries drawn for them.
 
-Nothing in it was measured: it is the model of ``benchmark_model.json`` (constants chosen to be
-realistic), drawn as its status line says. Accuracy is log-additive in the knobs with interactions;
+No figure is measured: the model is ``benchmark_model.json`` (constants chosen to be realistic),
+drawn as its status line describes. Accuracy is log-additive in the knobs with interactions;
 stage seconds are those of an A100 times the query's work; samples are Bernoulli or Beta draws.
 """
 
@@ -32,7 +32,7 @@ MEMORY = 1.15  # of the model's size
 
 @dataclass(frozen=True)
 class Application:
-    """One application of the model by its name, as the data has it."""
+    """One application of the model, with its data."""
 
     name: str
     data: Mapping[str, Any]
@@ -54,12 +54,12 @@ class Application:
 
     @property
     def most_samples(self) -> int:
-        """The fixed number of samples of profilers that do not adapt."""
+        """The fixed number of samples of non-adaptive profilers."""
         return int(self.data["n_fixed_samples"])
 
     @property
     def parallelism(self) -> float:
-        """By how much profiling is quicker than one sample after the other."""
+        """The speed-up of profiling over one sample at a time."""
         return float(self.data["profile_parallelism"])
 
     @cached_property
@@ -85,7 +85,7 @@ class Application:
         return np.stack(columns, axis=1) * MB_BYTES
 
     def _stage(self, op: Mapping[str, Any]) -> tuple[Floats, Floats]:
-        """Seconds and GB of one operator: knobs add their seconds, the largest model counts."""
+        """Return seconds (knobs add) and GB (the largest model) of one operator."""
         rows = self.space.configurations
         at = {knob.name: index for index, knob in enumerate(self.space.knobs)}
         seconds = np.full(len(rows), float(op.get("fixed_a100_seconds", 0.0)))
@@ -102,7 +102,7 @@ class Application:
 
 @dataclass(frozen=True)
 class Group:
-    """A data set: what its queries share."""
+    """A data set: the parameters that its queries share."""
 
     sensitivity: Floats
     base: float
@@ -113,7 +113,7 @@ class Group:
 
 @dataclass(frozen=True)
 class DrawnQuery:
-    """One query: true accuracies, seconds, tiers and links as it sees them, and its SLO."""
+    """One query: true accuracies and seconds, its tiers and links, and its SLO."""
 
     app: Application
     number: int
@@ -129,12 +129,12 @@ class DrawnQuery:
         return np.where(self.deployment.fits, found, np.inf)
 
     def compliant(self, configuration: int) -> bool:
-        """Whether some placement of the configuration truly meets the SLO."""
+        """Return whether some placement of the configuration truly meets the SLO."""
         quick = bool((self.latency[configuration] <= self.slo.latency_s).any())
         return quick and float(self.accuracy[configuration]) >= self.slo.accuracy
 
     def scores(self, configuration: int, samples: int) -> Floats:
-        """The scores of the first samples, always the same."""
+        """Return the scores of the first samples; deterministic per query and configuration."""
         seed = [self.number, configuration, len(self.app.name)]
         rng = np.random.default_rng(seed)
         mean, spread = float(self.accuracy[configuration]), self.app.data["sample_sd"]
@@ -146,7 +146,7 @@ class DrawnQuery:
 
 
 def applications(data: Path) -> dict[str, Application]:
-    """The applications of the data; raises ``DataError`` where the file is missing."""
+    """Return the applications of the data. Raises ``DataError`` if the file is missing."""
     path = data / "benchmark_model.json"
     try:
         model = json.loads(path.read_text(encoding="utf-8"))
@@ -223,7 +223,7 @@ def deployment(
     gigabytes: Mapping[str, float],
     upload_mbps: float,
 ) -> Deployment:
-    """The tiers as a session sees them that has this device and this upload."""
+    """Return the tiers and links of a session with this device and upload rate."""
     tiers, network, space = app.model["tiers"], app.model["network"], app.space
     placements, stages = space.placements, space.stages
     is_edge = placements == space.tiers.index(EDGE)
@@ -255,9 +255,9 @@ def deployment(
 def _pareto_point(
     accuracy: Floats, latency: Floats, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """A uniformly drawn point of the front of accuracy and latency."""
+    """Draw a point uniformly from the Pareto front of accuracy and latency."""
     quickest = latency.min(axis=1)
-    # Of one configuration only the quickest placement can be on the front.
+    # Only the fastest placement of a configuration can be on the front.
     order = np.lexsort((-accuracy, quickest))
     front, best = [], -np.inf
     for c in order.tolist():
@@ -269,7 +269,7 @@ def _pareto_point(
 
 
 def draw(app: Application, queries: int, seed: int) -> Sequence[DrawnQuery]:
-    """Queries of the application's data sets in turn."""
+    """Draw queries from the application's data sets in turn."""
     rng = np.random.default_rng(seed)
     groups = [group(app, rng) for _ in range(int(app.data["groups"]))]
     return [query(app, groups[n % len(groups)], n, rng) for n in range(queries)]

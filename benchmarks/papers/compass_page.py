@@ -1,4 +1,4 @@
-"""docs/results/compass.md from what was played (``compass_compare``)."""
+"""Render docs/results/compass.md from the results of ``compass_compare``."""
 
 import platform
 from collections.abc import Iterator, Sequence
@@ -20,13 +20,13 @@ PIECES = (
 )  # fmt: skip
 HOURS = ("ACG", "DVC")  # applications whose searches take GPU hours
 DRAWS = 2000
-# The papers' factors, and what is asked of ours: with history, and without it.
+# The least factors asked of ours, with and without history, and the papers' factors.
 ASKED = {"vulcan-like": (5.0, 3.0), "videostorm-like": (8.0, 3.0)}
 PAPER = {"vulcan-like": "4.2-10.5x", "videostorm-like": "6.0-12.3x"}
 
 
 def page(rows: Sequence["Row"]) -> str:
-    """The page."""
+    """Return the page."""
     apps = list(dict.fromkeys(row.app for row in rows))
     head = HEAD.format(
         queries=len({row.query for row in rows}),
@@ -82,7 +82,7 @@ def _factors(rows: Sequence["Row"], apps: Sequence[str]) -> Iterator[str]:
 
 
 def _ratio(theirs: Sequence["Row"], ours: Sequence["Row"]) -> tuple[float, float, float]:
-    """The ratio of mean seconds, with the 95 % interval of a paired bootstrap over queries."""
+    """Return the ratio of mean seconds, with the 95 % interval of a paired bootstrap."""
     slow = np.array([row.seconds for row in theirs])
     fast = np.array([row.seconds for row in ours])
     picks = np.random.default_rng(0).integers(len(slow), size=(DRAWS, len(slow)))

@@ -1,14 +1,14 @@
-"""The Kairos artifact's models and devices in Headrace's formats.
+"""Write the Kairos artifact's models and devices in Headrace's formats.
 
     python -m benchmarks.papers.kairos DATA_DIR OUT_DIR [--compare [PAGE]]
 
 Writes for each of the five models (rm2, ncf, wnd, mtwnd, dien) a pipeline file, ``MODEL.yaml``:
-four EC2 types with their prices, the QoS as SLO, 2.5 $ per hour. Beside it ``MODEL.sizes.csv``,
-the exact probability of each class of query sizes, and ``MODEL.profile.json``: the mean latency of
+four EC2 types with their prices, the QoS as SLO, 2.5 $ per hour. ``MODEL.sizes.csv`` has
+the exact probability of each class of query sizes, and ``MODEL.profile.json`` the mean latency of
 each class on each type, without spread, so that a simulation has the paper's service times.
 ``MODEL.noisy.profile.json`` has the quantiles of the measured repeats instead. ``--compare`` then
 searches the capacity of every rule (``kairos_compare``, minutes to hours) and writes the page;
-``--again`` writes it from what OUT_DIR has of earlier searches.
+``--again`` writes the page from earlier searches in OUT_DIR.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PAPER = "Kairos"
 PAGE = Path("docs/results/kairos.md")
 MODELS = ("rm2", "ncf", "wnd", "mtwnd", "dien")
 TASK = "rank"
-# Emulated devices never call it; it is there so that the pipeline is whole.
+# Emulated devices never call the operator, but a pipeline file must name one.
 OPERATOR = "operators.models.python:Python"
 ARGUMENTS = '{function: "builtins:bytes"}'
 SOURCE = "github.com/boringlee24/hpdc23-kairos at fa20590 (doi 10.1145/3588195.3592997)"
@@ -36,7 +36,7 @@ DROPPED = 1  # the artifact drops the largest of the repeats, often a cold start
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Prices of the types in $ per hour, SLO of the models in ms, and the common rest."""
+    """Prices of types in $ per hour, SLOs of models in ms, and the common settings."""
 
     prices: dict[str, float]
     slo_ms: dict[str, float]
@@ -46,7 +46,7 @@ class Setup:
 
 
 def write(data: Path, out: Path) -> list[Path]:
-    """Write all files; raises ``DataError`` where a file of the data is missing or lacks a row."""
+    """Write all files; return their paths. Raises ``DataError`` for a missing file or row."""
     setup = read_setup(data)
     latencies = table(data / "latency.csv", PAPER)
     samples = table(data / "latency_samples.csv", PAPER)
@@ -67,7 +67,7 @@ def write(data: Path, out: Path) -> list[Path]:
 
 
 def read_setup(data: Path) -> Setup:
-    """Prices, SLOs and budget of the paper; raises ``DataError``."""
+    """Return the prices, SLOs and budget of the paper. Raises ``DataError``."""
     path = data / "setup.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -147,7 +147,7 @@ def _profile(model: str, setup: Setup, rows: Rows) -> str:
             weights_sha256="",
             load_s=0.0,
             memory_bytes=0,
-            accuracy=1.0,  # the paper has one model per pipeline and tells no accuracy
+            accuracy=1.0,  # the paper has one model per pipeline and states no accuracy
             children={},
             latency=tuple(sorted(rows[name], key=lambda row: row.batch)),
         )
@@ -180,7 +180,7 @@ def _yaml(model: str, setup: Setup) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Write the files; compare if asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")

@@ -1,10 +1,10 @@
-"""Kairos' comparison in Headrace: every rule at its own best mix, simulated with the real nodes.
+"""Run Kairos' comparison: every rule at its own best mix, simulated with the real nodes.
 
-The searches are those of ``headrace capacity``: 10,000 queries a trial, exponential gaps, 99 %
-answered in time, bisected to 1 %, the same dropping for every rule. Each search that ends is kept
-in ``OUT_DIR/comparison.jsonl``, so that a run that was broken off goes on where it was. Best mixes
-of the rules are those of ``sim_scheme_comparison.csv``; what the ranking says of the whole space is
-computed from ``sim_allowable_exhaustive.csv`` without any simulation.
+The searches are those of ``headrace capacity``: 10,000 queries per trial, exponential gaps, 99 %
+answered in time, bisected to 1 %, the same dropping for every rule. Finished searches are kept in
+``OUT_DIR/comparison.jsonl``, so that an interrupted run can resume. The best mixes of the rules are
+those of ``sim_scheme_comparison.csv``; the ranking of the whole space is compared with
+``sim_allowable_exhaustive.csv``, without simulation.
 """
 
 import json
@@ -26,10 +26,10 @@ PAPER = "Kairos"
 MODELS = ("rm2", "ncf", "wnd", "mtwnd", "dien")
 TYPES = ("g4dn.xlarge", "c5n.2xlarge", "r5n.large", "t3.xlarge")
 COUNTS = ("n_g4dn", "n_c5n", "n_r5n", "n_t3")
-# What the data calls the rules, and what they are here.
+# Names of the rules in the data -> names here.
 SCHEMES = {"kairos": "kairos", "fcfs": "fcfs", "clkwrk": "earliest", "drs": "threshold"}
 HOMOGENEOUS = "homogeneous"
-# Kairos over the rule: the prototype's, with the same dropping (rm2, ncf, wnd, mtwnd, dien).
+# Kairos / rule in the prototype, with the same dropping (rm2, ncf, wnd, mtwnd, dien).
 PROTOTYPE = {
     HOMOGENEOUS: (2.2, 1.9, 1.4, 1.5, 1.6),
     "fcfs": (1.87, 1.94, 1.55, 1.63, 1.74),
@@ -43,7 +43,7 @@ Mix = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search: a rule on a mix with a seed, and the rate that it found, queries/s."""
+    """One search: a rule, a mix and a seed, with the rate found in queries/s."""
 
     model: str
     row: str  # the rule's name, or "homogeneous"
@@ -54,7 +54,7 @@ class Search:
 
 
 def searches(data: Path, models: Sequence[str], seeds: int) -> list[Search]:
-    """What is to be searched, seed by seed, so that a run that is broken off has whole rows."""
+    """Return the searches to run, seed by seed, so that an interrupted run has whole rows."""
     rows = table(data / "sim_scheme_comparison.csv", PAPER)
     best = {
         (row["model"], SCHEMES[row["scheme"]]): _mix_of(row["config_g4dn_c5n_r5n_t3"])
@@ -77,7 +77,7 @@ def _mix_of(text: str) -> Mix:
 
 
 def searched(out: Path, asked: Sequence[Search], processes: int) -> Iterator[Search]:
-    """Every search with its rate: those that were kept, then the others as they end."""
+    """Yield every search with its rate: kept ones first, then the others as they finish."""
     kept = out / "comparison.jsonl"
     known = {_key(each): each for each in read(kept)}
     left = [each for each in asked if _key(each) not in known]
@@ -90,7 +90,7 @@ def searched(out: Path, asked: Sequence[Search], processes: int) -> Iterator[Sea
 
 
 def read(kept: Path) -> list[Search]:
-    """The searches of an earlier run; none where there was none."""
+    """Return the searches of an earlier run, if any."""
     if not kept.exists():
         return []
     rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
@@ -114,8 +114,8 @@ def _found(out: Path, asked: Search) -> Search:
 
 
 def balanced_threshold(file: PipelineFile, mix: Mix) -> int:
-    """The size up to which auxiliary devices serve so that base and auxiliary devices carry the
-    most together, by mean latencies; the largest size that they finish in time bounds it."""
+    """Return the threshold size that maximises throughput by mean latencies, balancing base and
+    auxiliary devices; at most the largest size that all auxiliary types serve in time."""
     pool, _ = pool_of(file, MixRequest())
     times, base = pool.times, TYPES.index(file.cluster.base)
     p, t = times.probabilities, times.latency_s
@@ -141,17 +141,17 @@ def _file(out: Path, model: str) -> PipelineFile:
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """Where the best of all simulated mixes stands in a ranking, and how good the first one is."""
+    """Rank of the best simulated mix by a bound, and the quality of the mix ranked first."""
 
     model: str
     bound: str
     place: int  # of the best mix, from 1
-    first_share: float  # what the mix ranked first carries, of the best one
-    highest_share: float  # of the bound, over all mixes
+    first_share: float  # throughput of the mix ranked first / of the best mix
+    highest_share: float  # largest throughput / bound over all mixes
 
 
 def ranking_rows(data: Path, out: Path) -> list[RankingRow]:
-    """The rankings against the data's simulation of all 331 mixes with urgency 1."""
+    """Return the rankings against the data's simulation of all 331 mixes with urgency 1."""
     rows = table(data / "sim_allowable_exhaustive.csv", PAPER)
     found: list[RankingRow] = []
     for model in MODELS:
@@ -215,7 +215,7 @@ largest share of its bound that any mix carries.
 
 
 def page(found: Sequence[Search], rankings: Sequence[RankingRow]) -> str:
-    """The page, docs/results/kairos.md."""
+    """Return the page docs/results/kairos.md."""
     by_model = {m: len({x.seed for x in found if x.model == m}) for m in MODELS}
     counted = ", ".join(f"{model} {count}" for model, count in by_model.items() if count)
     return HEAD.format(
@@ -245,7 +245,7 @@ def _cell(found: Sequence[Search], model: str, row: str) -> str:
 
 
 def _qps(these: Sequence[Search], row: str) -> float:
-    """The mean over seeds; base devices alone scaled by what is left of the budget."""
+    """Return the mean over seeds; homogeneous mixes are scaled up to the full budget."""
     mean = sum(each.qps for each in these) / len(these)
     return mean * 2.5 / (4 * 0.526) if row == HOMOGENEOUS else mean
 

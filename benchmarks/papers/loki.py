@@ -1,15 +1,14 @@
-"""Loki's two pipelines, as its simulator profiled them, in Headrace's formats.
+"""Write Loki's two pipelines, with its simulator's profiles, in Headrace's formats.
 
     python -m benchmarks.papers.loki DATA_DIR OUT_DIR [--compare]
 
-Writes files; with ``--compare`` it then plays the paper's comparison on them
-(``loki_compare.py``, docs/results/loki.md). ``traffic.yaml`` and ``social.yaml`` are the paper's
-full
-trees; the files ``*-as-coded.yaml`` the reduced problem that the authors' code solves: traffic
-without the facial branch, social with untied branches and bounds on captioning's share, both
-without latency between tasks. Each has its profile: p50 at batches 1, 2, 4 .. 64, which is all that
-Loki plans and simulates with, so every quantile is that one. ``*-arrivals.txt.gz`` are the arrivals
-that the baselines were measured with, ``*.csv`` the rates that they were drawn from.
+Writes files; with ``--compare`` it then runs the paper's comparison on them (``loki_compare.py``,
+docs/results/loki.md). ``traffic.yaml`` and ``social.yaml`` are the paper's full trees;
+``*-as-coded.yaml`` are the reduced problems that the authors' code solves: traffic without the
+facial branch, social with untied branches and bounds on captioning's share, both without latency
+between tasks. Each has its profile: p50 at batches 1, 2, 4 .. 64, the only quantile that Loki plans
+and simulates with, so every quantile equals it. ``*-arrivals.txt.gz`` are the arrivals that the
+baselines were measured with, ``*.csv`` the rates that they were drawn from.
 """
 
 import argparse
@@ -25,7 +24,7 @@ from profiles.profile_table import EMULATED, Entry, FanOut, Latency, ProfileTabl
 
 PAPER = "Loki"
 
-# Emulated devices never call it; it is there so that the pipeline is whole.
+# Emulated devices never call the operator, but a pipeline file must name one.
 OPERATOR = "operators.models.python:Python"
 ARGUMENTS = '{function: "builtins:bytes"}'
 SOURCE = "github.com/UMass-LIDS/Loki at e6bb80c, simulator profile, p50"
@@ -47,7 +46,7 @@ TRACES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A pipeline file: tasks with children, root first, and lines of its own."""
+    """A pipeline file: tasks with children, root first, and additional lines."""
 
     name: str
     about: str
@@ -58,7 +57,7 @@ class Written:
 
 
 def write(data: Path, out: Path) -> list[Path]:
-    """Write all files; raises ``DataError`` where a file of the data is missing or lacks a row."""
+    """Write all files; return their paths. Raises ``DataError`` for a missing file or row."""
     out.mkdir(parents=True, exist_ok=True)
     latencies, accuracies = _latencies(data), _accuracies(data)
     written = []
@@ -77,7 +76,7 @@ def _traffic(data: Path) -> tuple[Written, Written]:
     fan_out = {
         (row["detector"], child): FanOut(
             float(row[PER_QUERY[child]]),
-            # 5000-frame means rounded up: what the measured baselines drew (the data's README).
+            # 5000-frame means rounded up, as for the measured baselines (the data's README).
             {ceil(float(row[SHARES[child]])): 1.0},
         )
         for row in table(data / "branching_traffic.csv", PAPER)
@@ -145,7 +144,7 @@ def _entries(
 
 
 def _latencies(data: Path) -> dict[tuple[str, str], tuple[Latency, ...]]:
-    """The rows of the profile that the authors' code uses."""
+    """Return the rows of the profile that the authors' code uses."""
     found: dict[tuple[str, str], tuple[Latency, ...]] = {}
     for row in table(data / "latency_simulator.csv", PAPER):
         batch, key = int(row["batch_size"]), (row["task"], row["variant"])
@@ -205,7 +204,7 @@ def _traces(data: Path, out: Path) -> list[Path]:
 
 
 def main() -> None:
-    """The command."""
+    """Write the files; compare if asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")

@@ -1,12 +1,12 @@
-"""Loki's comparison on the stand-in traces: policies, ablations, headroom and single rules.
+"""Run Loki's comparison on the stand-in traces: policies, ablations, headroom, single rules.
 
     python -m benchmarks.papers.loki DATA_DIR OUT_DIR --compare [--scene NAME ...] [--seeds 1 2]
 
-A scene is a pipeline with a trace and the policies that meet on it. For each OUT_DIR gets
-``SCENE.json`` and ``SCENE.html``, and stdout a table; where the authors' own code was measured on
-the same arrivals, its figures stand below ours (specs/loki.md, section 4). Everything is simulated;
-``--from``, ``--seconds`` and ``--warm-up`` take a stretch of each trace, for a look that takes
-less long: a trace of five minutes costs about 40 s of CPU for each policy and seed.
+A scene is a pipeline with a trace and the policies compared on it. For each scene, OUT_DIR gets
+``SCENE.json`` and ``SCENE.html``, and stdout a table; if the authors' code was measured on the same
+arrivals, its figures follow ours (specs/loki.md, section 4). All runs are simulated; ``--from``,
+``--seconds`` and ``--warm-up`` select a part of each trace for a shorter run: a trace of five
+minutes takes about 40 s of CPU per policy and seed.
 """
 
 import json
@@ -33,7 +33,7 @@ ABLATION = (
 )
 BASELINES = ("inferline", "proteus", STATIC_BEST)
 HEADROOMS = (0.7, 0.85, 0.95, 1.05, 1.2)
-# One rule of loki at a time put back to the paper's, or to another that is there.
+# Single rules of loki replaced by the paper's or by another alternative.
 RULES = (
     "estimator=ewma", "routing=most-accurate-first", "utilisation=1", "dropping=per-task",
     "dropping=reroute-paper", "budget=bare", "batching=patient", "interval=1s",
@@ -42,8 +42,8 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What meets on what. Of ``every`` so many arrivals one is played; ``admission`` as in the
-    pipeline file, where False is nearer to the authors' code, which refuses nothing."""
+    """A pipeline, a trace and policies. Every ``every``-th arrival is played; ``admission`` is the
+    pipeline file's setting (False: as the authors' code, which refuses no query)."""
 
     pipeline: str
     trace: str
@@ -89,7 +89,7 @@ SCENES: Mapping[str, Scene] = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Percent, of the authors' code on the same arrivals."""
+    """Figures of the authors' code on the same arrivals, in percent."""
 
     branches: float
     queries: float
@@ -125,14 +125,14 @@ class Stretch:
     warm_up_s: float = 0.0
 
     def of(self, times: Times, every: int) -> Times:
-        """The arrivals in it, from 0 on; one of every so many."""
+        """Return every ``every``-th arrival of the stretch, shifted to start at 0."""
         last = self.since_s + self.seconds if self.seconds is not None else float("inf")
         inside: Times = times[(times >= self.since_s) & (times < last)] - self.since_s
         return inside[::every]
 
 
 def compare(out: Path, names: Sequence[str], seeds: Sequence[int], stretch: Stretch) -> None:
-    """Play the scenes in a folder that ``benchmarks.papers.loki`` has filled, and tell each."""
+    """Play scenes with the files of ``benchmarks.papers.loki``; write and print the results."""
     for name in names:
         scene = SCENES[name]
         made = played(out, scene, seeds, stretch)
@@ -145,7 +145,7 @@ def compare(out: Path, names: Sequence[str], seeds: Sequence[int], stretch: Stre
 
 
 def played(out: Path, scene: Scene, seeds: Sequence[int], stretch: Stretch) -> Comparison:
-    """What becomes of a scene."""
+    """Play a scene; return the comparison."""
     file = _file(out, scene)
     workload = read_workload(out / f"{scene.trace}-arrivals.txt.gz")
     assert isinstance(workload, Recorded)
@@ -166,7 +166,7 @@ def _file(out: Path, scene: Scene) -> PipelineFile:
 
 
 def authors_text(trace: str) -> str:
-    """What was measured of the authors' code on the whole of a trace."""
+    """Return the figures of the authors' code on a whole trace, as text."""
     lines = [f"\nthe authors' code on the whole of {trace} (docs/results/loki.md: what differs)"]
     lines += [
         f"  {name:28} violation {each.queries:5.1f}%  of branches {each.branches:5.1f}%  "

@@ -1,14 +1,14 @@
-"""The RAMSIS artifact's models and trace in Headrace's formats.
+"""Write the RAMSIS artifact's models and trace in Headrace's formats.
 
     python -m benchmarks.papers.ramsis DATA_DIR OUT_DIR [--compare [PAGE]]
 
 Writes ``image.yaml`` (9 models, 150 ms, 60 workers) and ``text.yaml`` (5 models, 100 ms, 20
-workers), each with its profile: the one latency per batch that the paper plans and simulates
-with, so every quantile is that one. Writes ``twitter.csv``, the trace as it was recorded (270 s),
-and ``twitter-300s.csv``, as the artifact runs it: 261 s, begun anew for the 39 s that are left.
-``--compare`` then plays the paper's comparison and ours (``ramsis_compare``, ``ramsis_nodes``) and
-writes the page, docs/results/ramsis.md; ``--again`` writes it from what OUT_DIR has of the last
-time.
+workers), each with its profile: the paper plans and simulates with one latency per batch, so
+every quantile equals it. Writes ``twitter.csv``, the trace as recorded (270 s), and
+``twitter-300s.csv``, the trace as the artifact runs it: 261 s, then its first 39 s again.
+``--compare`` then runs the paper's comparison and ours (``ramsis_compare``, ``ramsis_nodes``) and
+writes the page docs/results/ramsis.md; ``--again`` writes the page from the last results in
+OUT_DIR.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from profiles.profile_table import EMULATED, Entry, Latency, ProfileTable
 
 PAPER = "RAMSIS"
 
-# Emulated devices never call it; it is there so that the pipeline is whole.
+# Emulated devices never call the operator, but a pipeline file must name one.
 OPERATOR = "operators.models.python:Python"
 ARGUMENTS = '{function: "builtins:bytes"}'
 SOURCE = "github.com/dmmendo/RAMSIS at 9b74967 (doi 10.1145/3627703.3629565), planning p95"
@@ -38,7 +38,7 @@ PAGE = Path("docs/results/ramsis.md")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One of the paper's two tasks, by the name its files begin with."""
+    """One of the paper's two tasks, by the prefix of its files."""
 
     name: str
     slo_ms: int
@@ -49,14 +49,14 @@ FAMILIES = (Family("image", 150, 60), Family("text", 100, 20))
 
 
 def write(data: Path, out: Path) -> list[Path]:
-    """Write all files; raises ``DataError`` where a file of the data is missing or lacks a row."""
+    """Write all files; return their paths. Raises ``DataError`` for a missing file or row."""
     out.mkdir(parents=True, exist_ok=True)
     written = [path for family in FAMILIES for path in _family(data, out, family)]
     return [*written, *_trace(data, out)]
 
 
 def entries(data: Path, family: str) -> tuple[Entry, ...]:
-    """The profile of the models that the paper's scripts use, in the order of the accuracy file."""
+    """Return the profile of the models in the paper's scripts, ordered as the accuracy file."""
     accuracies = table(data / f"{family}_accuracy.csv", PAPER)
     latencies = table(data / f"{family}_latency.csv", PAPER)
     return tuple(
@@ -66,7 +66,7 @@ def entries(data: Path, family: str) -> tuple[Entry, ...]:
             device=EMULATED,
             operator=OPERATOR,
             weights_sha256="",
-            load_s=0.0,  # every worker holds all of them
+            load_s=0.0,  # every worker holds all models
             memory_bytes=0,
             accuracy=float(row["accuracy_pct"]) / 100,
             children={},
@@ -134,7 +134,7 @@ def _trace(data: Path, out: Path) -> list[Path]:
 
 
 def cluster(data: Path, family: str, slo_s: float, workers: int) -> Cluster:
-    """The paper's models on so many workers, fastest first."""
+    """Return a cluster of ``workers`` with the paper's models, fastest first."""
     models = (
         planned(
             CandidateModel(each.variant, each.accuracy, tuple(row.p95_s for row in each.latency))
@@ -147,7 +147,7 @@ def cluster(data: Path, family: str, slo_s: float, workers: int) -> Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """How many of each."""
+    """Number of seeds of each experiment."""
 
     constant: int
     trace: int
@@ -155,9 +155,9 @@ class Seeds:
 
 
 def compared(data: Path, out: Path, seeds: Seeds) -> Iterator[Row]:
-    """The comparison: constant loads with 60 workers, and the trace as the artifact runs it.
+    """Run the comparison: constant loads with 60 workers, and the trace as the artifact runs it.
 
-    ``out`` has the files that ``write`` writes.
+    ``out`` must have the files of ``write``.
     """
     sixty = cluster(data, "image", 0.15, 60)
     yield from at_constant_load(sixty, LOADS, seeds.constant, _tell)
@@ -173,7 +173,7 @@ def _tell(what: str) -> None:
 
 
 def compare(data: Path, out: Path, seeds: Seeds, again: bool) -> str:
-    """Play, unless ``again``, and keep what came of it in OUT_DIR; the page."""
+    """Run the comparison, unless ``again``, and keep the results in OUT_DIR; return the page."""
     kept = out / "comparison.json"
     if not again:
         rows = [asdict(row) for row in compared(data, out, seeds)]
@@ -186,7 +186,7 @@ def compare(data: Path, out: Path, seeds: Seeds, again: bool) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Write the files; compare if asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")

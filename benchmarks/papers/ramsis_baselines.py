@@ -1,12 +1,11 @@
-"""Which one model does for a load, and in which batches? Baselines that look at the load alone.
+"""Baselines that choose one model and its largest batch by the load alone.
 
     jellyfish(models, slo_s=0.15, share_qps=2000 / 60)
     held(chosen, models, slo_s=0.15, qps=2000)      # as a table that workers follow
 
-What they choose is a model for all queries and the most that run together. Jellyfish+ and
-ModelSwitching are the two that the RAMSIS paper compares itself with (section 7, and what its
-artifact does beyond that). The tuned static choice is the fair one: any model, any batch, and the
-most accurate pair that a trial finds good.
+A choice is a model for all queries and the largest batch. Jellyfish+ and ModelSwitching are the
+baselines of the RAMSIS paper (section 7, with the details of its artifact). The tuned static choice
+is the fair baseline: the most accurate pair of model and batch that passes a trial.
 
 With l(m, b) the planning latency and q the load of one worker, in queries/s, the batches of a
 model that carry the load and leave half of the SLO for waiting are
@@ -21,7 +20,7 @@ from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
 from control.policies.ramsis.tables import Table
 
 MARGIN = 1.05  # of throughput over load that Jellyfish+ keeps
-TOLERATED = 0.01  # violation of a choice that ModelSwitching and the tuned static one take
+TOLERATED = 0.01  # largest violation accepted by ModelSwitching and the tuned static choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +31,17 @@ class Fixed:
     most: int
 
 
-# The violation, 0..1, that a choice was seen to have in a trial at the load in question.
+# Choice -> its violation (0..1) in a trial at the given load.
 Trial = Callable[[Fixed], float]
 
 
 def jellyfish(
     models: Sequence[CandidateModel], slo_s: float, share_qps: float, margin: float = MARGIN
 ) -> Fixed:
-    """Jellyfish+: the most accurate model that has a batch in B, with the largest of them.
+    """Return Jellyfish+'s choice: the most accurate model with a batch in B, and its largest one.
 
-    Where no model has one, the fastest in batches as large as were profiled: what the authors'
-    code does.
+    If no model has one, return the fastest model with the largest profiled batch, as in the
+    authors' code.
     """
     for model in most_accurate_first(models):
         batches = [
@@ -59,10 +58,10 @@ def jellyfish(
 def model_switching(
     models: Sequence[CandidateModel], slo_s: float, share_qps: float, trial: Trial
 ) -> Fixed:
-    """ModelSwitching: the most accurate model whose violation in a trial is below 1 %.
+    """Return ModelSwitching's choice: the most accurate model with a trial violation below 1 %.
 
-    As in the authors' code the batch is the one that Jellyfish+ without a margin would choose, for
-    its model, whichever model runs. Where every trial fails: the fastest.
+    As in the authors' code, the batch is that of Jellyfish+ without a margin, for Jellyfish+'s
+    model, whichever model runs. If every trial fails, return the fastest model.
     """
     most = jellyfish(models, slo_s, share_qps, margin=1.0).most
     tried = (
@@ -75,9 +74,9 @@ def model_switching(
 
 
 def tuned_static(models: Sequence[CandidateModel], slo_s: float, trial: Trial) -> Fixed | None:
-    """The most accurate model that keeps violations below 1 % in some batch, in the best of them.
+    """Return the most accurate model with a violation below 1 % at some batch, with its best batch.
 
-    The best is the one of least violation, of equals the smallest. None where there is none.
+    The best batch has the least violation; the smallest wins ties. None if no model qualifies.
     """
     for model in most_accurate_first(models):
         choices = [
@@ -93,9 +92,9 @@ def tuned_static(models: Sequence[CandidateModel], slo_s: float, trial: Trial) -
 
 
 def held(choice: Fixed, models: Sequence[CandidateModel], slo_s: float, qps: float) -> Table:
-    """The table of a choice: the same in every state, so a worker follows it like any other.
+    """Return a choice as a table with equal entries, which a worker can follow.
 
-    Raises ``SelectionError`` for a model that there is none of, or a batch it was not profiled at.
+    Raises ``SelectionError`` for an unknown model or a batch without a profile.
     """
     known = {model.name: len(model.latency_s) for model in models}
     if not 1 <= choice.most <= known.get(choice.model, 0):
@@ -114,10 +113,10 @@ def held(choice: Fixed, models: Sequence[CandidateModel], slo_s: float, qps: flo
 
 
 def most_accurate_first(models: Sequence[CandidateModel]) -> list[CandidateModel]:
-    """By falling accuracy, the faster first in a tie."""
+    """Return the models by decreasing accuracy; the faster one first in a tie."""
     return sorted(models, key=lambda model: (-model.accuracy, model.latency_s[0]))
 
 
 def fastest(models: Sequence[CandidateModel]) -> CandidateModel:
-    """The model that serves one query soonest."""
+    """Return the model with the least latency for one query."""
     return min(models, key=lambda model: (model.latency_s[0], -model.accuracy))

@@ -1,17 +1,16 @@
-"""What would a central queue bring? Tables for workers that share one queue, by a pooled model.
+"""Solve tables for workers that share one central queue, by a pooled model.
 
-Nodes have no central queue: a slot has one reader. A free worker looks at the n queries that wait
-and the slack of the first, and takes a batch b of them with a model m. The K workers are taken for
-one that is K times as fast, so that a batch puts off the next decision by margin l(m, b) / K, while
-queries arrive at rate q. The first of n queries has waited about n / q. Maximised is the mean over
-queries of
+This is a what-if study: nodes have no central queue, as a slot has one reader. A free worker sees
+the n waiting queries and the slack of the first, and runs a batch of b with a model m. The model
+pools the K workers into one that is K times as fast, so that a batch delays the next decision by
+margin l(m, b) / K, while queries arrive at rate q. The first of n queries has waited about n / q.
+The objective is to maximise the mean over queries of
 
     accuracy if n / q + l(m, b) <= SLO, else -price
 
-by policy iteration over n = 1..N. N is the full queue, where all is late. Workers that are busy
-with slow batches stay so for a while, which the pooled one does not know: where more than
-``patience`` queries wait, only batches that carry the load are offered. Which patience and margin
-are best, a trial decides.
+by policy iteration over n = 1..N. N is the full queue, where all queries are late. The pooled model
+ignores that workers stay busy with slow batches: if more than ``patience`` queries wait, only
+batches that sustain the load are allowed. A trial selects patience and margin.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +29,7 @@ Bools = NDArray[np.bool_]
 
 FULL = 128  # N
 PRICE = 1.0  # of a late query
-CARRIES = 1.02  # of the load, what a long queue is served with
+CARRIES = 1.02  # throughput over load of the batches for a long queue
 STEPS = 40
 PATIENCE, MARGINS = (8, 16, 32), (1.0, 1.02, 1.05)
 NEVER = -1e18
@@ -38,7 +37,7 @@ NEVER = -1e18
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Batches:
-    """Every batch that fits the SLO, by number a; allowed and in time by [n - 1, a]."""
+    """All batches a within the SLO; ``allowed`` and ``in_time`` are [n - 1, a]."""
 
     model: Ints
     size: Ints
@@ -55,21 +54,21 @@ class Batches:
 
 
 def tables(ask: Ask) -> Iterator[Table]:
-    """Candidates for a load, from the most cautious."""
+    """Yield candidate tables for a load, the most cautious first."""
     for patience in PATIENCE:
         for margin in reversed(MARGINS):
             yield central_table(ask, patience, margin)
 
 
 def central_table(ask: Ask, patience: int, margin: float) -> Table:
-    """The table of the pooled model."""
+    """Return the table of the pooled model."""
     batches = _batches(ask, patience, margin)
     behind = _behind(batches)
     levels = np.array(fixed_levels(ask.slo_s))
     ahead = np.where(batches.allowed, behind + batches.size * batches.accuracy, NEVER)
     in_time = batches.seconds <= levels[:, None]  # [j, a]
     scored = np.where(in_time, ahead[:, None], NEVER)
-    # Nothing is in time, or the queue is full: what serves most.
+    # If no batch is in time or the queue is full: the batch with the most throughput.
     most = np.where(batches.allowed, batches.rate, 0.0).argmax(axis=1)
     hopeless = scored.max(axis=2) == NEVER
     hopeless[-1] = True
@@ -84,9 +83,10 @@ def central_table(ask: Ask, patience: int, margin: float) -> Table:
 
 
 def best(candidates: Iterator[Table], trial: Callable[[Table], tuple[float, float]]) -> Table:
-    """The candidate with the most queries right and in time; ``trial`` tells accuracy, violation.
+    """Return the candidate with the most correct queries in time.
 
-    Those that are late for 0.1 % or more count only where all are.
+    ``trial`` returns accuracy and violation. Candidates with a violation of 0.1 % or more are
+    considered only if all have one.
     """
 
     def worth(table: Table) -> tuple[bool, float]:
@@ -120,7 +120,7 @@ def _batches(ask: Ask, patience: int, margin: float) -> Batches:
 
 
 def _behind(batches: Batches) -> Floats:
-    """What follows each batch, [n - 1, a], relative to what its queries are worth on average."""
+    """Return the relative value after each batch, [n - 1, a], by policy iteration."""
     reward = np.where(batches.in_time, batches.accuracy, -PRICE)
     offered, state = _offered(batches), np.arange(FULL)
     choice = np.where(offered, batches.rate, 0.0).argmax(axis=1)
@@ -128,7 +128,7 @@ def _behind(batches: Batches) -> Floats:
     for _ in range(STEPS):
         gain, values = _valued(batches, choice, reward[state, choice])
         follows = _expected(batches, values) - gain * batches.size
-        if gain > best:  # where two ways of serving do not meet, steps may go in circles
+        if gain > best:  # policies with disjoint states may make the iteration cycle
             best, behind = gain, follows
         scored = np.where(offered, batches.size * reward + follows, NEVER)
         kept = scored[state, choice] >= scored.max(axis=1) - 1e-9
@@ -139,14 +139,14 @@ def _behind(batches: Batches) -> Floats:
 
 
 def _offered(batches: Batches) -> Bools:
-    """What is in time, or where nothing is, what serves most."""
+    """Return the batches in time; if none is, the batch with the most throughput."""
     most = np.where(batches.allowed, batches.rate, 0.0).argmax(axis=1)
     late = np.arange(len(batches.size)) == most[:, None]
     return np.where(batches.in_time.any(axis=1, keepdims=True), batches.in_time, late)
 
 
 def _valued(batches: Batches, choice: Ints, reward: Floats) -> tuple[float, Floats]:
-    """The gain per query, and the values of n = 1..N with that of 1 at 0."""
+    """Return the gain per query, and the values of n = 1..N, with the value of n = 1 set to 0."""
     size = batches.size[choice]
     left = np.arange(1, FULL + 1) - size
     after = np.minimum(left[:, None] + np.arange(FULL + 1), FULL)
@@ -161,7 +161,7 @@ def _valued(batches: Batches, choice: Ints, reward: Floats) -> tuple[float, Floa
 
 
 def _expected(batches: Batches, values: Floats) -> Floats:
-    """Expected values after each batch, [n - 1, a], 0 where the queue is shorter."""
+    """Return the expected values after each batch, [n - 1, a]; 0 if the queue is shorter."""
     padded = np.concatenate([values[:1], values, np.full(FULL, values[-1])])
     windows = np.lib.stride_tricks.sliding_window_view(padded, FULL + 1)[: FULL + 1]
     beyond = 1 - batches.arrived.sum(axis=1)

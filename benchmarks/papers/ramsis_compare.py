@@ -1,9 +1,8 @@
-"""RAMSIS beside what it was compared with, and ours beside both: who was right, and who was late.
+"""Compare RAMSIS, its baselines and our policies by accuracy and violation.
 
-Everything is played on the bare queues of ``ramsis_queues``, where a seed's arrivals are the same
-for every policy. Each policy is a table for a load, or one for each load of a grid: RAMSIS's and
-ours by round robin, one by one or in runs, what chooses by load alone with a central queue, as in
-the artifact.
+All policies run on the bare queues of ``ramsis_queues``, with the same arrivals per seed. Each
+policy is a table for a load, or one for each load of a grid: RAMSIS's and ours by round robin,
+single queries or runs; policies that choose by load alone use a central queue, as in the artifact.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,19 +44,21 @@ from control.policies.ramsis.tables import OPTIONS, Ask, Table, grid, setting_fo
 from headrace.arrivals.arrival_processes import Times, from_rates, poisson
 
 LOADS = tuple(range(400, 4001, 400))
-GRID = tuple(float(qps) for qps in range(200, 4001, 200))  # the artifact's, for a load that moves
+GRID = tuple(
+    float(qps) for qps in range(200, 4001, 200)
+)  # the artifact's grid, for a changing load
 CONSTANT_S = 30.0
 SWITCHING_TRIAL_S, STATIC_TRIAL_S = 300.0, 60.0
-UNSTABLE = 0.97  # of the load: what carries less needs no trial
-EMPTY = -1  # until half a second was seen: as if nothing had come before
-TRIAL_SEED = 1_000_000  # far from those that count
-# The artifact ships ModelSwitching's choices. This one is chance: mobilenet in threes carries 0.6 %
-# more than the load, and a trial of five minutes ends below 1 % or not.
+UNSTABLE = 0.97  # of the load: choices with less throughput need no trial
+EMPTY = -1  # before half a second: count as if no query had arrived earlier
+TRIAL_SEED = 1_000_000  # far from the seeds of the runs
+# A choice shipped with the artifact. Our own trial would decide it by chance: mobilenet at batch 3
+# has 0.6 % more throughput than the load, so five minutes end below 1 % or not.
 SHIPPED = {(60, 2800.0): Fixed("mobilenet_v3_large", 3)}
 
-# In the paper's setting nothing is dropped; what looks at the load alone has a central queue.
+# The paper's setting: no dropping; policies that choose by load alone have a central queue.
 PAPER, JELLYFISH, SWITCHING, STATIC = "ramsis-paper", "jellyfish", "model-switching", "tuned static"
-# Ours run the lease's batch where the table's would be late, and drop what that would not save.
+# Ours run the lease's batch if the table's would be late, and drop queries that are still late.
 RUNS, VARIABLE, CENTRAL = "ramsis", "ramsis-variable", "ramsis, central queue"
 ONE_BY_ONE, STATIC_BY_TURN = "ramsis, one by one", "tuned static, round robin"
 LENGTHS = tuple(range(1, LONGEST_RUN.of(POLICIES[RUNS].usual) + 1))
@@ -65,20 +66,20 @@ LENGTHS = tuple(range(1, LONGEST_RUN.of(POLICIES[RUNS].usual) + 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Workers that hold all of the models, fastest first; latencies in seconds by batch."""
+    """Workers that hold all models, fastest first; latencies in seconds by batch."""
 
     models: tuple[CandidateModel, ...]
     slo_s: float
     workers: int
 
     def by_turn(self, part: float = 0.5) -> Rescue:
-        """The lease's model and batch: what serves most per second within a part of the SLO, of
-        which runs leave more than queries one by one."""
+        """Return the lease's model and batch: the most throughput within ``part`` of the SLO."""
         setting = setting_for(OPTIONS[RUNS], _ask(self, 0.0))
         return capped(*most_throughput(setting, part))
 
     def shared(self) -> Rescue:
-        """With a central queue, whose head waits less: within three quarters."""
+        """Return the same for a central queue: within three quarters of the SLO, as the queue's
+        head waits less."""
         found = [
             (batch / seconds, number, batch)
             for number, model in enumerate(self.models)
@@ -91,7 +92,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a policy came to with a seed; ``at`` is the load, or on the trace the workers."""
+    """Result of a policy with a seed; ``at`` is the load, or on the trace the workers."""
 
     on: str
     at: int
@@ -100,7 +101,7 @@ class Row:
     queries: int
     accuracy: float  # 0..1, over queries in time
     violation: float  # 0..1
-    cpu_s: float = 0.0  # that it took to play, where that was measured
+    cpu_s: float = 0.0  # of the simulation, if measured
 
 
 Discipline = Callable[[Sequence[float], int, Decide, float, Rescue | None], Seen]
@@ -108,7 +109,7 @@ Discipline = Callable[[Sequence[float], int, Decide, float, Rescue | None], Seen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A table for each of ``loads``; ``before``: of which until half a second was seen."""
+    """Tables for loads; ``before`` is the index of the table for the first half second."""
 
     tables: tuple[Table, ...]
     discipline: Discipline
@@ -118,7 +119,7 @@ class Policy:
     runs: bool = False
 
     def play(self, cluster: Cluster, times_s: Sequence[float]) -> Seen:
-        """What becomes of these arrivals."""
+        """Simulate these arrivals; return the counts."""
         loads = [table.qps for table in self.tables]
         in_force = by_recent_load(times_s, loads, self.before) if len(loads) > 1 else always
         decide = decided(self.tables, cluster.models, in_force)
@@ -134,7 +135,7 @@ class Policy:
 
 
 def policies(cluster: Cluster, loads: Sequence[float]) -> dict[str, Policy]:
-    """Every policy, ready for these loads."""
+    """Return every policy, with tables for these loads."""
     chosen = [_chosen(cluster, qps) for qps in loads]
     found = {PAPER: Policy(tables=_solved(cluster, loads), discipline=round_robin, before=EMPTY)}
     for name in (JELLYFISH, SWITCHING, STATIC):
@@ -161,20 +162,20 @@ def _ask(cluster: Cluster, qps: float) -> Ask:
 
 
 def _solved(cluster: Cluster, loads: Sequence[float]) -> tuple[Table, ...]:
-    """The paper's, one for each load."""
+    """Return the paper's tables, one per load."""
     return tuple(solved(OPTIONS[PAPER], _ask(cluster, qps)).table for qps in loads)
 
 
 def _refined(
     cluster: Cluster, kind: str, loads: Sequence[float], runs: tuple[int, ...] = (1,)
 ) -> tuple[Table, ...]:
-    """Ours, with loads between them where neighbours differ."""
+    """Return our tables, with additional loads between neighbours that differ."""
     plans = grid(OPTIONS[kind], replace(_ask(cluster, loads[0]), runs=runs), loads)
     return tuple(plan.table for plan in plans)
 
 
 def _chosen(cluster: Cluster, qps: float) -> dict[str, Table]:
-    """What is found for a load by a rule, or by trials with a central queue."""
+    """Return the tables for a load that come from a rule, or from trials with a central queue."""
     models, slo_s, share = cluster.models, cluster.slo_s, qps / cluster.workers
     long = Trials.drawn(cluster, qps, SWITCHING_TRIAL_S)
     short = Trials.drawn(cluster, qps, STATIC_TRIAL_S)
@@ -196,7 +197,7 @@ def _chosen(cluster: Cluster, qps: float) -> dict[str, Table]:
 
 
 def tuned(cluster: Cluster, qps: float) -> Fixed:
-    """The tuned static choice; where none is good enough, that of Jellyfish+."""
+    """Return the tuned static choice; if none passes its trial, that of Jellyfish+."""
     short = Trials.drawn(cluster, qps, STATIC_TRIAL_S)
     found = tuned_static(cluster.models, cluster.slo_s, short.violation)
     return found or jellyfish(cluster.models, cluster.slo_s, qps / cluster.workers)
@@ -204,7 +205,7 @@ def tuned(cluster: Cluster, qps: float) -> Fixed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """Simulations of one load with a central queue, always with the same arrivals."""
+    """Simulations of one load with a central queue and fixed arrivals."""
 
     cluster: Cluster
     qps: float
@@ -212,12 +213,12 @@ class Trials:
 
     @classmethod
     def drawn(cls, cluster: Cluster, qps: float, seconds: float) -> "Trials":
-        """With arrivals that are no seed's."""
+        """Return trials with arrivals from a separate seed."""
         times = poisson(qps, seconds, np.random.default_rng(TRIAL_SEED)).tolist()
         return cls(cluster=cluster, qps=qps, times_s=times)
 
     def violation(self, choice: Fixed) -> float:
-        """Of one model and batch; 1 where it is not below what is tolerated."""
+        """Return the violation of a choice; 1 if it exceeds the tolerated one."""
         cluster = self.cluster
         model = next(model for model in cluster.models if model.name == choice.model)
         most = max(b / s for b, s in enumerate(model.latency_s[: choice.most], start=1))
@@ -230,7 +231,7 @@ class Trials:
         return seen.violation if seen.served == len(self.times_s) else 1.0
 
     def of_table(self, table: Table) -> tuple[float, float]:
-        """Accuracy and violation as ours serve: what is late is rescued or dropped."""
+        """Return accuracy and violation with our rescue and dropping of late queries."""
         cluster = self.cluster
         decide = decided([table], cluster.models, always)
         rescue = cluster.shared()
@@ -244,7 +245,7 @@ class Trials:
 def at_constant_load(
     cluster: Cluster, loads: Sequence[int], seeds: int, told: Callable[[str], None]
 ) -> Iterator[Row]:
-    """Every policy at every load, ``seeds`` times 30 s of Poisson arrivals."""
+    """Run every policy at every load, on ``seeds`` times 30 s of Poisson arrivals."""
     for qps in loads:
         told(f"{qps} queries/s")
         ready = policies(cluster, [float(qps)])
@@ -256,14 +257,14 @@ def at_constant_load(
 
 
 def constant(qps: int, seed: int) -> Times:
-    """A seed's arrivals at a constant load."""
+    """Return a seed's arrivals at a constant load."""
     return poisson(qps, CONSTANT_S, np.random.default_rng([seed, qps]))
 
 
 def on_trace(
     cluster: Cluster, rates_qps: Sequence[float], seeds: int, told: Callable[[str], None]
 ) -> Iterator[Row]:
-    """Every policy on the trace: a Poisson process whose rate is that of the second."""
+    """Run every policy on the trace: a Poisson process with the trace's rate per second."""
     told(f"the trace with {cluster.workers} workers")
     ready = policies(cluster, GRID)
     for seed in range(seeds):

@@ -1,9 +1,9 @@
-"""The same policies by the nodes that serve live, in virtual time
+"""Run the same policies with the live nodes in virtual time
 (``headrace/simulation/simulation_run.py``).
 
-Round robin only, one by one or in runs: a slot has one reader. Every policy has tables for the
-load that is played, as in the artifact; hops are those of the local broker, a batch takes its
-planning latency, nothing is refused, and late queries are dropped where the policy says so.
+Dispatch is by round robin, single queries or runs, because a slot has one reader. Every policy has
+tables for the load of the run, as in the artifact; hops are those of the local broker, a batch
+takes its planning latency, no query is refused, and the policy decides on dropping late queries.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ def by_nodes(
     seeds: int,
     told: Callable[[str], None],
 ) -> Iterator[Row]:
-    """Every policy that nodes can follow at every load: the first seconds of a seed's arrivals."""
+    """Run every policy that nodes support at every load, on the first seconds of each seed."""
     collect_seldom()
     file = read_pipeline_file(pipeline)
     for qps in loads:
@@ -60,7 +60,7 @@ def by_nodes(
 
 
 def fixed(choice: Fixed, workers: int) -> Policy:
-    """A model for all queries on all workers, as a static policy that drops nothing."""
+    """Return a choice as a static policy without dropping, on all workers."""
     key = f"classify/{choice.model}"
     return Policy(
         name=STATIC_BY_TURN, replicas={key: workers}, batch={key: choice.most}, dropping="none"

@@ -1,4 +1,4 @@
-"""docs/results/ramsis.md from what was played (``ramsis_compare``, ``ramsis_nodes``)."""
+"""Render docs/results/ramsis.md from the results of ``ramsis_compare`` and ``ramsis_nodes``."""
 
 import platform
 import statistics
@@ -22,12 +22,12 @@ from benchmarks.papers.ramsis_nodes import SECONDS
 from headrace.results.statistics import Mean, difference, mean_of
 
 CONSTANT, TRACE = "constant", "trace"
-SEEN = 0.0005  # points: what is less is 0 in a cell
+SEEN = 0.0005  # points: smaller values are shown as 0
 SETTING = (PAPER, JELLYFISH, SWITCHING, STATIC)
 OURS = (RUNS, ONE_BY_ONE, VARIABLE, CENTRAL)
 
-# The authors' code, percent: accuracy and violation at a load (specs of the RAMSIS data), the four
-# numbers of the artifact's appendix at constant load and on the trace, and the trace by workers.
+# Figures of the authors' code in percent: accuracy and violation by load (specs of the RAMSIS
+# data), the same on the trace by workers, and the gains in the artifact's appendix.
 Pair = tuple[float, float]
 AUTHORS_CONSTANT: dict[int, tuple[Pair, Pair, Pair]] = {
     400: ((84.228, 0), (80.608, 0), (84.228, 0)),
@@ -55,7 +55,7 @@ GAINS = {
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The page; what was not played is left out."""
+    """Return the page, without the experiments that were not run."""
     played = _Played(rows)
     head = HEAD.format(
         seeds=played.seeds(CONSTANT),
@@ -68,7 +68,7 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def _setting(played: "_Played") -> Iterator[str]:
-    """What the artifact does, beside its figures."""
+    """Yield the results in the artifact's setting, beside its figures."""
     yield SETTING_TEXT
     yield played.table(CONSTANT, "queries/s", SETTING, AUTHORS_CONSTANT)
     yield played.gains(CONSTANT)
@@ -80,7 +80,7 @@ def _setting(played: "_Played") -> Iterator[str]:
 
 
 def _ours(played: "_Played") -> Iterator[str]:
-    """Ours beside the tuned static choice."""
+    """Yield our policies beside the tuned static choice."""
     yield OURS_TEXT
     for on, head in ((CONSTANT, "queries/s"), (TRACE, "workers")):
         if played.seeds(on):
@@ -96,7 +96,7 @@ def _ours(played: "_Played") -> Iterator[str]:
 
 
 def _nodes(played: "_Played") -> Iterator[str]:
-    """The nodes beside the bare queues."""
+    """Yield the nodes beside the bare queues."""
     if not played.seeds(NODES):
         return
     by_turn = (PAPER, RUNS, ONE_BY_ONE, VARIABLE, STATIC_BY_TURN)
@@ -108,7 +108,7 @@ def _nodes(played: "_Played") -> Iterator[str]:
 
 
 class _Played:
-    """What was played, by where, what, and policy."""
+    """The results by experiment, load or workers, and policy."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows: dict[tuple[str, int, str], list[Row]] = {}
@@ -116,11 +116,11 @@ class _Played:
             self._rows.setdefault((row.on, row.at, row.policy), []).append(row)
 
     def seeds(self, on: str) -> int:
-        """How many seeds were played."""
+        """Return the number of seeds of an experiment."""
         return max((len(rows) for key, rows in self._rows.items() if key[0] == on), default=0)
 
     def counted(self, on: str, policy: str) -> str:
-        """How many seeds were played, by workers or load where it was not always as many."""
+        """Return the number of seeds as text, by workers or load if it differs."""
         counts = {at: len(self._rows.get((on, at, policy), ())) for at in self._at(on)}
         if len(set(counts.values())) == 1:
             return str(self.seeds(on))
@@ -135,7 +135,7 @@ class _Played:
     def table(
         self, on: str, head: str, policies: Sequence[str], authors: Mapping[int, tuple[Pair, ...]]
     ) -> str:
-        """Accuracy and violation of policies; ``authors`` adds what their code came to."""
+        """Return a table of accuracy and violation; ``authors`` adds the authors' figures."""
         theirs = [f"authors' {name}" for name in policies[:3]] if authors else []
         lines = _header([head, *policies, *theirs])
         for at in self._at(on):
@@ -152,11 +152,11 @@ class _Played:
         return f"{_told(accuracy)} / {_told(violation)}"
 
     def gains(self, on: str) -> str:
-        """What the paper's policy gains in accuracy, as the artifact adds it up."""
+        """Return the accuracy gains of the paper's policy, aggregated as in the artifact."""
         heads = ["over", "mean gain", "seeds", "artifact", "largest gain", "seeds", "artifact"]
         lines = _header(heads)
         for other in (JELLYFISH, SWITCHING):
-            # Of the seeds that all have.
+            # Only seeds that all policies have.
             by_seed = zip(*(self._gained(on, at, other) for at in self._at(on)), strict=False)
             gained = [(statistics.fmean(each), max(each)) for each in by_seed]
             cells = [other]
@@ -167,7 +167,7 @@ class _Played:
         return "\n".join(lines) + "\n"
 
     def verdict(self, policy: str, other: str) -> str:
-        """At which constant loads a policy has more queries right, and where it is late."""
+        """Return the constant loads at which a policy has more correct queries, and violations."""
         places: dict[str, list[str]] = {"more": [], "as many": [], "fewer": []}
         late = []
         for at in self._at(CONSTANT):
@@ -195,7 +195,7 @@ class _Played:
         return [one - two for one, two in zip(mine, theirs, strict=True)]
 
     def against(self, on: str, head: str, other: str, policies: Sequence[str]) -> str:
-        """Differences in accuracy, violation, and queries right and in time."""
+        """Return a table of differences in accuracy, violation, and correct queries in time."""
         heads = [f"{policy}: {what}" for policy in policies for what in ("acc.", "viol.", "right")]
         lines = _header([head, *heads])
         for at in self._at(on):
@@ -210,7 +210,7 @@ class _Played:
     def _difference(
         self, where: tuple[str, int], policy: str, other: str, of: Callable[[Row], float]
     ) -> Mean | None:
-        """Over the seeds that both have."""
+        """Return the mean difference over the seeds that both policies have."""
         mine, theirs = (
             {row.seed: 100 * of(row) for row in self._rows.get((*where, name), ())}
             for name in (policy, other)
@@ -221,7 +221,7 @@ class _Played:
         return difference([mine[seed] for seed in seeds], [theirs[seed] for seed in seeds])
 
     def speed(self) -> str:
-        """Simulated queries per CPU second of the nodes, solves apart."""
+        """Return the simulated queries per CPU second of the nodes, without solves, as text."""
         found = [
             row.queries / row.cpu_s
             for (on, _, _), rows in self._rows.items()

@@ -1,12 +1,12 @@
-"""Workers under tables of model selection, as bare arrays: no nodes, no topics, no hops.
+"""Simulate workers under model selection tables with bare arrays: no nodes, topics or hops.
 
-The second road to what ``headrace simulate`` plays with the nodes, and the artifact's own world:
-a batch takes its planning latency, and a query costs nothing on its way. By round robin query i
-goes to worker i mod K, and each serves its own queue; in runs several queries in a row go to the
-same worker, which begins when they are all there; with a central queue an idle worker takes from
-the one there is. With ``rescue``, as under our policies (operators/worker.py), that is what
-runs in place of a batch that would be late, and what it would not save is dropped; without, as in
-the artifact, late queries are served like others.
+This is an independent implementation of what ``headrace simulate`` runs with the nodes, and the
+artifact's own setting: a batch takes its planning latency and transfers take no time. Round robin:
+query i goes to worker i mod K, and each worker has its own queue. Runs: several successive queries
+go to the same worker, which begins when all have arrived. Central queue: idle workers take from one
+queue. With ``rescue``, as under our policies (operators/worker.py), the rescue batch replaces a
+batch that would be late, and queries that are still late are dropped; without, as in the artifact,
+late queries are served like others.
 
     seen = round_robin(times_s, 60, decided(tables, models, always), slo_s=0.15)
 """
@@ -22,25 +22,24 @@ from control.policies.ramsis.burst_lengths import WAIT
 from control.policies.ramsis.pareto_models import CandidateModel, extrapolated_s
 from control.policies.ramsis.tables import Table
 
-ROUNDING_S = 1e-9  # a deadline met to within this is met
+ROUNDING_S = 1e-9  # tolerance of deadlines
 
-# A batch, its seconds, and the accuracy of its model.
+# Batch size, seconds, accuracy of the model.
 Run = tuple[int, float, float]
-# A queue's length, the slack of its head, the time, and in runs of how many it came (0: no matter)
-# -> what runs.
+# Queue length, slack of its head, time, length of the runs that the queries came in (0: any)
+# -> batch to run.
 Decide = Callable[[int, float, float, int], Run]
-# A queue's length -> what runs where the table's batch would be late.
+# Queue length -> batch to run if the table's batch would be late.
 Rescue = Callable[[int], Run]
-# The time -> which of several tables is in force.
+# Time -> index of the table in force.
 InForce = Callable[[float], int]
-# The time -> how many in a row the next worker gets.
+# Time -> length of the next worker's run.
 RunAt = Callable[[float], int]
 
 
 @dataclass(slots=True)
 class Seen:
-    """What became of the queries: counts, dropped ones being late, and the accuracy in total of
-    those in time."""
+    """Counts of queries (dropped ones are late), and the summed accuracy of those in time."""
 
     served: int = 0
     late: int = 0
@@ -49,12 +48,12 @@ class Seen:
 
     @property
     def violation(self) -> float:
-        """The fraction that was late; 1 where none was served."""
+        """The fraction of late queries; 1 if no query was served."""
         return self.late / self.served if self.served else 1.0
 
     @property
     def accuracy(self) -> float:
-        """Mean over the queries in time; 0 where there is none."""
+        """The mean accuracy of the queries in time; 0 if there are none."""
         in_time = self.served - self.late
         return self.right / in_time if in_time else 0.0
 
@@ -66,7 +65,7 @@ def round_robin(
     slo_s: float,
     rescue: Rescue | None = None,
 ) -> Seen:
-    """Each worker with every K-th query."""
+    """Simulate workers that each get every K-th query."""
     seen = Seen()
     for worker in range(workers):
         own = times_s[worker::workers]
@@ -82,8 +81,8 @@ def in_runs(
     rescue: Rescue | None,
     run_at: RunAt,
 ) -> Seen:
-    """Each worker with runs of queries, in turn; it waits for the rest of a run no longer than
-    nodes do."""
+    """Simulate workers that get runs of queries in turn; the wait for the rest of a run is bounded
+    as in the nodes."""
     seen = Seen()
     own: list[tuple[list[float], list[float], list[int]]] = [([], [], []) for _ in range(workers)]
     at = turn = 0
@@ -109,7 +108,7 @@ def central(
     rescue: Rescue | None = None,
     most_late: float = inf,
 ) -> Seen:
-    """All workers with one queue, first come, first served; ends early once so many are late."""
+    """Simulate workers with one FIFO queue; stop once more than ``most_late`` queries are late."""
     seen = Seen()
     _serve(seen, times_s, times_s, workers, decide, slo_s, rescue, most_late)
     return seen
@@ -126,7 +125,7 @@ def _serve(
     most_late: float = inf,
     sent_in: Sequence[int] = (),
 ) -> None:
-    """Workers with one queue, its queries counted in ``seen``; seen from ``there_s`` on."""
+    """Serve one queue and count its queries in ``seen``; query i is visible from ``there_s[i]``."""
     free = [0.0] * workers
     at, end, count = 0, 0, len(times_s)
     while at < count and seen.late <= most_late:
@@ -148,7 +147,7 @@ def _serve(
 
 
 def _dropped(seen: Seen, at: int, saved: int) -> int:
-    """Count queries that end here; where the queue goes on."""
+    """Count the dropped queries; return the new head of the queue."""
     seen.served += saved - at
     seen.late += saved - at
     return saved
@@ -157,7 +156,7 @@ def _dropped(seen: Seen, at: int, saved: int) -> int:
 def _count(
     seen: Seen, times_s: Sequence[float], at: int, size: int, since_s: float, accuracy: float
 ) -> None:
-    """Count a batch; queries that came before ``since_s`` are late."""
+    """Count a batch; queries that arrived before ``since_s`` are late."""
     late = bisect_left(times_s, since_s - ROUNDING_S, at, at + size) - at
     seen.served += size
     seen.late += late
@@ -169,9 +168,9 @@ def _count(
 
 
 def decided(tables: Sequence[Table], models: Sequence[CandidateModel], in_force: InForce) -> Decide:
-    """Decisions by the table in force.
+    """Return decisions by the table in force.
 
-    A batch longer than was profiled takes what the straight line through the profile says.
+    Batches beyond the profile take the latency of a straight line through it.
     """
     known = {model.name: model for model in models}
     runs = [table.run for table in tables]
@@ -188,12 +187,12 @@ def decided(tables: Sequence[Table], models: Sequence[CandidateModel], in_force:
 
 
 def always(now: float) -> int:
-    """The first table, whatever comes."""
+    """Return the index of the first table."""
     return 0
 
 
 def capped(model: CandidateModel, most: int) -> Rescue:
-    """A rescue: this model, at most so many together."""
+    """Return a rescue: this model, with batches of at most ``most``."""
     runs = [_run(model, batch) for batch in range(1, most + 1)]
     return lambda queue: runs[min(queue, most) - 1]
 
@@ -201,10 +200,11 @@ def capped(model: CandidateModel, most: int) -> Rescue:
 def by_recent_load(
     times_s: Sequence[float], loads_qps: Sequence[float], before: int, window_s: float = 0.5
 ) -> InForce:
-    """The table of the lowest load that is not below the arrivals of the last half second.
+    """Return the table choice by the arrivals of the last ``window_s``.
 
-    Else that of the highest. Until a whole window was seen it is number ``before``, or, where
-    that is negative, what has come counts as a whole window's, as in the authors' code.
+    The table is that of the lowest load that is not below them, else that of the highest load.
+    During the first window it is number ``before``; if ``before`` is negative, the arrivals so far
+    count as those of a whole window, as in the authors' code.
     """
     last = len(loads_qps) - 1
 
@@ -218,8 +218,8 @@ def by_recent_load(
 
 
 def as_ingress(tables: Sequence[Table], in_force: InForce) -> RunAt:
-    """The runs of the table in force, or those before while a table for a load close by has them,
-    as ingress does. To be asked once, at growing times."""
+    """Return the run length of the table in force, or the previous one while a table for a nearby
+    load has it, as in ingress. The result is stateful: call it at non-decreasing times."""
     loads, runs, before = [table.qps for table in tables], [table.run for table in tables], 1
 
     def run_at(now: float) -> int:
@@ -231,7 +231,7 @@ def as_ingress(tables: Sequence[Table], in_force: InForce) -> RunAt:
 
 
 def _rows(table: Table, known: Mapping[str, CandidateModel]) -> list[list[Run]]:
-    """What runs by [n - 1][level] up to the full queue; index -1 is a deadline that has passed."""
+    """Return the batches by [n - 1][level] up to the full queue; level -1: deadline passed."""
     rows = []
     for numbers, batches in zip(table.model[:-1], table.batch[:-1], strict=True):
         row = [
@@ -243,7 +243,7 @@ def _rows(table: Table, known: Mapping[str, CandidateModel]) -> list[list[Run]]:
 
 
 def _of_full(table: Table, known: Mapping[str, CandidateModel]) -> Callable[[int], Run]:
-    """What runs by the length of a queue that is full."""
+    """Return the batch by the length of a full queue."""
     model, batch = known[table.models[table.model[-1][0]]], table.batch[-1][0]
     if batch < len(table.batch):
         capped = _run(model, batch)
@@ -256,7 +256,7 @@ def _run(model: CandidateModel, batch: int) -> Run:
 
 
 def seconds_of(model: CandidateModel, batch: int) -> float:
-    """Planning latency; beyond the profile that of the straight line through it."""
+    """Return the planning latency; beyond the profile that of a straight line through it."""
     profiled = len(model.latency_s)
     if batch <= profiled:
         return model.latency_s[batch - 1]

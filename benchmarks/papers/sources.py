@@ -1,4 +1,4 @@
-"""A paper's data as files: reading its tables, and the command that writes them in our formats."""
+"""Read the tables of a paper's data, and run the command that converts them to our formats."""
 
 import argparse
 import csv
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class DataError(ValueError):
-    """The data directory is not what was expected; the message says what is missing."""
+    """Raised for an incomplete data directory; the message names what is missing."""
 
 
 def table(path: Path, paper: str) -> list[dict[str, str]]:
-    """The rows of a CSV file; raises ``DataError`` where it cannot be read."""
+    """Return the rows of a CSV file. Raises ``DataError`` if it cannot be read."""
     try:
         with path.open(encoding="utf-8", newline="") as lines:
             return list(csv.DictReader(lines))
@@ -20,14 +20,14 @@ def table(path: Path, paper: str) -> list[dict[str, str]]:
 
 
 def unreadable(path: Path, error: OSError, paper: str) -> DataError:
-    """What to say of a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     return DataError(
         f"{path} cannot be read ({error.strerror}); DATA_DIR is the folder of the {paper} data"
     )
 
 
 def write_from(document: str, write: Callable[[Path, Path], list[Path]]) -> None:
-    """The command DATA_DIR OUT_DIR: print what was written, or end with 2 and a sentence."""
+    """Run the command DATA_DIR OUT_DIR: print the written paths, or exit with 2 and a message."""
     parser = argparse.ArgumentParser(description=document.partition("\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")

@@ -4,7 +4,7 @@
 
     U = Pr[accuracy >= floor] * Pr[latency <= SLO] / (expected seconds of profiling)
 
-(Compass, Section 4.1; the paper divides by the plan's latency). ``tell`` takes the result
+(Compass, Section 4.1; the paper divides by the plan's latency). ``tell`` records the result
 of profiling. Accuracy depends on the configuration only, so one profile covers all placements:
 their latencies are composed of the seconds of the stages (``composition.py``). Once a compliant
 plan is known, proposals are ranked by the expected saving per second of profiling instead:
