@@ -96,7 +96,8 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """``committee`` by name: "better" or "top-k" (Circinus v1)."""
+    """Options of a search. ``committee``: "better" or "top-k" (Circinus v1); ``history``: the
+    most past searches that it has."""
 
     committee: str = "better"
     rule: StopRule = RULE

@@ -29,7 +29,7 @@ JITTER = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """``theta[g]`` per group of columns, and the variance."""
+    """The kernel's hyper-parameters: ``theta[g]`` per group of columns, and the variance."""
 
     theta: tuple[float, ...]
     variance: float

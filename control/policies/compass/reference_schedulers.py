@@ -114,7 +114,7 @@ class _Ilp:
         return np.array([1.0] * len(self.pairs) + [4.0] * items + [1.0] * len(self.gpus))
 
     def _one_plan(self) -> optimize.LinearConstraint:
-        """At most one plan a session; exactly one in cost."""
+        """Return the constraint of one plan per session: at most in goodput, exactly in cost."""
         rows = [session for session, _ in self.pairs]
         matrix = sparse.csr_array(
             (np.ones(len(rows)), (rows, range(len(rows)))),
@@ -123,7 +123,7 @@ class _Ilp:
         return optimize.LinearConstraint(matrix, lb=1.0 if self.cost else 0.0, ub=1.0)
 
     def _room(self) -> optimize.LinearConstraint:
-        """Items on a GPU take at most its four quarters, and none where it is not used."""
+        """Return the constraint of four quarters per used GPU, and none per unused GPU."""
         matrix = sparse.lil_array((max(len(self.gpus), 1), self.variables))
         for g in range(len(self.gpus)):
             for k in range(4):

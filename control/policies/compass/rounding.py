@@ -132,7 +132,7 @@ def _floor(
 
 
 def _fill_best(filling: PackedSessions, left: Ints, order: Ints) -> None:
-    """Serve remaining sessions, best column first; a column that does not fit is final."""
+    """Serve remaining sessions, best column first; a column that does not fit is not retried."""
     owner = filling.data.classes.owner
     for column in order.tolist():
         while left[owner[column]] > 0:

@@ -153,7 +153,7 @@ def _step(data: ProgramData) -> float:
 
 
 def _worth_it(filling: PackedSessions, bound: float) -> bool:
-    """Whether the instance is small, or what is left to gain is more than one in ten thousand."""
+    """Return whether the instance is small or its relative gap exceeds ``NEAR_ENOUGH``."""
     data = filling.data
     if data.columns <= EXACT_COLUMNS or (data.cost and unplaced(filling) > 0):
         return True

@@ -1,4 +1,4 @@
-"""Tiers and links as one session sees them."""
+"""Tiers and links from the view of one session."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class SessionTier:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Bytes a second and seconds of delay between two tiers."""
+    """A link between two tiers: bytes per second and seconds of delay."""
 
     bytes_per_s: float
     delay_s: float
