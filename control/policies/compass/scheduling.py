@@ -4,8 +4,8 @@
 packing (Compass, Section 4.3 and Appendix B, with the demand of a plan counted by item size). Two
 objectives: *goodput* serves the sessions of the greatest total weight that fit; *cost* serves
 every session for the least $ an hour of whole GPUs. The paper's greedy and its integer program
-over single GPUs are in ``reference_schedulers.py``. The greedy also runs if the gap to the bound
-exceeds 1e-4.
+over single GPUs are in ``reference_schedulers.py``. The greedy also runs for
+small instances, and for large ones if the relative gap to the bound exceeds 1e-4.
 """
 
 from collections.abc import Sequence
@@ -145,7 +145,7 @@ def _may_improve(filling: PackedSessions, bound: float) -> bool:
 
 
 def _step(data: ProgramData) -> float:
-    """The least by which two weights served can differ: 1 or more where weights are integers."""
+    """Return the least difference of two served weights: the gcd of integer weights, else 0."""
     weights = data.classes.weight
     if not np.array_equal(weights, np.round(weights)):
         return 0.0
@@ -153,7 +153,8 @@ def _step(data: ProgramData) -> float:
 
 
 def _worth_it(filling: PackedSessions, bound: float) -> bool:
-    """Return whether the instance is small or its relative gap exceeds ``NEAR_ENOUGH``."""
+    """Return whether an improvement is worth its time: the instance is small, sessions are
+    unplaced (cost), or the relative gap exceeds ``NEAR_ENOUGH``."""
     data = filling.data
     if data.columns <= EXACT_COLUMNS or (data.cost and unplaced(filling) > 0):
         return True
