@@ -22,7 +22,8 @@ check: $(FILLED)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	@$(MAKE) --no-print-directory docs
-	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not compiled and not slow" tests
+	$(PYTHON) -m pytest -q -n 2 \
+	  -m "not kafka and not models and not compiled and not slow and not thorough" tests
 
 # The site of docs/, in build/docs; a link that breaks is an error.
 docs: $(FILLED)

@@ -18,6 +18,7 @@ from tests.allocation_world import a_problem, an_entry, by_trying, problems
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, **SLOW)
 @given(problems())
 def test_the_milp_finds_the_best_plan_that_trying_everything_finds(problem: Problem) -> None:

@@ -79,6 +79,7 @@ print(len(tape.entries), sha256(repr(tape.entries).encode()).hexdigest())
 """
 
 
+@pytest.mark.thorough
 def test_another_process_with_another_hash_seed_runs_the_same_simulation() -> None:
     def digest(hash_seed: str) -> str:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()}

@@ -41,6 +41,7 @@ def planned(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> l
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "devices"), OPTIMA, ids=str)
 @pytest.mark.parametrize("solver", ["highs", "cbc"])
 def test_every_measured_optimum_is_found(

@@ -196,15 +196,18 @@ def e_c_m_1(load: float, servers: int) -> float:
     return SERVICE_S / (1 - float(optimize.brentq(root, 0.0, 1 - 1e-9)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("load", [0.25, 0.45])
 def test_one_exponential_server_is_m_m_1(load: float) -> None:
     assert within(runs(load / SERVICE_S, (1,), exponential), m_m_1(load))
 
 
+@pytest.mark.thorough
 def test_one_steady_server_is_m_d_1() -> None:
     assert within(runs(0.7 / SERVICE_S, (1,), fixed), m_d_1(0.7))
 
 
+@pytest.mark.thorough
 def test_three_servers_visited_in_turn_are_e_3_m_1() -> None:
     rate = 0.6 * 3 / SERVICE_S
     assert within(runs(rate, (3,), exponential), e_c_m_1(0.6, 3))
@@ -218,6 +221,7 @@ def m_m_c(load: float, servers: int) -> float:
     return SERVICE_S * (1 + waits / (empty + waits) / (servers * (1 - load)))
 
 
+@pytest.mark.thorough
 def test_one_queue_with_three_servers_is_m_m_3() -> None:
     found = [
         float(np.mean(sojourns(seed, 0.5 * 3 / SERVICE_S, (1,), exponential, 3)[1][WARM:]))
@@ -226,6 +230,7 @@ def test_one_queue_with_three_servers_is_m_m_3() -> None:
     assert within(found, m_m_c(0.5, 3))
 
 
+@pytest.mark.thorough
 def test_a_tandem_of_two_stages_is_two_m_m_1() -> None:
     # Burke: what leaves an M/M/1 is a Poisson process again.
     assert within(runs(0.5 / SERVICE_S, (1, 1), exponential), 2 * m_m_1(0.5))

@@ -65,6 +65,7 @@ def test_text_tables_promise_what_the_authors_code_promises(asks: dict[str, Ask]
     assert plan.expected_accuracy * 100 == pytest.approx(TEXT[qps], abs=5.01e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "loads"), [("image", IMAGE), ("text", TEXT)])
 def test_accuracy_per_query_is_never_below_that_per_decision(
     asks: dict[str, Ask], name: str, loads: dict[int, object]

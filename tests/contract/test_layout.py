@@ -46,6 +46,7 @@ def test_there_is_no_further_top_level_package() -> None:
     assert tops == {*PACKAGES, "benchmarks"}
 
 
+@pytest.mark.thorough
 def test_the_control_plane_imports_no_extra() -> None:
     light = [dotted(path) for path in modules() if path.parts[:2] != ("operators", "models")]
     names = [name for name in light if not name.endswith("__main__")]
@@ -58,6 +59,7 @@ def test_the_control_plane_imports_no_extra() -> None:
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("driver", ["headrace.roles.wiring", "streams.control_app.app"])
 def test_no_role_starts_with_a_solver(driver: str) -> None:
     # Each is up to a second of every start, and of every restart; solves have a process apart.
@@ -67,6 +69,7 @@ def test_no_role_starts_with_a_solver(driver: str) -> None:
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
+@pytest.mark.thorough
 def test_every_import_is_absolute() -> None:
     relative = [
         str(path)

@@ -42,6 +42,7 @@ def test_trouble_fails_its_batch_with_a_sentence_and_the_next_is_served(
     assert operator.predict([b"b", b"c"]) == [b"b", b"c"]
 
 
+@pytest.mark.thorough
 def test_memory_beyond_the_limit_ends_the_process() -> None:
     variant = Variant(
         task="echo", name="brittle", operator=OPERATOR, memory_limit_bytes=400_000_000

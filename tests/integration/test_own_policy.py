@@ -87,6 +87,7 @@ def test_the_pages_policy_is_short() -> None:
     assert len(FILES["queue_length.py"].splitlines()) <= 60
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("running", "queued", "wanted"),
@@ -148,6 +149,7 @@ def test_without_the_package_its_kind_is_none(tmp_path: Path) -> None:
         read_pipeline_file(a_file(tmp_path))
 
 
+@pytest.mark.thorough
 def test_it_is_planned_simulated_and_compared(tmp_path: Path, installed: Path) -> None:
     file = str(a_file(tmp_path, children=ALONE))
     plan = rows(typed(installed, "plan", file, "--demand", "10", "--json"))

@@ -28,6 +28,7 @@ def compare(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
     return found
 
 
+@pytest.mark.thorough
 def test_policies_meet_on_the_same_arrivals_with_means_and_paired_differences(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_page_is_written_and_lies_there_only_whole(
     assert not list(tmp_path.glob("*.part"))
 
 
+@pytest.mark.thorough
 def test_the_best_fixed_choice_is_the_best_of_those_that_were_tried(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path, devices=6))
     asked = Run(file=file, policy="static", seed=0, arrivals=Renewal(150.0, 3.0))
@@ -103,6 +105,7 @@ def test_the_best_fixed_choice_is_the_best_of_those_that_were_tried(tmp_path: Pa
     assert any(len(each.policy.replicas) > 2 for each in found.tried)
 
 
+@pytest.mark.thorough
 def test_a_fixed_choice_is_named_in_what_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +135,7 @@ def test_what_is_wrong_is_one_sentence_before_anything_runs(
         assert sentence in told.err
 
 
+@pytest.mark.thorough
 def test_its_processes_end_with_it_however_that_ends(tmp_path: Path) -> None:
     file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 200.0, 600.0)
     command = ["compare", str(file), "--arrivals", str(arrivals), "--policy", "static", "loki"]

@@ -165,6 +165,7 @@ FAULTS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), faults=FAULTS)
 def test_every_query_has_one_outcome_whatever_happens(seed: int, faults: list[Fault]) -> None:

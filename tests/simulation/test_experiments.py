@@ -13,6 +13,7 @@ from headrace.cli.main import run
 from headrace.errors import ArrivalsError, PipelineError
 
 
+@pytest.mark.thorough
 def test_runs_are_records_by_policy_and_seed(tmp_path: Path) -> None:
     file = a_cluster(tmp_path)
     found = headrace.simulate(
@@ -51,6 +52,7 @@ def test_devices_and_slo_of_the_file_are_replaced(tmp_path: Path) -> None:
         headrace.simulate(file, rate_qps=1, seconds=1, devices=0)
 
 
+@pytest.mark.thorough
 def test_a_comparison_has_a_record_for_each_policy_and_figure(tmp_path: Path) -> None:
     file = a_cluster(tmp_path)
     found = headrace.compare(
@@ -80,6 +82,7 @@ def test_wrong_arrivals_and_arguments_are_told(tmp_path: Path) -> None:
         headrace.simulate(file, polices=["static"], rate_qps=1, seconds=1)
 
 
+@pytest.mark.thorough
 def test_the_command_writes_queries_and_seconds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

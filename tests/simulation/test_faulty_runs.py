@@ -117,6 +117,7 @@ def played(file: Path, policy: str, seed: int, faults: int, cv: float) -> Ended:
     return ended
 
 
+@pytest.mark.thorough
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -59,6 +59,7 @@ def test_planning_goes_on_from_the_arrivals_that_were(tmp_path: Path) -> None:
     assert all(60.0 < demand < 120.0 for demand in demands)
 
 
+@pytest.mark.thorough
 def test_a_policy_by_command_makes_no_other_run_than_a_filed_one(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
     assert file.pipeline.policy != "loki"

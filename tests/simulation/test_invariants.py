@@ -172,6 +172,7 @@ scenarios = st.builds(
 )
 
 
+@pytest.mark.thorough
 @given(scenarios)
 @settings(max_examples=100, deadline=None)
 def test_every_admitted_query_ends_exactly_once_whatever_dies(scenario: Scenario) -> None:

@@ -60,6 +60,7 @@ def watched(
     return simulated(asked, lambda sent: None, (seen,)), seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", ["ramsis", "ramsis-paper"])
 def test_light_load_goes_to_the_better_variant_and_heavy_load_to_the_faster(
     tmp_path: Path, policy: str
@@ -80,6 +81,7 @@ def test_a_run_is_a_function_of_its_seed(tmp_path: Path) -> None:
     assert (one.account.counts, one.events) == (two.account.counts, two.events)
 
 
+@pytest.mark.thorough
 def test_a_worker_that_dies_loses_nothing_and_tables_follow(tmp_path: Path) -> None:
     died = (Fault(kind="death", at_s=2.0, for_s=float("inf"), device="emulated-0"),)
     ended, seen = watched(tmp_path, "ramsis", 60.0, faults=died)
@@ -89,6 +91,7 @@ def test_a_worker_that_dies_loses_nothing_and_tables_follow(tmp_path: Path) -> N
     assert (seen.tables[-1].workers, seen.tables[-1].complete) == (3, True)
 
 
+@pytest.mark.thorough
 def test_runs_are_whole_but_where_a_plan_or_a_death_cuts_them_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
@@ -123,6 +126,7 @@ def test_a_task_selects_beside_loki(tmp_path: Path) -> None:
     assert ended.account.counts["answered"] > 0.9 * ended.queries
 
 
+@pytest.mark.thorough
 def test_policies_that_select_can_be_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,7 @@ def test_with_little_to_do_all_is_answered_at_the_profiled_accuracy(
     assert abs(row["stage_queries"] - 300) < 4 * (100 * 0.5) ** 0.5
 
 
+@pytest.mark.thorough
 def test_every_policy_runs_with_every_seed_on_the_same_arrivals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +85,7 @@ def test_every_policy_runs_with_every_seed_on_the_same_arrivals(
     assert without_cpu(alone) == without_cpu(rows[3:])
 
 
+@pytest.mark.thorough
 def test_another_process_with_another_hash_seed_gives_the_same_figures(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "headrace", "simulate", str(a_cluster(tmp_path)), "--rate", "80",
@@ -162,6 +164,7 @@ def test_a_trace_shows_every_batch_and_lies_there_only_whole(
     assert "--trace-out shows one run" in two
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_queries(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
 

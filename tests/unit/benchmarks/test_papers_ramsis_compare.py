@@ -98,6 +98,7 @@ def test_the_page_has_what_was_played_and_leaves_out_what_was_not() -> None:
     assert "| workers |" not in told
 
 
+@pytest.mark.thorough
 def test_on_a_trace_the_tables_follow_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.papers.ramsis_compare.GRID", (190.0, 200.0))
     rows = {row.policy: row for row in on_trace(SMALL, [10.0] * 3 + [150.0] * 3, 1, print)}

@@ -97,6 +97,7 @@ def test_a_line_of_the_daily_round_is_no_last_word(tmp_path: Path, form: str) ->
     assert last_word(log) == ""
 
 
+@pytest.mark.thorough
 def test_a_role_that_refuses_its_file_is_not_started_again(tmp_path: Path) -> None:
     said: list[str] = []
     supervisor = Supervisor(tmp_path / "gone.yaml", "127.0.0.1:1", tmp_path / "run", said.append)
@@ -180,6 +181,7 @@ signal.pause()
 """
 
 
+@pytest.mark.thorough
 def test_a_role_does_not_outlive_a_supervisor_that_was_killed() -> None:
     # The supervisor's number is known only once it runs, so it hands it on as `up` does.
     script = f"import os; os.environ[{SUPERVISOR!r}] = str(os.getpid())\n{FOLLOWER}"

@@ -96,6 +96,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, old: str, new: str, words: st
         read(tmp_path, YAML.replace(old, new, 1))
 
 
+@pytest.mark.thorough
 def test_an_enormous_space_is_refused_with_the_largest_knob_named(tmp_path: Path) -> None:
     options = ", ".join(str(each) for each in range(60_000))
     with pytest.raises(PipelineError, match=r"more than 1,000,000; shorten scan\.scale"):

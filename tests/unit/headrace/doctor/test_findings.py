@@ -234,6 +234,7 @@ def test_without_a_broker_the_rest_is_still_told_and_the_exit_code_is_4(
     }
 
 
+@pytest.mark.thorough
 def test_a_secret_in_the_properties_is_never_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:

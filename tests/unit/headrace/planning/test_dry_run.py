@@ -250,6 +250,7 @@ def test_devices_of_several_kinds_are_told_in_the_file(
     assert "does not say of which kind" in told
 
 
+@pytest.mark.thorough
 def test_another_process_with_another_hash_seed_prints_the_same_plan(tmp_path: Path) -> None:
     file = a_file(tmp_path)
     found = []

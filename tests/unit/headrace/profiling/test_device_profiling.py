@@ -89,6 +89,7 @@ def words(folder: Path, module: str, shout: str = "Shout") -> PipelineFile:
     return read_pipeline_file(path)
 
 
+@pytest.mark.thorough
 def test_a_pipeline_is_profiled_from_end_to_end(tmp_path: Path) -> None:
     file = words(tmp_path, "words_whole")
     steps: list[ProfilingStep] = []
@@ -117,6 +118,7 @@ def test_a_pipeline_is_profiled_from_end_to_end(tmp_path: Path) -> None:
     assert set(provenance["load_average"]) == {"before", "after"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("shout", "message"),
     [

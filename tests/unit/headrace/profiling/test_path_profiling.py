@@ -83,6 +83,7 @@ def words(folder: Path, module: str) -> PipelineFile:
     return read_pipeline_file(path)
 
 
+@pytest.mark.thorough
 def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(tmp_path: Path) -> None:
     file = words(tmp_path, "words_paths")
     out = tmp_path / "profile-cpu.json"
@@ -114,6 +115,7 @@ def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(tmp_pat
     ]
 
 
+@pytest.mark.thorough
 def test_without_a_profile_that_holds_every_variant_there_is_nothing_to_add_to(
     tmp_path: Path,
 ) -> None:
@@ -191,6 +193,7 @@ def test_parts_right_are_counted_over_all_queries() -> None:
         right([[]], [0], lambda outputs, truth: (0, 0))
 
 
+@pytest.mark.thorough
 def test_the_difference_from_the_products_is_told(tmp_path: Path) -> None:
     file = words(tmp_path, "words_told")
     out = tmp_path / "profile-cpu.json"

@@ -19,6 +19,7 @@ def asked(path: Path, mix: dict[str, int], policy: str, queries: int = 600) -> C
     return CapacityRequest(file=file, policy=policy, queries=queries)
 
 
+@pytest.mark.thorough
 def test_the_capacity_is_the_highest_rate_that_keeps_the_slo_to_one_percent(
     tmp_path: Path,
 ) -> None:
@@ -32,6 +33,7 @@ def test_the_capacity_is_the_highest_rate_that_keeps_the_slo_to_one_percent(
     assert not carries(request, found.best.qps * 1.03)
 
 
+@pytest.mark.thorough
 def test_two_devices_carry_more_than_twice_as_much_as_one(tmp_path: Path) -> None:
     path = a_typed_file(tmp_path, sizes=ONE_SIZE)
     one, two = (capacity(asked(path, {"gpu": n}, "kairos")).best for n in (1, 2))
@@ -40,6 +42,7 @@ def test_two_devices_carry_more_than_twice_as_much_as_one(tmp_path: Path) -> Non
     assert 2 * one.qps < two.qps < 100
 
 
+@pytest.mark.thorough
 def test_the_matching_carries_more_than_first_come_first_served(tmp_path: Path) -> None:
     path = a_typed_file(tmp_path)
     mix = {"gpu": 1, "slow": 3}

@@ -118,6 +118,7 @@ def drawn(sessions: int, seed: int, gpus: int | None, weights: tuple[float, ...]
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 2.0, 4.0), (1.5, 2.25, 3.7, 5.1)])
 @pytest.mark.parametrize("sessions", [40, 300, 2500])
 def test_never_worse_than_the_greedy_and_near_the_bound(
@@ -135,6 +136,7 @@ def unmetered() -> tuple[float, float]:
     return 0.0, 0.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", ["goodput", "cost"])
 def test_sifting_finds_the_bound_of_the_whole_program(
     objective: str, monkeypatch: pytest.MonkeyPatch

@@ -175,6 +175,7 @@ def test_what_a_table_reaches_is_not_said_to_be_out_of_reach(
     assert falls_short(process, options.objective, worth + apart, sweeps=2000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes",
     [

@@ -140,6 +140,7 @@ def test_an_slo_below_the_fastest_model_is_refused_with_the_mend(policy: str) ->
         solved(OPTIONS[policy], an_ask(slo_s=0.01))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", OPTIONS)
 def test_a_thousand_workers_have_a_table(policy: str) -> None:
     alone = solved(OPTIONS[policy], an_ask(qps=20.0 * 1000, workers=1000))
