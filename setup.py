@@ -24,7 +24,9 @@ HOT = """
     operators/fanout.py operators/ingress.py operators/latency_histogram.py operators/outbox.py
     operators/plan_follower.py operators/offset_tracker.py operators/drop_reasons.py
     operators/outcomes.py operators/reporter.py
-    operators/bursts.py operators/worker_rules.py operators/record_size.py operators/worker.py
+    operators/bursts.py operators/leased_slots.py operators/running_batch.py
+    operators/table_batching.py operators/worker_rules.py operators/record_size.py
+    operators/worker.py
     operators/models/emulated.py
     streams/observers/plan_usage.py streams/observers/quantiles.py streams/observers/run_metrics.py
     streams/simulated/delays.py

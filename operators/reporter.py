@@ -1,10 +1,11 @@
 """Heartbeats: the report that a node sends to the control plane every 200 ms."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from operators.outbox import Onward
 from schemas.effects import REPORTS, Effect, Send, Wake
 from schemas.enumerations import NodeState
-from schemas.records import Report, SlotState
+from schemas.records import ANSWERED, Report, SlotState
 
 INTERVAL_S = 0.2
 FAULTS = frozenset((NodeState.FAILED, NodeState.STUCK))  # states that come with an error
@@ -43,6 +44,23 @@ class Reporter:
     def count(self, name: str, amount: float = 1.0) -> None:
         """Add ``amount`` to a count."""
         self.counts[name] = self.counts.get(name, 0) + amount
+
+    def ran(self, variant: str, items: int, busy_s: float, onward: Sequence[Onward]) -> None:
+        """Count a batch of ``items`` items, and what they became: children, or failures."""
+        self.count(f"finished/{variant}", items)
+        self.count(f"batches/{variant}")
+        self.count(f"busy_s/{variant}", busy_s)
+        sent: dict[str, int] = {}
+        failures = 0
+        for _, task, item in onward:
+            if task:
+                sent[task] = sent.get(task, 0) + 1
+            elif item.end is not None and item.end.outcome != ANSWERED:
+                failures += 1
+        for task, children in sent.items():
+            self.count(f"children/{variant}/{task}", children)
+        if failures:
+            self.count(f"failed/{variant}", failures)
 
     def due(self, now: float) -> list[Effect]:
         """Return the report and the wake-up for the next one if a report is due."""

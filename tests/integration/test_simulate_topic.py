@@ -21,7 +21,7 @@ def test_recorded_arrivals_are_replayed_under_any_policy(
     broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic, file = new_id("queries"), a_cluster(tmp_path)
-    # The stamps lie in the past: without this the broker's retention deletes them at its next check.
+    # The stamps lie in the past: without this the broker's retention deletes them.
     ensure_topics(KafkaConfig(broker), [Topic(topic, 4, {"retention.ms": "-1"})])
     producer = Producer({"bootstrap.servers": broker})
     for number in range(200):

@@ -1,0 +1,164 @@
+"""The items of a worker and the batch that runs on its device.
+
+A batch that is given up as hanging has failed its items; the device stays busy until it ends.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from operators.offset_tracker import Progress
+from operators.state_machine import StateMachine
+from schemas.effects import COMPLETIONS, Effect, Infer, Inferred, Send
+from schemas.records import Completion, Hop, Item, Lease, Work
+from schemas.variant_id import variant_id
+
+# A batch still running this long before egress closes its last query is failed with its cause.
+HANGING_MARGIN_S = 0.3
+MOST_CRASHES = 2  # crashes of a worker's process with one item before the item fails
+
+
+class Ticket:
+    """An item that the worker holds, with the record it arrived in."""
+
+    __slots__ = ("alone", "item", "offset", "progress", "received_s", "slot", "work")
+
+    def __init__(
+        self, item: Item, work: Work, slot: int, offset: int, progress: Progress, received_s: float
+    ) -> None:
+        self.item = item
+        self.work = work
+        self.slot = slot
+        self.offset = offset
+        self.progress = progress
+        self.received_s = received_s
+        self.alone = False  # runs in a batch alone: an earlier batch with it failed or crashed
+
+    @property
+    def key(self) -> str:
+        """A unique name of the item, even on a recreated topic."""
+        work, branch = self.work, ".".join(map(str, self.item.branch))
+        return f"{work.origin.partition}-{work.origin.offset}@{work.created_s}/{branch}"
+
+
+def crashing(tickets: Sequence[Ticket], crashes: Mapping[str, int]) -> list[Ticket]:
+    """Return the items that ran in ``MOST_CRASHES`` crashes of this worker's process.
+
+    Items that ran in fewer crashes run alone, so that no other item is blamed for theirs.
+    """
+    found: list[Ticket] = []
+    for ticket in tickets:
+        count = crashes.get(ticket.key, 0)
+        ticket.alone = count > 0
+        if count >= MOST_CRASHES:
+            found.append(ticket)
+    return found
+
+
+class BatchState(StrEnum):
+    """Whether the device is free."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    HANGING = "hanging"  # its items have failed, and it has not ended
+
+
+class BatchChange(StrEnum):
+    """What happens to the device's batch."""
+
+    START = "start a batch"
+    GIVE_UP = "give the batch up"
+    END = "end the batch"
+
+
+TRANSITIONS: Mapping[tuple[BatchState, BatchChange], BatchState] = {
+    (BatchState.IDLE, BatchChange.START): BatchState.RUNNING,
+    (BatchState.RUNNING, BatchChange.GIVE_UP): BatchState.HANGING,
+    (BatchState.RUNNING, BatchChange.END): BatchState.IDLE,
+    (BatchState.HANGING, BatchChange.END): BatchState.IDLE,
+}
+
+
+class RunningBatch:
+    """The batch of one worker; ``tickets`` and ``variant`` stay those of the last one."""
+
+    __slots__ = (
+        "_ingress", "_released", "_states", "_worker", "began_s", "cost", "error", "job",
+        "tickets", "variant",
+    )  # fmt: skip
+
+    def __init__(self, worker: str, ingress: int) -> None:
+        """``ingress`` is the number of ingress processes, which receive the completions."""
+        self.tickets: list[Ticket] = []
+        self.variant = ""
+        self.cost = 0  # the size under which its latency is profiled
+        self.job = 0
+        self.error = ""  # why it was given up
+        self.began_s = 0.0
+        self._worker, self._ingress = worker, ingress
+        self._released = ""  # the rule that released it
+        self._states = StateMachine(f"the batch of {worker}", TRANSITIONS, BatchState.IDLE)
+
+    @property
+    def state(self) -> BatchState:
+        """Whether the device is free."""
+        return self._states.state
+
+    def start(
+        self, tickets: list[Ticket], variant: str, cost: int, released: str, now: float
+    ) -> None:
+        """Begin a batch under the next job number."""
+        self._states.go(BatchChange.START)
+        self.tickets, self.variant, self.cost = tickets, variant, cost
+        self._released, self.began_s = released, now
+        self.job += 1
+
+    def infer(self, named: bool, sized: bool) -> Infer:
+        """Return the request to run it, with its items' names for a crash journal if ``named``."""
+        items = tuple([t.key for t in self.tickets]) if named else ()
+        values = tuple([t.item.value for t in self.tickets])
+        return Infer(self.job, self.variant, values, items=items, size=self.cost if sized else 0)
+
+    def end(self) -> None:
+        """Free the device."""
+        self._states.go(BatchChange.END)
+        self.error = ""
+
+    def hangs(self, grace_s: float, now: float) -> bool:
+        """Give the batch up just before egress closes its queries without a cause."""
+        if self._states.state is not BatchState.RUNNING:
+            return False
+        last_s = max([ticket.work.deadline_s for ticket in self.tickets])
+        if now < last_s + grace_s - min(HANGING_MARGIN_S, grace_s / 2):
+            return False
+        self._states.go(BatchChange.GIVE_UP)
+        self.error = (
+            f"{self.variant} has been running one batch of {len(self.tickets)} "
+            f"for {now - self.began_s:.1f} s on {self._worker}"
+        )
+        return True
+
+    def hop(self, ticket: Ticket, event: Inferred, epoch: int) -> Hop:
+        """Return the entry of an item's path for this batch."""
+        task, variant = variant_id(self.variant)
+        return Hop(
+            task=task, variant=variant, worker=self._worker, epoch=epoch,
+            received_s=ticket.received_s, started_s=event.started_s,
+            finished_s=event.finished_s, batch=len(self.tickets), released=self._released,
+        )  # fmt: skip
+
+    def completions(
+        self, lease: Lease, items: Sequence[Ticket], outcome: str, started_s: float, took_s: float
+    ) -> list[Effect]:
+        """Report items of a batch to the dispatcher; nothing if ``lease`` is not dispatched to."""
+        return [self._completion(t, lease, outcome, started_s, took_s) for t in items if lease.type]
+
+    def _completion(
+        self, ticket: Ticket, lease: Lease, outcome: str, started_s: float, took_s: float
+    ) -> Send:
+        work = ticket.work
+        done = Completion(
+            query_id=work.query_id, origin=work.origin, slot=ticket.slot, worker=self._worker,
+            type=lease.type, setting=self.variant or lease.key, size=work.size,
+            queued_s=max(started_s - ticket.received_s, 0.0), run_s=took_s, outcome=outcome,
+        )  # fmt: skip
+        return Send(COMPLETIONS, done, work.origin.partition % self._ingress)

@@ -1,0 +1,78 @@
+"""Batches by the policy's tables: the variant and size for each queue length, slack and load."""
+
+from control.per_query.batching import batch_size
+from control.per_query.local_slowdown import LocalSlowdown
+from control.per_query.table_lookup import Selections, TableLookup
+from control.policies.ramsis.burst_lengths import WAIT
+from operators.bursts import BurstBuffer
+from operators.device import Device
+from operators.running_batch import Ticket
+from operators.worker_rules import LatencyOf, WorkerRules
+from schemas.pipeline import Pipeline
+from schemas.records import Selection
+from schemas.variant_id import variant_id
+
+
+class TableBatching:
+    """The tables that a worker follows, if the policy in force has any for its task."""
+
+    __slots__ = (
+        "_device", "_following", "_largest", "_latency", "_pace", "_pipeline", "_selections",
+        "arrivals",
+    )  # fmt: skip
+
+    def __init__(
+        self, pipeline: Pipeline, latency: LatencyOf, device: Device, pace: LocalSlowdown
+    ) -> None:
+        self.arrivals = BurstBuffer(0.0)
+        self._device, self._pace = device, pace
+        self._pipeline = pipeline
+        self._latency = latency
+        self._largest = {v.key: v.batch for task in pipeline.tasks for v in task.variants}
+        self._selections = Selections()
+        self._following: TableLookup | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether tables are in force."""
+        return self._following is not None
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The variants that the tables choose from, as "task/variant"."""
+        return self._following.variants if self._following is not None else ()
+
+    def take(self, selection: Selection) -> bool:
+        """Take a task's tables; they replace its earlier ones. Return False for unfit ones."""
+        task = next((t for t in self._pipeline.tasks if t.name == selection.task), None)
+        if selection.pipeline != self._pipeline.name or task is None:
+            return False
+        return self._selections.take(selection, [variant.name for variant in task.variants])
+
+    def follow(self, policy: str, wanted: str, now: float) -> None:
+        """Follow the tables of the policy for the task of ``wanted`` ("task/variant"), if any."""
+        before = self._following
+        self._following = following = self._selections.of(policy, variant_id(wanted).task)
+        if (following is None) != (before is None):
+            self.arrivals = BurstBuffer(now)
+        if following is not None:
+            self.arrivals.wait_s = WAIT * following.selection.slo_s
+
+    def choose(
+        self, head: Ticket, ready: int, rules: WorkerRules, largest: int, now: float
+    ) -> tuple[str, int]:
+        """Return the tables' variant and batch size for ``ready`` items.
+
+        The serving variant replaces one that is not loaded yet. Items that are late in any case
+        run in batches of up to ``largest``, if the policy says so.
+        """
+        tables, device = self._following, self._device
+        assert tables is not None
+        stretch = self._pace.stretch if rules.paced else 1.0
+        slack_s = rules.slack_s(head.work, head.item, tables.selection.slo_s, now) / stretch
+        qps = self.arrivals.qps(now) * stretch
+        variant, size = tables.choose(ready, slack_s, qps, self.arrivals.run)
+        if rules.capped and self._latency(variant, size) > slack_s:
+            return device.serving, batch_size(ready, largest)  # maximises throughput
+        if variant not in device.held:
+            variant = device.serving
+        return variant, min(size, self._largest[variant])
