@@ -24,12 +24,12 @@ from schemas.effects import (
     Infer,
     Inferred,
     Loaded,
+    Observer,
     Send,
     Woke,
     work_topic,
 )
 from schemas.records import Hop, Item, Lease, Origin, Plan, Route, Settings, Work
-from streams.live.live_driver import Observer
 from streams.observers.journal import Journal
 from streams.observers.metrics import Metrics
 

@@ -195,9 +195,16 @@ class Node(Protocol):
     def handle(self, event: Event, now: float) -> Sequence[Effect]: ...
 
 
+class Observer(Protocol):
+    """Sees every event of a node with its effects; changes nothing."""
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None: ...
+
+
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES",
     "REPORTS", "RESULTS", "Arrived", "Assign", "ControlEffect", "Count", "Counted", "Done",
     "Effect", "Event", "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded", "Node",
-    "OperatorEffect", "Origin", "Reject", "Send", "Solve", "Solved", "Wake", "Woke", "work_topic",
+    "Observer", "OperatorEffect", "Origin", "Reject", "Send", "Solve", "Solved", "Wake", "Woke",
+    "work_topic",
 ]  # fmt: skip

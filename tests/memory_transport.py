@@ -8,7 +8,8 @@ from zlib import crc32
 from schemas.pipeline import Pipeline
 from schemas.records import Record
 from streams.codecs.wire import Fetched, encoder
-from streams.live.live_driver import FetchedBatch, Inbox, Live
+from streams.live.inbox import FetchedBatch, Inbox
+from streams.live.live_driver import Live
 from streams.topics import physical, topics
 
 Place = tuple[str, int]

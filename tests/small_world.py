@@ -8,11 +8,11 @@ import numpy as np
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.worker import Worker
-from schemas.effects import PLANS, QUERIES, Node
+from schemas.effects import PLANS, QUERIES, Node, Observer
 from schemas.pipeline import Pipeline
 from schemas.records import Query, Record, Selection, SelectionTable, Settings
-from streams.live.emulated_executor import EmulatedExecutor
-from streams.live.live_driver import Live, Observer
+from streams.live.executors import EmulatedExecutor
+from streams.live.live_driver import Live
 from streams.simulated.delays import steady
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
@@ -116,7 +116,7 @@ def run_live(
     live = Live(pipeline, nodes, transport, clock=clock, inbox=inbox, observers=[observer])
     for name in nodes:
         if name.startswith("w"):
-            live.give_hands(name, small_hands(live, name, seed, clock))
+            live.attach(name, small_hands(live, name, seed, clock))
     drive(pipeline, live, inbox, clock, [*small_inputs(seed), *besides], UNTIL_S)
     return transport
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from headrace.processes import ALIVE, RESTARTED
 from headrace.roles.log_options import LogOptions
+from schemas.effects import Observer
 from schemas.pipeline import Pipeline
-from streams.live.live_driver import Observer
 from streams.observers.clock_skew import ClockSkews
 from streams.observers.health import Health
 from streams.observers.journal import Journal, tell

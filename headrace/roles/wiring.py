@@ -46,8 +46,8 @@ from streams.kafka.kafka_client import KafkaConfig, partitions_of
 from streams.kafka.preflight import prepare
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
-from streams.live.emulated_executor import EmulatedExecutor
-from streams.live.live_driver import Live, ModelExecutor, Operator
+from streams.live.executors import EmulatedExecutor, ModelExecutor, Operator
+from streams.live.live_driver import Live
 from streams.topics import own_topics, physical
 
 FENCE_S = 5.0  # an ingress or egress that stalled for longer may have been replaced
@@ -168,12 +168,12 @@ def run_worker(
     namesakes.check()
     group = f"{pipeline.name}.workers"
     with _driver(pipeline, nodes, kafka, group, telling, role=name) as live:
-        _give_hands(live, file, profile, names, device, seed, journals)
+        _attach(live, file, profile, names, device, seed, journals)
         namesakes.watch(incarnation, live.fail)
         _until_told(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
 
-def _give_hands(
+def _attach(
     live: Live,
     file: PipelineFile,
     profile: ProfileTable,
@@ -187,11 +187,11 @@ def _give_hands(
         if host == EMULATED:
             rng = np.random.default_rng([seed, number])
             executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
-            live.give_hands(each, executor)
+            live.attach(each, executor)
         else:
             make = model_maker(file)
             running = ModelExecutor(make, host, live.post(each), process_clock, journals[each])
-            live.give_hands(each, running)
+            live.attach(each, running)
 
 
 def _journal(pipeline: Pipeline, name: str) -> CrashJournal:

@@ -49,6 +49,7 @@ from schemas.effects import (
     Effect,
     Event,
     Failed,
+    Observer,
     Send,
     Solve,
     Solved,
@@ -69,7 +70,7 @@ from streams.simulated.delays import (
     replayed,
     steady,
 )
-from streams.simulated.simulated_driver import BatchLatency, Observer, Simulated
+from streams.simulated.simulated_driver import BatchLatency, Simulated
 from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then at the latest, ready or not

@@ -19,6 +19,7 @@ import faust
 from aiokafka.errors import KafkaConnectionError
 
 from control.controller.controller import Controller
+from schemas.effects import Observer
 from schemas.pipeline import Pipeline
 from streams.control_app.control_driver import (
     AGAIN_S,
@@ -33,7 +34,7 @@ from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_client import KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.live.dilation import REAL, Dilation
-from streams.live.live_driver import Clock, Observer
+from streams.live.inbox import Clock
 from streams.observers.journal import tell
 from streams.topics import MAX_RECORD_BYTES, physical
 

@@ -29,6 +29,7 @@ from schemas.effects import (
     Event,
     Failed,
     Forget,
+    Observer,
     Reject,
     Send,
     Solve,
@@ -46,7 +47,7 @@ from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.input_offsets import InputTopic
 from streams.kafka.kafka_client import BrokerError, KafkaConfig, reach
 from streams.live.dilation import REAL, Dilation
-from streams.live.live_driver import Clock, Observer
+from streams.live.inbox import Clock
 from streams.observers.health import Health
 from streams.observers.journal import tell
 from streams.topics import physical

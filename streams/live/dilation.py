@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streams.codecs.wire import Fetched
-from streams.live.live_driver import Inbox, Transport
+from streams.live.inbox import Inbox, Transport
 
 Clock = Callable[[], float]
 

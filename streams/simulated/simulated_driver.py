@@ -36,6 +36,7 @@ from schemas.effects import (
     Load,
     Loaded,
     Node,
+    Observer,
     Reject,
     Send,
     Solve,
@@ -63,12 +64,6 @@ class BatchLatency(Protocol):
     def load_s(self) -> float: ...
     def latency_s(self, batch: int) -> float: ...
     def predict(self, values: Sequence[Any]) -> list[Any]: ...
-
-
-class Observer(Protocol):
-    """Sees every event with its effects; changes nothing."""
-
-    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None: ...
 
 
 # (node, variant as "task/variant") -> the variant's latencies on the node's device.

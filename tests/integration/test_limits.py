@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.rig import Rig, Stuck, ends, in_time
 from headrace.roles.subprocess_operator import Isolated
+from operators.operator_error import OperatorFailed
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, FAILED, REFUSED
-from streams.live.live_driver import OperatorFailed
 
 OPERATOR = "tests.integration.operators_for_tests:Brittle"
 TROUBLE = {

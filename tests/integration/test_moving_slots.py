@@ -13,7 +13,7 @@ from schemas.effects import Node
 from schemas.records import Answer, Lease, Query, Settings
 from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, producer
 from streams.kafka.transport import KafkaTransport
-from streams.live.emulated_executor import EmulatedExecutor
+from streams.live.executors import EmulatedExecutor
 from streams.live.live_driver import Live
 from streams.topics import topics
 from tests.builders import a_lease, a_pipeline, a_plan
@@ -39,7 +39,7 @@ def running(config: KafkaConfig, nodes: dict[str, Node]) -> Iterator[None]:
         mine = {name: node for name, node in nodes.items() if name.startswith(kind)}
         live = Live(PIPELINE, mine, KafkaTransport(config, f"{PIPELINE.name}.{kind}"))
         for name in mine if kind == "w" else ():
-            live.give_hands(name, emulated(live, name))
+            live.attach(name, emulated(live, name))
         drivers.append((live, threading.Thread(target=live.run)))
     for _, thread in drivers:
         thread.start()

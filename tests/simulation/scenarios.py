@@ -13,11 +13,11 @@ import numpy as np
 from operators.egress import Egress, made_s, upto_of
 from operators.ingress import Ingress
 from operators.worker import Worker
-from schemas.effects import OUTPUTS, PLANS, QUERIES, RESULTS, Node
+from schemas.effects import OUTPUTS, PLANS, QUERIES, RESULTS, Node, Observer
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Plan, Query, Settings
 from streams.simulated.delays import steady
-from streams.simulated.simulated_driver import Observer, Simulated
+from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.toys import Toy, Unreadable
 

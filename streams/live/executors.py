@@ -1,0 +1,226 @@
+"""Executors of a worker's models: real ones on threads, emulated ones by the driver's timers."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from operators.operator_error import OperatorFailed
+from operators.user_frames import sentence, trace, with_frames
+from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded
+from schemas.user_errors import UNSUCCESSFUL, HeadraceError
+from streams.live.crash_journal import CrashJournal
+from streams.live.inbox import Clock
+
+Post = Callable[[Event], None]
+PostAt = Callable[[float, Event], None]
+
+LOAD_S = 600.0  # a longer load ends the process; large models come over a network
+STUCK_S = 60.0  # a longer batch of a variant without a time limit ends the process
+
+
+class Executor(Protocol):
+    """The performer of a worker's ``Infer`` and ``Load`` effects."""
+
+    def infer(self, effect: Infer) -> None: ...
+    def load(self, effect: Load) -> None: ...
+    def look(self, now: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class OperatorStuck(HeadraceError):
+    """A batch or a load does not end, or its thread died; only a new process helps."""
+
+    exit_code = UNSUCCESSFUL
+
+
+class Operator(Protocol):
+    """An operator as built by operators/models."""
+
+    def load(self, device: str) -> None: ...
+    def predict(self, batch: list[Any]) -> list[Any]: ...
+
+
+class ModelExecutor:
+    """Executor of real models.
+
+    One thread runs batches, so a device runs one at a time; loads run on other threads, so that
+    the old variant serves meanwhile.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[str], Operator],
+        device: str,
+        post: Post,
+        clock: Clock = time.time,
+        journal: CrashJournal | None = None,
+    ) -> None:
+        self._journal = journal
+        self._make = make
+        self._device = device
+        self._post = post
+        self._clock = clock
+        self._operators: dict[str, Operator] = {}
+        self._beside: set[str] = set()
+        # By variant: the operators to evict at its first use, those held when it was loaded.
+        self._leaving: dict[str, dict[str, Operator]] = {}
+        self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
+        self._running: tuple[str, float, int] | None = None  # variant, since when, job
+        self._loads: dict[str, float] = {}  # variants being loaded, since when
+        self._stuck = ""  # why the process must end, after the running items have failed
+        self._thread = threading.Thread(target=self._work, name="models", daemon=True)
+        self._thread.start()
+
+    def infer(self, effect: Infer) -> None:
+        self._jobs.put(effect)
+
+    def load(self, effect: Load) -> None:
+        if effect.variant in self._beside and not effect.beside:
+            self._alone(effect.variant)  # already loaded; evict the others at its first use
+            self._post(Loaded(effect.variant, 0.0))
+        elif effect.variant not in self._loads:
+            self._loads[effect.variant] = self._clock()
+            threading.Thread(target=self._load, args=(effect,), daemon=True).start()
+
+    def look(self, now: float) -> None:
+        """Raise ``OperatorStuck`` if a batch runs for over ``STUCK_S``, a load for over ``LOAD_S``,
+        or the thread that runs batches has died.
+
+        A hanging job fails first: one call posts ``Failed``, the next raises, so that the node can
+        forward the reason in between.
+        """
+        if self._stuck:
+            raise OperatorStuck(self._stuck)
+        running = self._running
+        if running is not None and now - running[1] > STUCK_S:
+            self._stuck = (
+                f"{running[0]} has been running one batch for {STUCK_S:g} s; a thread cannot be "
+                "ended; with `limits: {time: ...}` the variant runs in a process that can"
+            )
+            self._post(Failed(running[2], self._stuck))
+            return
+        if not self._thread.is_alive():
+            raise OperatorStuck("the thread that runs batches has ended; a new process replaces it")
+        for variant, since_s in list(self._loads.items()):
+            if now - since_s > LOAD_S:
+                self._stuck = (
+                    f"{variant} has been loading for {LOAD_S:g} s; a thread cannot be ended; "
+                    "correct its load(), or load less"
+                )
+                self._post(Failed(variant, self._stuck))
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        if self._journal is not None and not self._stuck:
+            self._journal.ended()  # a regular end, not a crash
+
+    def _load(self, effect: Load) -> None:
+        began, variant = self._clock(), effect.variant
+        try:
+            operator = self._make(variant)
+            operator.load(self._device)
+        except BaseException as error:  # noqa: BLE001 - a user's class may raise SystemExit too
+            self._loads.pop(variant, None)
+            self._post(_failed(variant, f"{variant} cannot be loaded: {_message(error)}", error))
+            return
+        self._operators[variant] = operator
+        self._loads.pop(variant, None)
+        if effect.beside:
+            self._beside.add(variant)
+        else:
+            self._alone(variant)
+        self._post(Loaded(variant, self._clock() - began))
+
+    def _alone(self, variant: str) -> None:
+        self._leaving[variant] = {k: o for k, o in list(self._operators.items()) if k != variant}
+
+    def _let_go(self, leaving: Mapping[str, Operator]) -> None:
+        """Evict the operators held before a swap, except those reloaded since."""
+        for variant, operator in leaving.items():
+            if self._operators.get(variant) is operator:
+                del self._operators[variant]
+                self._leaving.pop(variant, None)
+                self._beside.discard(variant)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._post(self._run(job))
+
+    def _run(self, job: Infer) -> Event:
+        began = self._clock()
+        self._running = (job.variant, began, job.job)
+        try:
+            operator = self._operators[job.variant]
+            if job.variant in self._leaving:
+                self._let_go(self._leaving.pop(job.variant))
+            if self._journal is not None:
+                self._journal.began(job.items)
+            outputs = operator.predict(list(job.values))
+            return Inferred(job.job, tuple(outputs), began, self._clock())
+        # Including SystemExit and KeyboardInterrupt: a library that calls sys.exit must not end
+        # the thread and leave a worker that reports ready but serves nothing.
+        except BaseException as error:  # noqa: BLE001
+            text = str(error) if isinstance(error, OperatorFailed) else ""
+            return _failed(job.job, text or f"{job.variant} raised {sentence(error)}", error)
+        finally:
+            self._running = None
+            if self._journal is not None:
+                self._journal.ended()
+
+
+def _failed(job: int | str, text: str, error: BaseException) -> Failed:
+    if isinstance(error, OperatorFailed):
+        return Failed(job, text, error.trace)
+    return Failed(job, with_frames(text, error), trace(error))
+
+
+def _message(error: BaseException) -> str:
+    """Return the message of a load error: an ``OperatorFailed``'s own, else type and message."""
+    return str(error) if isinstance(error, OperatorFailed) else sentence(error)
+
+
+class Emulation(Protocol):
+    """A variant with latencies and outputs from its profile."""
+
+    def latency_s(self, batch: int) -> float: ...
+    def predict(self, values: list[Any]) -> list[Any]: ...
+
+
+class EmulatedExecutor:
+    """Executor of emulated devices: batches and loads end by the driver's timers.
+
+    It needs no thread, so one process hosts many of them.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[str], Emulation],
+        load_s: Callable[[str], float],
+        post_at: PostAt,
+        clock: Clock,
+    ) -> None:
+        self._make = make
+        self._load_s = load_s
+        self._post_at = post_at
+        self._clock = clock
+        self._variants: dict[str, Emulation] = {}
+
+    def infer(self, effect: Infer) -> None:
+        began = self._clock()
+        variant = self._variants[effect.variant]
+        ends = began + variant.latency_s(effect.cost)
+        outputs = tuple(variant.predict(list(effect.values)))
+        self._post_at(ends, Inferred(effect.job, outputs, began, ends))
+
+    def load(self, effect: Load) -> None:
+        self._variants[effect.variant] = self._make(effect.variant)
+        seconds = self._load_s(effect.variant)
+        self._post_at(self._clock() + seconds, Loaded(effect.variant, seconds))
+
+    def look(self, now: float) -> None:
+        """Do nothing: an emulated device cannot hang."""
+
+    def close(self) -> None:
+        """Do nothing: an emulated device holds no resources."""

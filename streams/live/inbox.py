@@ -1,0 +1,55 @@
+"""What the live driver reads: a transport to the broker, and an inbox that other threads feed."""
+
+import contextlib
+import queue
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+from streams.codecs.wire import Fetched
+
+Clock = Callable[[], float]
+Place = tuple[str, int]  # a topic's name on the broker and a slot
+
+
+class Transport(Protocol):
+    """The driver's interface to a broker; ``streams/kafka/transport.py`` implements Kafka's."""
+
+    def fetch(self, timeout_s: float) -> list[Fetched]: ...
+    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int: ...
+    def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None: ...
+    def send(self, topic: str, value: bytes, slot: int, key: str) -> None: ...
+    def done(self, place: Place, offset: int, note: str) -> None: ...
+    def end_turn(self, now: float) -> None: ...
+    def end_of(self, place: Place) -> int | None: ...
+    def abandon(self) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def assigned(self) -> int: ...
+    @property
+    def unsettled(self) -> bool: ...
+
+
+class Inbox:
+    """The driver's queue of entries; ``put`` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def put(self, entry: Any) -> None:
+        self._queue.put(entry)
+
+    def drain(self, timeout_s: float) -> list[Any]:
+        """Wait for an entry, then return all queued ones; empty after the time-out."""
+        entries: list[Any] = []
+        with contextlib.suppress(queue.Empty):
+            entries.append(self._queue.get(timeout=timeout_s))
+            while True:
+                entries.append(self._queue.get_nowait())
+        return entries
+
+
+class FetchedBatch(NamedTuple):
+    """The records of one fetch, with the number of the assignment in effect."""
+
+    assigned: int
+    records: list[Fetched]
