@@ -15,7 +15,8 @@ import numpy as np
 import psutil
 from confluent_kafka import Message, TopicPartition
 
-from streams.kafka.kafka_client import KafkaConfig, consumer, producer
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
 
 RECORD_BYTES = 500
 _PER_TURN = 500  # queries sent between two polls for answers

@@ -49,7 +49,9 @@ from schemas.records import (
     Plan,
     Report,
 )
-from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, partitions_of, producer
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import ensure_topics, partitions_of
 from streams.topics import physical, topics
 
 ROOT = Path(__file__).parents[1]

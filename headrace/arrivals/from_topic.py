@@ -7,7 +7,9 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from headrace.arrivals.arrival_processes import Times
 from headrace.errors import ArrivalsError
-from streams.kafka.kafka_client import KafkaConfig, partitions, read_to_end
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import partitions
+from streams.kafka.topic_contents import read_to_end
 
 
 def recorded(kafka: KafkaConfig, topic: str) -> Times:

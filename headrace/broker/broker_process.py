@@ -8,7 +8,7 @@ import subprocess
 import psutil
 
 from headrace.broker.broker_home import Home
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 
 FORMAT_PATIENCE = 60.0  # seconds; 1 on an idle machine
 STOP_PATIENCE = 20.0  # seconds from SIGTERM to SIGKILL

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.broker.jar_lock import locked_jars
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 
 Progress = Callable[[str, int, int], None]
 """Told, before each jar that must be downloaded: its coordinate, its number, how many there are."""

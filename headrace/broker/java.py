@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 
 OLDEST = 17  # the oldest Java that Apache Kafka 4 supports
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')

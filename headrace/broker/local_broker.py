@@ -32,7 +32,7 @@ from headrace.broker.broker_home import (
 from headrace.broker.broker_process import death_of, end, format_if_new, is_ours, spawn
 from headrace.broker.jars import Progress, classpath
 from headrace.broker.java import check_java, find_java
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 
 __all__ = ["BrokerError", "Progress", "Running", "borrow", "ensure", "start", "status", "stop"]
 

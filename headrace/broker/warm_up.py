@@ -8,7 +8,9 @@ import time
 
 from confluent_kafka import TopicPartition
 
-from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, producer
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import ensure_topics
 from streams.topics import Topic
 
 TOPIC = "headrace.warm-up"

@@ -11,7 +11,7 @@ from headrace.roles.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
     from headrace.config.topology import Share
-    from streams.kafka.kafka_client import KafkaConfig
+    from streams.kafka.kafka_config import KafkaConfig
 
 
 class _ShareType(click.ParamType):

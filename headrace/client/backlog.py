@@ -4,7 +4,10 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaExcepti
 
 from schemas.effects import OUTPUTS, work_topic
 from schemas.pipeline import Pipeline
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, consumer, done_offsets, log_offsets
+from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_contents import done_offsets, log_offsets
 from streams.topics import physical
 
 WAIT_S = 10.0

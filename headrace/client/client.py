@@ -27,7 +27,8 @@ from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query, Value
-from streams.kafka.kafka_client import BrokerError, reach
+from streams.kafka.kafka_client import reach
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 __all__ = ["Client", "ClientClosed", "NoAnswer"]

@@ -18,7 +18,9 @@ from schemas.codec.raw import ID_HEADER
 from schemas.codec.single_object import CodecError, decode
 from schemas.effects import DEAD_LETTERS, QUERIES
 from schemas.records import DeadLetter
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, producer
+from streams.kafka.kafka_client import producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 _NAME = re.compile(r"(\d+)-(\d+)")

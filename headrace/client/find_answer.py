@@ -13,7 +13,7 @@ from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer
-from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
 if TYPE_CHECKING:

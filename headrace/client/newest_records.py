@@ -5,13 +5,11 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from streams.kafka.kafka_client import (
-    BrokerError,
-    KafkaConfig,
-    consumer,
-    readable_partitions,
-    watermarks,
-)
+from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_admin import readable_partitions
+from streams.kafka.topic_contents import watermarks
 
 STRETCH = 2_000  # records of a partition per read
 WAIT_S = 10.0

@@ -11,7 +11,8 @@ from headrace.results.tally import Sent
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query
-from streams.kafka.kafka_client import BrokerError, KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 STEP_S = 0.02  # the longest wait of a step for answers

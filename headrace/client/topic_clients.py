@@ -23,17 +23,11 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Command, CommandResult, Plan, Query
-from streams.kafka.kafka_client import (
-    BrokerError,
-    KafkaConfig,
-    consumer,
-    offset_since,
-    producer,
-    read_kept,
-    readable_partitions,
-    watermarks,
-)
-from streams.kafka.kafka_errors import refusal
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError, refusal
+from streams.kafka.topic_admin import readable_partitions
+from streams.kafka.topic_contents import offset_since, read_kept, watermarks
 from streams.topics import MAX_RECORD_BYTES, physical
 
 WAIT_S = 10.0  # for offsets and topics from the broker

@@ -23,7 +23,8 @@ from headrace.status.readiness import Readiness
 from headrace.terminal import Advance, counting, say
 from schemas.effects import REPORTS
 from schemas.records import Plan
-from streams.kafka.kafka_client import BrokerError, KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.preflight import prepare
 from streams.topics import physical
 

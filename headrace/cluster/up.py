@@ -28,7 +28,7 @@ from headrace.errors import INTERRUPTED, Interrupted
 from headrace.processes import environment, run_directory
 from headrace.terminal import print_json, print_text, say
 from schemas.records import Plan, Settings
-from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
 
 # File in a run's directory: the process id of the local broker that this run must stop.
 HANDED_OVER = "broker-handed-over"

@@ -20,7 +20,7 @@ from headrace.processes import Process
 from headrace.terminal import say, waiting
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
-from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from headrace.status.watch import REFRESH_S, Watch
 from headrace.terminal import LINE_EVERY_S, say
 from operators.outcomes import OUTCOMES, outcome_of
 from schemas.pipeline import Pipeline
-from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
 
 NOTES = 3  # the newest
 

@@ -51,9 +51,10 @@ from headrace.roles.compiled import compiled
 from headrace.roles.log_options import LOOPBACK
 from schemas.pipeline import Pipeline
 from streams.kafka.acl_rights import ROLES, rights
-from streams.kafka.kafka_client import BrokerError, asked, described, producer, reach
+from streams.kafka.kafka_client import asked, producer, reach
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import FORBIDDEN
+from streams.kafka.kafka_errors import FORBIDDEN, BrokerError
+from streams.kafka.topic_admin import described
 from streams.topics import topics
 
 ANSWERS_WITHIN_S = 5.0

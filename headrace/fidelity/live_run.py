@@ -32,7 +32,9 @@ from headrace.terminal import say, waiting
 from profiles.profile_table import EMULATED
 from schemas.effects import PLANS, RESULTS
 from schemas.records import Answer, Plan, Query
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, read_to_end
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_contents import read_to_end
 from streams.live.dilation import Dilation
 from streams.topics import physical
 

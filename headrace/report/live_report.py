@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from headrace.client.formats import Read
-    from streams.kafka.kafka_client import KafkaConfig
+    from streams.kafka.kafka_config import KafkaConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from headrace.client.topic_clients import Tail, decoded
 from headrace.errors import NameTaken
 from schemas.effects import REPORTS
 from schemas.records import Report
-from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
 LISTEN_S = 0.7  # nodes report every 0.2 s

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable
 
 from headrace.errors import PartitionsChanged
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, partitions
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_admin import partitions
 
 LOOK_S = 30.0
 

@@ -42,8 +42,9 @@ from streams.kafka.egress_recovery import (
     committed_notes,
     notes,
 )
-from streams.kafka.kafka_client import KafkaConfig, partitions_of
+from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
+from streams.kafka.topic_admin import partitions_of
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import EmulatedExecutor, ModelExecutor, Operator

@@ -13,8 +13,9 @@ from headrace.status.snapshot import WINDOW_S, Snapshot, board_of
 from headrace.terminal import print_json, print_rich, print_text, rich_console
 from schemas.effects import PLANS, REPORTS
 from schemas.pipeline import Pipeline
-from streams.kafka.kafka_client import KafkaConfig, readable_partitions
+from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
+from streams.kafka.topic_admin import readable_partitions
 from streams.topics import physical
 
 REFRESH_S = 1.0

@@ -3,7 +3,7 @@
 from typing import Any
 
 from schemas.codec.confluent import ConfluentCodec
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 
 NOT_FOUND = 404
 

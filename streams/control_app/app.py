@@ -31,7 +31,7 @@ from streams.control_app.control_driver import (
     reachable,
 )
 from streams.kafka.faust_security import to_faust
-from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock

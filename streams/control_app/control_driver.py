@@ -45,7 +45,9 @@ from streams.control_app.host import ControlHost
 from streams.control_app.solver_pool import Planners
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.input_offsets import InputTopic
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, reach
+from streams.kafka.kafka_client import reach
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock
 from streams.observers.health import Health

@@ -10,7 +10,8 @@ from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, Arrived
 from schemas.pipeline import Pipeline
 from schemas.records import CommandResult, Garbled, Record
 from streams.codecs.wire import Fetched
-from streams.kafka.kafka_client import KafkaConfig, read_to_end
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical
 
 

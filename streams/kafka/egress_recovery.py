@@ -13,15 +13,11 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from operators.egress import made_s
 from schemas.codec.single_object import CodecError, decode
-from streams.kafka.kafka_client import (
-    BrokerError,
-    KafkaConfig,
-    committed,
-    consumer,
-    offset_since,
-    readable_partitions,
-    watermarks,
-)
+from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_admin import readable_partitions
+from streams.kafka.topic_contents import committed, offset_since, watermarks
 
 WAIT_S = 30.0
 # Answers carry egress's clock, the records behind them those of ingress and workers: an answer may

@@ -4,14 +4,10 @@ from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from schemas.effects import QUERIES, REPORTS
 from schemas.pipeline import Pipeline
-from streams.kafka.kafka_client import (
-    BrokerError,
-    KafkaConfig,
-    consumer,
-    done_offsets,
-    log_offsets,
-    watermarks,
-)
+from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_contents import done_offsets, log_offsets, watermarks
 from streams.topics import physical
 
 WAIT_S = 2.0  # a later answer would be obsolete

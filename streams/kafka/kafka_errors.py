@@ -2,6 +2,7 @@
 
 from confluent_kafka import KafkaError
 
+from schemas.user_errors import NO_BROKER, HeadraceError
 from streams.kafka.kafka_config import KafkaConfig
 
 FORBIDDEN = frozenset(
@@ -12,6 +13,12 @@ FORBIDDEN = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+
+
+class BrokerError(HeadraceError):
+    """The broker cannot be used; the message names the attempt and the remedy."""
+
+    exit_code = NO_BROKER
 
 
 def turned_away(config: KafkaConfig, error: KafkaError) -> str | None:

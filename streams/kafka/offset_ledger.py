@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from streams.kafka.kafka_client import BrokerError, committed, watermarks
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import refusal
+from streams.kafka.kafka_errors import BrokerError, refusal
+from streams.kafka.topic_contents import committed, watermarks
 
 Place = tuple[str, int]  # topic on the broker, slot
 Offsets = Mapping[Place, tuple[int, str]]  # the offset to commit, with its note

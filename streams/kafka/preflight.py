@@ -8,16 +8,10 @@ from confluent_kafka.admin import AclOperation
 
 from schemas.pipeline import Pipeline
 from streams.kafka.acl_rights import GROUP, TOPIC, Right, rights
-from streams.kafka.kafka_client import (
-    BrokerError,
-    KafkaConfig,
-    asked,
-    described,
-    ensure_topics,
-    may,
-    reach,
-)
-from streams.kafka.kafka_errors import FORBIDDEN, forbidden
+from streams.kafka.kafka_client import asked, reach
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
+from streams.kafka.topic_admin import described, ensure_topics, may
 from streams.topics import topics
 
 WAIT_S = 30.0

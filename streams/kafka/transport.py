@@ -31,15 +31,9 @@ from confluent_kafka import (
 from schemas.effects import REPORTS
 from streams.codecs.wire import Fetched
 from streams.kafka.connectivity import Connectivity
-from streams.kafka.kafka_client import (
-    BrokerError,
-    KafkaConfig,
-    consumer,
-    heeding,
-    producer,
-    report_producer,
-)
-from streams.kafka.kafka_errors import refusal
+from streams.kafka.kafka_client import consumer, fatal_errors, producer, report_producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS, OffsetLedger
 from streams.topics import physical
 
@@ -97,14 +91,14 @@ class KafkaTransport:
     def __init__(self, config: KafkaConfig, group: str) -> None:
         self._config, self._group = config, group
         self._connectivity = Connectivity(config)
-        heed = heeding(config, self._connectivity.told)
+        heed = fatal_errors(config, self._connectivity.told)
         self._reader = consumer(config, group, error_cb=heed)
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._asked = 0  # assignments ordered
         self.assigned = 0  # assignments carried out, by the reading thread
         self._producer = producer(config, error_cb=heed)
-        self._reporter = report_producer(config, error_cb=heeding(config))
+        self._reporter = report_producer(config, error_cb=fatal_errors(config))
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
         self._turn = _Turn()

@@ -4,7 +4,9 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from headrace.broker.warm_up import PARTITIONS, TOPIC, warm_up
-from streams.kafka.kafka_client import KafkaConfig, consumer, watermarks
+from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_contents import watermarks
 
 pytestmark = pytest.mark.kafka
 

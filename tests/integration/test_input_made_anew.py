@@ -10,7 +10,9 @@ from headrace.roles.wiring import input_places
 from operators.input_place import GENERATION
 from schemas.codec.single_object import decode, encode
 from schemas.records import Answer, Query, Settings
-from streams.kafka.kafka_client import KafkaConfig, admin, consumer, ensure_topics, producer
+from streams.kafka.kafka_client import admin, consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import ensure_topics
 from streams.topics import topics
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.integration.test_moving_slots import running

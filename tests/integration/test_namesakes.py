@@ -8,7 +8,9 @@ import pytest
 from headrace.errors import NameTaken
 from headrace.roles.namesakes import Namesakes
 from schemas.codec.single_object import encode
-from streams.kafka.kafka_client import KafkaConfig, ensure_topics, producer
+from streams.kafka.kafka_client import producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import ensure_topics
 from streams.topics import topics
 from tests.builders import a_pipeline
 from tests.control_world import an_ingress_report

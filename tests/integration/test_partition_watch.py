@@ -8,7 +8,8 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headrace.errors import PartitionsChanged
 from headrace.roles.partition_watch import watch_partitions
-from streams.kafka.kafka_client import KafkaConfig, admin
+from streams.kafka.kafka_client import admin
+from streams.kafka.kafka_config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
 

@@ -16,7 +16,9 @@ from streams.kafka.egress_recovery import (
     answers_from_s,
     committed_notes,
 )
-from streams.kafka.kafka_client import KafkaConfig, consumer, ensure_topics, producer
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 from tests.builders import a_pipeline, an_answer
 

@@ -41,7 +41,9 @@ from schemas.effects import QUERIES, RESULTS
 from schemas.records import Query
 from streams.kafka.acl_rights import ROLES
 from streams.kafka.faust_security import to_aiokafka
-from streams.kafka.kafka_client import BrokerError, KafkaConfig, consumer, producer
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.preflight import prepare
 from streams.topics import physical
 from tests.integration.certificates import make_authority

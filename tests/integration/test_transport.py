@@ -9,14 +9,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from streams.kafka import transport as module
-from streams.kafka.kafka_client import (
-    BrokerError,
-    KafkaConfig,
-    admin,
-    consumer,
-    producer,
-    read_to_end,
-)
+from streams.kafka.kafka_client import admin, consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_contents import read_to_end
 from streams.kafka.transport import KafkaTransport
 
 pytestmark = pytest.mark.kafka

@@ -15,7 +15,7 @@ from headrace.broker.broker_home import (
 from headrace.broker.jar_lock import ROOTS, locked_jars
 from headrace.broker.jars import classpath
 from headrace.broker.java import check_java, find_java, java_major
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 
 HERE = Home(Path("/srv/one"))
 IDENTITY = Identity(cluster="A234567890123456789012", port=20_001, controller_port=20_002)

@@ -16,7 +16,7 @@ from headrace.errors import ClientClosed, NoAnswer
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import CodecError, encode
 from schemas.records import ANSWERED, Answer, Origin
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 
 
 def an_answer(name: str) -> Answer:

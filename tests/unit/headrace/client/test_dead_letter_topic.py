@@ -18,7 +18,7 @@ from headrace.client.dead_letter_topic import (
 )
 from headrace.errors import Unsuccessful
 from schemas.records import DeadLetter
-from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
 
 WORDS = Path(__file__).parents[3] / "pipelines" / "lines" / "pipeline.yaml"
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.client.defaults import brokers, chosen
 from headrace.errors import Unsuccessful
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 
 
 def test_brokers_are_those_named_else_those_of_the_environment() -> None:

@@ -26,7 +26,7 @@ from headrace.roles.log_options import (
     LogOptions,
     role_options,
 )
-from streams.kafka.kafka_client import BrokerError
+from streams.kafka.kafka_errors import BrokerError
 from streams.observers.journal import tell
 
 AT_S = 1_780_000_000.123

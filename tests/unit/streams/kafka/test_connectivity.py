@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from streams.kafka.connectivity import PERSIST_S, REMIND_S, Connectivity, QuietFilter
-from streams.kafka.kafka_client import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig
 
 REFUSED = KafkaError(
     KafkaError._TRANSPORT,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from streams.kafka.kafka_client import BrokerError, committed, offset_since, watermarks
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_contents import committed, offset_since, watermarks
 
 PLACE = TopicPartition("plans", 0)
 

@@ -1,0 +1,161 @@
+"""Topics on the broker: create the missing ones, describe them, count their partitions."""
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import (
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
+
+from streams.kafka.kafka_client import POLL_S, admin, asked
+from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
+from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden, unreachable
+from streams.topics import Topic
+
+COPIES = 3  # replicas of every topic, given enough brokers
+REPLICATION = "topics.replication.factor"  # property that overrides the number of replicas
+
+
+def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> dict[str, Any]:
+    """Return each topic's description with this user's operations, or its ``KafkaError``.
+
+    Raise ``BrokerError`` if no broker answers.
+    """
+    names = TopicCollection(sorted(topics))
+    return asked(
+        config,
+        lambda client: client.describe_topics(
+            names, include_authorized_operations=True, request_timeout=timeout_s
+        ),
+        timeout_s,
+    )
+
+
+def may(description: Any, operation: AclOperation) -> bool:
+    """Return whether a description permits an operation; one that lists none permits all."""
+    return not description.authorized_operations or operation in description.authorized_operations
+
+
+def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float = 30.0) -> None:
+    """Create the missing topics; skip those that this user may not describe.
+
+    Raise ``BrokerError`` if no broker answers, a topic may not be created, or an existing one has
+    too few partitions.
+    """
+    wanted = tuple(wanted)
+    there = described(config, (topic.name for topic in wanted), timeout_s)
+    missing: list[NewTopic] = []
+    copies = 0
+    for topic in wanted:
+        found = there[topic.name]
+        if not isinstance(found, KafkaError):
+            _check_partitions(topic, len(found.partitions))
+        elif found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            copies = copies or _copies(config, timeout_s)
+            missing.append(_new_topic(topic, copies))
+        elif found.code() not in FORBIDDEN:
+            raise BrokerError(f"topic {topic.name!r} cannot be used: {found.str()}")
+    if missing:
+        _make(config, missing, timeout_s)
+
+
+def _copies(config: KafkaConfig, timeout_s: float) -> int:
+    """Return the replication factor of new topics: the property's, else three given three brokers,
+    else one."""
+    said = config.properties.get(REPLICATION)
+    if said is not None:
+        if not said.isdigit() or not int(said):
+            raise KafkaConfigError(f"{REPLICATION} is {said!r}; write a number of brokers, as in 3")
+        return int(said)
+    cluster = asked(
+        config,
+        lambda client: {"": client.describe_cluster(request_timeout=timeout_s)},
+        timeout_s,
+    )[""]
+    known = 0 if isinstance(cluster, KafkaError) else len(cluster.nodes)
+    return COPIES if known >= COPIES else 1
+
+
+def _new_topic(topic: Topic, copies: int) -> NewTopic:
+    """Return the topic to create.
+
+    With three replicas, two must have a record before it is acknowledged, and an out-of-sync
+    replica never becomes the leader: acknowledged records survive the loss of any one broker.
+    """
+    settings = dict(topic.settings)
+    if copies >= COPIES:
+        settings["min.insync.replicas"] = str(copies - 1)
+        settings["unclean.leader.election.enable"] = "false"
+    return NewTopic(topic.name, topic.partitions, replication_factor=copies, config=settings)
+
+
+def _check_partitions(topic: Topic, there: int) -> None:
+    if there < topic.partitions:
+        raise BrokerError(
+            f"topic {topic.name!r} has {there} partitions, {topic.partitions} are "
+            f"needed; add partitions (kafka-topics --alter) or lower `slots` in the file"
+        )
+
+
+def _make(config: KafkaConfig, missing: list[NewTopic], timeout_s: float) -> None:
+    def create(client: AdminClient) -> Mapping[str, "Future[Any]"]:
+        made: Mapping[str, Future[Any]] = client.create_topics(missing, operation_timeout=timeout_s)
+        return made
+
+    for name, made in asked(config, create, timeout_s).items():
+        # Another role may have created it in the meantime.
+        if not isinstance(made, KafkaError) or made.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            continue
+        if made.code() in FORBIDDEN:
+            raise BrokerError(
+                f"topic {name!r} is missing, and {forbidden(config, 'Create', 'topic', name)}; "
+                "or let the pipeline's operator make the topics with `headrace up FILE`"
+            )
+        raise BrokerError(f"topic {name!r} cannot be made: {made.str()}")
+
+
+def partitions(config: KafkaConfig, timeout_s: float = 10.0) -> dict[str, int]:
+    """Return the number of partitions of each topic that this user may describe.
+
+    Raise ``BrokerError`` if no broker answers.
+    """
+    try:
+        found = admin(config).list_topics(timeout=timeout_s).topics
+    except KafkaException as error:
+        raise BrokerError(unreachable(config, error.args[0])) from error
+    return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def partitions_of(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> int:
+    """Return a topic's number of partitions; wait for a topic that was just created.
+
+    Raise ``BrokerError`` if the topic does not appear within ``timeout_s``.
+    """
+    until = time.monotonic() + timeout_s
+    while (count := partitions(config).get(topic)) is None:
+        if time.monotonic() > until:
+            raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
+        time.sleep(POLL_S)
+    return count
+
+
+def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> int:
+    """Return a topic's number of partitions, 0 if it does not exist.
+
+    Raise ``BrokerError`` if this user may not read it or no broker answers.
+    """
+    found = described(config, (topic,), timeout_s)[topic]
+    if not isinstance(found, KafkaError):
+        if not may(found, AclOperation.READ):
+            raise BrokerError(forbidden(config, "Read", "topic", topic))
+        return len(found.partitions)
+    if found.code() in FORBIDDEN:
+        raise BrokerError(forbidden(config, "Read", "topic", topic))
+    if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return 0
+    raise BrokerError(f"topic {topic!r} cannot be read: {found.str()}")
