@@ -1,0 +1,332 @@
+"""The transport of one process over the faulty broker, by the rules of streams/kafka/transport.py.
+
+Sends are in order, retried until they arrive, and confirmed by a second hop; a turn's offsets are
+committed once its sends and those of every earlier turn are confirmed; a slot is given up after
+the sends so far are confirmed, or after ``HAND_OVER_S``. A process that dies loses what has not
+left it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from benchmarks.schedules.faulty_broker import HOP_S, RETRY_S, Agenda, Broker, Link, Place
+from schemas.effects import REPORTS
+from streams.codecs.wire import Fetched
+from streams.kafka.transport import COMMIT_S, HAND_OVER_S, MOST_PER_FETCH
+from streams.topics import physical
+
+_REPORTS = physical("", REPORTS)
+Offsets = dict[Place, tuple[int, str]]
+
+
+@dataclass(slots=True)
+class Turn:
+    """The unconfirmed sends of one driver turn, and the offsets that it reported done."""
+
+    waiting: int = 0
+    done: Offsets = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A record on its way; ``turn`` waits for its confirmation."""
+
+    place: Place
+    key: bytes
+    value: bytes
+    at_s: float
+    turn: Turn
+
+
+@dataclass(slots=True)
+class HandOver:
+    """A change of the slots read; it waits until ``behind`` turns are confirmed."""
+
+    number: int
+    new: tuple[Place, ...]
+    gone: tuple[Place, ...]
+    commits: bool
+    behind: int
+    by_s: float
+
+
+class FaultyTransport:
+    """Implements the live driver's ``Transport``; ``deliver`` takes fetched records.
+
+    ``eager`` commits before the sends are confirmed: a deliberate error, for tests of the checker.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        broker: Broker,
+        link: Link,
+        group: str,
+        life: str,
+        clock: Callable[[], float],
+        deliver: Callable[[int, list[Fetched]], None],
+        *,
+        eager: bool = False,
+    ) -> None:
+        self._agenda, self._broker, self._link = agenda, broker, link
+        self._group, self._life, self._clock, self._deliver = group, life, clock, deliver
+        self._eager = eager
+        self.assigned = self._asked = 0
+        self.alive = True
+        self.frozen = False
+        self._turn = Turn()
+        self._turns: deque[Turn] = deque()
+        self._ended = self._confirmed = 0
+        self._outbox: deque[Outgoing] = deque()
+        self._sending = False
+        self._ready: Offsets = {}
+        self._commit_at = 0.0
+        self._hand_overs: deque[HandOver] = deque()
+        self._ledger: deque[Callable[[], None]] = deque()
+        self._asking = False
+        self._positions: dict[Place, int] = {}
+        self._left: dict[Place, int] = {}
+        self._paused: set[Place] = set()
+        self._ends: dict[Place, int] = {}
+        self._pumping = False
+
+    # ------------------------------------------------------------------ the protocol
+
+    @property
+    def unsettled(self) -> bool:
+        return bool(self._turns or self._ready or self._hand_overs or self._ledger)
+
+    def fetch(self, timeout_s: float) -> list[Fetched]:
+        raise AssertionError("the broker delivers")
+
+    def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
+        at = slot if slot >= 0 else crc32(key.encode()) % self._broker.slots[topic]
+        out = Outgoing((topic, at), key.encode(), value, self._clock(), self._turn)
+        if topic == _REPORTS:
+            # Reports are sent once, without a place in the turn.
+            if self._broker.up and self._link.out:
+                self._agenda.after(self._hop_s, lambda: self._land_report(out))
+            return
+        self._turn.waiting += 1
+        self._outbox.append(out)
+        self._send_soon(0.0)
+
+    def done(self, place: Place, offset: int, note: str) -> None:
+        self._turn.done[place] = (offset, note)
+
+    def end_turn(self, now: float) -> None:
+        self._close_turn()
+        self._settle()
+        self._hand_over()
+        if self._ready and self._agenda.now >= self._commit_at:
+            self._commit_at = self._agenda.now + COMMIT_S
+            self._commit()
+
+    def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
+        gone = tuple(gone)
+        self._asked += 1
+        if gone:
+            self._close_turn()
+            self._paused -= set(gone)
+            for place in gone:
+                self._leave(place)
+        behind = self._ended if gone else 0
+        by_s = self._agenda.now + HAND_OVER_S
+        self._hand_overs.append(HandOver(self._asked, tuple(new), gone, commits, behind, by_s))
+        self._hand_over()
+        return self._asked
+
+    def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
+        among = set(among)
+        self._paused = (self._paused - among) | (set(places) & among)
+        self._pump_soon(self._hop_s)
+
+    def end_of(self, place: Place) -> int | None:
+        return self._ends.get(place)
+
+    def abandon(self) -> None:
+        self._outbox.clear()
+        self._turns.clear()
+        self._turn, self._ready = Turn(), {}
+
+    def close(self) -> None:
+        """Disconnect; the world ends the process."""
+        self.die(None)
+
+    # ------------------------------------------------------------------ faults
+
+    def die(self, late_s: float | None) -> None:
+        """End with the process: unsent records are lost or, with ``late_s``, arrive that much later
+        (from buffers of the operating system)."""
+        self.alive = False
+        for place in list(self._positions):
+            self._leave(place)
+        if late_s is not None:
+            for out in self._outbox:
+                self._agenda.after(late_s, lambda out=out: self._arrive(out))  # type: ignore[misc]
+        self._outbox.clear()
+
+    def thaw(self) -> None:
+        """Continue after a freeze."""
+        self.frozen = False
+        self._send_soon(0.0)
+        self._pump_soon(0.0)
+
+    # ------------------------------------------------------------------ sends
+
+    @property
+    def _hop_s(self) -> float:
+        return HOP_S + self._link.delay_s
+
+    @property
+    def _runs(self) -> bool:
+        return self.alive and not self.frozen
+
+    def _send_soon(self, seconds: float) -> None:
+        if self._outbox and not self._sending and self._runs:
+            self._sending = True
+            self._agenda.after(seconds, self._depart)
+
+    def _depart(self) -> None:
+        """Send all that waits as one request; the next one follows once it has arrived, so that
+        the order of a slot is kept as an idempotent producer keeps it."""
+        self._sending = False
+        if not self._runs:
+            return
+        if not (self._broker.up and self._link.out):
+            self._send_soon(RETRY_S)
+            return
+        self._sending = True
+        request, self._outbox = list(self._outbox), deque()
+        self._agenda.after(self._hop_s, lambda: self._land(request))
+
+    def _land(self, request: list[Outgoing]) -> None:
+        self._sending = False
+        if not (self._broker.up and self._link.out):
+            if self.alive:  # lost on the way: the client repeats it in order
+                self._outbox.extendleft(reversed(request))
+                self._send_soon(RETRY_S)
+            return
+        for out in request:
+            self._append(out)
+        self._agenda.after(self._hop_s, lambda: self._acknowledge(request))
+        self._send_soon(0.0)
+
+    def _arrive(self, out: Outgoing) -> None:
+        if self._broker.up:
+            self._append(out)
+
+    def _append(self, out: Outgoing) -> None:
+        self._broker.append(out.place, out.key, out.value, out.at_s)
+
+    def _land_report(self, out: Outgoing) -> None:
+        if self._broker.up and self._link.out:
+            self._append(out)
+
+    def _acknowledge(self, request: list[Outgoing]) -> None:
+        if not self.alive:
+            return
+        if not (self._broker.reaches(self._link) and self._runs):
+            # An idempotent producer repeats the request and is told that the broker has it.
+            self._agenda.after(RETRY_S, lambda: self._acknowledge(request))
+            return
+        for out in request:
+            out.turn.waiting -= 1
+
+    # ------------------------------------------------------------------ turns and commits
+
+    def _close_turn(self) -> None:
+        if self._turn.waiting or self._turn.done:
+            self._turns.append(self._turn)
+            self._ended += 1
+            self._turn = Turn()
+
+    def _settle(self) -> None:
+        while self._turns and (self._eager or self._turns[0].waiting == 0):
+            self._ready.update(self._turns.popleft().done)
+            self._confirmed += 1
+
+    def _commit(self) -> None:
+        offsets, self._ready = self._ready, {}
+        if offsets:
+            self._ask(lambda: self._broker.commit(self._group, offsets, self._life))
+
+    def _ask(self, do: Callable[[], None]) -> None:
+        """Run a job of the ledger at the broker, after the earlier ones."""
+        self._ledger.append(do)
+        if not self._asking:
+            self._asking = True
+            self._agenda.after(self._hop_s, self._serve)
+
+    def _serve(self) -> None:
+        if not self.alive:
+            return
+        if not (self._broker.reaches(self._link) and not self.frozen):
+            self._agenda.after(RETRY_S, self._serve)
+            return
+        self._ledger.popleft()()
+        self._asking = bool(self._ledger)
+        if self._ledger:
+            self._agenda.after(2 * self._hop_s, self._serve)
+
+    # ------------------------------------------------------------------ reading
+
+    def _hand_over(self) -> None:
+        while self._hand_overs:
+            change = self._hand_overs[0]
+            if self._confirmed < change.behind and self._agenda.now < change.by_s:
+                return
+            self._hand_overs.popleft()
+            if change.gone:
+                self._commit()
+            self._ask(lambda change=change: self._look_up(change))  # type: ignore[misc]
+
+    def _look_up(self, change: HandOver) -> None:
+        if change.commits:
+            starts = {place: self._broker.start_of(self._group, place) for place in change.new}
+        else:
+            starts = dict.fromkeys(change.new, 0)
+            self._ends.update({place: self._broker.end(place) for place in change.new})
+        self._agenda.after(self._hop_s, lambda: self._read_from(starts, change.number))
+
+    def _read_from(self, starts: dict[Place, int], number: int) -> None:
+        if not self.alive:
+            return
+        for place, at in starts.items():
+            if self._left.get(place, 0) <= number:
+                self._positions[place] = at
+                self._broker.subscribers.setdefault(place, []).append(self._wake)
+        self.assigned = number
+        self._pump_soon(self._hop_s)
+
+    def _leave(self, place: Place) -> None:
+        self._left[place] = self._asked
+        if self._positions.pop(place, None) is not None:
+            self._broker.subscribers[place].remove(self._wake)
+
+    def _wake(self) -> None:
+        self._pump_soon(self._hop_s)
+
+    def _pump_soon(self, seconds: float) -> None:
+        if not self._pumping and self._runs:
+            self._pumping = True
+            self._agenda.after(seconds, self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = False
+        if not self._runs:
+            return
+        if not self._broker.reaches(self._link):
+            self._pump_soon(RETRY_S)
+            return
+        found: list[Fetched] = []
+        for place, position in self._positions.items():
+            if place not in self._paused:
+                new = self._broker.log(place)[position : position + MOST_PER_FETCH]
+                self._positions[place] = position + len(new)
+                found += new
+        if found:
+            self._deliver(self.assigned, found)
+            self._pump_soon(self._hop_s)

@@ -1,0 +1,84 @@
+"""Random schedules of faults: the invariants hold, and the checker can fail."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.schedules.__main__ import again, tried
+from benchmarks.schedules.fault_schedule import (
+    KINDS,
+    OPEN,
+    Schedule,
+    ScheduledFault,
+    drawn,
+    from_json,
+    reduced,
+)
+from benchmarks.schedules.schedule_invariants import Violated
+from benchmarks.schedules.schedule_world import play
+
+QUIET = Schedule(seed=1, queries=30, fan_out=2, slo_s=4.0, faults=())
+
+
+def a_fault(kind: str, target: str, at_s: float = 4.0, **changes: float) -> ScheduledFault:
+    return replace(ScheduledFault(kind=kind, target=target, at_s=at_s, for_s=0.5), **changes)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("index", range(30))
+def test_a_drawn_schedule_keeps_every_invariant(index: int) -> None:
+    one = tried(drawn(20261122, index))
+    assert one.error == "", again(one.schedule)
+
+
+def test_without_faults_every_query_has_its_answer() -> None:
+    played = play(QUIET)
+    assert played.queries == 30
+    assert played.restarts == played.refused == played.went_back == 0
+
+
+@pytest.mark.parametrize("target", ["egress-0", "ingress-0", "w1"])
+def test_a_second_instance_of_a_living_role_is_refused(target: str) -> None:
+    played = play(replace(QUIET, faults=(a_fault("second", target),)))
+    assert played.refused == 1
+
+
+def test_the_checker_sees_an_egress_that_forgets_its_answers() -> None:
+    killed = tuple(a_fault("kill", "egress-0", at_s) for at_s in (3.0, 4.0, 5.0, 6.0))
+    with pytest.raises(Violated, match="has two answers"):
+        play(replace(QUIET, queries=200, faults=killed), forgetful=True)
+    assert play(replace(QUIET, queries=200, faults=killed)).queries == 200
+
+
+def test_the_checker_sees_commits_before_their_sends_are_confirmed() -> None:
+    muted = (a_fault("mute", "ingress-0", 3.0, for_s=4.0), a_fault("kill", "ingress-0", 5.0))
+    slow = (a_fault("slow", "ingress-0", 2.0, for_s=5.0, amount=0.4),)
+    schedule = replace(QUIET, queries=100, faults=(*slow, *muted))
+    with pytest.raises(Violated, match="of which egress has no notice"):
+        play(schedule, eager=True)
+    assert play(schedule).queries == 100
+
+
+def test_a_cut_off_egress_that_was_replaced_answers_twice() -> None:
+    """The kinds in ``OPEN`` fail; this test ends with their fencing."""
+    cut = a_fault("egress cut and replaced", "egress-0", 3.0, for_s=6.0, amount=0.5)
+    with pytest.raises(Violated, match="has two answers"):
+        play(replace(QUIET, queries=200, fan_out=0, faults=(cut,)))
+
+
+def test_a_failing_schedule_is_reduced_to_what_makes_it_fail() -> None:
+    faults = tuple(a_fault(kind, "w1") for kind in sorted(KINDS))
+    schedule = replace(QUIET, faults=faults)
+
+    def fails(one: Schedule) -> bool:
+        return {"kill", "cut"} <= {fault.kind for fault in one.faults} and one.queries > 3
+
+    small = reduced(schedule, fails)
+    assert {fault.kind for fault in small.faults} == {"kill", "cut"}
+    assert small.queries == 7
+
+
+def test_a_schedule_is_repeated_by_what_is_printed() -> None:
+    schedule = drawn(7, 3, {**KINDS, **OPEN})
+    assert from_json(schedule.to_json()) == schedule
+    assert schedule.to_json() in again(schedule)
