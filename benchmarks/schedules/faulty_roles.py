@@ -198,7 +198,7 @@ class DataProcess:
             fence_s=None if group == "workers" else FENCE_S,
         )  # fmt: skip
         making = self._making
-        self._live.give_hands(self.name, EmulatedExecutor(
+        self._live.attach(self.name, EmulatedExecutor(
             lambda variant: making.model(self.name, variant), lambda _: making.load_s,
             self._live.post_at(self.name), self._clock,
         ))  # fmt: skip
