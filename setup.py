@@ -13,12 +13,11 @@ from setuptools import setup
 HOT = """
     control/per_query/admission.py control/per_query/batching.py control/controller/controller.py
     control/rollout/target.py
-    control/per_query/credit.py control/estimation/demand.py control/per_query/dropping.py
+    control/estimation/demand.py control/per_query/dropping.py
     control/estimation/multiplicative_factors.py control/controller/membership.py
     control/estimation/estimates.py control/rollout/placement.py control/per_query/rerouting.py
     control/per_query/routing.py
-    control/per_query/table_lookup.py control/per_query/arrival_rate.py
-    control/policies/ramsis/burst_lengths.py
+    control/per_query/table_lookup.py control/policies/ramsis/burst_lengths.py
     control/estimation/task_demand.py
     operators/join.py operators/dead_letter.py operators/device.py operators/egress.py
     operators/fanout.py operators/ingress.py operators/latency_histogram.py operators/outbox.py

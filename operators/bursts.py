@@ -6,9 +6,8 @@ burst whichever table ingress applied. Ingress never delays a query; the worker 
 of a burst up to a limit.
 """
 
-from control.per_query.arrival_rate import OwnLoad
 from control.per_query.routing import Turns, WeightedRoundRobin, spreads
-from control.per_query.table_lookup import Selections, TableLookup
+from control.per_query.table_lookup import OwnLoad, Selections, TableLookup
 from control.policies.ramsis.burst_lengths import together
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Selection

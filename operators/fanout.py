@@ -1,4 +1,8 @@
-"""Fan-out: turn an operator's output into the answer at a leaf, else into the children's items."""
+"""Fan-out: turn an operator's output into the answer at a leaf, else into the children's items.
+
+Every item holds a whole number of credits; children share their parent's without remainder, so a
+query is complete when egress has received ``FULL_CREDIT`` of it, whatever the fan-out was.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -6,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from control.per_query.credit import split
 from operators.record_size import brief, excess
 from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
@@ -123,3 +126,14 @@ def _value(value: Any) -> Value:
         value.encode()
     plain: Value = value.item() if isinstance(value, np.generic) else value
     return plain
+
+
+def split(credit: int, children: int) -> list[int]:
+    """Return shares of ``credit`` for ``children`` (> 0) that sum to it; the first get the rest.
+
+    Raises ``ValueError`` when there are more children than credits.
+    """
+    share, rest = divmod(credit, children)
+    if share == 0:
+        raise ValueError(f"{children} children cannot share {credit} credits; fan out less")
+    return [share + 1] * rest + [share] * (children - rest)

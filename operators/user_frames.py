@@ -1,7 +1,7 @@
-"""Tracebacks reduced to the user's code, short enough for an answer's reason.
+"""An operator's failures: the error whose message is the reason, and tracebacks of the user's code.
 
 Frames of Headrace, the standard library and installed packages are omitted; the author of an
-operator can mend the rest. Output is bounded in frames and characters.
+operator can mend the rest. Output is bounded in frames and characters, to fit an answer's reason.
 """
 
 import sysconfig
@@ -9,6 +9,18 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from traceback import FrameSummary
+
+
+class OperatorFailed(Exception):
+    """A batch or a load failed; the message is the complete reason.
+
+    ``trace`` holds the frames of the user's code, one per line, if known.
+    """
+
+    def __init__(self, reason: str, trace: str = "") -> None:
+        super().__init__(reason)
+        self.trace = trace
+
 
 MAX_FRAMES = 3  # in a reason
 MAX_LOGGED = 12  # in a log

@@ -26,7 +26,7 @@ from control.policies import POLICIES
 from control.policies.option_fields import with_options
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.roles.gc_tuning import collect_seldom
+from headrace.roles.process_setup import collect_seldom
 from headrace.simulation.simulation_run import Run, simulated
 from schemas.pipeline import Policy
 

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from control.checks.violations import sentences
 from control.controller.command_queue import COMMAND_VALID_S, CommandQueue, Pending
 from control.controller.commands import CommandError, Situation, carry_out, unexpired
-from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership
+from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership, ReportAges
 from control.controller.plan_gate import PlanGate
-from control.controller.report_age import ReportAges
 from control.estimation.estimates import Estimates
 from control.policies import policy_named
 from control.policies.ramsis.table_jobs import TableJobs

@@ -4,9 +4,21 @@ Tables are sorted by load. The one in force is the first whose load is not below
 else the last: beyond the planned load, the fastest. Every batch looks it up anew, so that a change
 of load needs no message. Ingress has an estimate of its own: if it sends runs of another length
 than that table's, the next table for that length applies.
+
+A worker observes its own part of the load only (``OwnLoad``), and round robin makes its gaps so
+even that they are more precise than the count of so short a window. With t0 the last arrival that
+is at least a window old, and n arrivals since, the newest at tn,
+
+    qps = min(n / (tn - t0), (n + 1) / (now - t0))
+
+with the length of a burst for 1 where queries come in bursts. The rate is causal. Until a whole
+window was observed it is infinite, which chooses the table of the highest load: too fast a model
+costs accuracy for half a second, too slow a one leaves a backlog.
 """
 
+import math
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Collection, Sequence
 
 from schemas.records import Selection
@@ -144,3 +156,32 @@ def _is_sound(row: Sequence[int], levels: int, variants: int) -> bool:
         and all(0 <= variant < variants for variant in row[1::STEP])
         and all(batch >= 1 for batch in row[2::STEP])
     )
+
+
+WINDOW_S = 0.5  # the paper's, section 6
+
+
+class OwnLoad:
+    """The arrival rate at one worker, counted since ``began_s``."""
+
+    __slots__ = ("_times", "_window_s")
+
+    def __init__(self, began_s: float, window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
+        self._times = deque((began_s,))
+
+    def arrived(self, items: int, now: float) -> None:
+        """Record ``items`` arrivals at ``now``."""
+        self._times.extend([now] * items)
+
+    def qps(self, now: float, run: int = 1) -> float:
+        """Return items per second, infinite until a whole window was observed; ``run`` is the
+        length of the next burst."""
+        times, since_s = self._times, now - self._window_s
+        if times[0] > since_s:
+            return math.inf
+        while len(times) > 1 and times[1] <= since_s:
+            times.popleft()
+        came, before_s = len(times) - 1, times[0]
+        bound = (came + run) / (now - before_s)
+        return min(came / (times[-1] - before_s), bound) if came else bound

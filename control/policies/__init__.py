@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from control.policies.compass.session_options import SESSIONS
-from control.policies.installed import installed, names
 from control.policies.kairos.dispatch_options import DISPATCH
 from control.policies.option_fields import ACCURACY_LEAST, MILP, TABLES
-from control.policies.spec import PolicySpec
+from control.policies.spec import PolicySpec, installed, names
 from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline, Policy
 
@@ -187,13 +186,13 @@ POLICIES: Mapping[str, PolicySpec] = {
         PolicySpec(
             name="compass",
             summary="a query plan for each session, by a profiled search over knobs and tiers",
-            plan="control.policies.compass.pipeline_plan:allocate",
+            plan="control.policies.compass.session_options:allocate",
             options=SESSIONS,
         ),
         PolicySpec(
             name="circinus",
             summary="as compass, with the committee and the two-sided test of Circinus v1",
-            plan="control.policies.compass.pipeline_plan:allocate",
+            plan="control.policies.compass.session_options:allocate",
             options=SESSIONS,
             preset={"members": "top-k", "test": "two-sided"},
         ),

@@ -1,42 +1,78 @@
 """The command line: register every command and map errors to exit codes.
 
-Command modules import heavy modules inside functions, so that ``headrace --help`` is fast.
+Help lists the commands by purpose. Command modules import heavy modules inside functions, so that
+``headrace --help`` is fast.
 """
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import NoReturn
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from headrace.cli.acls import acls
-from headrace.cli.broker import broker
+from headrace.cli.broker import acls, broker
 from headrace.cli.capacity import capacity
 from headrace.cli.command import command, drain, pause, policy, replan, restore, resume
-from headrace.cli.compare import compare
-from headrace.cli.completion import completion
 from headrace.cli.dead_letters import dead_letters
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor
-from headrace.cli.explain import explain
-from headrace.cli.fidelity import fidelity
-from headrace.cli.grouped import Grouped
-from headrace.cli.init import init
-from headrace.cli.logs import logs
+from headrace.cli.files import completion, init, schema
+from headrace.cli.observe import explain, logs, status
 from headrace.cli.plan import plan
 from headrace.cli.profile import profile
-from headrace.cli.report import report
+from headrace.cli.reports import fidelity, report
 from headrace.cli.roles import control, egress, ingress, worker
 from headrace.cli.run import down, up, validate
-from headrace.cli.schedule import schedule
-from headrace.cli.schema import schema
-from headrace.cli.search import search
 from headrace.cli.send import load, send
-from headrace.cli.simulate import simulate
-from headrace.cli.status import status
+from headrace.cli.sessions import schedule, search
+from headrace.cli.simulate import compare, simulate
 from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
 from headrace.terminal import say
+
+# Commands in none of these sections are listed under "More".
+SECTIONS = {
+    "Begin": ("init", "validate", "doctor", "demo", "schema", "completion"),
+    "Plan and simulate": (
+        "profile", "plan", "capacity", "schedule", "search", "simulate", "compare", "fidelity",
+    ),
+    "Run": ("up", "down", "broker", "acls"),
+    "Use": ("send", "load", "gateway"),
+    "Look": ("status", "logs", "explain", "report", "dead-letters"),
+    "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "command"),
+    "Roles, one process each": ("control", "ingress", "worker", "egress"),
+}  # fmt: skip
+
+
+class Grouped(click.Group):
+    """A group whose help lists its commands in ``SECTIONS``."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every section that has commands."""
+        left = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        for section, names in SECTIONS.items():
+            own = [name for name in names if name in left]
+            left = [name for name in left if name not in own]
+            self._section(formatter, section, own)
+        self._section(formatter, "More", left)
+
+    def _section(self, formatter: click.HelpFormatter, title: str, names: Sequence[str]) -> None:
+        if names:
+            with formatter.section(title):
+                formatter.write_dl([(n, self.commands[n].get_short_help_str(80)) for n in names])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command as click does; the error for an unknown one suggests a near name."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}{hint}")
+        return super().resolve_command(ctx, args)
+
 
 COMMANDS = (
     acls, broker, capacity, command, compare, completion, control, dead_letters, demo, doctor, down,

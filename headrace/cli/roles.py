@@ -128,9 +128,8 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     Example:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
-    from headrace.roles.dilation_env import dilation
     from headrace.roles.observability import observed
-    from headrace.roles.process_clock import process_clock
+    from headrace.roles.process_setup import dilation, process_clock
     from headrace.roles.wiring import controller_maker
     from streams.control_app.app import run
 

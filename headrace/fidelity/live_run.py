@@ -27,7 +27,7 @@ from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_i
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.config.pipeline_file import PipelineFile, load_workload
 from headrace.errors import Unsuccessful
-from headrace.roles.dilation_env import dilated
+from headrace.roles.process_setup import dilated
 from headrace.terminal import say, waiting
 from profiles.profile_table import EMULATED
 from schemas.effects import PLANS, RESULTS

@@ -23,8 +23,7 @@ import psutil
 
 from headrace.config.pipeline_file import make_importable
 from operators.models.loading import load_operator
-from operators.operator_error import OperatorFailed
-from operators.user_frames import sentence, trace, with_frames
+from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.pipeline import Variant
 
 LOAD_S = 120.0  # a first start may download and compile

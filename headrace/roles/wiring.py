@@ -13,14 +13,12 @@ from control.controller.controller import Controller
 from headrace.config.pipeline_file import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.config.topology import Share
 from headrace.processes import run_directory
-from headrace.roles.dilation_env import dilation
 from headrace.roles.dispatching import dispatcher, per_query
-from headrace.roles.gc_tuning import collect_seldom
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import Namesakes
 from headrace.roles.observability import observed
 from headrace.roles.partition_watch import watch_partitions
-from headrace.roles.process_clock import process_clock
+from headrace.roles.process_setup import collect_seldom, dilation, process_clock
 from headrace.roles.subprocess_operator import Isolated
 from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress

@@ -15,7 +15,7 @@ from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
 from headrace.config.sizes_file import sizes_of
-from headrace.roles.gc_tuning import collect_seldom
+from headrace.roles.process_setup import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
 from headrace.simulation.overrides import changed, parsed
@@ -23,7 +23,7 @@ from headrace.simulation.run_details import check_format, detailed, write_rows
 from headrace.simulation.simulation_run import Advance as Told
 from headrace.simulation.simulation_run import Run, devices, simulated
 from headrace.terminal import Advance, progress
-from streams.control_app.parent_watch import follow_parent
+from streams.control_app.solver_pool import follow_parent
 
 LOOK_S = 0.2  # interval between progress updates of other processes
 

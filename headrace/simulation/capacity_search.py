@@ -32,7 +32,7 @@ from headrace.simulation.batch_runs import distinct
 from headrace.simulation.simulation_run import Run, simulated
 from headrace.terminal import counting
 from profiles.profile_table import ProfileError
-from streams.control_app.parent_watch import follow_parent
+from streams.control_app.solver_pool import follow_parent
 from streams.observers.run_metrics import RunMetrics
 
 WITHIN = 1.01  # the search ends once the lowest failing rate is this close to the highest kept

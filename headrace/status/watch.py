@@ -3,20 +3,40 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import PlanTail, Tail, decoded
 from headrace.config.pipeline_file import PipelineFile
-from headrace.status.overview import Boards
-from headrace.status.snapshot import WINDOW_S, Snapshot, board_of
+from headrace.status.snapshot import WINDOW_S, Board, Snapshot, board_of
 from headrace.terminal import print_json, print_rich, print_text, rich_console
 from schemas.effects import PLANS, REPORTS
 from schemas.pipeline import Pipeline
+from schemas.records import Plan, Report
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.kafka.topic_admin import readable_partitions
 from streams.topics import physical
+
+
+@dataclass(slots=True)
+class Boards:
+    """The boards of all pipelines on a broker, fed with plans and reports."""
+
+    _boards: dict[str, Board] = field(default_factory=dict)
+
+    def see(self, records: Iterable[object]) -> None:
+        """Add plans and reports to their pipelines' boards; ignore other records."""
+        for record in records:
+            if isinstance(record, (Plan, Report)):
+                board = self._boards.setdefault(record.pipeline, Board(record.pipeline))
+                board.see((record,))
+
+    def snapshots(self, now: float) -> list[Snapshot]:
+        """Return a snapshot per pipeline at ``now``, by name, including pipelines without nodes."""
+        return [board.snapshot(now) for _, board in sorted(self._boards.items())]
+
 
 REFRESH_S = 1.0
 FIRST_WORD_S = 0.6  # three report intervals

@@ -9,7 +9,7 @@ ModelError
     MissingExtra    a library of an optional extra that is not installed
 """
 
-from operators.operator_error import OperatorFailed
+from operators.user_frames import OperatorFailed
 from schemas.user_errors import HeadraceError
 
 

@@ -40,11 +40,10 @@ from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history
-from streams.control_app.hearing import DEAF_S, Hearing
 from streams.control_app.host import ControlHost
 from streams.control_app.solver_pool import Planners
+from streams.control_app.topic_ends import STALLED_S, InputTopic, ReportDelivery
 from streams.kafka.connectivity import Connectivity, QuietFilter
-from streams.kafka.input_offsets import InputTopic
 from streams.kafka.kafka_client import reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -122,7 +121,7 @@ class ControlDriver:
         self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
         self._input = inputs or InputTopic(kafka, pipeline)
         self._history = past or partial(history, kafka, pipeline)
-        self._hearing = Hearing()
+        self._delivery = ReportDelivery()
         self._reports_from = 0  # earlier reports are obsolete
 
     # ------------------------------------------------------------------ from Faust
@@ -132,7 +131,7 @@ class ControlDriver:
         if (message.timestamp or 0.0) > self._connectivity.since_s:
             self._connectivity.heard(self._clock())
         if logical == REPORTS:
-            self._hearing.hear()
+            self._delivery.delivered()
             if message.offset < self._reports_from:
                 return
         fetched = Fetched(
@@ -207,9 +206,9 @@ class ControlDriver:
 
     def _listen(self, end: int, now: float) -> None:
         self._reports_from = min(self._reports_from, end)  # the topic may have been recreated
-        if self._hearing.deaf(end, now):
+        if self._delivery.stalled(end, now):
             raise BrokerError(
-                f"reports were written for {DEAF_S:g} s and none of them was heard here; "
+                f"reports were written for {STALLED_S:g} s and this consumer delivered none; "
                 "start the control app anew"
             )
 

@@ -2,20 +2,21 @@
 
 Tables of model selection are many small matrix products: with a BLAS thread per core they use ten
 times the CPU and take the cores from the workers. One thread suffices; the environment can override
-it.
+it. The process ends with its parent, even if that is killed.
 """
 
 import logging
 import multiprocessing
 import os
 import signal
+import threading  # noqa: TID251  (ends the process with its parent; no decision runs on it)
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
 
 from control.policies.solvers import solve
 from control.problem.problem import Allocation, PlanError
 from schemas.effects import Event, Failed, Solve, Solved
-from streams.control_app.parent_watch import follow_parent
 
 log = logging.getLogger("headrace.control")
 
@@ -60,3 +61,15 @@ def _pool() -> ProcessPoolExecutor:
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the control app does
     follow_parent()
+
+
+def follow_parent() -> None:
+    """End this process when its parent does; a pool's process would otherwise wait for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from operators.operator_error import OperatorFailed
-from operators.user_frames import sentence, trace, with_frames
+from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.live.crash_journal import CrashJournal

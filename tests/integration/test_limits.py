@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.rig import Rig, Stuck, ends, in_time
 from headrace.roles.subprocess_operator import Isolated
-from operators.operator_error import OperatorFailed
+from operators.user_frames import OperatorFailed
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, FAILED, REFUSED
 

@@ -1,6 +1,9 @@
-"""The options of policies that search a query plan for every session."""
+"""What the policies that plan sessions share: their options, and the refusal to plan a pipeline."""
+
+from typing import NoReturn
 
 from control.policies.option_fields import Option, OptionType
+from control.problem.problem import PlanError, Problem
 
 DEADLINE = Option(
     name="deadline",
@@ -56,3 +59,11 @@ OBJECTIVE = Option(
 SESSIONS: tuple[Option, ...] = (
     DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, OBJECTIVE,
 )  # fmt: skip
+
+
+def allocate(problem: Problem) -> NoReturn:
+    """Raise ``PlanError``: these policies plan sessions one by one."""
+    raise PlanError(
+        f"policy {problem.policy.name!r} plans sessions (`headrace search`, `headrace schedule`) "
+        "and cannot run the whole pipeline; name another policy, such as static"
+    )

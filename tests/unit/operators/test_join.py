@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from control.per_query.credit import split
+from operators.fanout import split
 from operators.join import OpenQuery, answer, as_list, refusal
 from schemas.codec.json_form import to_json
 from schemas.pipeline import Pipeline

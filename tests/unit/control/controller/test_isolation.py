@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as changed
 
-from control.controller.report_age import WINDOW_S, ReportAges
+from control.controller.membership import WINDOW_S, ReportAges
 from schemas.effects import REPORTS, Woke
 from schemas.records import Plan
 from tests.control_world import World, a_pipeline, a_profile, an_ingress_report

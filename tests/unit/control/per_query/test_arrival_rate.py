@@ -1,4 +1,4 @@
-"""control/per_query/arrival_rate.py: the arrival rate at a worker, for the choice of a table."""
+"""control/per_query/table_lookup.py: the arrival rate at a worker, for the choice of a table."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.per_query.arrival_rate import WINDOW_S, OwnLoad
+from control.per_query.table_lookup import WINDOW_S, OwnLoad
 
 
 def after(*times_s: float) -> OwnLoad:

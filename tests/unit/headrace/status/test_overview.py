@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from headrace.status.overview import Boards
 from headrace.status.overview_text import view
 from headrace.status.snapshot import Board, Snapshot
+from headrace.status.watch import Boards
 from headrace.terminal import rich_console
 from operators.latency_histogram import bucket
 from schemas.records import Lease, Plan, Report, Settings

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import click
 import pytest
 
-from headrace.roles.dilation_env import DILATION, dilated, dilation
+from headrace.roles.process_setup import DILATION, dilated, dilation
 from streams.codecs.wire import Fetched
 from streams.live.dilation import REAL, Dilation
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operators.operator_error import OperatorFailed
+from operators.user_frames import OperatorFailed
 from schemas.codec.single_object import encode
 from schemas.effects import (
     PLANS,

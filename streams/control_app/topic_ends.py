@@ -1,4 +1,4 @@
-"""Offsets of the input topic: its ends and ingress's commits."""
+"""Offsets of the input topic and of the reports topic, and a stalled consumer of the latter."""
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
@@ -29,7 +29,9 @@ class InputTopic:
                 self._places = [TopicPartition(self._topic, p) for p in found.partitions]
             ends = log_offsets(self._reader, self._places, OFFSET_END, WAIT_S)
         except KafkaException as error:
-            raise BrokerError(_told("how many queries stand on the input topic", error)) from error
+            raise BrokerError(
+                _no_answer("how many queries stand on the input topic", error)
+            ) from error
         return {partition: offset for (_, partition), offset in ends.items()}
 
     def reports(self) -> int:
@@ -41,9 +43,37 @@ class InputTopic:
         try:
             done = done_offsets(self._reader, self._places, WAIT_S)
         except KafkaException as error:
-            raise BrokerError(_told("how far ingress is", error)) from error
+            raise BrokerError(_no_answer("how far ingress is", error)) from error
         return {partition: offset for (_, partition), offset in done.items()}
 
 
-def _told(what: str, error: KafkaException) -> str:
+def _no_answer(what: str, error: KafkaException) -> str:
     return f"the broker did not say {what}: {error.args[0].str()}"
+
+
+STALLED_S = (
+    10.0  # the app restarts if its consumer delivers no report for this long while some exist
+)
+
+
+class ReportDelivery:
+    """Compares the end of the reports topic with the reports delivered."""
+
+    __slots__ = ("_delivered", "_end", "_since_s")
+
+    def __init__(self) -> None:
+        self._delivered = True
+        self._end = 0
+        self._since_s = 0.0
+
+    def delivered(self) -> None:
+        """Record a delivered report."""
+        self._delivered = True
+
+    def stalled(self, end: int, now: float, within_s: float = STALLED_S) -> bool:
+        """Return whether reports were written for more than ``within_s`` without a delivery;
+        ``end`` is the topic's end offset at ``now``."""
+        if self._delivered or end <= self._end:
+            self._delivered, self._end, self._since_s = False, max(end, self._end), now
+            return False
+        return now - self._since_s > within_s

@@ -1,12 +1,33 @@
-"""Pass time dilation to every role of a run through an environment variable."""
+"""What every role's process has: its clock, its time dilation and its garbage collector's tuning.
 
+Records and effects form no cycles: reference counting frees them. At the default of one collection
+per 700 new objects the collector found nothing and took an eighth of the time (two stages in
+simulation: 1.73 s of CPU with it, 1.52 s without).
+"""
+
+import gc
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import click
 
 from streams.live.dilation import REAL, Dilation
+from streams.live.steady_clock import SteadyClock
+
+process_clock = SteadyClock(time.time, time.monotonic)  # of every node, timer and time stamp
+
+
+NEW_OBJECTS = 50_000  # between two collections
+
+
+def collect_seldom() -> None:
+    """Set the collector's thresholds for this process and freeze the existing objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS, 20, 100)
+
 
 DILATION = "HEADRACE_DILATION"  # FACTOR@SINCE: slow-down factor, and its start in epoch seconds
 

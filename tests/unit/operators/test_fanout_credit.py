@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.per_query.credit import split
+from operators.fanout import split
 from schemas.records import FULL_CREDIT
 
 

@@ -1,0 +1,147 @@
+"""``headrace status``, ``logs`` and ``explain``: what runs, and where a query's time went."""
+
+import re
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.broker.connect import reached
+from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.errors import Unsuccessful
+from headrace.terminal import print_json, print_rich, print_text, rich_console
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@bootstrap_option
+@click.option("--once", is_flag=True, help="Print one table and end.")
+@json_option
+def status(file: Path | None, bootstrap: str | None, once: bool, as_json: bool) -> None:
+    """Show the state of running pipelines, every second until Ctrl-C.
+
+    Without FILE: every pipeline on the broker in a row, and the variants on each device. With
+    FILE: one pipeline, per task and variant: workers, open slots, records waiting on the broker
+    (lag), items in the workers' queues, items per second in, done, dropped and failed, batch
+    size, time busy.
+
+    \b
+    Example:
+      headrace status pipeline.yaml --once --json
+    """
+    from headrace.status.watch import show_all, show_status
+
+    if file is None:
+        show_all(reached(bootstrap), once=once, as_json=as_json)
+    else:
+        show_status(read_file(file), reached(bootstrap), once=once, as_json=as_json)
+
+
+LEVELS = ("debug", "info", "warning", "error")
+FOLLOW_S = 0.3
+
+
+class _Pattern(click.ParamType):
+    """A regular expression."""
+
+    name = "REGEX"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        try:
+            re.compile(str(value))
+        except re.error as error:
+            self.fail(f"{value!r} is no regular expression: {error}", param)
+        return str(value)
+
+
+@click.command()
+@pipeline_argument
+@click.option("--role", "roles", multiple=True, metavar="NAME", help="Of this role only, as cpu-0.")
+@click.option("--level", type=click.Choice(LEVELS), default="debug", help="From this level on.")
+@click.option("--grep", "pattern", type=_Pattern(), default="", help="Lines that match it only.")
+@click.option("--last", type=click.IntRange(0), default=100, show_default=True, help="So many.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
+def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
+    """Show the logs of all roles merged by time, the last run's included.
+
+    \b
+    Example:
+      headrace logs pipeline.yaml --level warning
+      headrace logs pipeline.yaml --role cpu-0 --follow --grep "loaded|failed"
+    """
+    import time
+
+    from headrace.cluster.log_files import Filter, Follower, LogEntry, entries, role_logs
+    from headrace.processes import run_directory
+
+    directory = run_directory(read_file(file).pipeline.name)
+    known = role_logs(directory)
+    if not known:
+        raise Unsuccessful(
+            f"there are no logs in {directory}; `headrace up FILE` on this machine writes them"
+        )
+    unknown = [name for name in asked["roles"] if name not in known]
+    if unknown:
+        raise click.UsageError(f"no role {unknown[0]!r} has a log; there are {', '.join(known)}")
+    wanted = Filter(tuple(asked["roles"]), asked["level"], asked["pattern"])
+    width = max(map(len, known))
+
+    def show(entry: LogEntry) -> None:
+        print_text(f"{entry.role:<{width}} | {entry.text}")
+
+    following = Follower(directory)
+    for entry in deque(entries(directory, wanted), maxlen=last):
+        show(entry)
+    while follow:
+        time.sleep(FOLLOW_S)
+        for entry in following.take(wanted):
+            show(entry)
+
+
+ENDS = ("answered", "late", "dropped", "failed", "refused")
+
+
+@click.command()
+@pipeline_argument
+@click.argument("name", metavar="[ID]", required=False)
+@bootstrap_option
+@click.option("--last", type=click.Choice(ENDS), help="Without an ID: the newest of this outcome.")
+@click.option("--all", "every", is_flag=True, help="Show every batch; fold none.")
+@json_option
+def explain(
+    file: Path,
+    name: str | None,
+    bootstrap: str | None,
+    last: str | None,
+    every: bool,
+    as_json: bool,
+) -> None:
+    """Show where one query's time went, step by step, and what ended it.
+
+    ID is the query's id, or PARTITION-OFFSET of its record on the input topic; the default is
+    the query with the newest answer. Times are in ms since the query was made; slack is the time
+    left to the deadline at the end of each step.
+
+    \b
+    Example:
+      headrace explain pipeline.yaml my-query
+      headrace explain pipeline.yaml 2-1234 --json
+      headrace explain pipeline.yaml --last late
+    """
+    from headrace.client.find_answer import find_answer, last_answer
+    from headrace.results.waterfall import SHOWN, explained
+    from headrace.results.waterfall_text import view
+
+    if name and last:
+        raise click.UsageError("--last is for when you have no ID; leave one of them out")
+    pipeline, kafka = read_file(file).pipeline, reached(bootstrap)
+    answer = find_answer(kafka, pipeline, name) if name else last_answer(kafka, pipeline, last)
+    story = explained(answer, 10**6 if every else SHOWN)
+    if as_json:
+        print_json(story.as_json())
+        return
+    for line in view(story, pipeline.name, rich_console().width):
+        print_rich(line)
