@@ -7,7 +7,7 @@ event: a plan is confirmed by the broker before the result of the command that c
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Protocol
@@ -74,11 +74,12 @@ Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[Any]]
 
 
 class Inputs(Protocol):
-    """Offsets of the input and reports topics; the methods block and raise ``BrokerError``."""
+    """Offsets of the input topic, and the ends of the reports and plans topics by logical name; the
+    methods block and raise ``BrokerError``."""
 
     def ends(self) -> dict[int, int]: ...
     def done(self) -> dict[int, int]: ...
-    def reports(self) -> int: ...
+    def shared_ends(self) -> dict[str, int]: ...
 
 
 class Solvers(Protocol):
@@ -122,7 +123,8 @@ class ControlDriver:
         self._input = inputs or InputTopic(kafka, pipeline)
         self._history = past or partial(history, kafka, pipeline)
         self._delivery = ReportDelivery()
-        self._reports_from = 0  # earlier reports are obsolete
+        # Earlier reports are obsolete, earlier plans are in the history or deleted.
+        self._read_from: Mapping[str, int] = {}
 
     # ------------------------------------------------------------------ from Faust
 
@@ -132,15 +134,18 @@ class ControlDriver:
             self._connectivity.heard(self._clock())
         if logical == REPORTS:
             self._delivery.delivered()
-            if message.offset < self._reports_from:
-                return
         fetched = Fetched(
             message.topic, message.partition, message.offset,
             self._dilation.inner(message.timestamp or 0.0), message.key, message.value, None,
         )  # fmt: skip
         event = arrived(self._pipeline.name, logical, fetched)
         if event is not None:
-            self._inbox.put_nowait(partial(self._tell, event))
+            self._inbox.put_nowait(partial(self._hear, logical, event))
+
+    async def _hear(self, logical: str, event: Arrived) -> None:
+        # Judged here: records arrive while the history is still being read.
+        if event.offset >= self._read_from.get(logical, 0):
+            await self._tell(event)
 
     def tick(self) -> None:
         """Beat for health observers; check for a stall and for the broker's absence."""
@@ -197,16 +202,17 @@ class ControlDriver:
             now = self._now()
             done = await loop.run_in_executor(None, self._input.done)
             self._post(host, counted(now, ends, done))
-            reported = await loop.run_in_executor(None, self._input.reports)
+            shared = await loop.run_in_executor(None, self._input.shared_ends)
         except BrokerError as error:
             self._say("control.blind", f"{error}; demand is what ingress tells until then")
             self._post(host, Failed(QUERIES, str(error)), watched=False)
         else:
-            self._listen(reported, now)
+            self._listen(shared, now)
 
-    def _listen(self, end: int, now: float) -> None:
-        self._reports_from = min(self._reports_from, end)  # the topic may have been recreated
-        if self._delivery.stalled(end, now):
+    def _listen(self, ends: Mapping[str, int], now: float) -> None:
+        # The topics may have been recreated.
+        self._read_from = {each: min(at, ends[each]) for each, at in self._read_from.items()}
+        if self._delivery.stalled(ends[REPORTS], now):
             raise BrokerError(
                 f"reports were written for {STALLED_S:g} s and this consumer delivered none; "
                 "start the control app anew"
@@ -220,7 +226,7 @@ class ControlDriver:
             await self._begin()
 
     async def _begin(self) -> None:
-        past, self._reports_from = await self._past()
+        past, self._read_from = await self._past()
         self._host = ControlHost(self._fresh())
         # Of the history, observers see only the plan in force.
         plans = [event for event in past if self._is_plan(event)]
@@ -230,14 +236,16 @@ class ControlDriver:
         text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
         self._say("control.began", text, records=len(past))
 
-    async def _past(self) -> tuple[list[Arrived], int]:
-        """Return the control topics' history and the end of the reports topic; wait for a broker
-        that is away."""
+    async def _past(self) -> tuple[list[Arrived], Mapping[str, int]]:
+        """Return the control topics' history, and the offsets from which to read the reports and
+        plans topics; wait for a broker that is away."""
         loop = asyncio.get_running_loop()
         while True:
             try:
+                before = await loop.run_in_executor(None, self._input.shared_ends)
                 past = await loop.run_in_executor(None, self._history)
-                return past, await loop.run_in_executor(None, self._input.reports)
+                reports = (await loop.run_in_executor(None, self._input.shared_ends))[REPORTS]
+                return past, {REPORTS: reports, PLANS: before[PLANS]}
             except BrokerError:
                 if await asyncio.to_thread(reachable, self._kafka):
                     raise

@@ -1,8 +1,8 @@
-"""Offsets of the input topic and of the reports topic, and a stalled consumer of the latter."""
+"""Offsets of the input topic and of the shared control topics, and a stalled consumer of reports."""
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from schemas.effects import QUERIES, REPORTS
+from schemas.effects import PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
@@ -34,9 +34,10 @@ class InputTopic:
             ) from error
         return {partition: offset for (_, partition), offset in ends.items()}
 
-    def reports(self) -> int:
-        """Return the end offset of the shared reports topic; raise ``BrokerError``."""
-        return watermarks(self._reader, TopicPartition(physical("", REPORTS), 0), WAIT_S)[1]
+    def shared_ends(self) -> dict[str, int]:
+        """Return the end offsets of the reports and plans topics; raise ``BrokerError``."""
+        places = {each: TopicPartition(physical("", each), 0) for each in (REPORTS, PLANS)}
+        return {each: watermarks(self._reader, at, WAIT_S)[1] for each, at in places.items()}
 
     def done(self) -> dict[int, int]:
         """Return ingress's committed offsets by partition; raise ``BrokerError``."""

@@ -26,6 +26,7 @@ from schemas.codec.single_object import decode, encode
 from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
+    REPORTS,
     Arrived,
     ControlEffect,
     Count,
@@ -130,8 +131,8 @@ class ScriptedBroker:
         counted = self.script.counted(self.loop.now)
         return {0: counted.arrived - counted.waiting}
 
-    def reports(self) -> int:
-        return 0
+    def shared_ends(self) -> dict[str, int]:
+        return {REPORTS: 0, PLANS: 0}
 
     def history(self) -> list[Arrived]:
         order = (PLANS, COMMAND_RESULTS)

@@ -1,0 +1,84 @@
+"""What the control app's driver passes on of records that its history has judged already."""
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+from schemas.codec.single_object import encode
+from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Woke
+from schemas.records import Plan, Settings
+from streams.control_app.control_driver import READ, ControlDriver
+from streams.kafka.kafka_config import KafkaConfig
+from streams.topics import physical
+from tests.control_world import a_pipeline
+from tests.virtual_loop import VirtualLoop
+
+PIPELINE = a_pipeline()
+
+
+class Inputs:
+    """Three plans stand on the topic; a purge has deleted them, so the history holds none."""
+
+    def ends(self) -> dict[int, int]:
+        return {}
+
+    def done(self) -> dict[int, int]:
+        return {}
+
+    def shared_ends(self) -> dict[str, int]:
+        return {REPORTS: 0, PLANS: 3}
+
+
+class Planners:
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class Recorder:
+    """A controller that only notes what it is given."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.events.append(event)
+        return []
+
+
+def heard(offsets: Sequence[int]) -> list[Event]:
+    """The events of a controller whose driver reads plans at these offsets while it begins."""
+    loop, controller = VirtualLoop(), Recorder()
+
+    async def write(*_: object) -> None:
+        raise AssertionError("nothing is to be written")
+
+    async def play() -> None:
+        driver = ControlDriver(
+            PIPELINE, lambda: controller, KafkaConfig("127.0.0.1:1"), clock=loop.time,  # type: ignore[arg-type,return-value]
+            planners=Planners(), inputs=Inputs(), past=list,  # type: ignore[arg-type]
+        )  # fmt: skip
+        driver.assigned([physical(PIPELINE.name, logical) for logical in READ])
+        for offset in offsets:
+            plan = Plan(
+                pipeline=PIPELINE.name, epoch=offset + 1, issued_s=0.0, reason="",
+                settings=Settings(policy="static", slo_s=1.0),
+            )  # fmt: skip
+            driver.arrived(PLANS, SimpleNamespace(
+                topic=physical(PIPELINE.name, PLANS), partition=0, offset=offset,
+                timestamp=loop.time(), key=b"k", value=encode(plan),
+            ))  # fmt: skip
+        served = asyncio.create_task(driver.run(write))
+        await asyncio.sleep(1.0)
+        served.cancel()
+
+    loop.run_until_complete(play())
+    loop.close()
+    return controller.events
+
+
+def test_deleted_plans_that_the_group_reads_from_the_beginning_are_not_heard() -> None:
+    """After `down --purge` the group has no offsets: Faust delivers plans under tombstones too."""
+    events = heard([0, 1, 2, 3])
+    epochs = [e.record.epoch for e in events if isinstance(e, Arrived) and type(e.record) is Plan]
+    assert epochs == [4]
+    assert any(isinstance(event, Woke) for event in events)
