@@ -114,11 +114,27 @@ def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
     return listed
 
 
+def without_tuples(value: Any) -> Any:
+    """Return a value with every tuple in it, at any level of lists and dicts, as a list."""
+    if isinstance(value, (list, tuple)):
+        return [without_tuples(each) for each in value]
+    if isinstance(value, dict):
+        return {key: without_tuples(each) for key, each in value.items()}
+    return value
+
+
 def _value(value: Any) -> Value:
-    """Return the value if it can be sent, else raise; a failure on sending would end the worker."""
+    """Return the value if it can be sent, tuples as lists, else raise ``ValueError``.
+
+    A failure on sending would end the worker.
+    """
     if type(value) in _ALWAYS_FIT:
         return value  # type: ignore[no-any-return]
-    pack(value)
+    try:
+        pack(value)
+    except ValueError:
+        value = without_tuples(value)
+        pack(value)
     too_large = excess(value)
     if too_large:
         raise OutputError(too_large)

@@ -197,11 +197,11 @@ def as_list(outputs: list[Value]) -> Any:
     Arrays within a list or dict become lists of numbers, so that both hold JSON values only; an
     output that is an array itself stays an array.
     """
-    return [_listed(each) if isinstance(each, (list, dict)) else each for each in outputs]
+    return [_listed(each) if isinstance(each, (list, tuple, dict)) else each for each in outputs]
 
 
 def _listed(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_listed(each) for each in value]
     if isinstance(value, dict):
         return {key: _listed(each) for key, each in value.items()}

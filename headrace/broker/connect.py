@@ -58,6 +58,22 @@ def reached(bootstrap: str | None) -> "KafkaConfig":
     return kafka
 
 
+def reached_running(bootstrap: str | None) -> "KafkaConfig":
+    """Return brokers that answer, without starting the local one: for commands that only read.
+
+    Raises ``BrokerError``, also where neither an option nor a running local broker names any.
+    """
+    from headrace.broker import local_broker as broker
+    from streams.kafka.kafka_errors import BrokerError
+
+    if not kafka_config(bootstrap).bootstrap and broker.status() is None:
+        raise BrokerError(
+            "no broker is named and the local one does not run; name one with --bootstrap, or "
+            "start a pipeline with `headrace up FILE`"
+        )
+    return reached(bootstrap)
+
+
 def brokers(bootstrap: str | None) -> "KafkaConfig":
     """Return the brokers that the options name, else the local one; raises ``KafkaConfigError``."""
     _write_as(os.environ.get(WRITE_RELEASE, ""))

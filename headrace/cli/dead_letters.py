@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import click
 
-from headrace.broker.connect import reached
+from headrace.broker.connect import reached, reached_running
 from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
@@ -41,7 +41,7 @@ def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) ->
     from headrace.client.dead_letter_topic import listed, newest_letters
 
     pipeline = read_file(file).pipeline.name
-    letters = newest_letters(reached(bootstrap), pipeline, last)
+    letters = newest_letters(reached_running(bootstrap), pipeline, last)
     if as_json:
         print_json([each.as_json(with_value=False) for each in letters])
     else:
@@ -65,7 +65,7 @@ def show(
     """
     from headrace.client.dead_letter_topic import described, one_letter
 
-    filed = one_letter(reached(bootstrap), read_file(file).pipeline.name, letter)
+    filed = one_letter(reached_running(bootstrap), read_file(file).pipeline.name, letter)
     if as_json:
         print_json(filed.as_json(with_value=True))
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headrace.broker.connect import reached
+from headrace.broker.connect import reached_running
 from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
 from headrace.errors import Unsuccessful
 from headrace.terminal import print_json, print_rich, print_text, rich_console
@@ -33,9 +33,9 @@ def status(file: Path | None, bootstrap: str | None, once: bool, as_json: bool) 
     from headrace.status.watch import show_all, show_status
 
     if file is None:
-        show_all(reached(bootstrap), once=once, as_json=as_json)
+        show_all(reached_running(bootstrap), once=once, as_json=as_json)
     else:
-        show_status(read_file(file), reached(bootstrap), once=once, as_json=as_json)
+        show_status(read_file(file), reached_running(bootstrap), once=once, as_json=as_json)
 
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -137,7 +137,7 @@ def explain(
 
     if name and last:
         raise click.UsageError("--last is for when you have no ID; leave one of them out")
-    pipeline, kafka = read_file(file).pipeline, reached(bootstrap)
+    pipeline, kafka = read_file(file).pipeline, reached_running(bootstrap)
     answer = find_answer(kafka, pipeline, name) if name else last_answer(kafka, pipeline, last)
     story = explained(answer, 10**6 if every else SHOWN)
     if as_json:

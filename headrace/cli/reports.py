@@ -38,13 +38,13 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
       headrace report pipeline.yaml --html page.html
     """
     from headrace.atomic_file import writable, write_page
-    from headrace.broker.connect import reached
+    from headrace.broker.connect import reached_running
     from headrace.report.live_report import live_report
     from headrace.report.report_text import report_page, report_text
 
     if html is not None:
         writable(html)
-    made = live_report(read_file(file), reached(bootstrap), time.time(), last)
+    made = live_report(read_file(file), reached_running(bootstrap), time.time(), last)
     if html is not None:
         write_page(html, report_page(made))
         say(f"wrote {html}")

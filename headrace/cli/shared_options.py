@@ -45,7 +45,7 @@ def bootstrap_option(function: F) -> F:
         envvar="HEADRACE_BOOTSTRAP",
         show_envvar=True,
         metavar="HOST:PORT",
-        help="Kafka brokers. Without it the local broker is found or started.",
+        help="Kafka brokers. Without it: the local broker.",
     )
     properties = click.option(
         "--kafka-config",

@@ -12,7 +12,7 @@ from control.controller.command_queue import COMMAND_VALID_S
 from control.policies import known_kinds, spec_of
 from control.problem.problem import PlanError
 from control.rollout.leases import running
-from headrace.broker.connect import reached
+from headrace.broker.connect import reached, reached_running
 from headrace.client.topic_clients import Commander, plans
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import INFEASIBLE, UNSUCCESSFUL
@@ -61,7 +61,7 @@ def give_command(
 
 def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> None:
     """Print the policies: the file's, the built-in ones, those of installed packages."""
-    history = plans(reached(bootstrap), file.pipeline.name)
+    history = plans(reached_running(bootstrap), file.pipeline.name)
     in_force = history[-1].settings.policy if history else None
     policies = (*file.pipeline.policies, *_others(file.pipeline))
     if as_json:
@@ -99,7 +99,7 @@ def policy_row(policy: Policy) -> dict[str, Any]:
 
 def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json: bool) -> None:
     """Print the newest plans, newest first."""
-    newest = plans(reached(bootstrap), file.pipeline.name)[: -last - 1 : -1]
+    newest = plans(reached_running(bootstrap), file.pipeline.name)[: -last - 1 : -1]
     if as_json:
         print_json([plan_row(plan) for plan in newest])
         return

@@ -42,6 +42,31 @@ class ReceivedSignal:
     """The last signal received; 0 for none."""
 
     signal: int = 0
+    _interrupts: bool = False
+
+    def take(self, number: int) -> None:
+        """Record a signal; raise where the code in progress is to be interrupted.
+
+        That is ``Interrupted`` inside ``interrupting``, and ``KeyboardInterrupt`` for a second
+        SIGINT.
+        """
+        again = self.signal == signal.SIGINT == number
+        self.signal = number
+        if again:
+            raise KeyboardInterrupt
+        if self._interrupts:
+            raise Interrupted
+
+    @contextlib.contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Let a signal end the block with ``Interrupted`` instead of waiting for its end."""
+        if self.signal:
+            raise Interrupted
+        self._interrupts = True
+        try:
+            yield
+        finally:
+            self._interrupts = False
 
 
 @contextlib.contextmanager
@@ -50,9 +75,7 @@ def listening() -> Iterator[ReceivedSignal]:
     told = ReceivedSignal()
 
     def note(number: int, _frame: FrameType | None) -> None:
-        if told.signal == signal.SIGINT == number:
-            raise KeyboardInterrupt
-        told.signal = number
+        told.take(number)
 
     before = {n: signal.signal(n, note) for n in (signal.SIGTERM, signal.SIGINT)}
     try:

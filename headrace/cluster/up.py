@@ -40,7 +40,12 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
     directory = run_directory(file.pipeline.name)
     claim(directory)
     with listening() as told:
-        kafka, started = _broker(bootstrap)
+        try:
+            with told.interrupting():
+                kafka, started = _broker(bootstrap)
+        except Interrupted:
+            say(f"{file.pipeline.name}: interrupted before it was started")
+            return INTERRUPTED if told.signal == signal.SIGINT else 0
         try:
             run = LocalRun(file, kafka, directory, broker_started=started)
             _serve(run, told, as_json=as_json)
@@ -55,7 +60,12 @@ def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
     if kafka_config(bootstrap).bootstrap:
         return reached(bootstrap), False
     local = local_broker()
-    return reached(local.bootstrap), local.started_here
+    try:
+        return reached(local.bootstrap), local.started_here
+    except BaseException:
+        if local.started_here:
+            broker.stop()
+        raise
 
 
 def _serve(run: LocalRun, told: ReceivedSignal, *, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from control.policies import policy_named, spec_of
 from control.policies.solvers import solve
+from control.problem.candidates import paths
 from control.problem.problem import PlanError, Problem
 from headrace.config.pipeline_file import (
     PipelineFile,
@@ -22,11 +23,13 @@ from schemas.pipeline import Pipeline, Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """A valid pipeline file. ``infeasible``: the binding constraint, by policy."""
+    """A valid pipeline file. ``infeasible``: the binding constraint, by policy. ``warnings``: what
+    is permitted and hardly meant."""
 
     file: PipelineFile
     profiled: tuple[str, ...]  # "task/variant"
     infeasible: dict[str, str]
+    warnings: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return a summary of the file as JSON."""
@@ -42,6 +45,7 @@ class Examined:
             "share": self.file.cluster.share,
             "profiled": list(self.profiled),
             "infeasible": self.infeasible,
+            "warnings": list(self.warnings),
             **self._space(),
         }
 
@@ -67,7 +71,24 @@ def examined(file: PipelineFile) -> Examined:
         file=file,
         profiled=tuple(dict.fromkeys(e.key for e in table.entries)),
         infeasible=_infeasible(file, table.at_share(file.cluster.share)),
+        warnings=tuple(too_short(file.pipeline)),
     )
+
+
+def too_short(pipeline: Pipeline) -> list[str]:
+    """Return a sentence where the hops of the longest path take all of the SLO or an SLO class."""
+    hops = max(map(len, paths(pipeline.tasks).values())) + 1
+    hops_s = hops * pipeline.comm_s
+    named = {"slo": pipeline.slo_s} | {
+        f"slo_classes.{name}": slo_s for name, slo_s in pipeline.slo_classes.items()
+    }
+    return [
+        f"{name} is {slo_s * 1e3:g} ms, and the {hops} hops of the longest path alone take "
+        f"{hops_s * 1e3:g} ms (comm: {pipeline.comm_s * 1e3:g}ms): every query will be late or "
+        "dropped; raise it"
+        for name, slo_s in named.items()
+        if slo_s <= hops_s
+    ]
 
 
 def check_plannable(file: PipelineFile) -> None:
@@ -136,4 +157,4 @@ def described(found: Examined) -> str:
         f"policy {policy!r} is infeasible: {binding}"
         for policy, binding in found.infeasible.items()
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"warning: {each}" for each in found.warnings)])

@@ -17,6 +17,7 @@ from headrace.errors import CertificateError
 from headrace.results.figures import Figures
 
 FORMAT = 1
+FLOOR = 0.01  # of the SLO: a difference of latencies below it changes no outcome that counts
 MOST_LOAD = 0.7  # of the whole machine; above it the machine causes the delays
 
 AIM, MUST, MISSED, UNJUDGED = "aim", "must", "missed", ""
@@ -28,8 +29,9 @@ class CertifiedMetric:
     """One line of a certificate: ``error`` is simulated - live, or that divided by live.
 
     ``simulated`` is the mean of the simulations, ``low`` and ``high`` their range.
-    ``must`` and ``aim`` bound the error's magnitude; None: no bound. ``verdict`` is the tighter
-    bound that is met, "missed", or "" without bounds.
+    ``must`` and ``aim`` bound the error's magnitude; None: no bound. ``floor`` is the absolute
+    difference, in the metric's unit, that is within ``must`` whatever the error; None: no floor.
+    ``verdict`` is the tighter bound that is met, "missed", or "" without bounds.
     """
 
     name: str
@@ -43,6 +45,7 @@ class CertifiedMetric:
     verdict: str = UNJUDGED
     low: float | None = None
     high: float | None = None
+    floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,7 @@ class Conditions:
     lag_ms: Mapping[str, float] = field(default_factory=dict)
     start_ms: Mapping[str, float] = field(default_factory=dict)
     stretch: Mapping[str, float] = field(default_factory=dict)
+    slo_ms: float | None = None  # None: a certificate from before floors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,15 +161,31 @@ _BOUNDS: tuple[tuple[str, str, str, float | None, float | None], ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of a metric; see ``CertifiedMetric``."""
+
+    must: float | None = None
+    aim: float | None = None
+    floor: float | None = None
+
+
+UNBOUNDED = Limits()
+
+
 def certified(conditions: Conditions, live: Figures, *simulated: Figures) -> Certificate:
     """Return the certificate of a live run and one or more simulations of the same arrivals."""
-    return Certificate(conditions=conditions, metrics=tuple(_metrics(live, simulated)))
+    return Certificate(conditions=conditions, metrics=tuple(_metrics(conditions, live, simulated)))
 
 
-def _metrics(live: Figures, simulated: Sequence[Figures]) -> Iterator[CertifiedMetric]:
+def _metrics(
+    conditions: Conditions, live: Figures, simulated: Sequence[Figures]
+) -> Iterator[CertifiedMetric]:
+    floor_ms = None if conditions.slo_ms is None else FLOOR * conditions.slo_ms
     for name, unit, kind, must, aim in _BOUNDS:
         values = [getattr(each, name) for each in simulated]
-        yield metric(name, unit, kind, getattr(live, name), values, must=must, aim=aim)
+        bounds = Limits(must, aim, floor_ms if unit == "ms" and must is not None else None)
+        yield metric(name, unit, kind, getattr(live, name), values, bounds)
     both = (live, *simulated)
     yield from _parts("drops", "fraction", ABSOLUTE, [each.drops for each in both])
     yield from _parts("step", "ms", RELATIVE, [each.steps_ms for each in both])
@@ -187,9 +207,7 @@ def metric(
     kind: str,
     live: float | None,
     simulated: Sequence[float | None],
-    *,
-    must: float | None = None,
-    aim: float | None = None,
+    limits: Limits = UNBOUNDED,
 ) -> CertifiedMetric:
     """Return a line with its error and verdict; without a simulated value if a simulation has
     none."""
@@ -198,10 +216,11 @@ def metric(
     mean = fsum(known) / len(known) if whole else None
     error = _error(kind, live, mean)
     same = live is None and mean is None
+    apart = None if live is None or mean is None else abs(mean - live)
     return CertifiedMetric(
-        name=name, unit=unit, live=live, simulated=mean, error=error, kind=kind, must=must,
-        aim=aim, verdict=_verdict(0.0 if same else error, must, aim),
-        low=min(known) if whole else None, high=max(known) if whole else None,
+        name=name, unit=unit, live=live, simulated=mean, error=error, kind=kind,
+        must=limits.must, aim=limits.aim, verdict=_verdict(0.0 if same else error, apart, limits),
+        low=min(known) if whole else None, high=max(known) if whole else None, floor=limits.floor,
     )  # fmt: skip
 
 
@@ -214,12 +233,15 @@ def _error(kind: str, live: float | None, simulated: float | None) -> float | No
     return difference / live if live else None
 
 
-def _verdict(error: float | None, must: float | None, aim: float | None) -> str:
+def _verdict(error: float | None, apart: float | None, limits: Limits) -> str:
+    must, aim, floor = limits.must, limits.aim, limits.floor
     if must is None and aim is None:
         return UNJUDGED
     if error is not None and aim is not None and abs(error) <= aim:
         return AIM
     # Without a ``must`` bound every value counts as MUST: an aim alone is never missed.
     if must is None or (error is not None and abs(error) <= must):
+        return MUST
+    if apart is not None and floor is not None and apart <= floor:
         return MUST
     return MISSED

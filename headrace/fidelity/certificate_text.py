@@ -21,7 +21,7 @@ def _row(metric: CertifiedMetric) -> tuple[str, ...]:
         _value(metric.simulated, metric.unit),
         _range(metric),
         _error(metric.error, metric, signed=True),
-        _error(metric.must, metric),
+        _bound(metric),
         _error(metric.aim, metric),
         VERDICTS[metric.verdict],
     )
@@ -49,6 +49,11 @@ def _error(value: float | None, metric: CertifiedMetric, *, signed: bool = False
         return f"{value:{sign}.1%}"
     points = value * 100 if metric.unit == "fraction" else value
     return f"{points:{sign}.2f} pt" if metric.kind == ABSOLUTE else f"{points:{sign}g}"
+
+
+def _bound(metric: CertifiedMetric) -> str:
+    floor = "" if metric.floor is None else f" or {metric.floor:g} {metric.unit}"
+    return _error(metric.must, metric) + floor
 
 
 def _conditions(certificate: Certificate) -> list[str]:

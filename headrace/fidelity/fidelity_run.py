@@ -204,6 +204,7 @@ def conditions(
         behind_ms=round(stage.behind_s * 1e3, 3),
         own_cpu_share=stage.own_cpu_share,
         **told_of(world),
+        slo_ms=file.pipeline.slo_s * 1e3,
         simulations=wish.simulations,
     )
 

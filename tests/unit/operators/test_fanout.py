@@ -91,7 +91,7 @@ class Odd:
     """What cannot be sent."""
 
 
-@pytest.mark.parametrize("output", [Odd(), [Odd()], {1: 2}, 1 << 63, (1, 2), "\ud800"])
+@pytest.mark.parametrize("output", [Odd(), [Odd()], {1: 2}, 1 << 63, (1, {2}), "\ud800"])
 def test_an_output_that_cannot_be_sent_fails_its_item_before_it_is_sent(output: Any) -> None:
     assert failing(LEAF, output)
     assert failing(LOCATE, [output])
@@ -129,3 +129,17 @@ def test_words_that_utf8_cannot_say_do_not_keep_a_failure_from_being_told() -> N
     assert failed("read", an_item(), PATH, "bad \udcff byte").end == an_end(
         FAILED, "read", "bad ? byte"
     )
+
+
+@pytest.mark.parametrize(
+    ("output", "sent"),
+    [
+        ((1, 2), [1, 2]),
+        ({"box": (0, 0, 4, 4), "parts": [("a", 1)]}, {"box": [0, 0, 4, 4], "parts": [["a", 1]]}),
+    ],
+)
+def test_a_tuple_travels_as_a_list(output: Any, sent: Any) -> None:
+    ((_, item),) = outcome(LEAF, an_item(), PATH, output)
+    assert (item.value, item.end) == (sent, an_end(ANSWERED, LEAF.name))
+    ((_, child),) = outcome(LOCATE, an_item(), PATH, [output])
+    assert child.value == sent

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.config.validation import check_plannable, examined
+from headrace.config.validation import check_plannable, described, examined
 from headrace.errors import PipelineError, Unfeasible
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -47,3 +47,13 @@ def test_an_slo_below_the_fastest_path_is_named_but_may_be_served() -> None:
 def test_a_file_without_a_profile_is_not_judged_by_policies_that_need_one() -> None:
     file = replace(postcode(), profiles=())
     assert examined(file).infeasible == {}
+
+
+def test_an_slo_that_the_hops_alone_use_up_is_warned_of() -> None:
+    file = postcode(slo_s=0.001)
+    assert examined(file).warnings == (
+        "slo is 1 ms, and the 3 hops of the longest path alone take 4.2 ms (comm: 1.4ms): every "
+        "query will be late or dropped; raise it",
+    )
+    assert described(examined(file)).splitlines()[-1].startswith("warning: slo is 1 ms")
+    assert examined(postcode()).warnings == ()

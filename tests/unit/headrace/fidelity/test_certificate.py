@@ -13,6 +13,7 @@ from headrace.fidelity.certificate import (
     Figures,
     certified,
 )
+from headrace.fidelity.certificate_text import text
 
 LIVE = Figures(
     queries=1000, p50_ms=100.0, p95_ms=200.0, p99_ms=240.0, branch_violation=0.02, violation=0.05,
@@ -119,3 +120,24 @@ def test_a_metric_that_one_simulation_lacks_is_missed() -> None:
     certificate = certified(CONDITIONS, LIVE, LIVE, replace(LIVE, accuracy=None))
     metric = the("accuracy", certificate)
     assert (metric.simulated, metric.low, metric.verdict) == (None, None, "missed")
+
+
+def test_a_difference_below_one_percent_of_the_slo_is_within_bounds_but_not_within_the_aim() -> (
+    None
+):
+    """2.5 ms of 24.6 at an SLO of 300 ms was called missed."""
+    short = replace(LIVE, p50_ms=24.6)
+    conditions = replace(CONDITIONS, slo_ms=300.0)
+    verdicts = [
+        the("p50_ms", certified(conditions, short, replace(short, p50_ms=24.6 + apart_ms))).verdict
+        for apart_ms in (1.0, 2.5, 3.5)
+    ]
+    assert verdicts == ["aim", "must", "missed"]
+    unknown = certified(CONDITIONS, short, replace(short, p50_ms=27.1))
+    assert the("p50_ms", unknown).verdict == "missed"
+
+
+def test_the_floor_is_printed_beside_its_bound() -> None:
+    certificate = certified(replace(CONDITIONS, slo_ms=300.0), LIVE, LIVE)
+    p50 = next(line for line in text(certificate).splitlines() if line.startswith("p50 ms"))
+    assert "10.0% or 3 ms" in p50

@@ -296,3 +296,19 @@ def test_a_least_accuracy_that_no_plan_reaches_is_refused_with_the_mend() -> Non
     tight = with_least(a_problem(ENTRIES, CHAIN, demand=20.0, **TIGHT), 0.95)
     with pytest.raises(PlanError, match=r"accuracy_least is 0.95, but within 60 ms and 20 devices"):
         allocate(tight)
+
+
+def test_too_few_devices_without_demand_are_counted_by_tasks_not_by_queries() -> None:
+    """A drain that left three workers to four tasks said "3 devices cannot serve 0 queries/s"."""
+    leaves = ("one", "two", "three")
+    entries = [an_entry("split", "v", {1: 4.0}, 1.0, dict.fromkeys(leaves, 1.0))]
+    entries += [an_entry(task, "v", {1: 4.0}) for task in leaves]
+    problem = a_problem(
+        entries, {"split": ("one", "two", "three"), "one": (), "two": (), "three": ()},
+        demand=0.0, devices=("cpu",) * 3,
+    )  # fmt: skip
+    found = allocate(problem)
+    assert (found.feasible, found.binding) == (
+        False,
+        "devices: 3 devices are too few: each of the 4 tasks needs one of its own; use 4 devices",
+    )
