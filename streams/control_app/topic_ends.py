@@ -1,4 +1,4 @@
-"""Offsets of the input topic and of the shared control topics, and a stalled consumer of reports."""
+"""Offsets of the input topic and of the shared control topics; a stalled consumer of reports."""
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
