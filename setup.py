@@ -19,13 +19,14 @@ HOT = """
     control/per_query/routing.py
     control/per_query/table_lookup.py control/policies/ramsis/burst_lengths.py
     control/estimation/task_demand.py
-    operators/join.py operators/dead_letter.py operators/device.py operators/egress.py
-    operators/fanout.py operators/ingress.py operators/latency_histogram.py operators/outbox.py
-    operators/plan_follower.py operators/offset_tracker.py operators/drop_reasons.py
-    operators/outcomes.py operators/reporter.py
-    operators/bursts.py operators/leased_slots.py operators/running_batch.py
-    operators/table_batching.py operators/worker_rules.py operators/record_size.py
-    operators/worker.py
+    operators/bursts.py operators/dead_letter.py operators/drop_reasons.py operators/egress.py
+    operators/ingress.py operators/join.py operators/latency_histogram.py
+    operators/offset_tracker.py operators/outcomes.py operators/plan_follower.py
+    operators/record_size.py operators/reporter.py
+    operators/serving/device.py operators/serving/fanout.py operators/serving/leased_slots.py
+    operators/serving/outbox.py operators/serving/running_batch.py
+    operators/serving/table_batching.py operators/serving/worker.py
+    operators/serving/worker_rules.py
     operators/models/emulated.py
     streams/observers/plan_usage.py streams/observers/quantiles.py streams/observers/run_metrics.py
     streams/simulated/delays.py

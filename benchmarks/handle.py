@@ -16,7 +16,7 @@ from pathlib import Path
 from time import perf_counter
 
 from headrace.config.pipeline_file import read_pipeline_file
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import (
     Arrived,
     Effect,

@@ -18,7 +18,7 @@ from time import process_time
 from control.per_query.rerouting import junctions
 from control.per_query.routing import spreads
 from headrace.config.pipeline_file import read_pipeline_file
-from operators.worker_rules import WorkerRules
+from operators.serving.worker_rules import WorkerRules
 from schemas.records import Hop, Item, Lease, Origin, Plan, Route, Settings, Work
 
 BATCH = 8

@@ -13,9 +13,9 @@ from typing import Any
 
 from headrace.config.pipeline_file import PipelineFile, load_combine, read_pipeline_file
 from headrace.errors import PipelineError
-from operators.fanout import failed, outcome
 from operators.join import OpenQuery, answer, as_list
 from operators.models.loading import load_operator
+from operators.serving.fanout import failed, outcome
 from operators.user_frames import sentence, with_frames
 from schemas.pipeline import Task, Variant
 from schemas.records import Answer, Hop, Item, Origin, Value

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from operators.outbox import Onward
+from operators.serving.outbox import Onward
 from schemas.effects import REPORTS, Effect, Send, Wake
 from schemas.enumerations import NodeState
 from schemas.records import ANSWERED, Report, SlotState

@@ -17,7 +17,7 @@ from schemas.variant_id import variant_key
 # encoded as tensors.
 Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
 
-# The credit of a new query; fan-out splits it without remainder (operators/fanout.py).
+# The credit of a new query; fan-out splits it without remainder (operators/serving/fanout.py).
 # 10**18 fits a signed 64-bit integer and survives six levels of a thousand children each.
 FULL_CREDIT = 10**18
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from operators.egress import Egress
 from operators.ingress import Ingress
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import PLANS, QUERIES, Node, Observer
 from schemas.pipeline import Pipeline
 from schemas.records import Query, Record, Selection, SelectionTable, Settings

@@ -4,9 +4,9 @@ This is an independent implementation of what ``headrace simulate`` runs with th
 artifact's own setting: a batch takes its planning latency and transfers take no time. Round robin:
 query i goes to worker i mod K, and each worker has its own queue. Runs: several successive queries
 go to the same worker, which begins when all have arrived. Central queue: idle workers take from one
-queue. With ``rescue``, as under our policies (operators/worker.py), the rescue batch replaces a
-batch that would be late, and queries that are still late are dropped; without, as in the artifact,
-late queries are served like others.
+queue. With ``rescue``, as under our policies (operators/serving/worker.py), the rescue batch
+replaces a batch that would be late, and queries that are still late are dropped; without, as in the
+artifact, late queries are served like others.
 
     seen = round_robin(times_s, 60, decided(tables, models, always), slo_s=0.15)
 """

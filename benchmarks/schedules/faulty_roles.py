@@ -20,7 +20,7 @@ from control.problem.problem import PlanError
 from operators.egress import Egress, made_s, upto_of_all
 from operators.ingress import Ingress
 from operators.input_place import next_generation, note_of_base, place_of
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.codec.single_object import decode, encode
 from schemas.effects import (
     COMMAND_RESULTS,

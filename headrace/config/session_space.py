@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from control.policies.compass.placement_factors import Link, SessionTier
 from control.policies.compass.space import Knob, Space, Stage
+from control.policies.compass.tiers import Link, SessionTier
 from control.problem.problem import PlanError
 from headrace.config.checks import topological
 from headrace.config.field_types import objectives

@@ -13,7 +13,7 @@ PACKAGES = ("control", "operators", "streams")
 
 def compiled() -> bool:
     """Return whether a worker that starts now is compiled."""
-    spec = find_spec("operators.worker")
+    spec = find_spec("operators.serving.worker")
     return bool(spec and spec.origin and spec.origin.endswith(tuple(EXTENSION_SUFFIXES)))
 
 

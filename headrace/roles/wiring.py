@@ -26,8 +26,8 @@ from operators.input_place import next_generation, note_of_base, place_of
 from operators.join import as_list
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
-from operators.worker import Worker
-from operators.worker_rules import LatencyOf
+from operators.serving.worker import Worker
+from operators.serving.worker_rules import LatencyOf
 from profiles.profile_table import EMULATED, ProfileError, ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant

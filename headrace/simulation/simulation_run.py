@@ -41,7 +41,7 @@ from headrace.status.readiness import Readiness
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from profiles.profile_table import EMULATED, ProfileTable
 from schemas.effects import (
     QUERIES,

@@ -16,14 +16,14 @@ STORIES = """
 import re, tempfile
 from hashlib import sha256
 from pathlib import Path
-import operators.worker
+import operators.serving.worker
 from benchmarks.small_cluster import a_cluster
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.simulation_run import Run, simulated
 from headrace.arrivals.arrival_processes import Renewal
 from streams.observers.tape import Tape
 
-print(operators.worker.__file__.rpartition(".")[2])
+print(operators.serving.worker.__file__.rpartition(".")[2])
 POLICIES = ("loki", "loki-paper", "inferline", "proteus", "fast", "ramsis", "ramsis-paper")
 for number, policy in enumerate(POLICIES):
     with tempfile.TemporaryDirectory() as folder:

@@ -21,7 +21,7 @@ from scipy import optimize, stats
 
 from operators.egress import Egress
 from operators.ingress import Ingress
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import (
     OUTPUTS,
     PLANS,

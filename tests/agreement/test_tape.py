@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import Effect, Event
 from streams.observers.tape import Mismatch, Tape, replay
 from tests.small_world import FOLLOWED, run_live, small_nodes, small_pipeline

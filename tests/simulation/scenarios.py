@@ -12,7 +12,7 @@ import numpy as np
 
 from operators.egress import Egress, made_s, upto_of
 from operators.ingress import Ingress
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import OUTPUTS, PLANS, QUERIES, RESULTS, Node, Observer
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Plan, Query, Settings

@@ -14,7 +14,7 @@ from control.policies.solvers import solve
 from control.problem.problem import PlanError
 from operators.egress import Egress
 from operators.ingress import Ingress
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,

@@ -13,7 +13,7 @@ from control.problem.problem import PlanError
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import PLANS, QUERIES, RESULTS, Failed, Solve, Solved
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Plan, Query

@@ -6,35 +6,14 @@ nothing. Inputs start on the session's own tier, and results return there.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from control.policies.compass.composition import Deployment
 from control.policies.compass.space import Space, leaves
+from control.policies.compass.tiers import Link, SessionTier
 from control.problem.problem import PlanError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionTier:
-    """A tier: speeds relative to the reference device, $ an hour per GPU, bytes of GPU memory
-    (inf: no limit). ``own``: one per session, free and never contended."""
-
-    speed: float = 1.0
-    cpu_speed: float = 1.0
-    price: float = 0.0
-    memory_bytes: float = float("inf")
-    own: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link between two tiers: bytes per second and seconds of delay."""
-
-    bytes_per_s: float
-    delay_s: float
-
 
 Floats = NDArray[np.float64]
 

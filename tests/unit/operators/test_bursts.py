@@ -11,7 +11,7 @@ from control.per_query.routing import Turns, WeightedRoundRobin
 from control.policies.ramsis.burst_lengths import WAIT
 from operators.bursts import BurstBuffer
 from operators.ingress import Ingress
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import PLANS, Arrived, Effect, Send, Wake, Woke
 from schemas.pipeline import Policy
 from schemas.records import Plan, Query, Route, Selection, SelectionTable, Settings, Work

@@ -3,8 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.fanout import split
 from operators.join import OpenQuery, answer, as_list, refusal
+from operators.serving.fanout import split
 from schemas.codec.json_form import to_json
 from schemas.pipeline import Pipeline
 from schemas.records import (

@@ -5,8 +5,8 @@ import pytest
 
 from control.per_query.routing import WeightedRoundRobin
 from operators.dead_letter import dead_letter
-from operators.outbox import packed
 from operators.record_size import MOST_BYTES, excess, record_size
+from operators.serving.outbox import packed
 from schemas.codec.single_object import encode
 from schemas.effects import Arrived, Send
 from schemas.records import DeadLetter, Garbled, Item, Origin, Work

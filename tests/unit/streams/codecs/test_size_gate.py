@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from operators.egress import Egress
 from operators.ingress import NOTICE_S, Ingress
 from operators.record_size import MOST_REASON_BYTES, brief
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import decode, encode
 from schemas.effects import RESULTS, Arrived, Effect, Failed, Infer, Inferred, Loaded, Send, Woke

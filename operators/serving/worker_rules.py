@@ -23,7 +23,7 @@ from operators.drop_reasons import (
     too_late_for_rest,
     would_overrun,
 )
-from operators.outbox import BY_TURN, Onward, packed
+from operators.serving.outbox import BY_TURN, Onward, packed
 from schemas.effects import Effect
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Item, Lease, Plan, Settings, Work

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.fanout import split
+from operators.serving.fanout import split
 from schemas.records import FULL_CREDIT
 
 

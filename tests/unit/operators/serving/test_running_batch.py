@@ -2,10 +2,10 @@
 
 import pytest
 
-from operators.leased_slots import TRANSITIONS as SLOTS
-from operators.leased_slots import LeasedSlots, Reading, ReadingChange
 from operators.offset_tracker import Progress
-from operators.running_batch import (
+from operators.serving.leased_slots import TRANSITIONS as SLOTS
+from operators.serving.leased_slots import LeasedSlots, Reading, ReadingChange
+from operators.serving.running_batch import (
     MOST_CRASHES,
     TRANSITIONS,
     BatchChange,

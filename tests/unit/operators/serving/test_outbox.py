@@ -1,5 +1,5 @@
 from control.per_query.routing import spreads
-from operators.outbox import packed
+from operators.serving.outbox import packed
 from schemas.effects import Send
 from schemas.records import DROPPED, Item, Origin, Route
 from tests.builders import a_hop, a_work, an_end, an_ended, an_item

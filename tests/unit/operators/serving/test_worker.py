@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from control.per_query.batching import HELD_BATCHES
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import (
     COMMANDS,
     REPORTS,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from operators.worker_rules import WorkerRules
+from operators.serving.worker_rules import WorkerRules
 from schemas.effects import Send
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import DROPPED, Hop, Item, Route, Settings

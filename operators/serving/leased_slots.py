@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from operators.offset_tracker import Progress
-from operators.running_batch import Ticket
+from operators.serving.running_batch import Ticket
 from operators.state_machine import StateMachine
 from schemas.effects import Assign, Done, Effect, work_topic
 from schemas.records import Lease, SlotState

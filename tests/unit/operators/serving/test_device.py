@@ -2,7 +2,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from operators.device import TRANSITIONS, Device, DeviceChange, DeviceState
+from operators.serving.device import TRANSITIONS, Device, DeviceChange, DeviceState
 from schemas.effects import Effect, Load
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from operators.worker import Worker
+from operators.serving.worker import Worker
 from schemas.effects import PLANS, Arrived, Effect, Failed, Infer, Load, Woke
 from schemas.enumerations import NodeState
 from schemas.pipeline import Policy

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from control.per_query.batching import IDLE, batch_size, released
 from control.per_query.local_slowdown import LocalSlowdown
 from operators.dead_letter import dead_letter
-from operators.device import Device
 from operators.drop_reasons import dropped
-from operators.fanout import failed, outcome
-from operators.leased_slots import LeasedSlots
-from operators.outbox import Onward
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
-from operators.running_batch import MOST_CRASHES, BatchState, RunningBatch, Ticket, crashing
-from operators.table_batching import TableBatching
-from operators.worker_rules import UNSTEERED, LatencyOf, WorkerRules
+from operators.serving.device import Device
+from operators.serving.fanout import failed, outcome
+from operators.serving.leased_slots import LeasedSlots
+from operators.serving.outbox import Onward
+from operators.serving.running_batch import MOST_CRASHES, BatchState, RunningBatch, Ticket, crashing
+from operators.serving.table_batching import TableBatching
+from operators.serving.worker_rules import UNSTEERED, LatencyOf, WorkerRules
 from schemas.effects import (
     Arrived,
     Effect,

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.fanout import failed, outcome
+from operators.serving.fanout import failed, outcome
 from schemas.pipeline import Task
 from schemas.records import ANSWERED, FAILED, FULL_CREDIT, Item
 from tests.builders import a_hop, a_pipeline, an_end, an_item
