@@ -24,6 +24,7 @@ REPORTS = "reports"
 COMMANDS = "commands"
 COMMAND_RESULTS = "command-results"
 COMPLETIONS = "completions"
+LEASES = "leases"
 
 
 def work_topic(task: str) -> str:
@@ -202,9 +203,9 @@ class Observer(Protocol):
 
 
 __all__ = [
-    "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "OUTPUTS", "PLANS", "QUERIES",
-    "REPORTS", "RESULTS", "Arrived", "Assign", "ControlEffect", "Count", "Counted", "Done",
-    "Effect", "Event", "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded", "Node",
+    "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "LEASES", "OUTPUTS", "PLANS",
+    "QUERIES", "REPORTS", "RESULTS", "Arrived", "Assign", "ControlEffect", "Count", "Counted",
+    "Done", "Effect", "Event", "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded", "Node",
     "Observer", "OperatorEffect", "Origin", "Reject", "Send", "Solve", "Solved", "Wake", "Woke",
     "work_topic",
 ]  # fmt: skip

@@ -7,12 +7,14 @@ pipelines share the control topics; the names of the others begin with the pipel
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
     COMPLETIONS,
     DEAD_LETTERS,
+    LEASES,
     OUTPUTS,
     PLANS,
     QUERIES,
@@ -27,8 +29,25 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 MAX_RECORD_BYTES = 8 * 1024 * 1024
 COMPACTED_SEGMENT_MS = 10 * MINUTE_MS
+LEASE_MS = 2000  # the broker refuses an answer of an older lease
 
 SHARED = (PLANS, REPORTS, COMMANDS, COMMAND_RESULTS)
+
+
+class Stamps(Enum):
+    """Who sets the time stamps of a topic's records."""
+
+    PRODUCER = "producer"
+    BROKER = "broker"
+    LEASE = "lease"  # the producer, with the time of its lease (streams/kafka/egress_lease.py)
+
+
+TOO_OLD = "message.timestamp.before.max.ms"  # topic property, since Kafka 3.6
+STAMP_SETTINGS: Mapping[Stamps, Mapping[str, str]] = {
+    Stamps.PRODUCER: {},
+    Stamps.BROKER: {"message.timestamp.type": "LogAppendTime"},
+    Stamps.LEASE: {"message.timestamp.type": "CreateTime", TOO_OLD: str(LEASE_MS)},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +55,14 @@ class TopicRule:
     """The settings of a topic.
 
     ``partitions`` is a number, or the pipeline-file key that holds it; ``kept_ms`` None: forever.
-    ``compacted``: the newest record of each key is kept.
+    ``compacted``: the newest record of each key is kept. ``stamps``: who sets the records' times.
     """
 
     logical: str
     partitions: int | str
     kept_ms: int | None
     compacted: bool = False
+    stamps: Stamps = Stamps.PRODUCER
 
     @property
     def settings(self) -> dict[str, str]:
@@ -54,6 +74,7 @@ class TopicRule:
             **kept,
             "segment.ms": str(self._segment_ms),
             "max.message.bytes": str(MAX_RECORD_BYTES),
+            **STAMP_SETTINGS[self.stamps],
         }
 
     @property
@@ -77,8 +98,11 @@ TABLE = (
     TopicRule(logical=QUERIES, partitions=4, kept_ms=HOUR_MS),
     TopicRule(logical=EVERY_TASK, partitions="slots", kept_ms=10 * MINUTE_MS),
     TopicRule(logical=COMPLETIONS, partitions="ingress", kept_ms=10 * MINUTE_MS),
-    TopicRule(logical=OUTPUTS, partitions="egress_partitions", kept_ms=HOUR_MS),
-    TopicRule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS),
+    TopicRule(
+        logical=OUTPUTS, partitions="egress_partitions", kept_ms=HOUR_MS, stamps=Stamps.BROKER
+    ),
+    TopicRule(logical=LEASES, partitions=1, kept_ms=10 * MINUTE_MS, stamps=Stamps.BROKER),
+    TopicRule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS, stamps=Stamps.LEASE),
     TopicRule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
 from streams.kafka.acl_rights import Right
-from streams.topics import Topic
+from streams.topics import TOO_OLD, Topic
 
 OK, WARN, WRONG = "ok", "warn", "wrong"
 BROKER, FILE = "broker", "pipeline file"  # findings with specific exit codes
@@ -173,7 +173,11 @@ class TopicState:
 
 
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
-CHECKED = ("cleanup.policy", "max.message.bytes")  # the settings that correctness depends on
+CHECKED = (
+    "cleanup.policy",
+    "max.message.bytes",
+    TOO_OLD,
+)  # the settings that correctness depends on
 
 
 def topics_found(
@@ -246,6 +250,8 @@ def _falls_short(name: str, found: Mapping[str, str], wanted: Mapping[str, str])
         return False
     if name == "cleanup.policy":
         return set(found[name].split(",")) != set(wanted[name].split(","))
+    if name == TOO_OLD:
+        return int(found[name]) > int(wanted[name])
     return int(found[name]) < int(wanted[name])
 
 

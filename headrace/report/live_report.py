@@ -21,6 +21,7 @@ from headrace.roles.wiring import accuracies
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan
 from streams.observers.run_metrics import RunMetrics, given_up
+from streams.topics import LEASE_MS
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -103,7 +104,8 @@ def answers_since(
                 continue  # not a record of this pipeline
             if answer.created_s >= since_s:
                 found.append(answer)
-        if stretch and stretch[0].timestamp()[1] < since_s * 1e3:  # the stretch's newest record
+        # The newest record of the stretch; answers bear the time of egress's lease.
+        if stretch and stretch[0].timestamp()[1] < since_s * 1e3 - LEASE_MS:
             break
     return found
 

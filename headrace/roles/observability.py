@@ -110,6 +110,7 @@ def _who(role: str, pipeline: Pipeline) -> dict[str, str]:
 
 
 LEVELS = {
+    "results.unfenced": logging.WARNING,
     "role.ended": logging.INFO,
     "role.failed": logging.ERROR,
     "role.restarted": logging.WARNING,

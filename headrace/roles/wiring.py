@@ -1,6 +1,7 @@
 """Build running roles from the configuration: nodes, observers, driver."""
 
 import contextlib
+import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -12,11 +13,12 @@ from confluent_kafka import TopicPartition
 from control.controller.controller import Controller
 from headrace.config.pipeline_file import PipelineFile, load_combine, load_profile, planning_profile
 from headrace.config.topology import Share
+from headrace.errors import NameTaken
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import Namesakes
-from headrace.roles.observability import observed
+from headrace.roles.observability import LEVELS, observed
 from headrace.roles.partition_watch import watch_partitions
 from headrace.roles.process_setup import collect_seldom, dilation, process_clock
 from headrace.roles.subprocess_operator import Isolated
@@ -33,6 +35,7 @@ from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id
 from streams.codecs.wire import origins
+from streams.kafka.egress_lease import EgressLease
 from streams.kafka.egress_recovery import (
     answered_since,
     answers_from_s,
@@ -42,12 +45,16 @@ from streams.kafka.egress_recovery import (
 )
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
+from streams.kafka.stamp_limit import limit_stamps
 from streams.kafka.topic_admin import partitions_of
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import EmulatedExecutor, ModelExecutor, Operator
 from streams.live.live_driver import Live
-from streams.topics import own_topics, physical
+from streams.observers.journal import tell
+from streams.topics import LEASE_MS, TOO_OLD, own_topics, physical
+
+log = logging.getLogger("headrace.role")
 
 FENCE_S = 5.0  # an ingress or egress that stalled for longer may have been replaced
 LEAVE_S = 8.0  # longest wait of an ending worker for others to take over its slots
@@ -114,7 +121,9 @@ def run_egress(
     outputs = physical(pipeline.name, OUTPUTS)
     # Partitions beyond the file's number may hold records from before the file was changed.
     mine = share.mine(partitions_of(kafka, outputs))
-    namesakes.check()  # so an earlier egress of this name commits nothing more
+    lease = _egress_lease(kafka, pipeline, name, mine)
+    namesakes.check()
+    lease.acquire()  # so an earlier egress of these partitions answers nothing more
     places = committed_notes(kafka, group, outputs, mine)
     node = Egress(
         name,
@@ -128,9 +137,39 @@ def run_egress(
             kafka, physical(pipeline.name, RESULTS), answers_from_s(places), origins(pipeline)
         ),
     )
-    with _driver(pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S) as live:
-        namesakes.watch(incarnation, live.fail)
+    with _driver(
+        pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S, lease=lease
+    ) as live:
         _until_told(live, live.stop)
+
+
+def _egress_lease(
+    kafka: KafkaConfig, pipeline: Pipeline, name: str, mine: Sequence[int]
+) -> EgressLease:
+    """Return a lease to acquire; raise ``NameTaken`` if a living egress holds one of ``mine``."""
+    lease = EgressLease(kafka, pipeline.name, mine, name)
+    other = lease.living_holder()
+    if other:
+        lease.end(confirmed=False)
+        raise NameTaken(
+            f"partitions of {physical(pipeline.name, OUTPUTS)} are leased to {other}; two egresses "
+            "would answer every query twice: end the other, or give this one a share of its own "
+            "(--share)"
+        )
+    if not limit_stamps(kafka, physical(pipeline.name, RESULTS)):
+        _warn_unfenced(pipeline)
+    return lease
+
+
+def _warn_unfenced(pipeline: Pipeline) -> None:
+    topic = physical(pipeline.name, RESULTS)
+    tell(
+        log, LEVELS["results.unfenced"], "results.unfenced",
+        f"topic {topic} takes answers of any age, and this user may not change that: an egress "
+        f"that was replaced may answer again; run `kafka-configs --alter --topic {topic} "
+        f"--add-config {TOO_OLD}={LEASE_MS}`",
+        pipeline=pipeline.name, topic=topic,
+    )  # fmt: skip
 
 
 def run_worker(
@@ -295,8 +334,9 @@ def _driver(
     *,
     role: str = "",
     fence_s: float | None = None,
+    lease: EgressLease | None = None,
 ) -> Iterator[Live]:
-    transport, how = KafkaTransport(kafka, group), dilation()
+    transport, how = KafkaTransport(kafka, group, lease), dilation()
     transport.warm(own_topics(pipeline))
     with observed(role or ", ".join(nodes), pipeline, telling, transport) as observers:
         yield Live(

@@ -13,6 +13,7 @@ from schemas.effects import (
     COMMANDS,
     COMPLETIONS,
     DEAD_LETTERS,
+    LEASES,
     OUTPUTS,
     PLANS,
     QUERIES,
@@ -74,9 +75,10 @@ def _worker(pipeline: Pipeline) -> _Uses:
 def _egress(_: Pipeline) -> _Uses:
     # Egress reads its results back, so that a restart sends no second answer.
     return _Uses(
-        writes=(RESULTS, REPORTS, DEAD_LETTERS), reads=(OUTPUTS, RESULTS, PLANS, REPORTS),
+        writes=(RESULTS, LEASES, REPORTS, DEAD_LETTERS),
+        reads=(OUTPUTS, RESULTS, LEASES, PLANS, REPORTS),
         commits=("egress",),
-    )  # fmt: skip
+    )
 
 
 def _control(_: Pipeline) -> _Uses:

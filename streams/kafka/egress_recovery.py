@@ -22,7 +22,7 @@ from streams.kafka.topic_contents import committed, offset_since, watermarks
 WAIT_S = 30.0
 # Answers carry egress's clock, the records behind them those of ingress and workers: an answer may
 # have an earlier time stamp than its query's records, by milliseconds even on one machine.
-CLOCK_SKEW_S = 5.0
+CLOCK_SKEW_S = 8.0
 _RECORDS_AT_ONCE = 1000
 
 OriginsOf = Callable[[bytes], list[tuple[int, int]]]

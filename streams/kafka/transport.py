@@ -18,7 +18,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -45,6 +45,8 @@ STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing fo
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
 WARM_WITHIN_S = 5.0
+# The whole batch is refused with a record that is too old, its other records under their own code.
+TOO_OLD = (KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD)
 _REPORTS = physical("", REPORTS)
 Place = tuple[str, int]  # topic on the broker, slot
 
@@ -52,9 +54,10 @@ Place = tuple[str, int]  # topic on the broker, slot
 class _Turn:
     """The unconfirmed sends of one driver turn, and the offsets that it reported done."""
 
-    __slots__ = ("absent", "done", "ended_s", "error", "topic", "waiting")
+    __slots__ = ("absent", "done", "ended_s", "error", "refused", "topic", "waiting")
 
     def __init__(self) -> None:
+        self.refused: list[Any] = []  # messages that the broker refused as too old
         self.ended_s = 0.0
         self.waiting = 0
         self.absent = False  # sent while the broker counted as away
@@ -66,6 +69,26 @@ class _Turn:
         self.waiting -= 1
         if error is not None:
             self.error, self.topic = error, message.topic()
+
+    def stamped(self, error: KafkaError | None, message: Any) -> None:
+        """Take the delivery of a stamped record; one that is too old waits for the next lease."""
+        if error is not None and error.code() in TOO_OLD:
+            self.refused.append(message)
+        else:
+            self.delivered(error, message)
+
+
+class Lease(Protocol):
+    """The right to write to the topic ``stamped`` (``streams/kafka/egress_lease.py``)."""
+
+    @property
+    def stamped(self) -> str: ...
+    @property
+    def stamp_ms(self) -> int: ...
+    @property
+    def fresh(self) -> bool: ...
+    def check(self) -> None: ...
+    def end(self, *, confirmed: bool) -> None: ...
 
 
 class _HandOver(NamedTuple):
@@ -86,10 +109,15 @@ class KafkaTransport:
     starves the others. The reading thread therefore has its own consumer and takes orders from a
     queue; a second consumer on its own thread looks up and commits offsets. The driver's thread
     never waits for the broker.
+
+    With a ``lease`` the records of its topic bear its stamps. One that reaches the broker
+    too late for its stamp is refused, and sent again once the lease is renewed.
     """
 
-    def __init__(self, config: KafkaConfig, group: str) -> None:
+    def __init__(self, config: KafkaConfig, group: str, lease: Lease | None = None) -> None:
         self._config, self._group = config, group
+        self._lease, self._leased = lease, "" if lease is None else lease.stamped
+        self._abandoned = False
         self._connectivity = Connectivity(config)
         heed = fatal_errors(config, self._connectivity.told)
         self._reader = consumer(config, group, error_cb=heed)
@@ -101,8 +129,7 @@ class KafkaTransport:
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
-        self._turn = _Turn()
-        self._turns: deque[_Turn] = deque()
+        self._turn, self._turns = _Turn(), deque[_Turn]()
         self._ended = self._confirmed = 0  # turns
         self._hand_overs: deque[_HandOver] = deque()
         self._ends: dict[Place, int] = {}
@@ -111,8 +138,9 @@ class KafkaTransport:
         self._read: set[Place] = set()  # slots read; owned by the reading thread
         self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
         self._commit_at = 0.0
-        self._heard = False  # the broker confirmed a send made while it counted as away
-        self._delivers = False  # the reading thread received a record since the last turn
+        # Whether the broker confirmed a send made while it counted as away; and whether the reading
+        # thread received a record since the last turn.
+        self._heard = self._delivers = False
         self._delivered_s = self._back_s = 0.0
 
     def warm(self, topics: Iterable[str]) -> bool:
@@ -237,11 +265,18 @@ class KafkaTransport:
         if topic == _REPORTS:
             self._report(value, slot, key)
             return
-        turn = self._turn
+        self._produce(self._turn, topic, value, slot, key or None)
+
+    def _produce(
+        self, turn: _Turn, topic: str, value: bytes, slot: int, key: str | bytes | None
+    ) -> None:
+        stamp_ms, delivered = 0, turn.delivered  # 0: the present time
+        if self._lease is not None and topic == self._leased:
+            stamp_ms, delivered = self._lease.stamp_ms, turn.stamped
         while True:
             try:
                 self._producer.produce(
-                    topic, value, key or None, partition=slot, on_delivery=turn.delivered
+                    topic, value, key, slot, on_delivery=delivered, timestamp=stamp_ms
                 )
             except BufferError:
                 self._producer.poll(0.05)  # the queue is full: wait for the broker, never discard
@@ -276,6 +311,8 @@ class KafkaTransport:
         self._close_turn(now)
         self._producer.poll(0)
         self._reporter.poll(0)
+        if self._lease is not None:
+            self._send_again(self._lease)
         self._settle()
         self._hand_over()
         self._ledger.check()
@@ -287,6 +324,18 @@ class KafkaTransport:
         if now >= self._commit_at and (self._ready or self._ledger.unsettled):
             self._commit_at = now + COMMIT_S
             self._commit()
+
+    def _send_again(self, lease: Lease) -> None:
+        """Send refused records with the stamp of the renewed lease; raise ``LeaseLost``."""
+        lease.check()
+        if not lease.fresh:
+            return
+        for turn in self._turns:
+            refused, turn.refused = turn.refused, []
+            for message in refused:
+                turn.waiting -= 1
+                key, value = message.key(), message.value()
+                self._produce(turn, message.topic(), value, message.partition(), key)
 
     def _close_turn(self, now: float) -> None:
         if self._turn.waiting or self._turn.done:
@@ -382,6 +431,7 @@ class KafkaTransport:
     def abandon(self) -> None:
         """Discard unsent records and uncommitted offsets; ``close`` then only disconnects."""
         self._producer.purge()
+        self._abandoned = True
         self._turns.clear()
         self._turn, self._ready = _Turn(), {}
 
@@ -391,6 +441,8 @@ class KafkaTransport:
         self._producer.flush(FLUSH_S)
         self._reporter.flush(1.0)
         self._settle()
+        if self._lease is not None:
+            self._lease.end(confirmed=not self._turns and not self._abandoned)
         self._commit()
         self._reader.close()
         self._ledger.close()

@@ -27,9 +27,9 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Command
-from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.codecs.size_gate import MOST_ENCODED_BYTES, Encode, fitting
 from streams.codecs.wire import encoder
+from streams.fencing import Fenced, StoodStill
 from streams.live.executors import Executor, Post, PostAt
 from streams.live.inbox import Clock, FetchedBatch, Inbox, Transport
 from streams.live.slot_readers import SlotReaders
@@ -37,12 +37,6 @@ from streams.topics import physical
 
 IDLE_S = 0.05  # the longest that confirmations wait for the next turn
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
-
-
-class StoodStill(HeadraceError):
-    """The process stalled for so long that another may have taken its place."""
-
-    exit_code = UNSUCCESSFUL
 
 
 class Live:
@@ -131,7 +125,7 @@ class Live:
             reader.start()
             while not (self._stopping or self.has_left):
                 self.turn(room)
-        except StoodStill:
+        except Fenced:
             self._transport.abandon()
             raise
         finally:

@@ -10,6 +10,7 @@ from streams.topics import (
     DAY_MS,
     EVERY_TASK,
     HOUR_MS,
+    LEASE_MS,
     MAX_RECORD_BYTES,
     MINUTE_MS,
     SHARED,
@@ -82,10 +83,12 @@ def test_every_topic_is_made_as_its_rule_says() -> None:
     assert list(made) == [
         *(f"headrace.{name}" for name in ("plans", "reports", "commands", "command-results")),
         *(f"p.{name}" for name in ("queries", "work.first", "work.second", "completions")),
-        *(f"p.{name}" for name in ("outputs", "results", "dead-letters")),
+        *(f"p.{name}" for name in ("outputs", "leases", "results", "dead-letters")),
     ]
     assert made["p.work.second"].partitions == CHILD.slots
     assert made["p.outputs"].partitions == PIPELINE.egress_partitions
+    assert made["p.results"].settings["message.timestamp.before.max.ms"] == str(LEASE_MS)
+    assert made["p.outputs"].settings["message.timestamp.type"] == "LogAppendTime"
     assert made["headrace.command-results"].settings == {
         "cleanup.policy": "compact,delete",
         "retention.ms": str(DAY_MS),

@@ -19,7 +19,7 @@ from streams.kafka.egress_recovery import (
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics
-from streams.topics import physical, topics
+from streams.topics import Topic, physical, topics
 from tests.builders import a_pipeline, an_answer
 
 pytestmark = pytest.mark.kafka
@@ -38,7 +38,8 @@ def origins(value: bytes) -> list[tuple[int, int]]:
 @pytest.fixture
 def name(broker: str) -> str:
     pipeline = a_pipeline({"read": []}, name=f"recovery-{next(numbers)}", egress_partitions=2)
-    ensure_topics(KafkaConfig(broker), topics(pipeline))
+    # Without their settings, so that the tests may choose the time stamps.
+    ensure_topics(KafkaConfig(broker), [Topic(t.name, t.partitions) for t in topics(pipeline)])
     return pipeline.name
 
 

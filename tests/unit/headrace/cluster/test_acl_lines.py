@@ -44,8 +44,11 @@ def test_each_role_writes_and_reads_what_its_node_does_and_no_more() -> None:
             {f"{name}.work.locate", f"{name}.work.read", "headrace.plans", "headrace.reports"},
         ),
         "egress": (
-            {f"{name}.results", "headrace.reports", f"{name}.dead-letters"},
-            {f"{name}.outputs", f"{name}.results", "headrace.plans", "headrace.reports"},
+            {f"{name}.results", f"{name}.leases", "headrace.reports", f"{name}.dead-letters"},
+            {
+                f"{name}.outputs", f"{name}.results", f"{name}.leases", "headrace.plans",
+                "headrace.reports",
+            },
         ),
         "control": (
             {"headrace.plans", "headrace.command-results"},

@@ -143,7 +143,7 @@ def test_answers_are_read_back_to_the_beginning_and_no_further() -> None:
     seen = []
 
     def stretches() -> Any:
-        for stretch in ([message(9.0), Message(b"?", START_S)], [message(5.0)], [message(1.0)]):
+        for stretch in ([message(9.0), Message(b"?", START_S)], [message(3.0)], [message(1.0)]):
             seen.append(stretch)
             yield stretch
 

@@ -23,9 +23,10 @@ from schemas.effects import (
 )
 from schemas.records import Command, Plan, Record, Work
 from streams.codecs.wire import Fetched
+from streams.fencing import StoodStill
 from streams.live.executors import LOAD_S, STUCK_S, ModelExecutor, OperatorStuck
 from streams.live.inbox import FetchedBatch, Inbox
-from streams.live.live_driver import Live, StoodStill
+from streams.live.live_driver import Live
 from streams.live.slot_readers import CATCH_UP_S, LogWentBack
 from tests.builders import a_pipeline, a_plan, a_work
 from tests.memory_transport import MemoryTransport, VirtualClock

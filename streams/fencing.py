@@ -1,0 +1,17 @@
+"""Errors of a role that another process may have replaced: it discards what it has not sent."""
+
+from schemas.user_errors import UNSUCCESSFUL, HeadraceError
+
+
+class Fenced(HeadraceError):
+    """Another process may have taken this role's place; the role ends without sending more."""
+
+    exit_code = UNSUCCESSFUL
+
+
+class StoodStill(Fenced):
+    """The process stalled for so long that another may have taken its place."""
+
+
+class LeaseLost(Fenced):
+    """Another egress holds a lease of this one's partitions."""

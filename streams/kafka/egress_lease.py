@@ -1,0 +1,210 @@
+"""The lease of a running egress: claim it, renew it, stamp answers with it, release it.
+
+A thread of its own writes a renewal every ``RENEW_S`` and reads the ``leases`` topic back.
+``streams/kafka/lease_table.py`` has the rules.
+"""
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from schemas.effects import LEASES, RESULTS
+from streams.fencing import LeaseLost
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, refusal
+from streams.kafka.lease_table import (
+    LEASE_S,
+    Act,
+    LeaseRecord,
+    LeaseTable,
+    encoded,
+    read_lease,
+)
+from streams.kafka.topic_contents import watermarks
+from streams.topics import physical
+
+RENEW_S = 0.4
+LISTEN_S = 0.7  # a living holder renews within this
+CLAIM_WITHIN_S = 60.0
+RECENT = 2000  # records; older ones are of leases that have long expired
+POLL_S = 0.1
+END_S = 5.0
+
+
+class EgressLease:
+    """The lease of ``partitions`` of the outputs topic, held by one process.
+
+    The thread listens from the construction on. ``stamp_ms`` is the time stamp of answers on the
+    topic ``stamped``, on the broker's clock.
+    """
+
+    def __init__(
+        self, config: KafkaConfig, pipeline: str, partitions: Sequence[int], name: str
+    ) -> None:
+        self._config, self._partitions = config, tuple(partitions)
+        self._topic, self.stamped = physical(pipeline, LEASES), physical(pipeline, RESULTS)
+        self.holder = f"{name} on {socket.gethostname()}, process {os.getpid()}, {_random()}"
+        self._table = LeaseTable()
+        self._next = 0  # the offset after the last record folded
+        self._other = ""  # a living holder of one of these partitions
+        self._quiet = threading.Event()  # listened for ``LISTEN_S``
+        self._claiming = threading.Event()
+        self._held = threading.Event()  # the claim was read back
+        self._ending = threading.Event()
+        self._releasing = False
+        self._error: BaseException | None = None
+        self._free_at_s = 0.0  # monotonic
+        self._fresh_until_s = 0.0  # monotonic
+        self._writing = False  # a record waits for its confirmation
+        self.stamp_ms = 0
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self._thread.start()
+
+    def living_holder(self) -> str:
+        """Wait for ``LISTEN_S``; return another process that renews a lease of these partitions,
+        "" if there is none."""
+        self._quiet.wait()
+        self.check()
+        return self._other
+
+    def acquire(self) -> None:
+        """Claim the partitions; return once no answer of an earlier holder can be written.
+
+        Raise ``BrokerError`` if the broker does not take the claim, ``LeaseLost`` if another
+        process claims them meanwhile.
+        """
+        self._claiming.set()
+        if not self._held.wait(CLAIM_WITHIN_S):
+            raise BrokerError(
+                f"topic {self._topic!r} took no lease within {CLAIM_WITHIN_S:g} s; check that the "
+                "broker is well, then try again"
+            )
+        self.check()
+        self._ending.wait(max(0.0, self._free_at_s - time.monotonic()))
+        self.check()
+
+    def check(self) -> None:
+        """Raise the error that ended the lease: ``LeaseLost`` or a ``BrokerError``."""
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the broker would take an answer with the present stamp."""
+        return time.monotonic() < self._fresh_until_s
+
+    def end(self, *, confirmed: bool) -> None:
+        """End the thread; with every answer ``confirmed`` a successor need not wait."""
+        self._releasing = confirmed
+        self._ending.set()
+        self._thread.join(END_S)
+
+    # ------------------------------------------------------------------ on its own thread
+
+    def _run(self) -> None:
+        try:
+            self._keep()
+        except Exception as error:  # noqa: BLE001 - `check` raises it
+            self._error = error
+        finally:
+            for event in (self._ending, self._quiet, self._held):
+                event.set()
+
+    def _keep(self) -> None:
+        reader = consumer(self._config, "headrace.reader", **{"fetch.wait.max.ms": 500})
+        writer = producer(self._config)
+        try:
+            low, high = watermarks(reader, TopicPartition(self._topic, 0))
+            self._next = max(low, high - RECENT)
+            reader.assign([TopicPartition(self._topic, 0, self._next)])
+            self._listen(reader, high)
+            self._hold(reader, writer)
+        finally:
+            writer.flush(1.0)
+            reader.close()
+
+    def _listen(self, reader: Consumer, history: int) -> None:
+        """Fold the topic for ``LISTEN_S``; note another holder that writes after ``history``."""
+        until_s = time.monotonic() + LISTEN_S
+        while self._next < history or time.monotonic() < until_s:
+            if self._ending.is_set():
+                return
+            for record in self._read(reader, since=history):
+                shared = set(record.partitions) & set(self._partitions)
+                if shared and record.act is not Act.RELEASE:
+                    self._other = record.holder
+        self._quiet.set()
+
+    def _hold(self, reader: Consumer, writer: Producer) -> None:
+        next_s = 0.0
+        while not self._ending.is_set():
+            now_s = time.monotonic()
+            if self._claiming.is_set() and now_s >= next_s and not self._writing:
+                self._write(writer, Act.RENEW if self._held.is_set() else Act.CLAIM)
+                next_s = now_s + RENEW_S
+            self._read(reader)
+            writer.poll(0)
+        if self._releasing and self._held.is_set():
+            self._write(writer, Act.RELEASE)
+
+    def _write(self, writer: Producer, act: Act) -> None:
+        def written(error: KafkaError | None, _: Message) -> None:
+            self._writing = False
+            if error is not None and error.code() in FORBIDDEN:
+                self._error = BrokerError(
+                    refusal(self._config, error, "Write", "topic", self._topic)
+                )
+                self._held.set()
+                self._ending.set()
+
+        record = LeaseRecord(holder=self.holder, act=act, partitions=self._partitions)
+        self._writing = True
+        writer.produce(self._topic, encoded(record), partition=0, on_delivery=written)
+
+    def _read(self, reader: Consumer, since: int = 0) -> list[LeaseRecord]:
+        """Fold what has arrived; return the records of others from offset ``since`` on."""
+        first = reader.poll(POLL_S)
+        messages = [] if first is None else [first, *reader.consume(500, 0)]
+        found = []
+        for message in messages:
+            if message.error() is not None:
+                continue  # librdkafka retries by itself
+            self._next = message.offset() + 1
+            record = read_lease(message.value() or b"")
+            if record is None:
+                continue
+            self._fold(record, message.timestamp()[1] / 1e3)
+            if message.offset() >= since and record.holder != self.holder:
+                found.append(record)
+        return found
+
+    def _fold(self, record: LeaseRecord, at_s: float) -> None:
+        self._table.take(record, at_s)
+        if record.holder == self.holder:
+            self._renewed(record, at_s)
+        elif self._held.is_set() and self._table.renewed_s(self.holder, self._partitions) is None:
+            raise LeaseLost(
+                f"{record.holder} has taken over partitions of the outputs topic that this egress "
+                "held, so it ends; run one egress per share"
+            )
+
+    def _renewed(self, record: LeaseRecord, at_s: float) -> None:
+        renewed_s = self._table.renewed_s(self.holder, self._partitions)
+        if renewed_s is None:
+            raise LeaseLost("another egress has claimed the same partitions; this one ends")
+        self.stamp_ms = int(renewed_s * 1e3)
+        now_s = time.monotonic()
+        self._fresh_until_s = now_s + LEASE_S / 2
+        if record.act is Act.CLAIM:
+            self._free_at_s = now_s + self._table.free_s(self._partitions) - at_s
+            self._held.set()
+
+
+def _random() -> str:
+    return uuid.uuid4().hex[:8]

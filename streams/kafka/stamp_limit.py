@@ -1,0 +1,41 @@
+"""The results topic's limit on the age of time stamps, by which the broker enforces leases."""
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+
+from streams.kafka.kafka_client import asked
+from streams.kafka.kafka_config import KafkaConfig
+from streams.topics import STAMP_SETTINGS, Stamps
+
+WAIT_S = 30.0
+
+
+def limit_stamps(config: KafkaConfig, topic: str, timeout_s: float = WAIT_S) -> bool:
+    """Return whether the broker refuses records of expired leases on this topic.
+
+    Topics from before there were leases get the settings here, where this user may alter them.
+    A topic whose settings this user may not see counts as limited: a new one is created so.
+    """
+    wanted = STAMP_SETTINGS[Stamps.LEASE]
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    found = asked(config, lambda client: client.describe_configs([resource]), timeout_s)[resource]
+    if isinstance(found, KafkaError):
+        return True
+    if all(name in found and found[name].value == value for name, value in wanted.items()):
+        return True
+    changes = [
+        ConfigEntry(
+            name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG,
+            incremental_operation=AlterConfigOpType.SET,
+        )
+        for name, value in wanted.items()
+    ]  # fmt: skip
+    altered = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+    told = asked(config, lambda client: client.incremental_alter_configs([altered]), timeout_s)
+    return not isinstance(told[altered], KafkaError)

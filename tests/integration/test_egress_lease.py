@@ -1,0 +1,127 @@
+"""Leases of egress on a real broker: it takes no answer of a holder that was replaced."""
+
+import time
+import uuid
+
+import pytest
+from confluent_kafka import KafkaError, Message
+from confluent_kafka.admin import NewTopic
+
+from schemas.effects import RESULTS
+from streams.fencing import LeaseLost
+from streams.kafka.egress_lease import EgressLease
+from streams.kafka.kafka_client import admin, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.stamp_limit import limit_stamps
+from streams.kafka.topic_admin import ensure_topics
+from streams.kafka.topic_contents import read_to_end
+from streams.kafka.transport import KafkaTransport
+from streams.topics import physical, topics
+from tests.builders import a_pipeline
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def name(broker: str) -> str:
+    pipeline = a_pipeline({"read": []}, name=f"lease-{uuid.uuid4().hex[:8]}", egress_partitions=2)
+    ensure_topics(KafkaConfig(broker), topics(pipeline))
+    return pipeline.name
+
+
+def acquired(kafka: KafkaConfig, pipeline: str, *partitions: int) -> EgressLease:
+    lease = EgressLease(kafka, pipeline, partitions, "egress-0")
+    assert lease.living_holder() == ""
+    lease.acquire()
+    return lease
+
+
+def write(kafka: KafkaConfig, topic: str, stamp_ms: int) -> KafkaError | None:
+    """Return the broker's error to a record with this stamp."""
+    errors: list[KafkaError | None] = []
+
+    def told(error: KafkaError | None, _: Message) -> None:
+        errors.append(error)
+
+    client = producer(kafka)
+    client.produce(topic, b"answer", partition=0, timestamp=stamp_ms, on_delivery=told)
+    assert client.flush(30) == 0
+    return errors[0]
+
+
+def frozen(lease: EgressLease) -> None:
+    """Stop the lease's thread as SIGSTOP or a partition would: nothing is released."""
+    lease.end(confirmed=False)
+
+
+def test_what_a_replaced_holder_still_sends_is_refused(broker: str, name: str) -> None:
+    kafka, results = KafkaConfig(broker), physical(name, RESULTS)
+    first = acquired(kafka, name, 0, 1)
+    frozen(first)
+    second = acquired(kafka, name, 0, 1)
+    error = write(kafka, results, first.stamp_ms)
+    assert error is not None
+    assert error.code() == KafkaError.INVALID_TIMESTAMP
+    assert write(kafka, results, second.stamp_ms) is None
+    second.end(confirmed=True)
+
+
+def test_a_living_holder_is_heard_and_one_that_loses_a_partition_ends(
+    broker: str, name: str
+) -> None:
+    kafka = KafkaConfig(broker)
+    first = acquired(kafka, name, 0)
+    second = EgressLease(kafka, name, (0, 1), "egress-0")
+    assert second.living_holder() == first.holder
+    second.acquire()  # as of two that started at one time
+    first._thread.join(30)
+    with pytest.raises(LeaseLost, match="has taken over partitions of the outputs topic"):
+        first.check()
+    second.check()
+    second.end(confirmed=True)
+
+
+class Stamps:
+    """A lease that a test renews."""
+
+    def __init__(self, stamped: str, stamp_ms: int) -> None:
+        self.stamped, self.stamp_ms, self.fresh = stamped, stamp_ms, False
+
+    def check(self) -> None: ...
+    def end(self, *, confirmed: bool) -> None:
+        self.confirmed = confirmed
+
+
+def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
+    broker: str, name: str
+) -> None:
+    kafka, results = KafkaConfig(broker), physical(name, RESULTS)
+    lease = Stamps(results, int((time.time() - 60) * 1e3))
+    transport = KafkaTransport(kafka, "lease", lease)
+    transport.send(results, b"answer", 0, "q1")
+    until_s = time.monotonic() + 30
+
+    def turn() -> None:
+        transport.end_turn(time.time())
+        assert time.monotonic() < until_s
+
+    while not any(turn.refused for turn in transport._turns):
+        turn()
+    turn()
+    assert transport.unsettled
+    lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
+    while transport.unsettled:
+        turn()
+    transport.close()
+    assert lease.confirmed
+    assert [(m.key(), m.value()) for m in read_to_end(kafka, results)] == [(b"q1", b"answer")]
+
+
+def test_a_results_topic_from_before_there_were_leases_is_limited(broker: str) -> None:
+    kafka, topic = KafkaConfig(broker), f"old-{uuid.uuid4().hex[:8]}"
+    client = admin(kafka)
+    client.create_topics([NewTopic(topic, 1)])[topic].result(20)
+    assert limit_stamps(kafka, topic)
+    error = write(kafka, topic, int((time.time() - 60) * 1e3))
+    assert error is not None
+    assert error.code() == KafkaError.INVALID_TIMESTAMP

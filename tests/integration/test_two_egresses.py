@@ -1,0 +1,78 @@
+"""Two egresses of one name on a real broker: the older one answers nothing more."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from benchmarks.rig import Rig
+from benchmarks.squares import PIPELINE
+
+pytestmark = pytest.mark.kafka
+
+RATE = 30.0
+
+
+@pytest.fixture
+def rig(broker: str, tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(broker, tmp_path, PIPELINE)
+    try:
+        rig.up()
+        rig.offer(RATE)
+        rig.pass_time(1)
+        yield rig
+    finally:
+        rig.close()
+
+
+def second(rig: Rig) -> "Popen[bytes]":
+    """Start another egress of the share; return the process of the first one."""
+    first = rig._processes.pop("egress-0")
+    rig.start("egress-0")
+    return first
+
+
+def ended(rig: Rig, process: "Popen[bytes]") -> int:
+    rig.until(lambda: process.poll() is not None, "one egress to end")
+    return process.returncode
+
+
+def each_answered_once(rig: Rig) -> None:
+    rig.settle()
+    assert rig.answered_twice() == []
+    assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
+
+
+def test_an_egress_that_was_frozen_and_replaced_answers_nothing_more(rig: Rig) -> None:
+    rig.freeze("egress-0")
+    rig.pass_time(1)
+    before = rig.reports["egress-0"].incarnation
+    first = second(rig)
+    rig.until(
+        lambda: rig.reports["egress-0"].incarnation > before and rig.serves(),
+        "the second egress to serve",
+    )
+    rig._processes["first"] = first
+    rig.thaw("first")
+    del rig._processes["first"]
+    assert ended(rig, first) == 1
+    said = rig.log("egress-0").read_text()
+    assert "has taken over partitions" in said or "this process stood still for" in said
+    rig.pass_time(1)
+    each_answered_once(rig)
+
+
+def test_of_two_egresses_that_start_at_once_one_serves(rig: Rig) -> None:
+    rig.kill("egress-0")
+    rig.start("egress-0")
+    first = second(rig)
+    other = rig._processes["egress-0"]
+    rig._processes.pop("egress-0")
+    rig.until(lambda: first.poll() is not None or other.poll() is not None, "one to end")
+    loser, winner = (first, other) if first.poll() is not None else (other, first)
+    assert loser.returncode in (1, 2)  # lost its lease, or found the name taken
+    rig._processes["egress-0"] = winner
+    rig.until(rig.serves, "the other to serve")
+    rig.pass_time(1)
+    each_answered_once(rig)
