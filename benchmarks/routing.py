@@ -20,7 +20,8 @@ from control.problem.forecast import routes, throughputs
 from control.problem.routes import BALANCED, PAPER, FillOrder, Receiver, most_accurate_first
 from control.rollout.placement import Member
 from control.rollout.plan_builder import ExpectedTraffic, assemble
-from profiles.profile_table import Entry, FanOut, Latency, ProfileTable
+from profiles.measurements import Entry, FanOut, Latency
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Task, Variant
 from schemas.records import Lease, Plan, Settings
 

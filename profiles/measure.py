@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from profiles.profile_table import FanOut, Latency, ProfileError
+from profiles.measurements import FanOut, Latency, ProfileError
 
 Run = Callable[[int], None]
 Clock = Callable[[], float]

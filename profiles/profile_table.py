@@ -1,139 +1,21 @@
-"""The profile of a pipeline: load, validate and look up measurements.
+"""The profile of a pipeline: load, derive and look up measurements.
 
 A profile never extrapolates: a batch above the largest measured one is refused. Between two
 measured batches latency is interpolated linearly; below the smallest the smallest counts.
 """
 
 import contextlib
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from typing import Any
 
-from schemas.user_errors import HeadraceError
+from profiles.measurements import EMULATED, QUANTILES, Entry, Latency, PathAccuracy, ProfileError
+from profiles.profile_json import read, written
 from schemas.variant_id import variant_id, variant_key
 
-T = TypeVar("T")
-
-EMULATED = "emulated"
 MOST_LOOKED_UP = 1_000_000  # batch or size: a value for each up to the largest is kept
-QUANTILES = ("mean", "p50", "p90", "p95", "p99")
-
-
-class ProfileError(HeadraceError, ValueError):
-    """A profile that is inconsistent, or lacks the requested measurement."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """Seconds that ``repeats`` runs of one batch size took."""
-
-    batch: int
-    repeats: int
-    mean_s: float
-    p50_s: float
-    p90_s: float
-    p95_s: float
-    p99_s: float
-
-    def __post_init__(self) -> None:
-        """Raise ``ProfileError`` unless sizes and times are positive and quantiles grow."""
-        for count in (self.batch, self.repeats):
-            if not isinstance(count, int) or count < 1:
-                raise ProfileError(f"batch and repeats are whole numbers from 1, not {count!r}")
-        quantiles = (self.p50_s, self.p90_s, self.p95_s, self.p99_s)
-        for seconds in (self.mean_s, *quantiles):
-            if not 0 < seconds < math.inf:
-                raise ProfileError(f"batch {self.batch} took {seconds} s; it must be above 0")
-        if list(quantiles) != sorted(quantiles):
-            raise ProfileError(
-                f"batch {self.batch}: p50, p90, p95 and p99 are {quantiles}; each must be at least "
-                "the one before"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class FanOut:
-    """Items for one child: the mean for plans, the distribution for emulation."""
-
-    mean: float
-    counts: Mapping[int, float]  # number of items -> probability
-
-    def __post_init__(self) -> None:
-        """Raise ``ProfileError`` unless the counts are a distribution over 0, 1, 2 ..."""
-        if not 0 <= self.mean < math.inf:
-            raise ProfileError(f"a mean fan-out of {self.mean} is none; it must be 0 or above")
-        if not self.counts or min(self.counts) < 0:
-            raise ProfileError(f"fan-out counts {dict(self.counts)} must name numbers from 0 up")
-        total = math.fsum(self.counts.values())
-        if min(self.counts.values()) < 0 or not math.isclose(total, 1, abs_tol=1e-6):
-            raise ProfileError(f"the probabilities of a fan-out sum to {total:g}; it must be 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """The measurements of one variant on one device.
-
-    ``load_s`` is the loading time with the libraries imported already, ``memory_bytes`` the growth
-    of a fresh process (on a GPU: of its memory), imports included.
-    """
-
-    task: str
-    variant: str
-    device: str
-    operator: str
-    weights_sha256: str  # "" where the variant has no weights
-    load_s: float
-    memory_bytes: int
-    accuracy: float  # 0..1
-    children: Mapping[str, FanOut]
-    latency: tuple[Latency, ...]  # by growing batch
-
-    @property
-    def key(self) -> str:
-        """The variant's text form, "task/variant"."""
-        return variant_key(self.task, self.variant)
-
-    def __post_init__(self) -> None:
-        """Raise ``ProfileError``, naming the entry, for impossible measurements."""
-        if not 0 <= self.accuracy <= 1:
-            raise ProfileError(f"{self.name}: accuracy is {self.accuracy}; it must be in 0..1")
-        if not 0 <= self.load_s < math.inf or self.memory_bytes < 0:
-            raise ProfileError(f"{self.name}: load time and memory must be 0 or above")
-        if not self.latency:
-            raise ProfileError(f"{self.name}: no latency was measured; run `headrace profile`")
-        batches = [row.batch for row in self.latency]
-        if any(a >= b for a, b in pairwise(batches)):
-            raise ProfileError(f"{self.name}: batches are {batches}; they must grow")
-
-    @property
-    def name(self) -> str:
-        """The name in messages: "task/variant on device"."""
-        return f"{variant_key(self.task, self.variant)} on {self.device}"
-
-    @property
-    def largest(self) -> int:
-        """The largest measured batch."""
-        return self.latency[-1].batch
-
-
-@dataclass(frozen=True, slots=True)
-class PathAccuracy:
-    """The accuracy of a whole path of variants, root to leaf, over a number of queries."""
-
-    path: tuple[str, ...]  # "task/variant"
-    accuracy: float  # 0..1
-    queries: int
-
-    def __post_init__(self) -> None:
-        """Raise ``ProfileError``, naming the path, for impossible measurements."""
-        if not self.path or self.queries < 1 or not 0 <= self.accuracy <= 1:
-            raise ProfileError(
-                f"the path {' > '.join(self.path) or '(empty)'} has accuracy {self.accuracy} over "
-                f"{self.queries} queries; it must be in 0..1 over 1 or more"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,31 +59,11 @@ class ProfileTable:
     @classmethod
     def from_json(cls, text: str) -> "ProfileTable":
         """Return the table that ``to_json`` wrote; raise ``ProfileError`` naming the place."""
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise ProfileError(f"this is no JSON: {error}; run `headrace profile`") from error
-        _is(document, dict, "the profile")
-        paths = _list(document.pop("paths", []), "paths")  # measured separately
-        _exactly(document, ("pipeline", "entries", "provenance"), "the profile")
-        entries = _list(document["entries"], "entries")
-        return cls(
-            str(document["pipeline"]),
-            tuple(_entry(row, f"entries[{at}]") for at, row in enumerate(entries)),
-            document["provenance"],
-            tuple(_path(row, f"paths[{at}]") for at, row in enumerate(paths)),
-        )
+        return cls(*read(text))
 
     def to_json(self) -> str:
         """Return the table as text, keys in the order of the fields."""
-        document: dict[str, Any] = {
-            "pipeline": self.pipeline,
-            "provenance": dict(self.provenance),
-            "entries": [asdict(entry) for entry in self.entries],
-        }
-        if self.paths:
-            document["paths"] = [asdict(each) for each in self.paths]
-        return json.dumps(document, indent=1, allow_nan=False) + "\n"
+        return written(self.pipeline, self.entries, self.provenance, self.paths)
 
     def merge(self, other: "ProfileTable") -> "ProfileTable":
         """Return both tables' entries as one; raise ``ProfileError`` where both measured the same.
@@ -392,75 +254,3 @@ def _kind(device: str) -> str:
 
 def _sources(table: ProfileTable) -> list[Any]:
     return list(table.provenance.get("merged", [table.provenance]))
-
-
-def _entry(row: Any, where: str) -> Entry:
-    _exactly(row, [f.name for f in fields(Entry)], where)
-    children = row["children"]
-    _is(children, dict, f"{where}.children")
-    latency = _list(row["latency"], f"{where}.latency")
-    return _born(
-        Entry,
-        {
-            **row,
-            "children": {
-                child: _fan_out(fan_out, f"{where}.children.{child}")
-                for child, fan_out in children.items()
-            },
-            "latency": tuple(
-                _latency(line, f"{where}.latency[{at}]") for at, line in enumerate(latency)
-            ),
-        },
-        where,
-    )
-
-
-def _path(row: Any, where: str) -> PathAccuracy:
-    _exactly(row, [f.name for f in fields(PathAccuracy)], where)
-    return _born(PathAccuracy, {**row, "path": tuple(_list(row["path"], f"{where}.path"))}, where)
-
-
-def _latency(row: Any, where: str) -> Latency:
-    _exactly(row, [f.name for f in fields(Latency)], where)
-    return _born(Latency, row, where)
-
-
-def _fan_out(row: Any, where: str) -> FanOut:
-    _exactly(row, ("mean", "counts"), where)
-    _is(row["counts"], dict, f"{where}.counts")
-    try:
-        counts = {int(count): float(share) for count, share in row["counts"].items()}
-    except (TypeError, ValueError) as error:
-        raise ProfileError(f"{where}.counts: {error}; it maps numbers to probabilities") from error
-    return _born(FanOut, {"mean": row["mean"], "counts": counts}, where)
-
-
-def _born(kind: Callable[..., T], values: Mapping[str, Any], where: str) -> T:
-    """Return the value, or raise an error that names its place in the file."""
-    try:
-        return kind(**values)
-    except ProfileError as error:
-        raise ProfileError(f"{where}: {error}") from error
-    except TypeError as error:
-        raise ProfileError(f"{where}: a number was wanted ({error})") from error
-
-
-def _exactly(row: Any, keys: Iterable[str], where: str) -> None:
-    _is(row, dict, where)
-    for key in keys:
-        if key not in row:
-            raise ProfileError(f"{where} lacks {key!r}; run `headrace profile` again")
-    for key in row:
-        if key not in keys:
-            raise ProfileError(f"{where} has a key {key!r} that no profile has; remove it")
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    _is(value, list, where)
-    return list(value)
-
-
-def _is(value: Any, kind: type, where: str) -> None:
-    if not isinstance(value, kind):
-        found = type(value).__name__
-        raise ProfileError(f"{where} is {found}, not {kind.__name__}; run `headrace profile`")

@@ -10,7 +10,8 @@ from scipy.optimize import linprog
 
 from control.policies import POLICIES
 from control.problem.problem import Problem
-from profiles.profile_table import Entry, FanOut, Latency, ProfileTable
+from profiles.measurements import Entry, FanOut, Latency
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 
 PAPER = POLICIES["loki-paper"].usual

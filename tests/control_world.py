@@ -7,7 +7,8 @@ from control.controller.controller import Controller
 from control.policies.solvers import solve
 from control.problem.problem import PlanError
 from control.rollout.leases import Slots
-from profiles.profile_table import Entry, FanOut, Latency, ProfileTable
+from profiles.measurements import Entry, FanOut, Latency
+from profiles.profile_table import ProfileTable
 from schemas.effects import (
     COMMANDS,
     PLANS,

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers.sources import DataError, table, unreadable
-from profiles.profile_table import Entry, Latency, ProfileTable
+from profiles.measurements import Entry, Latency
+from profiles.profile_table import ProfileTable
 
 PAPER = "Kairos"
 PAGE = Path("docs/results/kairos.md")

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from benchmarks.papers.loki_compare import SCENES, Stretch, compare
 from benchmarks.papers.sources import DataError, table, unreadable
-from profiles.profile_table import EMULATED, Entry, FanOut, Latency, ProfileTable
+from profiles.measurements import EMULATED, Entry, FanOut, Latency
+from profiles.profile_table import ProfileTable
 
 PAPER = "Loki"
 

@@ -23,7 +23,8 @@ from benchmarks.papers.ramsis_nodes import by_nodes
 from benchmarks.papers.ramsis_page import page
 from benchmarks.papers.sources import DataError, table
 from control.policies.ramsis.pareto_models import CandidateModel, planned
-from profiles.profile_table import EMULATED, Entry, Latency, ProfileTable
+from profiles.measurements import EMULATED, Entry, Latency
+from profiles.profile_table import ProfileTable
 
 PAPER = "RAMSIS"
 

@@ -27,7 +27,7 @@ from itertools import pairwise
 
 from control.checks.violations import Constraint, Violation
 from control.problem.problem import HARDWARE, Allocation, PathShare, Problem, Replicas
-from profiles.profile_table import Entry, ProfileError
+from profiles.measurements import Entry, ProfileError
 from schemas.pipeline import Task
 from schemas.variant_id import variant_id
 

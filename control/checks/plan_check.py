@@ -25,7 +25,8 @@ from math import isclose
 from typing import TypeVar
 
 from control.checks.violations import Constraint, Violation
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
 from schemas.records import Lease, Plan
 from schemas.variant_id import variant_id

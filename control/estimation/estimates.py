@@ -14,7 +14,8 @@ from control.problem.forecast import ExpectedTraffic
 from control.problem.lazy_references import chosen
 from control.problem.plan_reasons import PlanReason
 from control.problem.problem import Problem
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.effects import Counted
 from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline, Policy

@@ -15,7 +15,8 @@ from itertools import product
 from control.problem.candidates import lacks_memory
 from control.problem.forecast import items_per_query
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Task, Variant
 from schemas.variant_id import variant_id
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from control.problem.problem import PlanError, Problem
-from profiles.profile_table import Entry, ProfileError
+from profiles.measurements import Entry, ProfileError
 from schemas.pipeline import Task, Variant
 from schemas.variant_id import variant_id, variant_key
 

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Route
 from schemas.variant_id import variant_id, variant_key

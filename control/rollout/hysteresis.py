@@ -20,7 +20,8 @@ from control.problem.candidates import device_kinds, lacks_memory
 from control.problem.forecast import accuracy_by_path, factor
 from control.problem.problem import Allocation, Problem, Replicas
 from control.problem.routes import BALANCED, Receiver, most_accurate_first
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.records import Lease
 from schemas.variant_id import variant_id
 

@@ -15,7 +15,8 @@ from control.rollout.leases import arrange
 from control.rollout.placement import Member, Posts, place
 from control.rollout.plan_builder import assemble
 from control.rollout.staging import staged
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Settings
 

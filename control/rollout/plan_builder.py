@@ -32,7 +32,8 @@ from control.problem.routes import (
     too_slow,
 )
 from control.rollout.placement import Member
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Route
 

@@ -8,7 +8,7 @@ An emulated device reserves nothing.
 from collections.abc import Iterable, Sequence
 
 from headrace.cluster.run_state import RunState
-from profiles.profile_table import EMULATED
+from profiles.measurements import EMULATED
 
 _ROUNDING = 1e-9
 

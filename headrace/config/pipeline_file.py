@@ -26,7 +26,8 @@ from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError
 from operators.models.user_modules import import_module, make_known
 from operators.user_frames import sentence, with_frames
-from profiles.profile_table import Entry, ProfileError, ProfileTable
+from profiles.measurements import Entry, ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, QuerySize, Task, Variant
 
 __all__ = [

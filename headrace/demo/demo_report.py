@@ -11,8 +11,9 @@ from typing import Any
 from headrace.results.latency_steps import StepTimes
 from headrace.results.tally import Score, Sent, Tally, tally
 from operators.outcomes import outcome_of
+from profiles.measurements import ProfileError
 from profiles.path_accuracy import PathGap, path_gap
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.profile_table import ProfileTable
 from schemas.records import ANSWERED, Answer, Plan
 from streams.observers.plan_usage import PlanUsage
 

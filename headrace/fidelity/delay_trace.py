@@ -14,7 +14,8 @@ import numpy as np
 from control.per_query.batching import DUE
 from headrace.roles.wiring import latency_of
 from operators.outcomes import LATE, outcome_of
-from profiles.profile_table import EMULATED, ProfileTable
+from profiles.measurements import EMULATED
+from profiles.profile_table import ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
 from schemas.variant_id import variant_id
 from streams.simulated.delays import ANY_SIZE, STAMP_S, DelayTrace, Seen, mean

@@ -29,7 +29,7 @@ from headrace.config.pipeline_file import PipelineFile, load_workload
 from headrace.errors import Unsuccessful
 from headrace.roles.process_setup import dilated
 from headrace.terminal import say, waiting
-from profiles.profile_table import EMULATED
+from profiles.measurements import EMULATED
 from schemas.effects import PLANS, RESULTS
 from schemas.records import Answer, Plan, Query
 from streams.kafka.kafka_config import KafkaConfig

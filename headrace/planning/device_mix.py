@@ -30,7 +30,8 @@ from control.problem.problem import PlanError
 from headrace.config.pipeline_file import Cluster, PipelineFile, planning_profile
 from headrace.config.sizes_file import read_sizes
 from headrace.errors import PipelineError, Unfeasible
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy, Variant
 
 DEFAULT = "kairos"

@@ -28,7 +28,8 @@ from headrace.machine import cores, cpu_model
 from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.variant_process import Job, measured
 from profiles.measure import Repeats, default_batches, time_left_s
-from profiles.profile_table import EMULATED, ProfileError, ProfileTable
+from profiles.measurements import EMULATED, ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Variant
 
 LIBRARIES = ("lightgbm", "numpy", "onnxruntime", "scipy", "torch", "torchvision", "transformers")

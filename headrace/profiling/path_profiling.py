@@ -39,7 +39,8 @@ from headrace.profiling.device_profiling import (
 from headrace.profiling.variant_process import Mouth, in_a_process, loaded, predicted
 from operators.join import as_list
 from profiles.measure import items_for
-from profiles.profile_table import PathAccuracy, ProfileError, ProfileTable
+from profiles.measurements import PathAccuracy, ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id
 

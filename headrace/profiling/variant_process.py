@@ -32,7 +32,7 @@ from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 from operators.models.model_errors import ModelError
 from profiles.measure import Repeats, accuracy, fan_outs, latency_rows
-from profiles.profile_table import Entry, ProfileError
+from profiles.measurements import Entry, ProfileError
 from schemas.pipeline import Task, Variant
 
 T = TypeVar("T")

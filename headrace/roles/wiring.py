@@ -30,7 +30,8 @@ from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
 from operators.serving.worker import Worker
 from operators.serving.worker_rules import LatencyOf
-from profiles.profile_table import EMULATED, ProfileError, ProfileTable
+from profiles.measurements import EMULATED, ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id

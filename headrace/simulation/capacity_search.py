@@ -31,7 +31,7 @@ from headrace.roles.dispatching import per_query
 from headrace.simulation.batch_runs import distinct
 from headrace.simulation.simulation_run import Run, simulated
 from headrace.terminal import counting
-from profiles.profile_table import ProfileError
+from profiles.measurements import ProfileError
 from streams.control_app.solver_pool import follow_parent
 from streams.observers.run_metrics import RunMetrics
 

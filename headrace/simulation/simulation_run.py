@@ -42,7 +42,8 @@ from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
 from operators.serving.worker import Worker
-from profiles.profile_table import EMULATED, ProfileTable
+from profiles.measurements import EMULATED
+from profiles.profile_table import ProfileTable
 from schemas.effects import (
     QUERIES,
     Arrived,

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from profiles.profile_table import EMULATED, Entry, FanOut, ProfileTable
+from profiles.measurements import EMULATED, Entry, FanOut
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
 from schemas.records import Value
 

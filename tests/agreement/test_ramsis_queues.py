@@ -19,7 +19,8 @@ from control.policies.ramsis.tables import OPTIONS, Ask, setting_for, solved
 from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.simulation.simulation_run import Run, simulated
-from profiles.profile_table import EMULATED, Entry, Latency, ProfileTable
+from profiles.measurements import EMULATED, Entry, Latency
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy
 from streams.simulated.delays import DelayTrace
 

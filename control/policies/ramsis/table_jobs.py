@@ -33,7 +33,8 @@ from control.policies.ramsis.tables import (
 )
 from control.policies.solvers import TABLE
 from control.problem.problem import PlanError
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.effects import PLANS, Effect, Failed, Send, Solve, Solved
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Selection

@@ -14,7 +14,8 @@ from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
 from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
-from profiles.profile_table import ProfileError, ProfileTable
+from profiles.measurements import ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
 
 HOPS = 3  # from producer to ingress to worker to egress

@@ -18,7 +18,7 @@ from profiles.measure import (
     time_left_s,
     timings,
 )
-from profiles.profile_table import FanOut, Latency, ProfileError
+from profiles.measurements import FanOut, Latency, ProfileError
 
 
 class Machine:

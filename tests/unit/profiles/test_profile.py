@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiles.profile_table import (
+from profiles.measurements import (
     EMULATED,
     QUANTILES,
     Entry,
@@ -18,8 +18,8 @@ from profiles.profile_table import (
     Latency,
     PathAccuracy,
     ProfileError,
-    ProfileTable,
 )
+from profiles.profile_table import ProfileTable
 
 
 def a_row(batch: int, base_s: float = 0.010) -> Latency:

@@ -8,7 +8,8 @@ import pytest
 
 from control.checks.plan_check import check_structure
 from control.estimation.demand import counted
-from profiles.profile_table import PathAccuracy, ProfileTable
+from profiles.measurements import PathAccuracy
+from profiles.profile_table import ProfileTable
 from schemas.effects import PLANS, Effect, Send
 from schemas.pipeline import Policy
 from schemas.records import Factor, Plan

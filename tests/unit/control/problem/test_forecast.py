@@ -7,7 +7,8 @@ from msgspec import structs
 
 from control.rollout.placement import Member
 from control.rollout.plan_builder import ExpectedTraffic, assemble, same
-from profiles.profile_table import PathAccuracy, ProfileTable
+from profiles.measurements import PathAccuracy
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Route, Settings
 from tests.control_world import a_lease, a_pipeline, a_profile, an_entry

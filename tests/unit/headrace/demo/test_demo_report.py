@@ -23,7 +23,8 @@ from headrace.demo.policy_comparison_text import shown as shown_compared
 from headrace.results.latency_steps import steps
 from headrace.results.tally import Sent
 from headrace.terminal import rich_console
-from profiles.profile_table import PathAccuracy, ProfileTable
+from profiles.measurements import PathAccuracy
+from profiles.profile_table import ProfileTable
 from schemas.records import Answer, Hop, Lease, Origin, Plan, Settings
 from tests.control_world import an_entry
 

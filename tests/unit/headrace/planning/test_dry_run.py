@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
-from profiles.profile_table import Entry, ProfileTable
+from profiles.measurements import Entry
+from profiles.profile_table import ProfileTable
 from tests.allocation_world import an_entry
 
 YAML = """\

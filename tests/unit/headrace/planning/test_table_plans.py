@@ -9,7 +9,8 @@ from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.planning.dry_run import PlanRequest
 from headrace.planning.table_plans import tables
-from profiles.profile_table import Entry, Latency, ProfileTable
+from profiles.measurements import Entry, Latency
+from profiles.profile_table import ProfileTable
 
 OPERATOR = "operators.models.python:Python"
 MODELS = {"fast": (0.6, (0.02, 0.03, 0.04)), "good": (0.9, (0.045, 0.08, 0.11))}

@@ -22,7 +22,7 @@ from headrace.profiling.device_profiling import (
     shown,
 )
 from profiles.measure import Repeats
-from profiles.profile_table import FanOut, ProfileError
+from profiles.measurements import FanOut, ProfileError
 
 PIPELINE = """\
 name: words

@@ -14,8 +14,8 @@ from headrace.profiling.device_profiling import ProfilingOptions, ProfilingStep,
 from headrace.profiling.path_profiling import along_paths, judge, profile_paths, right
 from headrace.profiling.profile_text import paths_json, paths_text
 from profiles.measure import Repeats
+from profiles.measurements import PathAccuracy, ProfileError
 from profiles.path_accuracy import path_gap
-from profiles.profile_table import PathAccuracy, ProfileError
 from schemas.pipeline import Variant
 
 PIPELINE = """\

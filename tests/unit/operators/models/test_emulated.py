@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.models.emulated import Emulated, latency_knots
-from profiles.profile_table import Entry, FanOut, Latency, ProfileError, ProfileTable
+from profiles.measurements import Entry, FanOut, Latency, ProfileError
+from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
 
 NET = Variant(task="locate", name="net", operator="shop.locate:Net")

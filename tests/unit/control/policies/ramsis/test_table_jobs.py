@@ -7,7 +7,8 @@ import pytest
 
 from control.policies import POLICIES
 from control.policies.solvers import TABLE, solve
-from profiles.profile_table import Entry, ProfileTable
+from profiles.measurements import Entry
+from profiles.profile_table import ProfileTable
 from schemas.effects import PLANS, Effect, Send, Solved
 from schemas.pipeline import Pipeline
 from schemas.records import Selection
