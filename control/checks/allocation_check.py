@@ -4,8 +4,9 @@ No code is shared with planners: rates, latencies, multiplicities and budgets ar
 the problem's profile (``pyproject.toml`` forbids imports either way). The constraints depend on the
 allocation's guarantee:
 
-    always            devices of each kind, slots of each task, memory of each device, replicas
-                      listed once and at least one of each
+    always            devices of each kind, slots of each task, bounds of its replicas, memory
+                      of each device for all variants that it holds, replicas listed once and at
+                      least one of each
     mode "" without   nothing more: replicas that a person wrote (``static``) or that follow
     shares            tables (``ramsis``) guarantee no demand
     with shares       paths from the root to a leaf over listed, profiled replicas; shares that sum
@@ -21,9 +22,10 @@ accuracy must state the paths that give it.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 
 from control.checks.violations import Constraint, Violation
 from control.problem.problem import HARDWARE, Allocation, PathShare, Problem, Replicas
@@ -47,7 +49,7 @@ def check_allocation(plan: Allocation, problem: Problem) -> tuple[Violation, ...
     if broken or unknown:  # variants without a profile allow no further computation
         return (*broken, *unknown)
     if not plan.shares and plan.accuracy is None:
-        return tuple(_task_capacity(judge))
+        return (*_task_capacity(judge), *_path_latency(judge))
     return (*_sums(judge), *_latency(judge), *_capacity(judge), *_accuracy(judge))
 
 
@@ -165,6 +167,8 @@ def _resources(judge: _Judge) -> Iterator[Violation]:
         count = sum(r.count for r in judge.plan.replicas if r.task == task.name)
         if count > task.slots:
             yield Violation(Constraint.TASK_SLOTS, (task.name,), count, task.slots)
+        if task.most is not None and count > task.most:
+            yield Violation(Constraint.TASK_REPLICAS, (task.name,), count, task.most)
     yield from _memory(judge)
 
 
@@ -180,10 +184,10 @@ def _devices(judge: _Judge) -> Iterator[Violation]:
 
 
 def _memory(judge: _Judge) -> Iterator[Violation]:
-    """Yield variants that exceed the memory of a worker on which they may be placed."""
+    """Yield replicas whose variants exceed the memory of a worker on which they may be placed."""
     for host, replicas in judge.hosts.items():
         try:
-            size = judge.entry(host).memory_bytes
+            size = judge.entry(host).memory_bytes + _beside_bytes(judge, replicas)
         except ProfileError:
             continue
         rooms = [
@@ -196,6 +200,16 @@ def _memory(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.MEMORY, (replicas.key, device), size, room)
 
 
+def _beside_bytes(judge: _Judge, replicas: Replicas) -> int:
+    """Return the memory in bytes of the further variants that a worker holds."""
+    entry = judge.entry((replicas.key, replicas.device))
+    assert judge.problem.profile is not None
+    return sum(
+        judge.problem.profile.entry(entry.task, variant, entry.device).memory_bytes
+        for variant in replicas.beside
+    )
+
+
 def _listed(judge: _Judge) -> Iterator[Violation]:
     for replicas in judge.plan.replicas:
         if replicas.count < 1:
@@ -203,6 +217,12 @@ def _listed(judge: _Judge) -> Iterator[Violation]:
     for (key, _), count in Counter((r.key, r.device) for r in judge.plan.replicas).items():
         if count > 1:
             yield Violation(Constraint.LISTED_ONCE, (key,), count, 1)
+    tasks = judge.problem.pipeline.tasks
+    enough = sum(task.least for task in tasks) <= len(judge.problem.devices)
+    for task in tasks if enough and judge.plan.feasible else ():
+        count = sum(r.count for r in judge.plan.replicas if r.task == task.name)
+        if task.least > 1 and count < task.least:  # 1: a branch without queries needs none
+            yield Violation(Constraint.TASK_REPLICAS, (task.name,), count, task.least)
 
 
 def _unprofiled(judge: _Judge) -> Iterator[Violation]:
@@ -288,16 +308,61 @@ def _bounds(judge: _Judge) -> Iterator[Violation]:
 
 
 def _latency(judge: _Judge) -> Iterator[Violation]:
-    pipeline, quantile = judge.problem.pipeline, judge.problem.policy.latency
+    quantile = judge.problem.policy.latency
     for share in judge.plan.shares:
         hosts = judge.hosts_of(share)
         if share.share <= UNUSED:
             continue
         took_s = sum(judge.seconds(h, judge.hosts[h].batch, quantile) for h in hosts)
-        left_s = judge.problem.slo_s - (len(hosts) + 1) * pipeline.comm_s
-        budget_s = pipeline.compute_share * left_s
+        budget_s = _budget_s(judge.problem, len(hosts))
         if took_s > budget_s * (1 + 1e-9) + 1e-9:
             yield Violation(Constraint.LATENCY, share.path, took_s, budget_s)
+
+
+def _budget_s(problem: Problem, tasks: int) -> float:
+    """Return the compute budget in seconds of a path through so many tasks (design section 8)."""
+    pipeline = problem.pipeline
+    return pipeline.compute_share * (problem.slo_s - (tasks + 1) * pipeline.comm_s)
+
+
+def _path_latency(judge: _Judge) -> Iterator[Violation]:
+    """Yield paths of replicas, of a plan by tasks, that break their compute budget."""
+    by_task: dict[str, list[Replicas]] = defaultdict(list)
+    for replicas in judge.plan.replicas:
+        by_task[replicas.task].append(replicas)
+    for way in judge.ways.values():
+        budget_s = _budget_s(judge.problem, len(way))
+        if any(task not in by_task or not _has_fast(judge, task) for task in way):
+            continue
+        slowest = [max((_batch_s(judge, r), r.key) for r in by_task[task]) for task in way]
+        took_s = sum(seconds for seconds, _ in slowest)
+        if took_s > budget_s * (1 + 1e-9) + 1e-9:
+            names = tuple(key for _, key in slowest)
+            yield Violation(Constraint.LATENCY, names, took_s, budget_s)
+
+
+def _batch_s(judge: _Judge, replicas: Replicas) -> float:
+    host = (replicas.key, replicas.device)
+    return judge.seconds(host, replicas.batch, judge.problem.policy.latency)
+
+
+def _has_fast(judge: _Judge, task: str) -> bool:
+    """Return whether a variant of a task takes an equal part of every path's budget or less."""
+    problem, quantile = judge.problem, judge.problem.policy.latency
+    part_s = min(
+        _budget_s(problem, len(way)) / len(way) for way in judge.ways.values() if task in way
+    )
+    assert problem.profile is not None
+    found_s = [float("inf")]
+    for variant, device in product(problem.pipeline.task(task).variants, set(problem.devices)):
+        with suppress(ProfileError):
+            entry = problem.profile.entry(task, variant.name, device)
+            if entry.memory_bytes <= problem.memory.get(device, entry.memory_bytes):
+                first = entry.latency[0].batch
+                found_s.append(
+                    problem.profile.latency_s(task, variant.name, device, first, quantile)
+                )
+    return min(found_s) <= part_s
 
 
 def _capacity(judge: _Judge) -> Iterator[Violation]:
@@ -351,6 +416,9 @@ def _accuracy(judge: _Judge) -> Iterator[Violation]:
     stated, found = judge.plan.accuracy, accuracy_of(judge.plan, judge.problem)
     if stated is not None and abs(stated - found) > TOLERANCE:
         yield Violation(Constraint.ACCURACY, (), stated, found)
+    least = judge.problem.policy.options.get("accuracy_least", 0.0)
+    if judge.plan.served_share > UNUSED and found < least - TOLERANCE:
+        yield Violation(Constraint.ACCURACY_LEAST, (), found, least)
 
 
 def accuracy_of(plan: Allocation, problem: Problem) -> float:

@@ -4,11 +4,11 @@ Every plan must keep its structure: one lease per worker, known tasks and varian
 open once, routes that lead to open slots and sum to 1, and an open slot of each task where the plan
 calls itself feasible. With ``PlanConditions`` beyond the pipeline it must also keep
 
-    memory       a worker that is to load a variant has the memory for it and for all that may be
-                 on its device until then (make before break); leases that change no variant pass,
-                 so that the slots of a lost worker are reassigned whatever their size
-    latency      under a policy that keeps routes within the compute budget, no used path breaks
-                 it where another leaf variant keeps it on every way to the leaf
+    memory       a worker that is to load a variant has the memory for it, for the variants that it
+                 holds beside it to choose among, and for all that may be on its device until then
+                 (make before break); leases that change no variant pass, so that the slots of a
+                 lost worker are reassigned whatever their size
+    latency      the ``LatencyBound``s of the policy
     admitted     the workers of every task serve the load that ingress may admit
 
 The last two are not checked where a variant or its fan-out was not profiled: such a plan is
@@ -16,43 +16,61 @@ possible. Best-effort plans and hand-written plans keep the same constraints, as
 concerns the demand; ``allocation_check.py`` has those that do.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from itertools import product
-from math import isclose
-from typing import TypeVar
 
+from control.checks.structure_check import check_structure
 from control.checks.violations import Constraint, Violation
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
-from schemas.pipeline import Pipeline, Policy, Task
+from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan
 from schemas.variant_id import variant_id
 
-T = TypeVar("T")
 UNUSED = 1e-6  # a smaller share counts as none
 ROUNDING = 1e-4  # relative
+
+
+class LatencyBound(Enum):
+    """A guarantee of plans about latency, which holds on the way to an allocation too.
+
+    ``ROUTED``    by the policy's routing: no used path breaks the compute budget where another leaf
+                  variant keeps it on every way to the leaf
+    ``ASSIGNED``  by planners that guarantee a demand: a worker is given a variant only if a path
+                  through it keeps the compute budget, or if it is the task's fastest one there
+    ``BATCH``     by policies whose workers choose a variant for every batch: the lease's variant,
+                  which they run without tables, takes no longer than the SLO less hops
+    """
+
+    ROUTED = "routed"
+    ASSIGNED = "assigned"
+    BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanConditions:
     """The conditions of a plan.
 
-    ``devices`` and ``loaded`` ("task/variant") are by worker, ``memory`` is in bytes by device,
-    ``held`` are the leases in force by worker, and ``multiplicity`` are observed fan-outs, which
-    take precedence over the profile's.
+    ``devices``, ``loaded`` ("task/variant") and ``beside``, the further variants that a worker may
+    hold, are by worker; ``sets`` are the variants that every worker of a task is to hold;
+    ``memory`` is in bytes by device, ``held`` are the leases in force by worker, and
+    ``multiplicity`` are observed fan-outs, which take precedence over the profile's.
     """
 
     pipeline: Pipeline
     policy: Policy
     profile: ProfileTable | None = None
-    within_budget: bool = False  # the policy keeps routes within the compute budget
+    latency: frozenset[LatencyBound] = frozenset()
     memory: Mapping[str, int] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
     loaded: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, Lease] = field(default_factory=dict)
+    beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
@@ -67,78 +85,6 @@ def check_plan(plan: Plan, conditions: PlanConditions) -> tuple[Violation, ...]:
     except ProfileError:
         figures = ()
     return (*_memory(judge), *figures)
-
-
-# ---------------------------------------------------------------------- structure
-
-
-def check_structure(plan: Plan, pipeline: Pipeline) -> tuple[Violation, ...]:
-    """Return a plan's violations under any conditions: leases, slots, routes."""
-    tasks = {task.name: task for task in pipeline.tasks}
-    known = [lease for lease in plan.leases if lease.task in tasks]
-    broken = [*_workers(plan, tasks), *_routes(plan)]
-    for lease in known:
-        broken += _lease(lease, tasks[lease.task])
-    for task in pipeline.tasks:
-        broken += _task(task, [lease for lease in known if lease.task == task.name])
-    served = {lease.task for lease in known if lease.open_slot >= 0}
-    if plan.feasible:
-        broken += [Violation(Constraint.TASK_SERVED, (t,)) for t in tasks if t not in served]
-    return tuple(broken)
-
-
-def _workers(plan: Plan, tasks: Mapping[str, Task]) -> Iterator[Violation]:
-    for worker, count in _repeated(lease.worker for lease in plan.leases):
-        yield Violation(Constraint.ONE_LEASE, (worker,), count, 1)
-    for lease in plan.leases:
-        if lease.task not in tasks:
-            yield Violation(Constraint.KNOWN_TASK, (lease.worker, lease.task))
-
-
-def _lease(lease: Lease, task: Task) -> Iterator[Violation]:
-    if lease.variant not in {variant.name for variant in task.variants}:
-        yield Violation(Constraint.KNOWN_VARIANT, (lease.worker, _key(lease)))
-    if lease.batch < 1:
-        yield Violation(Constraint.BATCH, (lease.worker,), lease.batch, 1)
-    if lease.open_slot >= 0 and lease.open_slot not in lease.slots:
-        yield Violation(Constraint.OPEN_SLOT_READ, (lease.worker,), lease.open_slot)
-    for slot in lease.slots:
-        if not 0 <= slot < task.slots:
-            yield Violation(Constraint.SLOT_RANGE, (lease.worker, task.name), slot, task.slots)
-
-
-def _task(task: Task, leases: list[Lease]) -> Iterator[Violation]:
-    open_slots = [lease.open_slot for lease in leases if lease.open_slot >= 0]
-    for slot, count in _repeated(open_slots):
-        yield Violation(Constraint.OPEN_ONCE, (task.name, str(slot)), count, 1)
-    for slot, count in _repeated(slot for lease in leases for slot in lease.slots):
-        yield Violation(Constraint.READ_ONCE, (task.name, str(slot)), count, 1)
-    if len(open_slots) > task.slots:
-        yield Violation(Constraint.TASK_SLOTS, (task.name,), len(open_slots), task.slots)
-
-
-def _routes(plan: Plan) -> Iterator[Violation]:
-    open_slots = {(each.task, each.open_slot) for each in plan.leases if each.open_slot >= 0}
-    sums: dict[tuple[str, str], float] = {(task, ""): 0.0 for task, _ in sorted(open_slots)}
-    for route in plan.routes:
-        key = (route.task, route.source)
-        sums[key] = sums.get(key, 0.0) + route.share
-        if (route.task, route.slot) not in open_slots:
-            yield Violation(Constraint.ROUTE_OPEN, (route.task, str(route.slot)))
-        if not 0 <= route.share <= 1 + 1e-9:
-            yield Violation(Constraint.ROUTE_SHARE, (route.task,), route.share, 1)
-        if route.spare_qps < 0 or route.latency_s < 0:
-            least = min(route.spare_qps, route.latency_s)
-            yield Violation(Constraint.ROUTE_FIGURES, (route.task,), least)
-    for (task, source), total in sums.items():
-        if not isclose(total, 1.0, abs_tol=1e-6):
-            yield Violation(Constraint.SUM_OF_ROUTES, (task, source), total, 1)
-    for (task, slot, _), count in _repeated((r.task, r.slot, r.source) for r in plan.routes):
-        yield Violation(Constraint.ROUTE_ONCE, (task, str(slot)), count, 1)
-
-
-def _repeated(values: Iterable[T]) -> list[tuple[T, int]]:
-    return [(value, count) for value, count in Counter(values).items() if count > 1]
 
 
 # ---------------------------------------------------------------------- memory and figures
@@ -173,16 +119,38 @@ class _Judge:
         for (name, _), lease in self.open_leases.items():
             if name == task:
                 took_s = self.seconds(lease, self.conditions.policy.latency)
-                least, most = found.get(_key(lease), (took_s, took_s))
-                found[_key(lease)] = min(least, took_s), max(most, took_s)
+                least, most = found.get(lease.key, (took_s, took_s))
+                found[lease.key] = min(least, took_s), max(most, took_s)
         return found
+
+    def budget_s(self, way: Sequence[str]) -> float:
+        """Return the compute budget in seconds of a way through tasks (design section 8)."""
+        pipeline = self.conditions.pipeline
+        left_s = self.plan.settings.slo_s - (len(way) + 1) * pipeline.comm_s
+        return pipeline.compute_share * left_s
+
+    def fastest_s(self, task: str, worker: str = "") -> float:
+        """Return the least latency of a task's profiled variants on a worker's device, or on any
+        device of the plan; 0 where none was profiled."""
+        devices = self.conditions.devices
+        on = {devices.get(worker, "")} if worker else set(devices.values())
+        found_s = []
+        for variant, device in product(self.conditions.pipeline.task(task).variants, on):
+            with suppress(ProfileError):
+                entry = self.profiled().entry(task, variant.name, device)
+                quantile = self.conditions.policy.latency
+                first = entry.latency[0].batch
+                found_s.append(
+                    self.profiled().latency_s(task, variant.name, device, first, quantile)
+                )
+        return min(found_s, default=0.0)
 
     def sent(self, task: str, sender: str) -> dict[str, float]:
         """Return how the items that a sender makes for a task are shared among its variants."""
         own = [r for r in self.plan.routes if r.task == task and r.source == sender]
         shares: dict[str, float] = {}
         for route in own or [r for r in self.plan.routes if r.task == task and not r.source]:
-            key = _key(self.open_leases[task, route.slot])
+            key = self.open_leases[task, route.slot].key
             shares[key] = shares.get(key, 0.0) + route.share
         return {key: share for key, share in shares.items() if share > UNUSED}
 
@@ -197,18 +165,21 @@ def _memory(judge: _Judge) -> Iterator[Violation]:
     conditions = judge.conditions
     for lease in judge.plan.leases:
         device, before = conditions.devices.get(lease.worker, ""), conditions.held.get(lease.worker)
-        room, new = conditions.memory.get(device), _key(lease)
+        room = conditions.memory.get(device)
         loaded = conditions.loaded.get(lease.worker, "")
-        if room is None or new in (loaded, _key(before) if before else ""):
-            continue
         # The variant of the lease in force may be loading, whichever serves meanwhile.
-        old = sorted({loaded, _key(before) if before else ""} - {""})
-        size = _bytes(judge, new, device)
-        together = size + sum(_bytes(judge, key, device) for key in old)
+        old = {loaded, before.key if before else "", *conditions.beside.get(lease.worker, ())}
+        new = {lease.key, *conditions.sets.get(lease.task, ())}
+        if room is None or new <= old:
+            continue
+        size = sum(_bytes(judge, key, device) for key in new)
+        left = sorted(old - new - {""})
+        together = size + sum(_bytes(judge, key, device) for key in left)
         if size > room:
-            yield Violation(Constraint.MEMORY, (new, device), size, room)
+            yield Violation(Constraint.MEMORY, (" and ".join(sorted(new)), device), size, room)
         elif together > room:
-            yield Violation(Constraint.SWAP_MEMORY, (lease.worker, new, *old), together, room)
+            subject = (lease.worker, " and ".join(sorted(new)), *left)
+            yield Violation(Constraint.SWAP_MEMORY, subject, together, room)
 
 
 def _bytes(judge: _Judge, key: str, device: str) -> int:
@@ -221,20 +192,68 @@ def _bytes(judge: _Judge, key: str, device: str) -> int:
 
 
 def _latency(judge: _Judge) -> Iterator[Violation]:
-    conditions, pipeline = judge.conditions, judge.conditions.pipeline
-    if not conditions.within_budget:
-        return
-    spans = {task.name: judge.spans(task.name) for task in pipeline.tasks}
+    for bound in sorted(judge.conditions.latency, key=lambda each: each.value):
+        yield from _LATENCY[bound](judge)
+
+
+def _batches(judge: _Judge) -> Iterator[Violation]:
+    """Yield variants whose batch takes longer than the SLO less the hops of a query."""
+    pipeline = judge.conditions.pipeline
+    most_s = judge.plan.settings.slo_s - (len(pipeline.tasks) + 2) * pipeline.comm_s
+    for lease in judge.open_leases.values():
+        took_s = judge.seconds(lease, judge.conditions.policy.latency)
+        if took_s > most_s * (1 + ROUNDING):
+            yield Violation(Constraint.LATENCY, (lease.key,), took_s, most_s)
+
+
+def _assigned(judge: _Judge) -> Iterator[Violation]:
+    """Yield variants newly assigned that every path within the budget excludes."""
+    pipeline = judge.conditions.pipeline
+    for lease in judge.open_leases.values():
+        before = judge.conditions.held.get(lease.worker)
+        if before is not None and (before.key, before.batch) == (lease.key, lease.batch):
+            continue
+        took_s = judge.seconds(lease, judge.conditions.policy.latency)
+        if took_s <= judge.fastest_s(lease.task, lease.worker) * (1 + ROUNDING):
+            continue
+        ways = [way for way in _ways(pipeline, pipeline.root.name) if lease.task in way]
+        over = [
+            (took_s + sum(judge.fastest_s(t) for t in way if t != lease.task), judge.budget_s(way))
+            for way in ways
+        ]
+        if all(least_s > budget_s * (1 + ROUNDING) for least_s, budget_s in over):
+            yield Violation(Constraint.LATENCY, (lease.key,), *min(over))
+
+
+def _ways(pipeline: Pipeline, task: str) -> Iterator[tuple[str, ...]]:
+    """Yield the tasks of every way from a task to a leaf."""
+    children = pipeline.task(task).children
+    if not children:
+        yield (task,)
+    for child in children:
+        for way in _ways(pipeline, child):
+            yield (task, *way)
+
+
+def _routed(judge: _Judge) -> Iterator[Violation]:
+    """Yield used paths that break the budget where another leaf variant keeps it."""
+    spans = {task.name: judge.spans(task.name) for task in judge.conditions.pipeline.tasks}
     for path in _used_paths(judge):
         *way, leaf = (variant_id(key).task for key in path)
-        left_s = judge.plan.settings.slo_s - (len(path) + 1) * pipeline.comm_s
-        budget_s = pipeline.compute_share * left_s
+        budget_s = judge.budget_s(path)
         took_s = sum(spans[task][key][0] for task, key in zip((*way, leaf), path, strict=True))
         # The slowest of all ways to the leaf: a variant that fits behind it always fits.
         behind_s = sum(max(most for _, most in spans[task].values()) for task in way)
         fits = any(behind_s + most <= budget_s for _, most in spans[leaf].values())
         if way and fits and took_s > budget_s * (1 + ROUNDING):
             yield Violation(Constraint.LATENCY, path, took_s, budget_s)
+
+
+_LATENCY: Mapping[LatencyBound, Callable[[_Judge], Iterator[Violation]]] = {
+    LatencyBound.ROUTED: _routed,
+    LatencyBound.ASSIGNED: _assigned,
+    LatencyBound.BATCH: _batches,
+}
 
 
 def _used_paths(judge: _Judge) -> Iterator[tuple[str, ...]]:
@@ -269,7 +288,3 @@ def _admitted(judge: _Judge) -> Iterator[Violation]:
         if admitted * items[task.name] > able * (1 + ROUNDING):
             limit = able / items[task.name]
             yield Violation(Constraint.ADMITTED, (task.name,), admitted, limit)
-
-
-def _key(lease: Lease) -> str:
-    return lease.key

@@ -15,6 +15,7 @@ class Constraint(Enum):
 
     DEVICES = "devices"
     TASK_SLOTS = "task-slots"
+    TASK_REPLICAS = "task-replicas"
     MEMORY = "memory"
     SWAP_MEMORY = "swap-memory"
     REPLICAS = "replicas"
@@ -31,6 +32,7 @@ class Constraint(Enum):
     LATENCY = "latency"
     CAPACITY = "capacity"
     ACCURACY = "accuracy"
+    ACCURACY_LEAST = "accuracy-least"
     ONE_LEASE = "one-lease"
     KNOWN_TASK = "known-task"
     KNOWN_VARIANT = "known-variant"
@@ -105,6 +107,9 @@ _SENTENCES: Mapping[Constraint, Callable[[Violation], str]] = {
     Constraint.TASK_SLOTS: lambda v: (
         f"task {v.subject[0]!r} has {v.found:g} replicas for {v.limit:g} slots"
     ),
+    Constraint.TASK_REPLICAS: lambda v: (
+        f"task {v.subject[0]!r} has {v.found:g} replicas and its bound is {v.limit:g}"
+    ),
     Constraint.MEMORY: lambda v: (
         f"{v.subject[0]} takes {_mb(v.found)} and a worker of {v.subject[1]} has {_mb(v.limit)}"
     ),
@@ -139,6 +144,9 @@ _SENTENCES: Mapping[Constraint, Callable[[Violation], str]] = {
     ),
     Constraint.ACCURACY: lambda v: (
         f"the plan states an accuracy of {v.found:g} and its shares give {v.limit:g}"
+    ),
+    Constraint.ACCURACY_LEAST: lambda v: (
+        f"the shares give an accuracy of {v.found:g} and accuracy_least is {v.limit:g}"
     ),
     Constraint.ONE_LEASE: lambda v: (
         f"worker {v.subject[0]!r} has {v.found:g} leases; it can have one"

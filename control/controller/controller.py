@@ -113,7 +113,7 @@ class Controller:
         self._reasons: list[PlanReason] = []
         self._ready: list[PlanReason] = []  # reasons that wait to be merged with more of their kind
         self._trouble = ""  # why the last solve gave no plan
-        self._gate = PlanGate(pipeline, memory)
+        self._gate = PlanGate(pipeline, memory, self._table_jobs.sets)
         self._quiet: frozenset[str] = frozenset()
         self._neighbours: dict[str, float] = {}  # other pipelines -> time of their last report
         self._contested = self._settled = False

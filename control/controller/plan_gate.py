@@ -1,28 +1,34 @@
 """The checks that a plan passes before it is in force, and the effect of a rejection."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from control.checks.allocation_check import check_allocation, check_resources
-from control.checks.plan_check import PlanConditions, check_plan
+from control.checks.plan_check import LatencyBound, PlanConditions, check_plan
 from control.checks.violations import Violation, sentences
-from control.policies import policy_named
+from control.policies import policy_named, spec_of
 from control.problem.lazy_references import chosen
 from control.problem.problem import Allocation, Problem
 from control.problem.routes import ROUTINGS
 from control.rollout.next_plan import PlanningContext
 from schemas.effects import Effect, Reject
 from schemas.pipeline import Pipeline, Policy
-from schemas.records import Plan
+from schemas.records import Lease, Plan
+
+# A plan and the devices of its workers -> "task/variant" by task.
+Sets = Callable[[Plan, Mapping[str, str]], Mapping[str, tuple[str, ...]]]
 
 
 class PlanGate:
-    """Checks of allocations and plans. ``memory`` is in bytes for one worker, by device."""
+    """Checks of allocations and plans. ``memory`` is in bytes for one worker, by device; ``sets``
+    are the variants that each worker of a task holds under a plan, where tables choose."""
 
-    __slots__ = ("_memory", "_pipeline", "_rejected")
+    __slots__ = ("_beside", "_memory", "_pipeline", "_rejected", "_sets")
 
-    def __init__(self, pipeline: Pipeline, memory: Mapping[str, int]) -> None:
+    def __init__(self, pipeline: Pipeline, memory: Mapping[str, int], sets: Sets) -> None:
         self._pipeline = pipeline
         self._memory = memory
+        self._sets = sets
+        self._beside: dict[str, tuple[str, ...]] = {}  # by worker, variants that it may hold
         self._rejected: tuple[Violation, ...] = ()  # since the last plan in force
 
     def allocation(
@@ -39,19 +45,37 @@ class PlanGate:
     def _conditions(self, plan: Plan, context: PlanningContext) -> PlanConditions:
         name = plan.settings.policy
         policy = policy_named(self._pipeline, name) or Policy(name=name)
-        filling = chosen(ROUTINGS, policy.routing)
         in_force = context.in_force
+        devices = {member.name: member.device for member in context.members}
+        held = {lease.worker: lease for lease in in_force.leases} if in_force else {}
+        loaded = {member.name: member.loaded for member in context.members}
+        if in_force is not None:
+            self._remember(self._sets(in_force, devices), held, loaded)
         return PlanConditions(
             pipeline=self._pipeline,
             policy=policy,
             profile=context.profile,
-            within_budget=filling is not None and filling.within_budget,
+            latency=frozenset(_bounds(plan, policy)),
             memory=self._memory,
-            devices={member.name: member.device for member in context.members},
-            loaded={member.name: member.loaded for member in context.members},
-            held={lease.worker: lease for lease in in_force.leases} if in_force else {},
+            devices=devices,
+            loaded=loaded,
+            held=held,
+            beside=self._beside,
+            sets=self._sets(plan, devices),
             multiplicity=context.expected.multiplicity,
         )
+
+    def _remember(
+        self, sets: Mapping[str, tuple[str, ...]], held: Mapping[str, Lease],
+        loaded: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        """Update what workers may hold: a set stays until another lease's variant is loaded."""
+        for worker, lease in held.items():
+            before = self._beside.get(worker, ())
+            if lease.task in sets:
+                self._beside[worker] = tuple(dict.fromkeys((*before, *sets[lease.task])))
+            elif loaded.get(worker) == lease.key:
+                self._beside.pop(worker, None)
 
     def reject(self, violations: tuple[Violation, ...]) -> list[Effect]:
         """Return the effect that reports violations, once until another plan is in force."""
@@ -64,3 +88,13 @@ class PlanGate:
     def passed(self) -> None:
         """Forget the last rejection: a plan is in force."""
         self._rejected = ()
+
+
+def _bounds(plan: Plan, policy: Policy) -> Iterator[LatencyBound]:
+    filling = chosen(ROUTINGS, policy.routing)
+    if filling is not None and filling.within_budget:
+        yield LatencyBound.ROUTED
+    if plan.mode:
+        yield LatencyBound.ASSIGNED
+    if policy.name and spec_of(policy.kind).choose:
+        yield LatencyBound.BATCH

@@ -61,7 +61,8 @@ class Replicas:
     """The number of workers that run a variant, in batches of at most ``batch``.
 
     Where the cluster has several kinds of devices, ``device`` is the kind's name and ``on`` its
-    devices; both are empty for any device.
+    devices; both are empty for any device. ``beside`` are further variants of the task that each
+    worker holds, to choose among them for every batch.
     """
 
     task: str
@@ -70,6 +71,7 @@ class Replicas:
     count: int
     device: str = ""
     on: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from control.checks.plan_check import check_structure
+from control.checks.structure_check import check_structure
 from control.checks.violations import sentences
 from control.controller.controller import Controller
 from control.policies.kairos.query_sizes import SizeDistribution

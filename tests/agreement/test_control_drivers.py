@@ -6,6 +6,7 @@ input topic and what is read back after the absence are that driver's own.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from benchmarks.small_cluster import a_cluster
 from control.controller.controller import Controller
 from control.policies.solvers import solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Recorded
-from headrace.config.pipeline_file import planning_profile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile, planning_profile, read_pipeline_file
 from headrace.simulation.faults import CONTROL_DOWN, Fault
 from headrace.simulation.simulation_run import CONTROL, Run, devices, simulated
 from schemas.codec.single_object import decode, encode
@@ -41,6 +43,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.records import Selection
 from streams.control_app import control_driver
 from streams.control_app.control_driver import READ, ControlDriver
 from streams.kafka.kafka_config import KafkaConfig
@@ -54,9 +57,17 @@ AWAY_S, FOR_S = 3.05, 1.5
 LENGTH_S = 7.0  # behind the first arrival
 
 
-def the_run(policy: str) -> Run:
+def the_file(policy: str, folder: Path) -> PipelineFile:
+    """The postcodes, or one task for the policies that plan for one."""
+    if policy in ("ramsis", "kairos"):
+        alone: Mapping[str, Sequence[str]] = {"read": ()}
+        return read_pipeline_file(a_cluster(folder, children=alone, fan_out=0, policy=policy))
+    return read_pipeline_file(POSTCODE)
+
+
+def the_run(policy: str, folder: Path) -> Run:
     return Run(
-        file=read_pipeline_file(POSTCODE),
+        file=the_file(policy, folder),
         policy=policy,
         seed=3,
         arrivals=Recorded(np.arange(180) / 30.0),
@@ -200,9 +211,11 @@ def message(event: Arrived) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("policy", ["loki", "static"])
-def test_both_drivers_of_the_controller_ask_for_the_same_effects_one_by_one(policy: str) -> None:
-    script = recorded(the_run(policy))
+@pytest.mark.parametrize("policy", ["loki", "static", "proteus", "ramsis", "kairos"])
+def test_both_drivers_of_the_controller_ask_for_the_same_effects_one_by_one(
+    policy: str, tmp_path: Path
+) -> None:
+    script = recorded(the_run(policy, tmp_path))
     here = [(entry.now, entry.event, entry.effects) for entry in script.entries]
     there = driven(script)
     for number, (simulated_entry, live_entry) in enumerate(zip(here, there, strict=False)):
@@ -212,6 +225,9 @@ def test_both_drivers_of_the_controller_ask_for_the_same_effects_one_by_one(poli
     assert kinds == {Arrived, Counted, Solved, Woke}
     asked = {type(effect) for _, _, effects in here for effect in effects}
     assert {Count, Solve} <= asked
+    tables = [e for _, _, effects in here for e in effects if isinstance(e, Send)
+              and isinstance(e.record, Selection)]  # fmt: skip
+    assert bool(tables) == (policy == "ramsis")
 
 
 # ---------------------------------------------------------------------- which effects there are

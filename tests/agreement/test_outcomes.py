@@ -24,11 +24,16 @@ from headrace.demo.demo_report import DemoConditions, Seen, Span
 from headrace.demo.demo_report import report as demo_report
 from headrace.report.live_report import LiveReport, reported
 from headrace.results.tally import Sent, Tally, tally
+from headrace.results.time_series import Recorder
 from headrace.results.waterfall import explained
 from headrace.results.waterfall_text import view
 from headrace.roles.wiring import accuracies
 from headrace.simulation.chrome_trace import ChromeTrace
+from headrace.simulation.comparison import FIGURES, OF_QUERIES, Comparison, Played
+from headrace.simulation.comparison import as_json as comparison_as_json
 from headrace.simulation.simulation_run import Ended, Run
+from headrace.simulation.static_best import NAME as STATIC_BEST
+from headrace.simulation.static_best import search
 from headrace.status.snapshot import Snapshot, board_of
 from operators.outcomes import LATE, LOST, OUTCOMES
 from schemas.codec.single_object import encode
@@ -202,6 +207,23 @@ def the_demo(taped: Taped) -> dict[str, Any]:
     return demo_report(CONDITIONS, seen, None).as_json()
 
 
+def the_comparison(taped: Taped) -> tuple[Comparison, dict[str, Any]]:
+    """`headrace compare --policy static static-best --json`: every run of it ends as the tape."""
+    row = the_simulation(taped)
+    run = Run(file=taped.file, policy="static", seed=0, arrivals=Renewal(40.0, 3.0))
+    found = search(run, lambda runs: [row for _ in runs])
+    account = RunMetrics(taped.file.pipeline, accuracies(load_profile(taped.file)))
+    recorder = Recorder(account, 0.5)
+    for entry in taped.tape.entries:  # the order of a simulation: the account, then its watcher
+        account.saw(entry.node, entry.event, entry.effects, entry.now)
+        recorder.saw(entry.node, entry.event, entry.effects, entry.now)
+    account.close(len(taped.answers))
+    played = Played(row, recorder.recording(0.0, UNTIL_S))
+    runs = {"static": (played,), STATIC_BEST: (played,)}
+    made = Comparison(taped.file, (0,), runs, found)
+    return made, comparison_as_json(made)
+
+
 CONDITIONS = DemoConditions(
     pipeline="p", machine="", seconds=UNTIL_S, rate_qps=1.0, peak_qps=1.0, hardware_qps=None,
     seed=0, warm_up=0, distinct_inputs=1, behind_ms=0.0,
@@ -297,6 +319,38 @@ def test_the_figures_of_a_run_are_the_same(taped: Taped) -> None:
     assert seconds.count == the_account(taped).latency.count
     steps = {step["step"]: step["mean_ms"] for step in demo["time_spent"]}
     assert steps == pytest.approx(found["steps_ms"], abs=1e-3)
+
+
+def test_compare_and_static_best_show_what_a_run_shows(taped: Taped) -> None:
+    row, account = the_simulation(taped), the_account(taped)
+    made, document = the_comparison(taped)
+    queries = len(taped.answers)
+    for policy in document["policies"]:
+        means = {name: policy[name]["mean"] for name in FIGURES if policy[name] is not None}
+        shares = {name: round(means[name] * queries) for name in OF_QUERIES}
+        assert shares == {name: account.counts[name] for name in OF_QUERIES}
+        for name in {*FIGURES} - {*OF_QUERIES, "yield"}:
+            assert means.get(name) == (None if row[name] is None else pytest.approx(row[name]))
+        assert means["yield"] == pytest.approx((1 - row["violation"]) * row["accuracy"], abs=1e-6)
+    assert document["runs"] == [row, row]
+    (difference,) = document["differences"]
+    assert {difference[name]["mean"] for name in FIGURES if difference[name]} == {0.0}
+    # What static-best was chosen by.
+    assert len(document["static_best"]["tried"]) > 3
+    for tried in document["static_best"]["tried"]:
+        assert tried["yield"] == document["policies"][0]["yield"]["mean"]
+        for name in ("violation", "branch_violation", "accuracy"):
+            assert tried[name] == row[name]
+    # And over time: the curves beside the figures, here and in the report of a live run.
+    curve, live = made.runs["static"][0].recording, the_report(taped).recording
+    assert curve.bad == live.bad
+    assert sum(curve.demand_qps) * curve.width_s == queries
+    assert sum(live.demand_qps) * live.width_s == queries
+    assert max(share for _, share in curve.latency) == pytest.approx(
+        account.latency.count / queries
+    )
+    assert [seconds for seconds, share in curve.latency if share == max(
+        share for _, share in curve.latency)] == [pytest.approx(live.latency[-1][0])]  # fmt: skip
 
 
 def test_what_was_given_up_over_time_is_what_violates(taped: Taped) -> None:

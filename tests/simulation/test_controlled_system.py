@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control.checks.plan_check import check_structure
+from control.checks.structure_check import check_structure
 from control.controller.controller import Controller
 from control.policies.solvers import solve
 from control.problem.problem import PlanError

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from control.checks.plan_check import check_structure
+from control.checks.structure_check import check_structure
 from control.controller.membership import LOADING_S
 from schemas.effects import PLANS
 from schemas.pipeline import Policy

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.small_cluster import a_cluster
-from control.checks.plan_check import check_structure
+from control.checks.structure_check import check_structure
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.simulation_run import Ended, Run, simulated

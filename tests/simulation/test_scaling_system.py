@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from control.checks.plan_check import check_structure
+from control.checks.structure_check import check_structure
 from control.controller.controller import Controller
 from control.policies.solvers import solve
 from control.problem.problem import PlanError

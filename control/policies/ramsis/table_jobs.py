@@ -9,6 +9,7 @@ starts from the values of a load close by.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isclose
 
@@ -38,6 +39,7 @@ from profiles.profile_table import ProfileTable
 from schemas.effects import PLANS, Effect, Failed, Send, Solve, Solved
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Selection
+from schemas.variant_id import variant_key
 
 HALVINGS = 24  # halvings of the load, at the most
 SAME_BUDGET = 0.05  # relative; budgets that differ by less count as equal
@@ -143,6 +145,23 @@ class TableJobs:
                 self._grids.pop(task, None)
                 effects += self._without(policy.name, task, str(error), now)
         return effects
+
+    def sets(self, plan: Plan, devices: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        """Return the variants ("task/variant") that each worker of a task holds under a plan.
+
+        Tasks without tables, or whose tables cannot be made, are absent; ``devices`` are by worker.
+        """
+        policy = policy_named(self._pipeline, plan.settings.policy)
+        found: dict[str, tuple[str, ...]] = {}
+        for task, kind in (selections(self._pipeline, policy) if policy else {}).items():
+            leases = [x for x in plan.leases if x.task == task and x.open_slot >= 0]
+            if policy is None or not leases or not all(devices.get(x.worker) for x in leases):
+                continue
+            with suppress(PlanError, ProfileError):
+                need = self._need(plan, policy, leases, kind, devices)
+                models = setting_for(need.options, need.ask).models
+                found[task] = tuple(variant_key(task, model.name) for model in models)
+        return found
 
     def _want(self, need: _Need) -> None:
         there = self._grids.get(need.task)

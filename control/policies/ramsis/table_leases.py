@@ -57,7 +57,13 @@ def allocate(problem: Problem) -> Allocation:
     # By round robin a queue waits for a batch about as long as its own.
     part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SAVING
     model, batch = most_throughput(setting, part)
-    replicas = Replicas(task=task.name, variant=model.name, batch=batch, count=ask.workers)
+    replicas = Replicas(
+        task=task.name,
+        variant=model.name,
+        batch=batch,
+        count=ask.workers,
+        beside=tuple(each.name for each in setting.models if each != model),
+    )
     capacity = setting.capacity_qps()
     if problem.demand_qps <= capacity:
         return Allocation((replicas,))

@@ -1,8 +1,9 @@
-"""control/checks: whoever made a plan, a mutation that violates a constraint is caught, and plans
-of every policy pass."""
+"""control/checks: a mutation that violates a constraint is refused with its name, and plans of
+every policy pass."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -10,18 +11,26 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from control.checks.allocation_check import check_allocation, items_per_s, rate
-from control.checks.plan_check import PlanConditions, check_plan
+from control.checks.plan_check import LatencyBound, PlanConditions, check_plan
 from control.checks.violations import Constraint, Violation, sentence
+from control.controller.plan_gate import PlanGate
 from control.policies import POLICIES
+from control.policies.option_fields import with_options
+from control.policies.ramsis.table_jobs import TableJobs
 from control.policies.solvers import solve
-from control.problem.problem import Allocation, PathShare, PlanError, Problem
+from control.problem.forecast import ExpectedTraffic
+from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
+from control.rollout.history import History
+from control.rollout.next_plan import PlanningContext, Target, next_plan
+from control.rollout.placement import Member
 from schemas.pipeline import Policy
 from schemas.records import Plan, Route, Settings
-from tests.allocation_world import problems
+from tests.allocation_world import a_problem, an_entry, problems
 from tests.control_world import World, a_lease, a_pipeline, a_profile
 
-PLANNERS = ("static", "loki", "loki-paper", "inferline", "proteus")
 SHARING = ("loki", "loki-paper", "inferline")
+SESSIONS = ("compass", "circinus")  # these plan sessions, not replicas
+PLANNERS = tuple(name for name in POLICIES if name not in SESSIONS)
 MB = 10**6
 MEMORY = 100 * MB  # that a worker may use, where it matters
 
@@ -33,15 +42,48 @@ def named(violations: tuple[Violation, ...]) -> set[Constraint]:
 # ---------------------------------------------------------------------- allocations
 
 
-@settings(max_examples=60, deadline=None)
-@given(problems(), st.sampled_from(PLANNERS))
-def test_what_planners_allocate_violates_nothing(problem: Problem, name: str) -> None:
-    asked = replace(problem, policy=POLICIES[name].usual)
+def asked_of(problem: Problem, name: str, least: float = 0.0) -> Problem:
+    """The problem under a policy of that kind, with accuracy_least where the kind has it."""
+    usual = POLICIES[name].usual
+    if "accuracy_least" in usual.options:
+        usual = with_options(usual, accuracy_least=least)
+    return replace(problem, policy=usual)
+
+
+def planned(asked: Problem) -> Allocation:
+    """The plan; a problem without one is none to test."""
     try:
-        plan = solve(asked.policy.kind, asked)
+        return solve(asked.policy.kind, asked)  # type: ignore[no-any-return]
     except PlanError:
-        return
-    assert check_allocation(plan, asked) == ()
+        assume(False)
+        raise
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.sampled_from(PLANNERS), st.sampled_from((0.0, 0.5, 0.8)))
+def test_what_planners_allocate_violates_nothing(problem: Problem, name: str, least: float) -> None:
+    asked = asked_of(problem, name, least)
+    assert check_allocation(planned(asked), asked) == ()
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.sampled_from(PLANNERS), st.sampled_from((0.0, 5.0, 60.0)))
+def test_the_first_plan_of_every_policy_passes_the_gate(
+    problem: Problem, name: str, traffic_qps: float
+) -> None:
+    pipeline = replace(problem.pipeline, policy=name)
+    asked = asked_of(replace(problem, pipeline=pipeline), name)
+    target = Target(planned(asked), Settings(policy=name, slo_s=asked.slo_s))
+    members = [Member(name=f"w{n}", device=d) for n, d in enumerate(asked.devices)]
+    context = PlanningContext(
+        pipeline=pipeline, profile=asked.profile, history=History(pipeline), members=members,
+        in_force=None, expected=ExpectedTraffic(traffic_qps),
+    )  # fmt: skip
+    plan, _ = next_plan(target, context, (), 0.0)
+    assert (
+        PlanGate(pipeline, {}, TableJobs(pipeline, asked.profile, {}).sets).plan(plan, context)
+        == ()
+    )
 
 
 Mutation = Callable[[Allocation, Problem], tuple[Allocation, Problem]]
@@ -108,6 +150,64 @@ def more_accuracy(plan: Allocation, problem: Problem) -> tuple[Allocation, Probl
     return replace(plan, accuracy=(plan.accuracy or 0.0) + 0.01), problem
 
 
+def more_accuracy_wanted(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    above = (plan.accuracy or 0.0) + 0.01
+    return plan, replace(problem, policy=with_options(problem.policy, accuracy_least=above))
+
+
+def task(problem: Problem, **changes: Any) -> Problem:
+    """The problem with changes to its root task."""
+    root = replace(problem.pipeline.root, **changes)
+    tasks = (root, *problem.pipeline.tasks[1:])
+    return replace(problem, pipeline=replace(problem.pipeline, tasks=tasks))
+
+
+def fewer_replicas_allowed(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    return plan, task(problem, most=0)
+
+
+def more_replicas_wanted(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    there = (*problem.devices, *problem.devices)
+    most = len(there) - len(problem.pipeline.tasks) + 1
+    assume(sum(r.count for r in plan.replicas if r.task == problem.pipeline.root.name) < most)
+    more = task(replace(problem, devices=there), least=most)
+    return replace(plan, feasible=True), more
+
+
+def more_variants_held(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    """Each variant fits a worker; with another one beside it it does not."""
+    assert problem.profile is not None
+    sized = tuple(replace(entry, memory_bytes=60) for entry in problem.profile.entries)
+    profile = replace(problem.profile, entries=sized)
+    first = plan.replicas[0]
+    held = (replace(first, beside=(first.variant,)), *plan.replicas[1:])
+    room = dict.fromkeys(problem.devices, 100)
+    return replace(plan, replicas=held), replace(problem, profile=profile, memory=room)
+
+
+def without_a_replica(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    return replace(plan, replicas=(replace(plan.replicas[0], count=0), *plan.replicas[1:])), problem
+
+
+def listed_twice(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    return replace(plan, replicas=(*plan.replicas, plan.replicas[0])), problem
+
+
+def in_an_unmeasured_batch(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    first = replace(plan.replicas[0], batch=1000)
+    return replace(plan, replicas=(first, *plan.replicas[1:])), problem
+
+
+def along_half_a_path(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    first = plan.shares[0]
+    halved = PathShare((*first.path, first.path[-1]), first.share)
+    return replace(plan, shares=(halved, *plan.shares[1:])), problem
+
+
+def with_a_share_too_small(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
+    return replace(plan, feasible=True, served_share=0.5), problem
+
+
 def without_its_paths(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
     return replace(plan, shares=()), problem
 
@@ -122,6 +222,15 @@ MUTATIONS: dict[Mutation, Constraint] = {
     half_of_the_slo: Constraint.LATENCY,
     more_demand: Constraint.CAPACITY,
     more_accuracy: Constraint.ACCURACY,
+    more_accuracy_wanted: Constraint.ACCURACY_LEAST,
+    fewer_replicas_allowed: Constraint.TASK_REPLICAS,
+    more_replicas_wanted: Constraint.TASK_REPLICAS,
+    more_variants_held: Constraint.MEMORY,
+    without_a_replica: Constraint.REPLICAS,
+    listed_twice: Constraint.LISTED_ONCE,
+    in_an_unmeasured_batch: Constraint.PROFILED,
+    along_half_a_path: Constraint.PATH,
+    with_a_share_too_small: Constraint.SERVED_SHARE,
     without_its_paths: Constraint.SUM_OF_SHARES,
 }
 
@@ -131,17 +240,66 @@ MUTATIONS: dict[Mutation, Constraint] = {
 @given(problem=problems(), name=st.sampled_from(SHARING))
 def test_a_mutated_allocation_is_caught(mutate: Mutation, problem: Problem, name: str) -> None:
     asked = replace(problem, policy=replace(POLICIES[name].usual, latency="p50"))
-    try:
-        plan = solve(asked.policy.kind, asked)
-    except PlanError:
-        assume(False)
-        raise
+    plan = planned(asked)
     assume(plan.shares and plan.served_share > 1e-3)
     assume(mutate is not more_demand or asked.demand_qps > 0)
     mutated, conditions = mutate(plan, asked)
     violations = check_allocation(mutated, conditions)
     assert MUTATIONS[mutate] in named(violations), violations
     assert all(sentence(each) for each in violations)
+
+
+# Shapes that few drawn problems have: tied branches, bounds of branches, no fan-out.
+LEAVES = (an_entry("b", "v", {1: 5.0}), an_entry("c", "v", {1: 5.0}))
+BRANCHED = [an_entry("a", "v", {1: 5.0}, children={"b": 1.0, "c": 1.0}), *LEAVES]
+BELOW: Mapping[str, tuple[str, ...]] = {"a": ("b", "c"), "b": (), "c": ()}
+
+
+def test_tied_branches_that_differ_are_caught() -> None:
+    again = (an_entry("a", "w", {1: 5.0}, children={"b": 1.0, "c": 1.0}), *BRANCHED)
+    problem = a_problem(again, BELOW, branches="tied", demand=1.0)
+    plan = Allocation(
+        tuple(Replicas(task=t, variant=v, batch=1, count=1) for t, v in
+              (("a", "v"), ("a", "w"), ("b", "v"), ("c", "v"))),
+        mode="accuracy", accuracy=1.0,
+        shares=(PathShare(("a/v", "b/v"), 1.0), PathShare(("a/w", "c/v"), 1.0)),
+    )  # fmt: skip
+    assert Constraint.TIED_SHARES in named(check_allocation(plan, problem))
+
+
+def test_a_branch_beyond_its_bounds_is_caught() -> None:
+    bounds = {"b": {"share": (0.4, 0.6)}}
+    problem = a_problem(BRANCHED, BELOW, branches="untied", tasks=bounds, demand=1.0)
+    one_way = Allocation(
+        tuple(Replicas(task=t, variant="v", batch=1, count=1) for t in "ab"),
+        mode="accuracy", accuracy=1.0, shares=(PathShare(("a/v", "b/v"), 1.0),),
+    )  # fmt: skip
+    assert named(check_allocation(one_way, problem)) == {Constraint.TASK_SHARE}
+
+
+def test_a_fan_out_that_was_not_profiled_is_caught() -> None:
+    problem = a_problem(BRANCHED, BELOW, demand=1.0)
+    plan = planned(replace(problem, policy=POLICIES["loki"].usual))
+    unknown = a_problem([an_entry("a", "v", {1: 5.0}), *LEAVES], BELOW, demand=1.0)
+    assert named(check_allocation(plan, unknown)) == {Constraint.FAN_OUT}
+
+
+def test_a_plan_by_tasks_keeps_the_budget_along_every_path() -> None:
+    # 100 ms of SLO, half of it for compute: 25 ms a task. The slow variants together take 60.
+    entries = [
+        an_entry("a", "fast", {1: 5.0}, children={"b": 1.0}), an_entry("b", "fast", {1: 5.0}),
+        an_entry("a", "slow", {1: 30.0}, children={"b": 1.0}), an_entry("b", "slow", {1: 30.0}),
+    ]  # fmt: skip
+    problem = a_problem(entries, {"a": ("b",), "b": ()}, slo_ms=100.0, demand=1.0,
+                        policy=POLICIES["proteus"].usual)  # fmt: skip
+    plan = planned(problem)
+    assert check_allocation(plan, problem) == ()
+    slow = replace(plan, replicas=tuple(replace(r, variant="slow") for r in plan.replicas))
+    assert named(check_allocation(slow, problem)) == {Constraint.LATENCY}
+    # Where a task has nothing faster, it runs its fastest.
+    no_other = a_problem(entries[2:], {"a": ("b",), "b": ()}, slo_ms=100.0, demand=1.0,
+                         policy=POLICIES["proteus"].usual)  # fmt: skip
+    assert check_allocation(slow, no_other) == ()
 
 
 def test_a_plan_of_a_person_promises_no_demand() -> None:
@@ -172,7 +330,8 @@ PLAN = Plan(
 SIZED = a_profile()
 SIZED = replace(SIZED, entries=tuple(replace(e, memory_bytes=60 * MB) for e in SIZED.entries))
 MET = PlanConditions(
-    pipeline=PIPELINE, policy=POLICIES["loki"].usual, profile=SIZED, within_budget=True,
+    pipeline=PIPELINE, policy=POLICIES["loki"].usual, profile=SIZED,
+    latency=frozenset({LatencyBound.ROUTED}),
     memory={"cpu": MEMORY}, devices=dict.fromkeys("abc", "cpu"),
 )  # fmt: skip
 
@@ -207,7 +366,7 @@ def test_a_used_path_must_keep_the_budget_where_another_does() -> None:
     assert (violation.constraint, violation.subject) == (
         Constraint.LATENCY, ("locate/net", "read/vit"),
     )  # fmt: skip
-    free = replace(met, within_budget=False)
+    free = replace(met, latency=frozenset())
     assert check_plan(structs.replace(tight, routes=routes), free) == ()
 
 
@@ -222,6 +381,124 @@ def test_ingress_admits_no_more_than_every_task_serves() -> None:
         Violation(Constraint.ADMITTED, ("read",), 100.0, pytest.approx(60.0)),
     )
     assert check_plan(PLAN, replace(more, profile=None)) == ()
+
+
+def test_the_set_of_a_worker_that_chooses_counts_in_a_swap() -> None:
+    # forest and vit together take 120 MB of 100.
+    both = {"read": ("read/forest", "read/vit")}
+    (own, *_) = check_plan(PLAN, replace(MET, sets=both))
+    assert own == Violation(
+        Constraint.MEMORY, ("read/forest and read/vit", "cpu"), 120 * MB, MEMORY
+    )
+    # With room for both: what is held beside the leased variant stays until another is loaded.
+    room = replace(MET, memory={"cpu": 2 * MEMORY}, held={"b": LEASES[1], "c": LEASES[2]})
+    assert check_plan(PLAN, replace(room, sets=both)) == ()
+    moved = replace(room, held={**room.held, "a": structs.replace(LEASES[2], worker="a")})
+    holding = {"a": ("read/forest", "read/vit")}
+    smaller = replace(moved, memory={"cpu": 150 * MB}, beside=holding)
+    (violation,) = check_plan(PLAN, smaller)
+    assert violation == Violation(
+        Constraint.SWAP_MEMORY, ("a", "locate/net", "read/forest", "read/vit"), 180 * MB, 150 * MB
+    )
+    assert check_plan(PLAN, replace(smaller, beside={})) == ()
+
+
+def test_a_worker_is_given_no_variant_that_every_path_excludes() -> None:
+    # 10 ms + 5 ms of vit break a budget of 12 ms, 10 ms + 1 ms of forest keep it.
+    tight = structs.replace(PLAN, settings=Settings(policy="proteus", slo_s=0.1))
+    pipeline = replace(PIPELINE, compute_share=0.12, comm_s=0.0)
+    met = replace(MET, pipeline=pipeline, latency=frozenset({LatencyBound.ASSIGNED}))
+    assert check_plan(tight, met) == (
+        Violation(Constraint.LATENCY, ("read/vit",), pytest.approx(0.015), pytest.approx(0.012)),
+    )
+    assert check_plan(tight, replace(met, held={"c": LEASES[2]})) == ()  # it was assigned before
+    # locate/net is the fastest of its task: nothing else could run.
+    assert check_plan(tight, replace(met, pipeline=replace(pipeline, compute_share=0.01),
+                                     held={"c": LEASES[2]})) == ()  # fmt: skip
+
+
+def test_a_worker_that_chooses_runs_nothing_beyond_the_slo() -> None:
+    met = replace(MET, latency=frozenset({LatencyBound.BATCH}))
+    assert check_plan(PLAN, met) == ()
+    hops_s = 4 * PIPELINE.comm_s
+    tight = structs.replace(PLAN, settings=Settings(policy="ramsis", slo_s=0.004 + hops_s))
+    found = check_plan(tight, met)
+    assert [(v.constraint, v.subject) for v in found] == [
+        (Constraint.LATENCY, ("locate/net",)), (Constraint.LATENCY, ("read/vit",)),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------- every constraint of plans
+
+PlanMutation = Callable[[Plan], tuple[Plan, PlanConditions]]
+
+
+def leased(of: str, /, **changes: Any) -> PlanMutation:
+    """One worker's lease differs."""
+
+    def mutate(plan: Plan) -> tuple[Plan, PlanConditions]:
+        leases = (structs.replace(x, **changes) if x.worker == of else x for x in plan.leases)
+        return structs.replace(plan, leases=tuple(leases)), MET
+
+    return mutate
+
+
+def routed(at: int, **changes: Any) -> PlanMutation:
+    """One route differs."""
+
+    def mutate(plan: Plan) -> tuple[Plan, PlanConditions]:
+        routes = list(plan.routes)
+        routes[at] = structs.replace(routes[at], **changes)
+        return structs.replace(plan, routes=tuple(routes)), MET
+
+    return mutate
+
+
+def changed(**changes: Any) -> PlanMutation:
+    """The plan itself differs."""
+    return lambda plan: (structs.replace(plan, **changes), MET)
+
+
+def met(**changes: Any) -> PlanMutation:
+    """The conditions differ."""
+    return lambda plan: (plan, replace(MET, **changes))
+
+
+PLAN_MUTATIONS: Mapping[Constraint, PlanMutation] = {
+    Constraint.ONE_LEASE: leased("c", worker="b"),
+    Constraint.KNOWN_TASK: leased("c", task="sort"),
+    Constraint.KNOWN_VARIANT: leased("c", variant="ocr"),
+    Constraint.BATCH: leased("c", batch=0),
+    Constraint.OPEN_SLOT_READ: leased("c", open_slot=2),
+    Constraint.SLOT_RANGE: leased("c", slots=(1, 4)),
+    Constraint.OPEN_ONCE: leased("c", open_slot=0),
+    Constraint.READ_ONCE: leased("c", slots=(0, 1)),
+    Constraint.TASK_SLOTS: met(pipeline=a_pipeline(slots=1)),
+    Constraint.ROUTE_OPEN: routed(2, slot=3),
+    Constraint.ROUTE_SHARE: routed(2, share=-0.5),
+    Constraint.ROUTE_FIGURES: routed(2, spare_qps=-1.0),
+    Constraint.SUM_OF_ROUTES: routed(1, share=0.5),
+    Constraint.ROUTE_ONCE: changed(routes=(*PLAN.routes, PLAN.routes[2])),
+    Constraint.TASK_SERVED: leased("a", open_slot=-1),
+    Constraint.MEMORY: met(memory={"cpu": 1}),
+    Constraint.SWAP_MEMORY: met(loaded={"c": "read/forest"}),
+    Constraint.LATENCY: met(
+        pipeline=replace(PIPELINE, compute_share=0.02), latency=frozenset({LatencyBound.ASSIGNED})
+    ),
+    Constraint.ADMITTED: changed(capacity_qps=101.0),
+}
+
+
+@pytest.mark.parametrize("constraint", PLAN_MUTATIONS, ids=lambda each: each.value)
+def test_a_mutated_plan_is_caught(constraint: Constraint) -> None:
+    assert check_plan(PLAN, MET) == ()
+    plan, conditions = PLAN_MUTATIONS[constraint](PLAN)
+    assert constraint in named(check_plan(plan, conditions))
+
+
+def test_every_constraint_has_a_mutation() -> None:
+    by_hand = {Constraint.TIED_SHARES, Constraint.TASK_SHARE, Constraint.FAN_OUT}
+    assert {*MUTATIONS.values(), *PLAN_MUTATIONS, *by_hand} == {*Constraint}
 
 
 def test_every_constraint_has_a_sentence() -> None:

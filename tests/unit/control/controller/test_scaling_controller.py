@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from control.checks.plan_check import check_structure
+from control.checks.structure_check import check_structure
 from control.estimation.demand import counted
 from profiles.measurements import PathAccuracy
 from profiles.profile_table import ProfileTable

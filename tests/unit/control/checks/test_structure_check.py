@@ -1,9 +1,9 @@
-"""control/checks/plan_check.py: every violated constraint is found, and only those."""
+"""control/checks/structure_check.py: every violated constraint is found, and only those."""
 
 import pytest
 from msgspec.structs import replace
 
-from control.checks.plan_check import check_structure
+from control.checks.structure_check import check_structure
 from control.checks.violations import Constraint, Violation, sentences
 from schemas.records import Lease, Plan, Route, Settings
 from tests.control_world import a_lease, a_pipeline
