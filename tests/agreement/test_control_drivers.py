@@ -6,6 +6,7 @@ input topic and what is read back after the absence are that driver's own.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ import pytest
 
 from benchmarks.small_cluster import a_cluster
 from control.controller.controller import Controller
+from control.policies.ramsis.tables import SelectionPlan
 from control.policies.solvers import solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Recorded
@@ -61,7 +63,12 @@ def the_file(policy: str, folder: Path) -> PipelineFile:
     """The postcodes, or one task for the policies that plan for one."""
     if policy in ("ramsis", "kairos"):
         alone: Mapping[str, Sequence[str]] = {"read": ()}
-        return read_pipeline_file(a_cluster(folder, children=alone, fan_out=0, policy=policy))
+        policies = {
+            "ramsis": {"kind": "ramsis", "loads": [30, 60], "steps": 20, "longest_run": 1}
+        }  # soon made
+        return read_pipeline_file(
+            a_cluster(folder, children=alone, fan_out=0, policy=policy, policies=policies)
+        )
     return read_pipeline_file(POSTCODE)
 
 
@@ -211,6 +218,15 @@ def message(event: Arrived) -> Any:
     )  # fmt: skip
 
 
+def comparable(entry: tuple[float, Event, tuple[Effect, ...]]) -> tuple[Any, ...]:
+    """Return an entry with a table as its fields: it holds an array, whose == is by element."""
+    now, event, effects = entry
+    if not (isinstance(event, Solved) and isinstance(event.plan, SelectionPlan)):
+        return entry
+    fields = {f.name: getattr(event.plan, f.name) for f in dataclasses.fields(event.plan)}
+    return now, event.job, {**fields, "values": fields["values"].tobytes()}, effects
+
+
 @pytest.mark.parametrize("policy", ["loki", "static", "proteus", "ramsis", "kairos"])
 def test_both_drivers_of_the_controller_ask_for_the_same_effects_one_by_one(
     policy: str, tmp_path: Path
@@ -219,7 +235,7 @@ def test_both_drivers_of_the_controller_ask_for_the_same_effects_one_by_one(
     here = [(entry.now, entry.event, entry.effects) for entry in script.entries]
     there = driven(script)
     for number, (simulated_entry, live_entry) in enumerate(zip(here, there, strict=False)):
-        assert live_entry == simulated_entry, f"event {number} differs"
+        assert comparable(live_entry) == comparable(simulated_entry), f"event {number} differs"
     assert len(here) == len(there)
     kinds = {type(event) for _, event, _ in here}
     assert kinds == {Arrived, Counted, Solved, Woke}
