@@ -15,6 +15,7 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── OperatorStuck               [1]  streams: an operator that neither returns nor ends
 ├── PipelineError               [2]  an invalid pipeline file
 ├── ArrivalsError               [2]  an invalid arrivals file or rate
+├── CalibrationError            [2]  a calibration that cannot be read or does not fit
 ├── CertificateError            [2]  an invalid fidelity certificate
 ├── NameTaken                   [2]  a node name in use by another process
 ├── PartitionsChanged           [1]  an input topic whose number of partitions changed
@@ -55,6 +56,10 @@ class PartitionsChanged(HeadraceError):
 
 class ArrivalsError(HeadraceError, ValueError):
     """An arrivals file or a rate is invalid; one sentence with the line."""
+
+
+class CalibrationError(HeadraceError, ValueError):
+    """A calibration cannot be read, or was measured for other tasks; one sentence."""
 
 
 class CertificateError(HeadraceError, ValueError):

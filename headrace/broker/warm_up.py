@@ -19,22 +19,27 @@ COMMIT_EVERY = 10
 PATIENCE_S = 1.0
 
 
-def warm_up(kafka: KafkaConfig, seconds: float) -> int:
-    """Send single records through a separate topic for ``seconds``; return their number."""
+def warm_up(kafka: KafkaConfig, seconds: float) -> list[float]:
+    """Send single records through a separate topic for ``seconds``; return how long each took.
+
+    A record's time in seconds is from its production to its receipt.
+    """
     ensure_topics(kafka, [Topic(TOPIC, PARTITIONS)])
     writer, reader = producer(kafka), consumer(kafka, TOPIC)
     reader.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    turns, until_s = 0, time.monotonic() + seconds
+    took_s: list[float] = []
+    until_s = time.monotonic() + seconds
     try:
-        while time.monotonic() < until_s:
-            writer.produce(TOPIC, b"", partition=turns % PARTITIONS)
+        while (began_s := time.monotonic()) < until_s:
+            writer.produce(TOPIC, b"", partition=len(took_s) % PARTITIONS)
             writer.poll(0)
             message = reader.poll(PATIENCE_S)
-            turns += 1
-            if message is not None and message.error() is None and turns % COMMIT_EVERY == 0:
+            took_s.append(time.monotonic() - began_s)
+            whole = message is not None and message.error() is None
+            if whole and len(took_s) % COMMIT_EVERY == 0:
                 reader.commit(message, asynchronous=True)
     finally:
         writer.flush(PATIENCE_S)
         writer.close()
         reader.close()
-    return turns
+    return took_s

@@ -13,6 +13,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from headrace.cli.broker import acls, broker
+from headrace.cli.calibrate import calibrate
 from headrace.cli.capacity import capacity
 from headrace.cli.command import command, drain, pause, policy, replan, restore, resume
 from headrace.cli.dead_letters import dead_letters
@@ -35,7 +36,8 @@ from headrace.terminal import say
 SECTIONS = {
     "Begin": ("init", "validate", "doctor", "demo", "schema", "completion"),
     "Plan and simulate": (
-        "profile", "plan", "capacity", "schedule", "search", "simulate", "compare", "fidelity",
+        "profile", "plan", "capacity", "schedule", "search", "simulate", "compare",
+        "calibrate", "fidelity",
     ),
     "Run": ("up", "down", "broker", "acls"),
     "Use": ("send", "load", "gateway"),
@@ -75,10 +77,10 @@ class Grouped(click.Group):
 
 
 COMMANDS = (
-    acls, broker, capacity, command, compare, completion, control, dead_letters, demo, doctor, down,
-    drain, egress, explain, fidelity, ingress, init, load, logs, pause, plan, policy, profile,
-    replan, report, restore, resume, schedule, schema, search, send, simulate, status, up, validate,
-    worker,
+    acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
+    demo, doctor, down, drain, egress, explain, fidelity, ingress, init, load, logs, pause,
+    plan, policy, profile, replan, report, restore, resume, schedule, schema, search, send,
+    simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.shared_options import DurationType, json_option, pipeline_argument, read_file
 from headrace.errors import INFEASIBLE
-from headrace.terminal import print_json, print_text
+from headrace.terminal import print_json, print_text, say
 
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
@@ -58,6 +58,11 @@ class _Demands(click.ParamType):
 @click.option("--comm", type=DurationType(), help="Latency of one hop, instead of the file's.")
 @click.option("--policy", metavar="NAME", help="Instead of the file's: loki, ramsis, ...")
 @click.option("--solver", type=click.Choice(["highs", "cbc"]), help="Instead of the policy's.")
+@click.option(
+    "--world",
+    metavar="PATH|none",
+    help="A calibration, by which real devices are slower; as in simulate.",
+)
 @click.option("--table", is_flag=True, help="ramsis: every decision, by queue and slack.")
 @click.option(
     "--violation",
@@ -70,7 +75,7 @@ def plan(
     cheapest: bool, sizes: Path | None, bound: str | None, pick: str | None, top: int,
     devices: int | None,
     slo: float | None, comm: float | None, policy: str | None, solver: str | None,
-    table: bool, violation: float | None,
+    world: str | None, table: bool, violation: float | None,
 ) -> int:  # fmt: skip
     """Show the plan for a demand: variants, batches, devices.
 
@@ -98,10 +103,12 @@ def plan(
     from headrace.planning.plan_text import described
     from headrace.planning.table_plans import selects
 
-    asked = PlanRequest(
-        demands_qps=demand, devices=devices, slo_s=slo, comm_s=comm, policy=policy, solver=solver
-    )
     read = read_file(file)
+    stretches, told = _stretches(read, world)
+    asked = PlanRequest(
+        demands_qps=demand, devices=devices, slo_s=slo, comm_s=comm, policy=policy, solver=solver,
+        stretches=stretches,
+    )  # fmt: skip
     if selects(read, asked):
         return _tables(read, asked, violation, as_json, table)
     if table or violation is not None:
@@ -113,7 +120,24 @@ def plan(
         else:
             print_text(("\n" if at else "") + described(planned))
         code = code if planned.allocation.feasible else INFEASIBLE
+    if told:
+        say(told)
     return code
+
+
+def _stretches(file: "PipelineFile", world: str | None) -> tuple[dict[str, float], str]:
+    """Return how much slower real devices are than planned, as calibrated, and a sentence on it.
+
+    Emulated devices run at their profile's speed, so no calibration changes their plans.
+    """
+    from headrace.simulation.world_file import chosen, real_kinds, stretches_by_kind
+
+    if not real_kinds(file):
+        return {}, ""
+    found = chosen(file, world)
+    stretches = {} if found.calibration is None else stretches_by_kind(found.calibration, file)
+    slower = "".join(f"; {kind} takes {by:.2f} times as long" for kind, by in stretches.items())
+    return stretches, f"planned with {found.sentence}{slower}"
 
 
 def _mix(

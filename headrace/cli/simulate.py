@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from headrace.cli.shared_options import (
     read_deployed,
 )
 from headrace.terminal import print_json, print_text, say
+
+if TYPE_CHECKING:
+    from headrace.config.pipeline_file import PipelineFile
 
 # Options that may be followed by several values, and the pattern of one value.
 SEVERAL = {"--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*", "--seed": r"\d+"}
@@ -55,6 +58,12 @@ def _each(option: str, values: str) -> list[str]:
     return [part for value in values.split(",") for part in (option, value)]
 
 
+WORLD_OPTION = click.option(
+    "--world", metavar="PATH|none",
+    help="A calibration, or none: built-in figures. Without it the one beside the file, if it "
+    "fits this machine.",
+)  # fmt: skip
+
 # The options of every command that simulates.
 RUN_OPTIONS = (
     click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times."),
@@ -87,7 +96,20 @@ RUN_OPTIONS = (
     click.option("--solve-time", type=DurationType(), help="Of a solve, in virtual time."),
     click.option("--devices", metavar="N", help="Workers, not the file's: 8, cpu=4,cuda:0=2."),
     click.option("--slo", type=DurationType(), help="Instead of the file's, as in 250ms."),
+    WORLD_OPTION,
 )  # fmt: skip
+
+
+def with_world(file: "PipelineFile", asked: dict[str, Any]) -> None:
+    """Replace the option ``world`` by the world it names, and say which it is.
+
+    Raises ``CalibrationError``.
+    """
+    from headrace.simulation.world_file import chosen
+
+    found = chosen(file, asked["world"])
+    say(f"simulated with {found.sentence}")
+    asked["world"] = found.world
 
 
 def run_options(function: F) -> F:
@@ -113,8 +135,9 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     """Play arrivals through the pipeline in virtual time.
 
     The nodes, policies and controller are those that run live; devices, hops and solves take
-    their measured times. An arrivals file has one time in ms per line, or second,qps for every
-    second. Policies share the arrivals; every policy runs with every seed, on all cores.
+    their measured times, those of this machine if it was calibrated (headrace calibrate). An
+    arrivals file has one time in ms per line, or second,qps for every second. Policies share the
+    arrivals; every policy runs with every seed, on all cores.
 
     \b
     Example:
@@ -126,7 +149,9 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     from headrace.simulation.batch_runs import exported, rows, runs, table_text
 
     outs = [asked.pop(name) for name in ("queries_out", "seconds_out")]
-    wanted = runs(read_deployed(file), asked)
+    deployed = read_deployed(file)
+    with_world(deployed, asked)
+    wanted = runs(deployed, asked)
     found = exported(wanted, *outs) if any(outs) else rows(wanted, trace_out)
     print_json(found) if as_json else print_text(table_text(found))
     return 0
@@ -162,7 +187,9 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
 
     if html is not None:
         writable(html)
-    made = compared(read_deployed(file), asked)
+    deployed = read_deployed(file)
+    with_world(deployed, asked)
+    made = compared(deployed, asked)
     if html is not None:
         write_page(html, comparison_page(made, asked))
         say(f"wrote {html}")

@@ -142,7 +142,7 @@ def foretold(
         arrivals=Recorded(times),
         warm_up_s=wish.warm_up_s,
         dilate=wish.dilate,
-        world=world,
+        replay=world,
         start=start,
     )
     watches: list[StepTimes] = []

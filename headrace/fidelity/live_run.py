@@ -66,6 +66,7 @@ class LiveEnvironment:
     host_cpu_share: float | None = None  # busy fraction of all cores while queries were sent
     own_cpu_share: float | None = None  # the run's own part of it
     broker_pid: int = 0
+    round_trips_s: list[float] = field(default_factory=list)  # of single records, once warm
 
     @property
     def now_s(self) -> float:
@@ -88,14 +89,15 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvir
     ):
         kafka = KafkaConfig(broker.bootstrap)
         with waiting("warming the broker up"):
-            warm_up(kafka, WARM_UP_S)
+            round_trips_s = warm_up(kafka, WARM_UP_S)
         run = LocalRun(file, kafka, Path(folder) / "run")
         try:
             run.start()
             run.await_ready(ReceivedSignal())
             stage = LiveEnvironment(
-                file=file, kafka=kafka, dilation=dilation, run=run, broker_pid=broker.pid
-            )
+                file=file, kafka=kafka, dilation=dilation, run=run, broker_pid=broker.pid,
+                round_trips_s=round_trips_s[len(round_trips_s) // 2 :],
+            )  # fmt: skip
             if policy != file.pipeline.policy:
                 with closing(Commander(kafka, file.pipeline.name)) as commander:
                     commander.apply_policy(policy)

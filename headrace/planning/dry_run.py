@@ -7,8 +7,8 @@ for plan in plans(file, PlanRequest(demands_qps=(50.0, 100.0))):
 
 import resource
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from control.checks.allocation_check import accuracy_of, check_allocation
@@ -35,6 +35,7 @@ class PlanRequest:
     comm_s: float | None = None
     policy: str | None = None
     solver: str | None = None
+    stretches: Mapping[str, float] = field(default_factory=dict)  # of latencies, by device
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def problem(file: PipelineFile, asked: PlanRequest) -> Problem:
         comm_s=pipeline.comm_s if asked.comm_s is None else asked.comm_s,
         tasks=tuple(replace(task, slots=ENOUGH_SLOTS) for task in pipeline.tasks),
     )
-    table = planning_profile(file)
+    table = planning_profile(file).stretched(asked.stretches)
     return Problem(
         pipeline=pipeline,
         policy=_policy(pipeline, asked),

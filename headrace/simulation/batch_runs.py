@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
-    """Return the runs that the options specify, by policy, then seed.
+    """Return the runs that the options specify, by policy, then seed; ``world`` as it was chosen.
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
     """
@@ -57,6 +57,7 @@ def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
             latency=asked["latency"] or "",
             solve_s=asked["solve_time"],
             sizes=sizes_of(file),
+            world=asked.get("world"),
         )
         for policy in policies
         for seed in seeds

@@ -24,6 +24,7 @@ from headrace.simulation.overrides import Devices, changed
 from headrace.simulation.run_details import Details, detailed
 from headrace.simulation.simulation_run import Run
 from headrace.simulation.static_best import NAME as STATIC_BEST
+from headrace.simulation.world_file import chosen
 
 __all__ = ["capacity", "compare", "simulate", "simulated_queries", "simulated_seconds"]
 
@@ -38,8 +39,8 @@ def simulate(file: Source, **asked: Any) -> list[Row]:
     ``policies`` and ``seeds`` are lists (default: the file's policy, seed 0). Arrivals are either
     ``arrivals``, a file or ascending times in seconds, or ``rate_qps`` with ``seconds`` and
     optionally ``cv`` or ``burst``. ``devices`` (a number, or numbers by device) and ``slo_s``
-    override the file's; ``warm_up_s``, ``latency`` and ``solve_s`` are those of ``headrace
-    simulate``.
+    override the file's; ``warm_up_s``, ``latency``, ``solve_s`` and ``world`` are those of
+    ``headrace simulate``.
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``PlanError``.
     """
@@ -159,12 +160,12 @@ def _read(file: Source, asked: Mapping[str, Any]) -> PipelineFile:
 NAMES = {
     "policies": "policy", "seeds": "seed", "rate_qps": "rate", "seconds": "seconds", "cv": "cv",
     "burst": "burst", "warm_up_s": "warm_up", "latency": "latency", "solve_s": "solve_time",
-    "arrivals": "arrivals", "devices": "", "slo_s": "",
+    "arrivals": "arrivals", "devices": "", "slo_s": "", "world": "world",
 }  # fmt: skip
 USUAL = {
     "policy": (), "seed": (), "rate": None, "seconds": None, "cv": 1.0, "burst": None,
     "warm_up": None, "latency": None, "solve_time": None, "arrivals": None, "from_topic": None,
-    "faults": None, "random_faults": 0, "bootstrap": None,
+    "faults": None, "random_faults": 0, "bootstrap": None, "world": None,
 }  # fmt: skip
 
 
@@ -173,6 +174,8 @@ def _runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
     if unknown:
         raise TypeError(f"there is no argument {unknown[0]!r}; there are {', '.join(NAMES)}")
     options = USUAL | {NAMES[name]: value for name, value in asked.items() if NAMES[name]}
+    world = options["world"]
+    options["world"] = chosen(file, None if world is None else str(world)).world
     times = options["arrivals"]
     if times is None or isinstance(times, (str, Path)):
         options["arrivals"] = None if times is None else Path(times)

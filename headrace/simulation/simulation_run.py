@@ -72,6 +72,7 @@ from streams.simulated.delays import (
     steady,
 )
 from streams.simulated.simulated_driver import BatchLatency, Simulated
+from streams.simulated.world import Occupancy, World, WorldReplay, rate_of
 from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then at the latest, ready or not
@@ -102,7 +103,8 @@ class Run:
     latency: str = ""  # a quantile of the profile; "": drawn
     solve_s: float | None = None
     dilate: float = 1.0  # as in streams/live/dilation.py: delays and solves shrink by this factor
-    world: DelayTrace | None = None  # None: built-in delays, batches as the profile has them
+    world: World | None = None  # None: built-in delays, batches as the profile has them
+    replay: DelayTrace | None = None  # of the run that is to be repeated; instead of a world
     start: Start | None = None  # None: the control app plans from the start
     sizes: SizeDistribution | None = None  # of queries, if the arrivals have none
     hops: bool = True  # False: all delays of broker and machine are 0
@@ -160,20 +162,20 @@ def simulated(
     Raises ``PipelineError`` if a variant has no profile.
     """
     began = _cpu_s()
-    world = _World(run, observers, watch)
-    times = world.play(advance)
+    played = _Simulation(run, observers, watch)
+    times = played.play(advance)
     counted = int(len(times) - np.searchsorted(times, run.warm_up_s))
-    account = world.account
+    account = played.account
     account.close(counted)
-    last_s = world.first_s + (float(times[-1]) if len(times) else 0.0)
+    last_s = played.first_s + (float(times[-1]) if len(times) else 0.0)
     return Ended(
         account,
         counted,
         account.devices_mean(last_s),
-        world.system.events,
-        _cpu_s() - began - world.solver.cpu_s,
-        world.solver.cpu_s,
-        world.first_s,
+        played.system.events,
+        _cpu_s() - began - played.solver.cpu_s,
+        played.solver.cpu_s,
+        played.first_s,
         last_s,
     )
 
@@ -222,7 +224,25 @@ class _Records:
         self._readiness.see(e.record for e in effects if type(e) is Send)
 
 
-class _World:
+class _Machine:
+    """The calibrated world of a run, None without one, and the run's load on it.
+
+    ``rate`` is that of the arrivals, once they are drawn.
+    """
+
+    def __init__(self, run: Run, of: "_Simulation") -> None:
+        real = [name for name, device in of.devices.items() if device != EMULATED]
+        self.occupancy = Occupancy(real)
+        self.rate = rate_of((), run.dilate)
+        self.world = None if run.world is None else WorldReplay(
+            run.world, lambda *stream: np.random.default_rng([run.seed, 7, *stream]),
+            now=lambda: of.system.now - of.first_s if of.first_s else 0.0,
+            rate=lambda from_s, until_s: self.rate(from_s, until_s),
+            busy=lambda: self.occupancy.busy(of.system.now), dilate=run.dilate,
+        )  # fmt: skip
+
+
+class _Simulation:
     """A run under way."""
 
     def __init__(self, run: Run, observers: Sequence[Observer], watch: Watch | None) -> None:
@@ -238,6 +258,7 @@ class _World:
         self._measured = load_profile(run.file)
         self.account = RunMetrics(self.pipeline, accuracies(self._measured))
         self.first_s = 0.0
+        self._machine = _Machine(run, self)
         self._rngs = {
             name: np.random.default_rng([run.seed, 2, number])
             for number, name in enumerate(self.devices)
@@ -272,6 +293,7 @@ class _World:
         length_s = float(times[-1]) if len(times) else 0.0
         faults = (*run.faults, *self._random_faults(length_s))
         times = with_bursts(times, faults, np.random.default_rng([run.seed, 3]))
+        self._machine.rate = rate_of(times, run.dilate)
         self._start()
         first_s = self.first_s = system.now
         for fault in faults:
@@ -383,15 +405,16 @@ class _World:
         )
 
     def _stretches(self, node: str, key: str) -> dict[int, Delay]:
-        """Return the measured slow-down by batch size; empty if the trace lacks the task."""
-        world, task = self.run.world, variant_of(self.pipeline, key).task
-        if world is None:
-            return {}
+        """Return the measured slow-down by batch size; empty if none of the task was measured."""
+        trace, task = self.run.replay, variant_of(self.pipeline, key).task
+        if trace is None:
+            world = self._machine.world
+            return {} if world is None else world.stretches(task)
         again = partial(
-            replayed, seconds=world.seconds, rng=self._rngs[node], moment=self._moment,
+            replayed, seconds=trace.seconds, rng=self._rngs[node], moment=self._moment,
             together=False,
         )  # fmt: skip
-        return {size: again(seen) for (of, size), seen in world.stretch.items() if of == task}
+        return {size: again(seen) for (of, size), seen in trace.stretch.items() if of == task}
 
     def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
         variant = variant_of(self.pipeline, key)
@@ -404,14 +427,16 @@ class _World:
         rng = np.random.default_rng([self.run.seed, 1])
         if not self.run.hops:
             return steady(0.0)
-        if self.run.world is None:
+        if self.run.replay is not None:
+            return as_seen(self.run.replay, rng, self.run.dilate, self._moment)
+        if self._machine.world is None:
             return drawn(rng, dilate=self.run.dilate)
-        return as_seen(self.run.world, rng, self.run.dilate, self._moment)
+        return replace(self._machine.world.delays(), began=self._machine.occupancy.begin)
 
     def _moment(self) -> float:
         """Return the moment of the recorded trace to replay now."""
-        assert self.run.world is not None
-        return beside(self.system.now - self.first_s, self.run.world.seconds)
+        assert self.run.replay is not None
+        return beside(self.system.now - self.first_s, self.run.replay.seconds)
 
     # ------------------------------------------------------------------ faults
 
@@ -460,12 +485,14 @@ class _World:
 
 
 # The begin and end of each fault. Bursts are part of the arrivals (headrace/simulation/faults.py).
-_FAULTS: dict[str, tuple[Callable[[_World, Fault], None], Callable[[_World, Fault], None] | None]]
+_FAULTS: dict[
+    str, tuple[Callable[[_Simulation, Fault], None], Callable[[_Simulation, Fault], None] | None]
+]
 _FAULTS = {
-    DEATH: (_World._die, _World._return),
-    SLOW: (_World._slow, _World._recover),
-    CONTROL_DOWN: (_World._lose_control, _World._regain_control),
-    BROKER_PAUSE: (_World._pause_broker, None),
+    DEATH: (_Simulation._die, _Simulation._return),
+    SLOW: (_Simulation._slow, _Simulation._recover),
+    CONTROL_DOWN: (_Simulation._lose_control, _Simulation._regain_control),
+    BROKER_PAUSE: (_Simulation._pause_broker, None),
 }
 
 

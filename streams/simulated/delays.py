@@ -57,6 +57,10 @@ def _none() -> float:
     return 0.0
 
 
+def _unnoted(device: str, ends_s: float) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
     """Delays in seconds.
@@ -67,7 +71,8 @@ class Delays:
     start.
 
     Records that a node sends in one turn share a hop, as the client sends them together; ``apart``:
-    each has its own, as each reader has.
+    each has its own, as each reader has. ``began`` is called with the node and the end of every
+    batch that begins, for delays that depend on the devices in use.
     """
 
     hop: Delay
@@ -79,6 +84,7 @@ class Delays:
     way_in: Delay | None = None  # None: as ``hop``
     way_out: Delay | None = None
     apart: bool = False
+    began: Callable[[str, float], None] = _unnoted  # a node's batch begins, and when it will end
 
 
 def steady(hop_s: float, commit_s: float = 0.0) -> Delays:

@@ -273,6 +273,7 @@ class Simulated:
             start = self._delays.starts.get(variant_id(effect.variant).task)
             begins_s += start() if start else 0.0
         ends_s = begins_s + seconds
+        self._delays.began(running.name, ends_s)
         known_s = ends_s + self._delays.lag()
         self._later(known_s, running, Inferred(effect.job, outputs, begins_s, ends_s))
 

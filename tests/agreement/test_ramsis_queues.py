@@ -78,7 +78,7 @@ def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
         seed=1,
         arrivals=Recorded(times),
         latency="p95",
-        world=DelayTrace(seconds=1.0, hops=AT_ONCE),
+        replay=DelayTrace(seconds=1.0, hops=AT_ONCE),
     )
     account = simulated(run, lambda sent: None).account
     counts, in_time = account.counts, account.counts["answered"]

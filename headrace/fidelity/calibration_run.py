@@ -1,0 +1,142 @@
+"""``headrace calibrate``: measure the machine on a live run of its own, apart from judged runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+import numpy as np
+
+from control.problem.problem import PlanError
+from headrace.arrivals.arrival_processes import Times, poisson
+from headrace.broker.jar_lock import ROOTS
+from headrace.config.pipeline_file import PipelineFile, load_profile
+from headrace.errors import CalibrationError, Unsuccessful
+from headrace.fidelity.live_figures import live_figures
+from headrace.fidelity.live_run import LiveEnvironment, answers, play, staged
+from headrace.fidelity.variant_file import as_asked
+from headrace.fidelity.world_fit import broker_quantiles, fitted
+from headrace.machine import machine
+from headrace.simulation.experiments import capacity
+from headrace.simulation.simulation_run import devices
+from headrace.simulation.world_file import Calibration, profiles_sha256, tasks_sha256
+from headrace.terminal import progress
+from streams.simulated.world import Phase, World
+
+LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
+LOADS = (0.25, 0.5)  # of the planned capacity, without --rate
+HALF = 0.5  # with one --rate: also this part of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRequest:
+    """What to measure: every rate (queries/s of the pipeline's time) for ``seconds``, in each of
+    ``passes``, upwards and downwards in turn."""
+
+    file: PipelineFile
+    rates_qps: tuple[float, ...] = ()
+    seconds: float = 20.0
+    passes: int = 2
+    dilate: float = 1.0
+    policy: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of the calibration's arrivals with one rate, in seconds from their start."""
+
+    rate_qps: float
+    from_s: float
+    until_s: float
+
+
+def calibrate(wish: CalibrationRequest) -> Calibration:
+    """Run live, and return the calibration.
+
+    Raises as ``staged`` does, and ``Unsuccessful`` if too few queries were answered to measure.
+    """
+    steps = steps_of(rates_of(wish), wish.seconds, wish.passes)
+    times = arrivals(steps, np.random.default_rng(wish.seed))
+    with (
+        as_asked(wish.file, wish.policy) as file,
+        staged(file, file.pipeline.policy, wish.dilate) as stage,
+        progress("calibrating", len(times)) as advance,
+    ):
+        play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
+    return measured(wish, steps, times, stage)
+
+
+def rates_of(wish: CalibrationRequest) -> tuple[float, ...]:
+    """Return the rates to measure, ascending; without any, parts of the planned capacity.
+
+    Raises ``CalibrationError`` if they are not given and nothing can be planned.
+    """
+    if wish.rates_qps:
+        rates = wish.rates_qps if len(wish.rates_qps) > 1 else (HALF * wish.rates_qps[0],)
+        return tuple(sorted({*rates, *wish.rates_qps}))
+    try:
+        found = capacity(wish.file, policies=[wish.policy or wish.file.pipeline.policy])
+    except PlanError as error:
+        raise CalibrationError(f"no rate to measure at is known ({error}); give --rate") from error
+    most = float(found[0]["demand_qps"])
+    if most <= 0:
+        raise CalibrationError("no demand can be planned for; give --rate, in queries/s")
+    return tuple(float(f"{load * most:.3g}") for load in LOADS)
+
+
+def steps_of(rates_qps: Sequence[float], seconds: float, passes: int) -> tuple[Step, ...]:
+    """Return the parts of the run: rates ascending and descending in turn, so that a drift of the
+    machine is not taken for an effect of the rate."""
+    order = [
+        rate
+        for number in range(passes)
+        for rate in (rates_qps if number % 2 == 0 else rates_qps[::-1])
+    ]
+    return tuple(Step(rate, at * seconds, (at + 1) * seconds) for at, rate in enumerate(order))
+
+
+def arrivals(steps: Sequence[Step], rng: np.random.Generator) -> Times:
+    """Return Poisson arrivals of every step."""
+    parts = [
+        step.from_s + poisson(step.rate_qps, step.until_s - step.from_s, rng) for step in steps
+    ]
+    return np.concatenate(parts)
+
+
+def measured(
+    wish: CalibrationRequest, steps: Sequence[Step], times: Times, stage: LiveEnvironment
+) -> Calibration:
+    """Return the calibration that a finished run shows."""
+    file = wish.file
+    phases = tuple(_phase(wish, step, stage) for step in steps)
+    if not any(phase.ways_in for phase in phases):
+        share = "unknown" if stage.host_cpu_share is None else f"{stage.host_cpu_share:.0%}"
+        raise Unsuccessful(
+            f"too few of {len(times)} queries passed their first task to measure (host busy: "
+            f"{share}); stop other work, give a lower --rate or more --seconds, or --dilate with "
+            "emulated devices"
+        )
+    return Calibration(
+        world=World(phases, broker_quantiles(stage.round_trips_s)),
+        figures=tuple(live_figures(stage, times, step.from_s, step.until_s) for step in steps),
+        pipeline=file.pipeline.name,
+        tasks_sha256=tasks_sha256(file),
+        profiles_sha256=profiles_sha256(file),
+        devices=dict(file.cluster.devices),
+        policy=wish.policy or file.pipeline.policy,
+        dilate=wish.dilate,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        machine=machine(),
+        versions={**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)},
+        host_cpu_share=stage.host_cpu_share,
+    )
+
+
+def _phase(wish: CalibrationRequest, step: Step, stage: LiveEnvironment) -> Phase:
+    from_s, until_s = stage.began_s + step.from_s, stage.began_s + step.until_s
+    known = (each for each in answers(stage) if from_s <= each.created_s < until_s)
+    return fitted(
+        known, load_profile(wish.file), devices(wish.file), dilate=wish.dilate, from_s=from_s,
+        until_s=until_s, rate_qps=step.rate_qps,
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""A pipeline file with another policy in force or other workers, for roles to read.
+
+A cold start under a policy differs from a command that changes to it, so the roles of a judged run
+read a file that names the policy. It lies beside the original for the time of the run, because
+paths and modules are found from there.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import yaml
+
+from control.policies import policy_named
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.errors import PipelineError
+from headrace.simulation.overrides import Devices, changed
+
+
+@contextlib.contextmanager
+def as_asked(
+    file: PipelineFile, policy: str | None = None, devices: Devices = None
+) -> Iterator[PipelineFile]:
+    """Yield the pipeline file with this policy and these workers; the original if it has them.
+
+    Raises ``PipelineError`` for an unknown policy, impossible workers, or a folder that cannot be
+    written to.
+    """
+    name = policy or file.pipeline.policy
+    if policy_named(file.pipeline, name) is None:
+        raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
+    wanted = changed(file, devices)
+    same = dict(wanted.cluster.devices) == dict(file.cluster.devices)
+    if name == file.pipeline.policy and same:
+        yield file
+        return
+    document = yaml.safe_load(file.path.read_text(encoding="utf-8"))
+    document["policy"] = name
+    document.setdefault("cluster", {})["devices"] = dict(wanted.cluster.devices)
+    path = file.path.with_name(f".{file.path.stem}.{os.getpid()}{file.path.suffix}")
+    try:
+        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(
+            f"{path.parent} cannot be written to ({error.strerror}), and a run with another policy "
+            "or other devices needs a pipeline file there; copy the pipeline elsewhere"
+        ) from error
+    try:
+        yield read_pipeline_file(path)
+    finally:
+        path.unlink(missing_ok=True)

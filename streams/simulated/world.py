@@ -1,0 +1,247 @@
+"""A calibrated machine: delays recorded by load and contention, resampled for a simulation.
+
+A ``World`` is measured by ``headrace calibrate``, apart from the runs that it predicts. It holds
+phases, each recorded at one rate of queries. ``WorldReplay`` resamples them by a two-stage block
+bootstrap: a seed draws which phases stand for their rate, and for every ``BLOCK_S`` of the run a
+stretch of such a phase. Runs with different seeds so differ by the calibration's own uncertainty.
+Within a block delays keep their order in time: a pause of the machine delays everything at once.
+"""
+
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import floor
+
+import numpy as np
+
+from streams.simulated.delays import LOCAL_BROKER, Delay, Delays, Seen, drawn, replayed
+
+# Recorded delays by the number of the machine's devices that ran a batch at that moment.
+Levels = Mapping[int, Seen]
+Chance = Callable[..., np.random.Generator]
+Series = Callable[["Phase"], Levels]
+
+Times = Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]
+
+BLOCK_S = 4.0  # wall seconds that are replayed in one piece
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Delays at one rate of queries, in wall seconds, at wall seconds since the phase began.
+
+    ``rate_qps`` is in queries per wall second. ``hops``: from the end of a batch to the next
+    worker's receipt; ``ways_in``: each of the two hops to the first task; ``ways_out``: from the
+    last batch to the answer; ``lag_s``: mean time from the end of a batch to its worker's notice.
+    Of real devices: ``starts`` by task, from when a batch could begin until it did, and ``stretch``
+    by task and batch size (``ANY_SIZE``: all), the duration over the profiled median. A series
+    with too few samples is empty.
+    """
+
+    rate_qps: float
+    seconds: float
+    hops: Levels = field(default_factory=dict)
+    ways_in: Levels = field(default_factory=dict)
+    ways_out: Levels = field(default_factory=dict)
+    lag_s: float = 0.0
+    starts: Mapping[str, Levels] = field(default_factory=dict)
+    stretch: Mapping[tuple[str, int], Levels] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The phases of a calibration, and a hop through its broker without load.
+
+    ``broker``: (probability, wall seconds) quantiles, for delays that no phase recorded.
+    """
+
+    phases: tuple[Phase, ...]
+    broker: tuple[tuple[float, float], ...] = LOCAL_BROKER
+
+    @property
+    def rates_qps(self) -> tuple[float, ...]:
+        """The calibrated rates, queries per wall second, ascending."""
+        return tuple(sorted({phase.rate_qps for phase in self.phases}))
+
+
+class Occupancy:
+    """The batches that run on the machine's own devices."""
+
+    def __init__(self, devices: Collection[str]) -> None:
+        self._devices = frozenset(devices)
+        self._ends_s: dict[str, float] = {}
+
+    def begin(self, device: str, ends_s: float) -> None:
+        """Note a batch that runs until ``ends_s``; a device outside the machine is ignored."""
+        if device in self._devices:
+            self._ends_s[device] = ends_s
+
+    def busy(self, now: float) -> int:
+        """Return the number of devices that run a batch at ``now``."""
+        return sum(ends_s > now for ends_s in self._ends_s.values())
+
+
+class WorldReplay:
+    """A world's delays for one simulated run, determined by ``chance``.
+
+    ``chance`` returns the generator of a stream of numbers, always the same one. ``now``: seconds
+    since the first arrival, in the run's time, of which ``dilate`` wall seconds pass in one.
+    ``rate``: queries per wall second in a span of wall time. ``busy``: devices that
+    run a batch now. Before the first arrival the world is as in the first block.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        chance: Chance,
+        *,
+        now: Delay,
+        rate: Callable[[float, float], float],
+        busy: Callable[[], int],
+        dilate: float = 1.0,
+    ) -> None:
+        self._world, self._chance, self._dilate = world, chance, dilate
+        self._now, self._rate, self._busy = now, rate, busy
+        self._rng = chance(0)
+        self._known = _resampled(world, chance(1))
+        self._block, self._phase, self._offset_s = -1, 0, 0.0
+
+    def delays(self) -> Delays:
+        """Return the delays of broker and machine."""
+        plain = drawn(self._rng, self._world.broker, self._dilate)
+        hop = self._replayed(lambda phase: phase.hops, together=False) or plain.hop
+        tasks = dict.fromkeys(task for phase in self._world.phases for task in phase.starts)
+        starts = {task: self._replayed(partial(_starts, task), together=False) for task in tasks}
+        return Delays(
+            hop=hop,
+            report=hop,
+            fetch=plain.fetch,
+            commit=plain.commit,
+            lag=self._lag,
+            starts={task: start for task, start in starts.items() if start is not None},
+            way_in=self._replayed(lambda phase: phase.ways_in) or hop,
+            way_out=self._replayed(lambda phase: phase.ways_out) or hop,
+            apart=True,
+        )
+
+    def stretches(self, task: str) -> dict[int, Delay]:
+        """Return the slow-down of a task's batches by size; empty if none was calibrated."""
+        kinds = dict.fromkeys(kind for phase in self._world.phases for kind in phase.stretch)
+        found = {
+            size: self._replayed(partial(_stretch, (task, size)), together=False, unit=1.0)
+            for of, size in kinds
+            if of == task
+        }
+        return {size: each for size, each in found.items() if each is not None}
+
+    def _lag(self) -> float:
+        return self._world.phases[self._at()].lag_s / self._dilate
+
+    def _replayed(
+        self, series: Series, *, together: bool = True, unit: float | None = None
+    ) -> Delay | None:
+        """Return a recorded delay at the present rate and contention; None if none was recorded."""
+        dilate = self._dilate if unit is None else unit
+        again = [
+            {
+                level: replayed(
+                    seen, phase.seconds, self._rng, self._moment, dilate, together=together
+                )
+                for level, seen in series(phase).items()
+            }
+            for phase in self._world.phases
+        ]
+        stands = _substitutes(self._world.phases, [bool(levels) for levels in again])
+        if not stands:
+            return None
+
+        def now() -> float:
+            levels = again[stands[self._at()]]
+            return levels[_nearest(levels, self._busy())]()
+
+        return now
+
+    def _moment(self) -> float:
+        """Return the recorded moment that stands for now, wall seconds since its phase began."""
+        self._at()
+        return self._offset_s + self._wall_s() - self._block * BLOCK_S
+
+    def _wall_s(self) -> float:
+        return max(self._now() * self._dilate, 0.0)
+
+    def _at(self) -> int:
+        """Return the index of the phase that stands for now."""
+        block = floor(self._wall_s() / BLOCK_S)
+        if block != self._block:
+            self._block = block
+            self._phase, self._offset_s = self._drawn(block)
+        return self._phase
+
+    def _drawn(self, block: int) -> tuple[int, float]:
+        """Draw the phase that stands for a block, and the moment at which its piece begins.
+
+        Between two calibrated rates the nearer one is the likelier; beyond them the outermost one
+        stands for all.
+        """
+        rng = self._chance(2, block)
+        rate = self._rate(block * BLOCK_S, (block + 1) * BLOCK_S)
+        choice = self._known[_drawn_rate(self._world.rates_qps, rate, float(rng.random()))]
+        phase = choice[int(rng.integers(len(choice)))]
+        return phase, float(rng.random()) * max(self._world.phases[phase].seconds - BLOCK_S, 0.0)
+
+
+def _starts(task: str, phase: Phase) -> Levels:
+    return phase.starts.get(task, {})
+
+
+def _stretch(kind: tuple[str, int], phase: Phase) -> Levels:
+    return phase.stretch.get(kind, {})
+
+
+def _resampled(world: World, rng: np.random.Generator) -> dict[float, list[int]]:
+    """Return, by rate, as many of its phases as there are, drawn with replacement."""
+    found = {}
+    for rate in world.rates_qps:
+        there = [at for at, phase in enumerate(world.phases) if phase.rate_qps == rate]
+        found[rate] = [there[at] for at in rng.integers(len(there), size=len(there)).tolist()]
+    return found
+
+
+def _drawn_rate(rates: Sequence[float], rate: float, chance: float) -> float:
+    """Return one of the two calibrated rates around ``rate``, by linear interpolation."""
+    for low, high in itertools.pairwise(rates):
+        if rate < high:
+            return high if chance < (rate - low) / (high - low) else low
+    return rates[-1]
+
+
+def _nearest(levels: Collection[int], busy: int) -> int:
+    """Return the recorded level nearest to the present one; of two, the lower."""
+    return min(levels, key=lambda level: (abs(level - busy), level))
+
+
+def _substitutes(phases: Sequence[Phase], has: Sequence[bool]) -> list[int]:
+    """Return, for each phase, the index of the one to replay: itself, or the nearest by rate that
+    has the series; empty if none has it."""
+    there = [at for at, known in enumerate(has) if known]
+    return [
+        min(there, key=lambda at: (at != own, abs(phases[at].rate_qps - phase.rate_qps), at))
+        for own, phase in enumerate(phases)
+        if there
+    ]
+
+
+def rate_of(times_s: Times, dilate: float) -> Callable[[float, float], float]:
+    """Return the rate of these arrivals (seconds of the run's time) in a span of wall time."""
+    wall_s = np.asarray(times_s, dtype=np.float64) * dilate
+
+    def rate(from_s: float, until_s: float) -> float:
+        # A run may end within the span.
+        until_s = min(until_s, float(wall_s[-1])) if len(wall_s) else until_s
+        if until_s <= from_s:
+            return 0.0
+        count = np.searchsorted(wall_s, until_s) - np.searchsorted(wall_s, from_s)
+        return float(count) / (until_s - from_s)
+
+    return rate

@@ -1,0 +1,138 @@
+"""The calibration beside a pipeline file: stored, read, and used only where it fits."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from benchmarks.small_cluster import a_cluster
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.errors import CalibrationError
+from headrace.machine import machine
+from headrace.results.figures import Figures
+from headrace.simulation.experiments import simulate
+from headrace.simulation.overrides import changed
+from headrace.simulation.world_file import (
+    VALID_DAYS,
+    Calibration,
+    beyond,
+    chosen,
+    place,
+    profiles_sha256,
+    read,
+    store,
+    stretches_by_kind,
+    tasks_sha256,
+)
+from streams.simulated.delays import ANY_SIZE
+from streams.simulated.world import Levels, Phase, World
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+FIGURES = Figures(
+    queries=100, p50_ms=40.0, p95_ms=60.0, p99_ms=70.0, branch_violation=0.0, violation=0.0,
+    accuracy=0.9, devices_mean=4.0,
+)  # fmt: skip
+
+
+def always(value: float) -> Levels:
+    return {0: tuple((at / 10, value) for at in range(200))}
+
+
+def a_calibration(file: PipelineFile, hop_s: float = 0.001) -> Calibration:
+    phase = Phase(
+        rate_qps=20.0, seconds=20.0, hops=always(hop_s), ways_in=always(hop_s),
+        ways_out=always(hop_s), lag_s=0.0002, starts={"read": always(0.001)},
+        stretch={("read", ANY_SIZE): {0: always(2.0)[0], 1: always(4.0)[0]}},
+    )  # fmt: skip
+    return Calibration(
+        world=World((phase,), ((0.0, 0.001), (1.0, 0.002))), figures=(FIGURES,), pipeline="lines",
+        tasks_sha256=tasks_sha256(file), profiles_sha256=profiles_sha256(file),
+        devices={"emulated": 4}, policy="static", dilate=1.0, date=NOW.isoformat(),
+        machine=machine(), versions={"headrace": "0"}, host_cpu_share=0.5,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> PipelineFile:
+    return read_pipeline_file(a_cluster(tmp_path))
+
+
+def test_a_calibration_is_read_as_it_was_stored(file: PipelineFile) -> None:
+    store(a_calibration(file), place(file.path))
+    assert read(place(file.path)) == a_calibration(file)
+    assert place(file.path).name == "pipeline.world.json"
+
+
+def test_without_a_calibration_built_in_figures_are_used_and_said(file: PipelineFile) -> None:
+    found = chosen(file, None)
+    assert found.world is None
+    assert "built-in figures" in found.sentence
+    assert "headrace calibrate pipeline.yaml" in found.sentence
+
+
+def test_one_that_fits_is_used_also_with_other_devices_and_policies(file: PipelineFile) -> None:
+    store(a_calibration(file), place(file.path))
+    other = replace(changed(file, 2), pipeline=replace(file.pipeline, policy="loki", slo_s=1.0))
+    found = chosen(other, None, NOW)
+    assert found.world == a_calibration(file).world
+    assert NOW.isoformat() in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"machine": "another"}, "measured on another"),
+        ({"date": (NOW - timedelta(days=VALID_DAYS + 1)).isoformat()}, "days old"),
+        ({"tasks_sha256": "x"}, "other tasks"),
+        ({"profiles_sha256": {"profile.json": "x"}}, "another profile"),
+    ],
+)
+def test_one_that_does_not_fit_is_left_alone_with_the_reason(
+    file: PipelineFile, changes: dict[str, object], why: str
+) -> None:
+    store(replace(a_calibration(file), **changes), place(file.path))
+    found = chosen(file, None, NOW)
+    assert (found.world, why in found.sentence) == (None, True)
+    assert chosen(file, "none").world is None
+
+
+def test_a_named_one_may_be_another_machine_s_but_not_another_pipeline_s(
+    file: PipelineFile,
+) -> None:
+    path = file.path.with_name("other.json")
+    store(replace(a_calibration(file), machine="another"), path)
+    assert "measured on another" in chosen(file, str(path), NOW).sentence
+    store(replace(a_calibration(file), tasks_sha256="x"), path)
+    with pytest.raises(CalibrationError, match="other tasks"):
+        chosen(file, str(path), NOW)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 7}', '{"format": 1, "phases": []}'])
+def test_what_is_no_calibration_is_refused_with_the_mend(file: PipelineFile, text: str) -> None:
+    place(file.path).write_text(text)
+    with pytest.raises(CalibrationError, match="headrace calibrate"):
+        chosen(file, None)
+
+
+def test_a_simulation_goes_by_the_calibration_and_by_its_seed_alone(file: PipelineFile) -> None:
+    asked = {"arrivals": [0.1 * at for at in range(100)], "devices": 4}
+    plain = simulate(file, **asked, world="none")
+    slow = replace(a_calibration(file, hop_s=0.02), date=datetime.now(UTC).isoformat())
+    store(slow, place(file.path))
+    first, again = simulate(file, **asked), simulate(file, **asked)
+    timed = {"cpu_seconds": 0, "solve_cpu_seconds": 0}
+    assert first[0] | timed == again[0] | timed
+    # Two hops in, one between the tasks, one out: 80 ms for some 2.
+    assert 65 < first[0]["p50_ms"] - plain[0]["p50_ms"] < 90
+
+
+def test_a_rate_far_from_the_calibrated_ones_is_said(file: PipelineFile) -> None:
+    world = a_calibration(file).world
+    assert (beyond(world, 15.0), "40 queries/s" in beyond(world, 40.0)) == ("", True)
+
+
+def test_plans_take_real_devices_to_be_as_slow_as_their_batches_were(file: PipelineFile) -> None:
+    found = a_calibration(file)
+    assert stretches_by_kind(found, file) == {}  # emulated
+    assert stretches_by_kind(found, changed(file, {"cpu": 4})) == {"cpu": 3.0}
