@@ -9,7 +9,10 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── ImpossibleTransition        [2]  operators: a state transition outside the table; a bug
 ├── KafkaConfigError            [2]  streams: an invalid client configuration
 ├── BrokerError                 [4]  streams: an unreachable broker, or one that refuses
-├── StoodStill, LeaseLost       [1]  streams: a process that may have been, or was, replaced
+├── Fenced                      [1]  streams: another process may have taken this one's place
+│   ├── StoodStill              [1]  a process that stood still for long
+│   ├── Replaced                [1]  a younger process runs a node of the same name
+│   └── LeaseLost               [1]  another egress holds the lease
 ├── LogWentBack                 [1]  streams: a topic that was recreated or truncated
 ├── RecordTooLarge              [2]  streams: a record over the size limit
 ├── OperatorStuck               [1]  streams: an operator that neither returns nor ends

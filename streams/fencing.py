@@ -13,5 +13,9 @@ class StoodStill(Fenced):
     """The process stalled for so long that another may have taken its place."""
 
 
+class Replaced(Fenced):
+    """A younger process runs a node of the same name."""
+
+
 class LeaseLost(Fenced):
     """Another egress holds a lease of this one's partitions."""

@@ -1,7 +1,8 @@
 """Detect a running node of the same name: two nodes of one name would each do all of the work.
 
 Leases and the shares of ingress and egress are assigned by name: a second egress would answer
-every query twice. So a role listens to the reports before it starts and for a while after.
+every query twice. So a role listens to the reports before it starts and for a while after, and
+again after each silence of its own: another can have taken its name only while it was silent.
 """
 
 import threading
@@ -13,10 +14,12 @@ from headrace.client.topic_clients import Tail, decoded
 from headrace.errors import NameTaken
 from schemas.effects import REPORTS
 from schemas.records import Report
+from streams.fencing import Replaced
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
 LISTEN_S = 0.7  # nodes report every 0.2 s
+PAUSE_S = 5.0
 WATCH_S = 3.0  # two nodes that start at the same time receive each other's reports only then
 
 
@@ -32,6 +35,8 @@ class Namesakes:
         self._mine = float("inf")  # the incarnation of the nodes here, once they report
         self._tell: Callable[[BaseException], None] = self._keep
         self._error: BaseException | None = None
+        self._looking = False
+        self._look_s = 0.0  # the earliest time of the next look, monotonic
         self._quiet = threading.Event()  # the first listening phase has ended, found or not
         threading.Thread(target=self._run, name="namesakes", daemon=True).start()
 
@@ -44,6 +49,41 @@ class Namesakes:
     def watch(self, incarnation: float, tell: Callable[[BaseException], None]) -> None:
         """Go on for ``WATCH_S``; call ``tell`` if an older node of the name reports."""
         self._mine, self._tell = incarnation, tell
+        if self._error is not None:
+            tell(self._error)
+
+    def look_again(self) -> None:
+        """Listen for ``LISTEN_S`` on a thread of its own; ``tell`` a ``Replaced`` if a younger node
+        of the name reports. Threads begin at most every ``PAUSE_S``."""
+        if not self._looking:
+            self._looking = True
+            threading.Thread(target=self._look, name="namesakes", daemon=True).start()
+
+    def _look(self) -> None:
+        time.sleep(max(0.0, self._look_s - time.monotonic()))
+        self._look_s = time.monotonic() + PAUSE_S
+        self._looking = False  # a silence from here on needs another look
+        try:
+            with closing(Tail(self._kafka, physical(self._pipeline, REPORTS))) as reports:
+                until_s = time.monotonic() + self._listen_s
+                while time.monotonic() < until_s and not self._find_younger(reports):
+                    pass
+        except Exception as error:  # noqa: BLE001 - the role's thread raises it
+            self._tell(error)
+
+    def _find_younger(self, reports: Tail) -> bool:
+        for record in map(decoded, reports.take(0.1)):
+            if not isinstance(record, Report) or record.pipeline != self._pipeline:
+                continue
+            if record.node in self._names and record.incarnation > self._mine:
+                self._tell(
+                    Replaced(
+                        f"a younger node named {record.node!r} of pipeline {self._pipeline} "
+                        "reports: it took the place of this one, which was silent, so this one ends"
+                    )
+                )
+                return True
+        return False
 
     def _keep(self, error: BaseException) -> None:
         self._error = error

@@ -17,7 +17,7 @@ from headrace.errors import NameTaken
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.log_options import SILENT, LogOptions
-from headrace.roles.namesakes import Namesakes
+from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
 from headrace.roles.partition_watch import watch_partitions
 from headrace.roles.process_setup import collect_seldom, dilation, process_clock
@@ -77,7 +77,9 @@ def run_ingress(
         upto=input_places(kafka, pipeline, group, mine), dispatcher=dispatcher(file, share.index),
         number=share.index,
     )  # fmt: skip
-    with _driver(pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S) as live:
+    with _driver(
+        pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S, namesakes=namesakes
+    ) as live:
         namesakes.watch(incarnation, live.fail)
         watch_partitions(kafka, physical(pipeline.name, QUERIES), count, live.fail)
         _until_told(live, live.stop)
@@ -206,7 +208,7 @@ def run_worker(
     }
     namesakes.check()
     group = f"{pipeline.name}.workers"
-    with _driver(pipeline, nodes, kafka, group, telling, role=name) as live:
+    with _driver(pipeline, nodes, kafka, group, telling, role=name, namesakes=namesakes) as live:
         _attach(live, file, profile, names, device, seed, journals)
         namesakes.watch(incarnation, live.fail)
         _until_told(live, lambda: live.leave(LEAVE_S / dilation().factor))
@@ -336,9 +338,12 @@ def _driver(
     role: str = "",
     fence_s: float | None = None,
     lease: EgressLease | None = None,
+    namesakes: Namesakes | None = None,
 ) -> Iterator[Live]:
     transport, how = KafkaTransport(kafka, group, lease), dilation()
     transport.warm(own_topics(pipeline))
+    if namesakes is not None:
+        transport.notice_silence(LISTEN_S * how.factor, namesakes.look_again)
     with observed(role or ", ".join(nodes), pipeline, telling, transport) as observers:
         yield Live(
             pipeline,

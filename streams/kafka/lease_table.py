@@ -75,10 +75,12 @@ class LeaseTable:
                 lease.renewed_s = max(lease.renewed_s, at_s)
 
     def renewed_s(self, holder: str, partitions: Sequence[int]) -> float | None:
-        """Return the time of a holder's newest claim or renewal; None if it lost a partition."""
-        if any(self._leases[p].holder != holder for p in partitions if p in self._leases):
+        """Return the time of a holder's newest claim or renewal; None if it has lost or released
+        a partition."""
+        leases = [self._leases[p] for p in partitions if p in self._leases]
+        if any(lease.holder != holder or lease.released for lease in leases):
             return None
-        return min((self._leases[p].renewed_s for p in partitions if p in self._leases), default=0)
+        return min((lease.renewed_s for lease in leases), default=0.0)
 
     def free_s(self, partitions: Iterable[int]) -> float:
         """Return the time from which nothing of earlier holders can be written."""

@@ -114,6 +114,10 @@ class KafkaTransport:
     too late for its stamp is refused, and sent again once the lease is renewed.
     """
 
+    _reported_s = float("inf")  # when a report was last confirmed
+    _silent_s = float("inf")
+    _on_return: Callable[[], None] | None = None
+
     def __init__(self, config: KafkaConfig, group: str, lease: Lease | None = None) -> None:
         self._config, self._group = config, group
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
@@ -292,6 +296,7 @@ class KafkaTransport:
         def delivered(error: KafkaError | None, _: Any) -> None:
             if error is None:
                 self._heard = self._heard or away
+                self._end_silence()
             elif error.code() in HOPELESS:
                 self._refused = error
 
@@ -300,6 +305,15 @@ class KafkaTransport:
             self._reporter.produce(
                 _REPORTS, value, key or None, partition=slot, on_delivery=delivered
             )
+
+    def notice_silence(self, silent_s: float, on_return: Callable[[], None]) -> None:
+        """Call ``on_return`` whenever a report is confirmed after ``silent_s`` without one."""
+        self._silent_s, self._on_return = silent_s, on_return
+
+    def _end_silence(self) -> None:
+        if self._on_return is not None and self._now - self._reported_s > self._silent_s:
+            self._on_return()
+        self._reported_s = self._now
 
     def done(self, place: Place, offset: int, note: str) -> None:
         """Report a slot done below ``offset``, to be committed once the turn is confirmed."""

@@ -8,6 +8,7 @@ import pytest
 from headrace.errors import NameTaken
 from headrace.roles.namesakes import Namesakes
 from schemas.codec.single_object import encode
+from streams.fencing import Replaced
 from streams.kafka.kafka_client import producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics
@@ -76,3 +77,23 @@ def test_of_two_that_begin_at_once_the_younger_one_ends(config: KafkaConfig) -> 
     assert heard.wait(5)
     other.end()
     assert [type(error) for error in told] == [NameTaken]
+
+
+def test_a_node_that_was_silent_and_hears_a_younger_one_of_its_name_ends(
+    config: KafkaConfig,
+) -> None:
+    told: list[BaseException] = []
+    heard = Event()
+
+    def tell(error: BaseException) -> None:
+        told.append(error)
+        heard.set()
+
+    mine = Namesakes(config, "postcode", ["ingress-0"])
+    mine.check()
+    mine.watch(0.5, tell)
+    other = Other(config, "ingress-0")  # its incarnation is 1.0
+    mine.look_again()
+    assert heard.wait(30)
+    other.end()
+    assert [type(error) for error in told] == [Replaced]

@@ -172,3 +172,20 @@ def test_a_transport_warms_up_before_the_first_record_and_does_without_a_broker(
     absent = KafkaTransport(NOBODY, "nobody")
     assert not absent.warm([topic])
     absent.close()
+
+
+def test_a_role_whose_reports_were_away_for_a_while_is_told_when_one_arrives(broker: str) -> None:
+    transport, returned = KafkaTransport(KafkaConfig(broker), "silent"), list[float]()
+    transport.notice_silence(0.7, lambda: returned.append(transport._reported_s))
+    until_s = time.monotonic() + 30
+
+    def report(now: float) -> None:
+        transport.send("headrace.reports", b"a report", 0, "")
+        while transport._reported_s != now and time.monotonic() < until_s:
+            transport.end_turn(now)
+        assert transport._reported_s == now
+
+    for now in (1000.0, 1000.5, 1001.5, 1002.0):
+        report(now)
+    assert returned == [1000.5]
+    transport.close()
