@@ -1,12 +1,13 @@
 """Inject random faults under load and check that every query gets exactly one answer.
 
-    python -m benchmarks.chaos [--minutes 3] [--seed 1] [--rate 50] [--json]
+    python -m benchmarks.chaos [--minutes 3] [--seed 1] [--rate 50] [--nodes 3] [--longest 90]
+                               [--slo 1] [--kinds "kill node,freeze node"] [--json]
 
 A pipeline of two stages with fan-out runs on its own broker, with one process per role and two
 control apps. Faults follow each other (benchmarks/chaos_faults.py), each after a second in which
 the pipeline answered all queries in time. At the end, invariants are checked over all records
-(benchmarks/chaos_account.py). If one is violated, the violations and the command that repeats the
-faults are printed and the exit code is 1.
+(benchmarks/chaos_account.py), and the times to recover against the bounds of the kinds. If one is
+violated or missed, it is printed with the command that repeats the faults, and the exit code is 1.
 
 Times to recover, from the beginning of a fault (of a broker outage: from its end): until the
 creation of the last query that was not answered in time, or 0; and until the pipeline was whole:
@@ -32,7 +33,7 @@ import numpy as np
 import psutil
 
 from benchmarks.chaos_account import Record, broken
-from benchmarks.chaos_faults import CONTROLS, Fault, Scene, drawn, perform
+from benchmarks.chaos_faults import CONTROLS, Fault, Kind, Scene, chosen, drawn, perform
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends, in_time
 from benchmarks.squares import PIPELINE
@@ -42,6 +43,15 @@ from headrace.config.topology import Role
 WHOLE_WITHIN_S = 60.0
 ENDED_WITHIN_S = 10.0
 ALL = "all"
+# A frozen node answers no request: clients try another one after this time.
+PROPERTIES = {"socket.timeout.ms": "2000", "request.timeout.ms": "2000"}
+DESCRIPTION = {
+    **PIPELINE,
+    "policy": "static",
+    "policies": {
+        "swapped": {"kind": "static", "replicas": {"split/plain": 2, "square/plain": 1}},
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,10 @@ class Account:
     minutes: float
     rate: float
     seed: int
+    nodes: int
+    longest_s: float
+    slo_s: float
+    kinds: Sequence[str]
     queries: int
     outcomes: str
     plans: int
@@ -84,12 +98,14 @@ class Account:
 # ---------------------------------------------------------------------- a run
 
 
-def run(rig: Rig, scene: Scene, seed: int, minutes: float) -> tuple[list[Suffered], list[str]]:
+def run(
+    rig: Rig, scene: Scene, seed: int, minutes: float, kinds: Mapping[str, Kind]
+) -> tuple[list[Suffered], list[str]]:
     """Inject faults for ``minutes``; return the faults that happened and the violations so far."""
     suffered: list[Suffered] = []
     try:
         until_s = time.monotonic() + 60 * minutes
-        for fault in drawn(np.random.default_rng(seed), list(rig.roles)):
+        for fault in drawn(np.random.default_rng(seed), list(rig.roles), kinds):
             if time.monotonic() > until_s:
                 break
             suffered.append(_suffer(rig, scene, fault))
@@ -109,9 +125,6 @@ def _suffer(rig: Rig, scene: Scene, fault: Fault) -> Suffered:
     say(f"{fault.kind} {' '.join(fault.targets)} {fault.seconds:g} s".strip())
     try:
         began_s = perform(scene, fault)
-        result = rig.command("replan")
-        if not result.ok:
-            raise Stuck(f"a replan was refused: {result.message}")
         since_s = time.time()
         rig.until(
             lambda: rig.serves() and rig.well_since(since_s), "all to be well", WHOLE_WITHIN_S
@@ -189,6 +202,22 @@ def _recovery(rows: Sequence[tuple[float, float, int]]) -> Recovery:
     )
 
 
+def missed(found: Mapping[str, Recovery], kinds: Mapping[str, Kind]) -> list[str]:
+    """Return a sentence for each bound of a kind that its recoveries miss."""
+    late = []
+    for name, recovery in found.items():
+        kind = kinds.get(name)
+        if kind is None:
+            continue
+        if recovery.recovered_p50_s > kind.median_s:
+            late.append(f"{name}: recovered after {recovery.recovered_p50_s:g} s in the median; "
+                        f"the bound is {kind.median_s:g} s")  # fmt: skip
+        if recovery.recovered_max_s > kind.most_s:
+            late.append(f"{name}: recovered after {recovery.recovered_max_s:g} s; "
+                        f"the bound is {kind.most_s:g} s")  # fmt: skip
+    return late
+
+
 def _is_number(rig: Rig, name: str) -> bool:
     """Return whether a query's payload is a number; garbage and words fail by design."""
     return name in rig.asked and rig.asked[name].payload.isdigit()
@@ -211,13 +240,15 @@ def record_of(rig: Rig, scene: Scene) -> Record:
 
 
 @contextmanager
-def a_rig(folder: Path) -> Iterator[tuple[Rig, Scene]]:
+def a_rig(folder: Path, nodes: int = 1, slo_s: float = 1.0) -> Iterator[tuple[Rig, Scene]]:
     """Yield the pipeline on its own broker; both end with the block."""
     home = folder / "broker"
     with ThreadPoolExecutor(1) as beside:
-        running = local.start(home)
+        running = local.start(home, nodes=nodes)
         try:
-            rig = Rig(running.bootstrap, folder, PIPELINE)
+            properties = PROPERTIES if nodes > 1 else {}
+            description = {**DESCRIPTION, "slo": f"{slo_s}s"}
+            rig = Rig(running.bootstrap, folder, description, properties=dict(properties))
             rig.roles |= {name: Role(name, "control") for name in CONTROLS}
             try:
                 yield rig, Scene(rig, home, beside)
@@ -227,23 +258,36 @@ def a_rig(folder: Path) -> Iterator[tuple[Rig, Scene]]:
             beside.submit(local.stop, home).result()
 
 
-def measure(folder: Path, seed: int, minutes: float, rate: float) -> Account:
-    """Run and return the account; print progress to standard error."""
-    with a_rig(folder) as (rig, scene):
+def measure(
+    folder: Path, seed: int, minutes: float, rate: float, *, nodes: int = 1,
+    longest_s: float = 10.0, slo_s: float = 1.0, names: Sequence[str] = (), bounded: bool = True,
+) -> Account:  # fmt: skip
+    """Run and return the account; print progress to standard error.
+
+    ``bounded``: a recovery above its kind's bound is a violation.
+    """
+    kinds = chosen(nodes, longest_s, names)
+    with a_rig(folder, nodes, slo_s) as (rig, scene):
         say(f"up after {rig.up():.1f} s")
         rig.offer(rate)
         rig.pass_time(2)
-        suffered, wrong = run(rig, scene, seed, minutes)
+        suffered, wrong = run(rig, scene, seed, minutes, kinds)
     wrong += broken(record_of(rig, scene))
     wrong += left_over(rig.leaders)
+    found = recoveries(suffered, rig)
+    wrong += missed(found, kinds) if bounded else []
     return Account(
         minutes=minutes,
         rate=rate,
         seed=seed,
+        nodes=nodes,
+        longest_s=longest_s,
+        slo_s=slo_s,
+        kinds=tuple(names),
         queries=len(rig.asked) + len(scene.garbage),
         outcomes=ends(rig.answers),
         plans=len(rig.plans),
-        recoveries=recoveries(suffered, rig),
+        recoveries=found,
         broken=wrong,
     )
 
@@ -274,7 +318,9 @@ def again(account: Account) -> str:
     """Return the command that repeats the faults."""
     return (
         f"python -m benchmarks.chaos --minutes {account.minutes:g} --seed {account.seed} "
-        f"--rate {account.rate:g}"
+        f"--rate {account.rate:g} --nodes {account.nodes} --longest {account.longest_s:g} "
+        f"--slo {account.slo_s:g}"
+        + (f" --kinds '{','.join(account.kinds)}'" if account.kinds else "")
     )
 
 
@@ -290,10 +336,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=50.0, help="queries/s")
+    parser.add_argument("--nodes", type=int, choices=[1, 3], default=1, help="of the broker")
+    parser.add_argument("--longest", type=float, default=10.0, help="seconds of a fault's least")
+    parser.add_argument("--slo", type=float, default=1.0, help="seconds")
+    parser.add_argument("--kinds", default="", help="these kinds only, separated by commas")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
+    names = tuple(name for name in asked.kinds.split(",") if name)
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
-    account = measure(folder, asked.seed, asked.minutes, asked.rate)
+    account = measure(
+        folder, asked.seed, asked.minutes, asked.rate, nodes=asked.nodes, longest_s=asked.longest,
+        slo_s=asked.slo, names=names,
+    )  # fmt: skip
     print(json.dumps(as_json(account)) if asked.json else report(account))
     if account.broken:
         say(f"logs and the broker's data are in {folder}")

@@ -4,6 +4,8 @@ Faults are drawn from a seeded generator in advance, so that a seed gives the sa
 the pipeline does. Every round has each kind once, in random order.
 """
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from benchmarks.rig import Asked, Rig, Stuck
 from headrace.broker import local_broker as local
@@ -63,19 +68,44 @@ Perform = Callable[[Scene, Fault], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of fault. ``of`` holds prefixes of role names; ``count`` of those roles are drawn."""
+    """A kind of fault. ``of`` holds prefixes of role names; ``count`` of those roles are drawn.
+
+    ``nodes``: the least and most nodes of the broker that it needs. ``median_s``, ``most_s``: the
+    bounds of the times to recover.
+    """
 
     perform: Perform
     of: tuple[str, ...] = ()
     count: int = 1
     seconds: tuple[float, float] = (0.0, 0.0)
+    nodes: tuple[int, int] = (1, 9)
+    median_s: float = float("inf")
+    most_s: float = float("inf")
 
 
-def drawn(rng: np.random.Generator, roles: Sequence[str]) -> Iterator[Fault]:
-    """Yield faults endlessly."""
+def chosen(nodes: int, longest_s: float = 10.0, names: Sequence[str] = ()) -> Mapping[str, "Kind"]:
+    """Return the kinds for a broker of ``nodes`` nodes that last up to ``longest_s``, or those
+    named. Raises ``ValueError`` for an unknown name."""
+    unknown = sorted(set(names) - KINDS.keys())
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: no kind of fault; known: {', '.join(KINDS)}")
+    return {
+        name: kind
+        for name, kind in KINDS.items()
+        if (not names or name in names)
+        and nodes in range(kind.nodes[0], kind.nodes[1] + 1)
+        and kind.seconds[0] <= longest_s
+    }
+
+
+def drawn(
+    rng: np.random.Generator, roles: Sequence[str], kinds: Mapping[str, "Kind"] | None = None
+) -> Iterator[Fault]:
+    """Yield faults endlessly, by default of every kind for one broker."""
+    kinds = chosen(1) if kinds is None else kinds
     while True:
-        for name in rng.permutation(sorted(KINDS)):
-            kind = KINDS[str(name)]
+        for name in rng.permutation(sorted(kinds)):
+            kind = kinds[str(name)]
             among = [role for role in roles if role.startswith(kind.of)] if kind.of else []
             targets = rng.permutation(among)[: kind.count]
             yield Fault(
@@ -120,6 +150,144 @@ def _broker_away(scene: Scene, fault: Fault) -> float:
     scene.rig.until(starting.done, "the broker to start", 70.0)
     starting.result()
     return time.time()
+
+
+def _broker_killed(scene: Scene, fault: Fault) -> float:
+    """Kill a broker of one node, and start it again."""
+    running = local.status(scene.broker_home)
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    scene.rig.pass_time(fault.seconds)
+    _nodes_started(scene)
+    return time.time()
+
+
+def _node(scene: Scene, fault: Fault) -> int:
+    """Return the process of the node that a fault hits: one after the other, by its duration."""
+    running = local.status(scene.broker_home)
+    assert running is not None
+    pid = running.nodes[int(fault.seconds * 1000) % len(running.nodes)]
+    assert pid is not None
+    return pid
+
+
+def _node_killed(scene: Scene, fault: Fault) -> float:
+    began_s = time.time()
+    os.kill(_node(scene, fault), signal.SIGKILL)
+    scene.rig.pass_time(fault.seconds)
+    _nodes_started(scene)
+    return began_s
+
+
+def _node_frozen(scene: Scene, fault: Fault) -> float:
+    began_s, pid = time.time(), _node(scene, fault)
+    os.kill(pid, signal.SIGSTOP)
+    scene.rig.pass_time(fault.seconds)
+    os.kill(pid, signal.SIGCONT)
+    _in_sync(scene)
+    return began_s
+
+
+def _node_restarted(scene: Scene, fault: Fault) -> float:
+    began_s, pid = time.time(), _node(scene, fault)
+    os.kill(pid, signal.SIGTERM)
+    scene.rig.until(lambda: not psutil.pid_exists(pid) or _gone(pid), "a node to stop", 60.0)
+    _nodes_started(scene)
+    return began_s
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _nodes_started(scene: Scene) -> None:
+    """Start the nodes that do not run, under load, and wait until they have all records."""
+    starting = scene.beside.submit(local.start, scene.broker_home)
+    scene.rig.until(starting.done, "the broker to start", 90.0)
+    starting.result()
+    _in_sync(scene)
+
+
+def _in_sync(scene: Scene) -> None:
+    """Wait until every partition has all of its copies: the next fault may hit another node."""
+    admin = AdminClient({"bootstrap.servers": scene.rig.bootstrap})
+
+    def whole() -> bool:
+        found = scene.beside.submit(admin.list_topics, timeout=5.0)
+        scene.rig.until(found.done, "metadata", 30.0)
+        try:
+            listed = found.result().topics.values()
+        except KafkaException:
+            return False
+        return all(
+            len(p.isrs) == len(p.replicas) and p.leader >= 0
+            for topic in listed
+            for p in topic.partitions.values()
+        )
+
+    scene.rig.until(whole, "every copy to be in sync", 90.0)
+
+
+def _stood_still(scene: Scene, fault: Fault) -> float:
+    """Freeze roles for longer than they live on; each ends by itself and is started again."""
+    rig, began_s = scene.rig, time.time()
+    for name in fault.targets:
+        rig.freeze(name)
+        rig.pass_time(fault.seconds)
+        rig.may_end.add(name)
+        rig.thaw(name)
+        rig.until(partial(rig.ended, name), f"{name} to end")
+        rig.may_end.discard(name)
+        rig.start(name)
+    return began_s
+
+
+def _second_instance(scene: Scene, fault: Fault) -> float:
+    """Start another instance of a living role; it must end by itself, refused."""
+    rig, began_s = scene.rig, time.time()
+    for name in fault.targets:
+        code = rig.another(name)
+        if code == 0:
+            raise Stuck(f"a second {name} was not refused")
+    return began_s
+
+
+def _overload(scene: Scene, fault: Fault) -> float:
+    """Offer ten times the rate for a while."""
+    rig = scene.rig
+    rate = rig.rate
+    rig.offer(10 * rate)
+    rig.pass_time(fault.seconds)
+    rig.offer(rate)
+    return time.time()
+
+
+def _policies(scene: Scene, fault: Fault) -> float:
+    """Change the policy and change it back."""
+    began_s = time.time()
+    for policy in ("swapped", "static"):
+        result = scene.rig.command("apply-policy", policy=policy)
+        if not result.ok:
+            raise Stuck(f"policy {policy} was refused: {result.message}")
+        scene.rig.pass_time(fault.seconds)
+    return began_s
+
+
+def _overlapping(scene: Scene, fault: Fault) -> float:
+    """Freeze a worker, kill a second role within it, and a third before the first is back."""
+    rig, began_s = scene.rig, time.time()
+    frozen, *killed = fault.targets
+    rig.freeze(frozen)
+    for name in killed:
+        rig.kill(name)
+        rig.pass_time(RESTARTED_AFTER_S)
+        rig.start(name)
+    rig.pass_time(fault.seconds)
+    rig.thaw(frozen)
+    return began_s
 
 
 def _rolling_restart(scene: Scene, fault: Fault) -> float:
@@ -183,17 +351,30 @@ def _inputs(*payloads: bytes) -> Perform:
 
 
 WORKERS, EVERYBODY = ("cpu-",), ("control", "egress", "cpu-", "ingress")
+ONE, THREE = (1, 1), (3, 9)
 KINDS: Mapping[str, Kind] = {
-    "kill worker": Kind(perform=_killed, of=WORKERS),
+    "kill worker": Kind(perform=_killed, of=WORKERS, median_s=1.0, most_s=2.0),
     "kill control app": Kind(perform=_killed, of=CONTROLS),
     "kill ingress": Kind(perform=_killed, of=("ingress",)),
     "kill egress": Kind(perform=_killed, of=("egress",)),
     "kill three": Kind(perform=_killed, of=EVERYBODY, count=3, seconds=(0.0, 1.5)),
+    "overlapping": Kind(perform=_overlapping, of=("egress", "cpu-"), count=3, seconds=(0.3, 2.0)),
     "freeze worker": Kind(perform=_frozen, of=WORKERS, seconds=(0.3, 5.0)),
     "freeze control app": Kind(perform=_frozen, of=CONTROLS, seconds=(0.5, 10.0)),
-    "broker away": Kind(perform=_broker_away, seconds=(1.0, 6.0)),
+    "freeze ingress": Kind(perform=_frozen, of=("ingress",), seconds=(0.3, 3.0)),
+    "freeze egress": Kind(perform=_frozen, of=("egress",), seconds=(0.3, 3.0)),
+    "stand still": Kind(perform=_stood_still, of=("egress", "ingress"), seconds=(6.0, 9.0)),
+    "second instance": Kind(perform=_second_instance, of=("egress", "ingress", "cpu-")),
+    "broker away": Kind(perform=_broker_away, seconds=(1.0, 6.0), nodes=ONE, most_s=5.0),
+    "kill broker": Kind(perform=_broker_killed, seconds=(0.5, 4.0), nodes=ONE, most_s=5.0),
+    "long outage": Kind(perform=_broker_away, seconds=(20.0, 90.0), nodes=ONE, most_s=5.0),
+    "kill node": Kind(perform=_node_killed, seconds=(1.0, 8.0), nodes=THREE, most_s=5.0),
+    "freeze node": Kind(perform=_node_frozen, seconds=(2.0, 12.0), nodes=THREE, most_s=5.0),
+    "restart node": Kind(perform=_node_restarted, seconds=(0.0, 1.0), nodes=THREE, most_s=5.0),
     "rolling restart": Kind(perform=_rolling_restart, of=EVERYBODY, count=99),
     "scale-down": Kind(perform=_scaled_down, of=WORKERS, seconds=(0.0, 3.0)),
+    "policies": Kind(perform=_policies, seconds=(0.5, 3.0)),
+    "overload": Kind(perform=_overload, seconds=(1.0, 4.0)),
     "garbage": Kind(perform=_garbage, seconds=(0.0, 0.2)),
     "oversized records": Kind(perform=_inputs(*OVERSIZED_INPUTS), seconds=(0.0, 0.3)),
     "raising operator": Kind(perform=_inputs(*RAISING_INPUTS), seconds=(0.0, 0.3)),

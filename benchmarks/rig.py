@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
+from headrace.broker.connect import KAFKA_CONFIG
 from headrace.client.formats import read_answer
 from headrace.client.topic_clients import decoded, new_id
 from headrace.cluster.supervisor import last_word
@@ -93,8 +94,11 @@ class Rig:
     )  # followed by each life of a node
     silences: dict[str, list[float]] = field(default_factory=dict)  # s between reports of one life
     leaders: list[int] = field(default_factory=list)  # pids of all processes ever started
+    properties: dict[str, str] = field(default_factory=dict)  # of every Kafka client
+    bootstraps: dict[str, str] = field(default_factory=dict)  # of roles with their own way
     module: str = "headrace"  # the module that later starts run
     variables: dict[str, str] = field(default_factory=dict)  # environment variables of later starts
+    may_end: set[str] = field(default_factory=set)  # roles that are about to end by themselves
     _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _began_s: dict[str, float] = field(default_factory=dict)
     _log_from: dict[str, int] = field(
@@ -112,7 +116,12 @@ class Rig:
         path = self.folder / f"{self.name}.yaml"
         path.write_text(yaml.safe_dump({"name": self.name, **self.description}))
         self.file = read_pipeline_file(path)
-        self.kafka = KafkaConfig(self.bootstrap)
+        self.kafka = KafkaConfig(self.bootstrap, self.properties)
+        if self.properties:
+            written = self.folder / "client.properties"
+            lines = [f"{name}={value}\n" for name, value in self.properties.items()]
+            written.write_text("".join(lines))
+            self.variables[KAFKA_CONFIG] = str(written)
         self.roles = {role.name: role for role in roles(self.file.cluster)}
         ensure_topics(self.kafka, topics(self.file.pipeline))
         # Outages are deliberate: the client library logs them to a file only.
@@ -148,15 +157,22 @@ class Rig:
             role: Role = self.roles[name]
             self._began_s[name] = time.time()
             self._log_from[name] = self.log(name).stat().st_size if self.log(name).exists() else 0
-            line = [sys.executable, "-m", self.module, role.kind, str(self.file.path)]
             with self.log(name).open("ab") as log:
                 self._processes[name] = subprocess.Popen(
-                    [*line, "--bootstrap", self.bootstrap, *role.arguments],
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
-                    start_new_session=True,
-                    env={**environment(os.environ, os.getpid()), **self.variables},
+                    self._line(role), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
+                    start_new_session=True, env=self._environment(),
                 )  # fmt: skip
             self.leaders.append(self._processes[name].pid)
+
+    def _line(self, role: Role) -> list[str]:
+        line = [sys.executable, "-m", self.module, role.kind, str(self.file.path)]
+        return [*line, "--bootstrap", self._bootstrap_of(role), *role.arguments]
+
+    def _bootstrap_of(self, role: Role) -> str:
+        return self.bootstraps.get(role.name, self.bootstrap)
+
+    def _environment(self) -> dict[str, str]:
+        return {**environment(os.environ, os.getpid()), **self.variables}
 
     def up(self) -> float:
         """Start every role and wait until all serve; return the seconds that it took."""
@@ -173,6 +189,29 @@ class Rig:
         process.wait()
         self._frozen.discard(name)
         return at_s
+
+    def ended(self, name: str) -> bool:
+        """Return whether a role has ended by itself; its process is then forgotten."""
+        if self._processes[name].poll() is None:
+            return False
+        del self._processes[name]
+        return True
+
+    def another(self, name: str) -> int:
+        """Start a second process of a role, wait for its end, and return its exit code."""
+        role = self.roles[name]
+        with self.log(f"{name}-second").open("ab") as log:
+            second = subprocess.Popen(
+                self._line(role), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
+                start_new_session=True, env=self._environment(),
+            )  # fmt: skip
+        self.leaders.append(second.pid)
+        try:
+            self.until(lambda: second.poll() is not None, f"a second {name} to be refused")
+        finally:
+            end_session(second.pid)
+            second.wait()
+        return second.returncode
 
     def stop(self, name: str) -> int:
         """Send SIGTERM and wait for the end of a role; return its exit code."""
@@ -244,6 +283,11 @@ class Rig:
         """Set the rate at which ``step`` sends queries; 0 ends the load."""
         self._rate, self._due_s = rate, time.monotonic()
 
+    @property
+    def rate(self) -> float:
+        """The rate of the load, queries/s."""
+        return self._rate
+
     def command(self, action: str, **arguments: str) -> CommandResult:
         """Send a command and return its result."""
         command = Command(
@@ -289,7 +333,7 @@ class Rig:
                 self._readers[message.topic()](message)
         for name, process in self._processes.items():
             code = process.poll()
-            if code is not None:
+            if code is not None and name not in self.may_end:
                 raise Stuck(f"{name} ended by itself with {code}: {self._word(name)}")
 
     def _answer(self, message: Message) -> None:

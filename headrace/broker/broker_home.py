@@ -9,24 +9,25 @@ from streams.topics import MAX_RECORD_BYTES
 
 _SERVER = """\
 process.roles=broker,controller
-node.id=1
+node.id={node}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-controller.quorum.voters=1@127.0.0.1:{controller_port}
+controller.quorum.voters={voters}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={data}
 
-# One node: every internal topic has one copy.
-default.replication.factor=1
-offsets.topic.replication.factor=1
+# Every topic, internal ones too, has a copy on each node and outlives the loss of one of three.
+default.replication.factor={copies}
+min.insync.replicas={in_sync}
+offsets.topic.replication.factor={copies}
 offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={in_sync}
 transaction.state.log.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.replication.factor={copies}
+share.coordinator.state.topic.min.isr={in_sync}
 share.coordinator.state.topic.num.partitions=1
 
 # A misspelt topic must fail, not come into being with one partition.
@@ -60,6 +61,18 @@ background.threads=2
 auto.leader.rebalance.enable=false
 """
 
+# A lost or frozen node is replaced within seconds.
+_SEVERAL = """\
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+controller.quorum.fetch.timeout.ms=1500
+controller.quorum.election.timeout.ms=500
+controller.quorum.request.timeout.ms=1500
+replica.lag.time.max.ms=3000
+replica.socket.timeout.ms=3000
+unclean.leader.election.enable=false
+"""
+
 _LOG4J = """\
 status=error
 # Else log4j stops first and the broker's own end is not in its log.
@@ -89,18 +102,29 @@ class Identity:
     cluster: str  # 22 characters: a UUID in URL-safe base64
     port: int
     controller_port: int
+    others: tuple[tuple[int, int], ...] = ()  # both ports of nodes 2 and up
+
+    @property
+    def nodes(self) -> tuple[tuple[int, int], ...]:
+        """The ports of every node: for clients, for controllers."""
+        return ((self.port, self.controller_port), *self.others)
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        """The addresses for clients, separated by commas."""
+        return ",".join(f"127.0.0.1:{port}" for port, _ in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of one local broker."""
+    """The files of one node of the local broker; node 1 has the home itself."""
 
     path: Path
     is_default: bool = False  # whether it is the per-user home
+
+    def node(self, number: int) -> "Home":
+        """Return the home of a node, from 1 on."""
+        return self if number == 1 else Home(self.path / f"node-{number}")
 
     @property
     def data(self) -> Path:
@@ -146,14 +170,22 @@ def home_at(path: Path | None, env: Mapping[str, str] = os.environ) -> Home:
     return Home(Path(data).absolute() / "headrace" / "broker", is_default=True)
 
 
-def server_properties(home: Home, identity: Identity) -> str:
-    """Return the broker's configuration: one node, loopback only."""
-    return _SERVER.format(
-        port=identity.port,
-        controller_port=identity.controller_port,
-        data=home.data,
+def server_properties(home: Home, identity: Identity, number: int = 1) -> str:
+    """Return the configuration of one node: loopback only."""
+    port, controller_port = identity.nodes[number - 1]
+    voters = enumerate((controller for _, controller in identity.nodes), 1)
+    copies = len(identity.nodes)
+    one = _SERVER.format(
+        node=number,
+        port=port,
+        controller_port=controller_port,
+        voters=",".join(f"{node}@127.0.0.1:{controller}" for node, controller in voters),
+        copies=copies,
+        in_sync=max(1, copies - 1),
+        data=home.node(number).data,
         max_record_bytes=MAX_RECORD_BYTES,
     )
+    return one if copies == 1 else one + _SEVERAL
 
 
 def log4j_properties(home: Home) -> str:

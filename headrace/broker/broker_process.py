@@ -1,9 +1,12 @@
 """The broker's processes: format the data directory, start detached, identify, end."""
 
 import atexit
+import contextlib
 import re
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterable
 
 import psutil
 
@@ -95,18 +98,21 @@ def death_of(place: Home) -> BrokerError:
     )
 
 
-def end(pid: int) -> None:
-    """End the process: SIGTERM, then SIGKILL after 20 s; return once it has ended."""
-    try:
-        process = psutil.Process(pid)
-        process.terminate()
-        try:
-            process.wait(STOP_PATIENCE)
-        except psutil.TimeoutExpired:
+def end_all(pids: Iterable[int]) -> None:
+    """End processes: SIGTERM to all, then SIGKILL after 20 s; return once they have ended."""
+    there = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            process.terminate()
+            process.send_signal(signal.SIGCONT)  # a frozen one would wait for SIGKILL
+            there.append(process)
+    _, left = psutil.wait_procs(there, STOP_PATIENCE)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-            process.wait(STOP_PATIENCE)
-    except psutil.NoSuchProcess:
-        pass
-    child = _children.pop(pid, None)
-    if child is not None:
-        child.wait()
+    psutil.wait_procs(left, STOP_PATIENCE)
+    for process in there:
+        child = _children.pop(process.pid, None)
+        if child is not None:
+            child.wait()

@@ -93,16 +93,19 @@ def _write_as(release: str) -> None:
         ) from error
 
 
-def local_broker() -> "Running":
-    """Return the local broker, started if it does not run; shows progress."""
+def local_broker(nodes: int | None = None) -> "Running":
+    """Return the local broker, started if it does not run; shows progress.
+
+    ``nodes``: of how many nodes it is to be; those that have died are started.
+    """
     from headrace.broker import local_broker as broker
 
     found = broker.status()
-    if found is not None:
+    if found is not None and nodes is None:
         return found
     with contextlib.ExitStack() as stack:
         stack.enter_context(waiting("starting the local broker"))
-        return broker.start(progress=_jar_progress(stack))
+        return broker.start(progress=_jar_progress(stack), nodes=nodes)
 
 
 def _jar_progress(stack: contextlib.ExitStack) -> Callable[[str, int, int], None]:

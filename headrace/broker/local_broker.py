@@ -29,7 +29,7 @@ from headrace.broker.broker_home import (
     serve_command,
     server_properties,
 )
-from headrace.broker.broker_process import death_of, end, format_if_new, is_ours, spawn
+from headrace.broker.broker_process import death_of, end_all, format_if_new, is_ours, spawn
 from headrace.broker.jars import Progress, classpath
 from headrace.broker.java import check_java, find_java
 from streams.kafka.kafka_errors import BrokerError
@@ -46,33 +46,41 @@ USUAL_PORT = 9092  # Kafka's default port; the per-user home uses it if it is fr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A running local broker."""
+    """A running local broker; ``pid``, ``port`` and ``log`` are those of its first living node."""
 
-    bootstrap: str  # host:port for clients
+    bootstrap: str  # host:port for clients, of several nodes separated by commas
     port: int
     pid: int
     home: Path
     log: Path
     started_here: bool  # whether the call that returned this started the broker
+    nodes: tuple[int | None, ...] = ()  # the process of every node; None: it does not run
 
 
 def start(
-    home: Path | None = None, *, java: Path | None = None, progress: Progress | None = None
+    home: Path | None = None,
+    *,
+    java: Path | None = None,
+    progress: Progress | None = None,
+    nodes: int | None = None,
 ) -> Running:
     """Find the broker of this home, or start it, and return once it answers.
 
     The home is ``home``, else HEADRACE_HOME, else the per-user data directory. Its ports are
     chosen at the first start and kept. `progress` is called for each jar that the first start on
-    a machine downloads. Concurrent calls from several processes start one broker.
+    a machine downloads. Concurrent calls from several processes start one broker. ``nodes`` is
+    chosen at the first start too (1 by default); nodes of it that have died are started again.
     Raises BrokerError: no Java of 17 or newer, jars not available, a kept port in use by another
-    process, the broker ended during start-up or did not answer for a minute.
+    process, another number of nodes, the broker ended during start-up or did not answer for a
+    minute.
     """
     place = home_at(home)
     with _locked(place):
         found = _found(place)
-        if found is not None:
+        if found is not None and None not in found.nodes:
+            _check_nodes(place, len(found.nodes), nodes)
             return _answering(place, found)
-        return _started(place, java, progress)
+        return _started(place, java, progress, nodes)
 
 
 def ensure(home: Path | None = None) -> Running:
@@ -84,9 +92,11 @@ def ensure(home: Path | None = None) -> Running:
 
 
 @contextmanager
-def borrow(home: Path | None = None, *, java: Path | None = None) -> Iterator[Running]:
+def borrow(
+    home: Path | None = None, *, java: Path | None = None, nodes: int | None = None
+) -> Iterator[Running]:
     """Yield the broker of this home; stop it after the block only if this call started it."""
-    running = start(home, java=java)
+    running = start(home, java=java, nodes=nodes)
     try:
         yield running
     finally:
@@ -95,7 +105,7 @@ def borrow(home: Path | None = None, *, java: Path | None = None) -> Iterator[Ru
 
 
 def status(home: Path | None = None) -> Running | None:
-    """Return the broker of this home; None if its process does not run."""
+    """Return the broker of this home; None if no process of it runs."""
     return _found(home_at(home))
 
 
@@ -107,73 +117,124 @@ def stop(home: Path | None = None) -> bool:
     with _locked(place):
         found = _found(place)
         if found is not None:
-            end(found.pid)
-        place.state.unlink(missing_ok=True)
+            # At once: the last of three nodes has no quorum left to leave in order.
+            end_all([pid for pid in found.nodes if pid is not None])
+        for state in (place.state, *place.path.glob("node-*/running.json")):
+            state.unlink(missing_ok=True)
     return found is not None
 
 
-def _started(place: Home, java: Path | None, progress: Progress | None) -> Running:
+def _started(
+    place: Home, java: Path | None, progress: Progress | None, nodes: int | None
+) -> Running:
     runtime = find_java() if java is None else check_java(java)
     jars = classpath(progress)
-    identity = _reachable_identity(place)
-    for port in (identity.port, identity.controller_port):
-        _require_free(place, port)
-    place.server_properties.write_text(server_properties(place, identity))
-    place.log4j_properties.write_text(log4j_properties(place))
-    format_if_new(place, format_command(runtime, jars, place, identity))
-    pid = spawn(place, serve_command(runtime, jars, place))
+    identity = _reachable_identity(place, nodes)
+    living = _living(place, identity)
+    begun: list[int] = []
     try:
-        # Written before the broker answers, so that it can be found if this process is killed.
-        write_whole(
-            place.state,
-            json.dumps({"pid": pid, "port": identity.port, "bootstrap": identity.bootstrap}) + "\n",
-        )
-        return _answering(place, _running(place, identity, pid, started_here=True))
+        for number, pid in enumerate(living, 1):
+            if pid is None:
+                begun.append(_spawned(place, identity, number, runtime, jars))
+        return _answering(place, _running(place, identity, started_here=True))
     except BaseException:
-        end(pid)
-        place.state.unlink(missing_ok=True)
+        end_all(begun)
         raise
 
 
-def _running(place: Home, identity: Identity, pid: int, *, started_here: bool) -> Running:
+def _spawned(place: Home, identity: Identity, number: int, runtime: Path, jars: str) -> int:
+    """Start one node; its state is written before it answers, so that it can be found if this
+    process is killed."""
+    node = place.node(number)
+    node.path.mkdir(parents=True, exist_ok=True)
+    for port in identity.nodes[number - 1]:
+        _require_free(place, port)
+    node.server_properties.write_text(server_properties(place, identity, number))
+    node.log4j_properties.write_text(log4j_properties(node))
+    format_if_new(node, format_command(runtime, jars, node, identity))
+    pid = spawn(node, serve_command(runtime, jars, node))
+    port = identity.nodes[number - 1][0]
+    state = {"pid": pid, "port": port, "bootstrap": identity.bootstrap}
+    write_whole(node.state, json.dumps(state) + "\n")
+    return pid
+
+
+def _running(place: Home, identity: Identity, *, started_here: bool) -> Running:
+    living = _living(place, identity)
+    first = next((i for i, pid in enumerate(living) if pid is not None), 0)
     return Running(
         bootstrap=identity.bootstrap,
-        port=identity.port,
-        pid=pid,
+        port=identity.nodes[first][0],
+        pid=living[first] or 0,
         home=place.path,
-        log=place.log,
+        log=place.node(first + 1).log,
         started_here=started_here,
+        nodes=living,
     )
+
+
+def _living(place: Home, identity: Identity) -> tuple[int | None, ...]:
+    """Return the process of every node, None for one that does not run."""
+    return tuple(_process_of(place.node(n)) for n in range(1, len(identity.nodes) + 1))
+
+
+def _process_of(node: Home) -> int | None:
+    try:
+        pid: int = json.loads(node.state.read_text())["pid"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return pid if is_ours(pid, node) else None
 
 
 def _found(place: Home) -> Running | None:
     try:
-        pid = json.loads(place.state.read_text())["pid"]
-        identity = Identity(**json.loads(place.identity.read_text()))
+        identity = _read_identity(place)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    if not is_ours(pid, place):
-        return None
-    return _running(place, identity, pid, started_here=False)
+    running = _running(place, identity, started_here=False)
+    return running if running.pid else None
 
 
-def _identity(place: Home) -> Identity:
+def _read_identity(place: Home) -> Identity:
+    row = json.loads(place.identity.read_text())
+    return Identity(**{**row, "others": tuple(map(tuple, row.get("others", ())))})
+
+
+def _check_nodes(place: Home, found: int, wanted: int | None) -> None:
+    if wanted is not None and wanted != found:
+        raise BrokerError(
+            f"the local broker at {place.path} has {found} node{'s' * (found != 1)}, not {wanted}; "
+            f"stop it and delete {place.path} to begin anew without its data, or set HEADRACE_HOME "
+            "to another directory"
+        )
+
+
+def _identity(place: Home, nodes: int | None) -> Identity:
     if place.identity.exists():
-        return Identity(**json.loads(place.identity.read_text()))
+        identity = _read_identity(place)
+        _check_nodes(place, len(identity.nodes), nodes)
+        return identity
     port, controller_port = _free_ports()
+    others: list[tuple[int, int]] = []
+    while len(others) < (nodes or 1) - 1:
+        pair = _free_ports()
+        if not {port, controller_port, *sum(others, ())} & set(pair):
+            others.append(pair)
     if place.is_default and _is_free(USUAL_PORT):
         port = USUAL_PORT
     # The format tool would parse a leading "-" as an option.
     cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-    identity = Identity(cluster=cluster, port=port, controller_port=controller_port)
+    identity = Identity(
+        cluster=cluster, port=port, controller_port=controller_port, others=tuple(others)
+    )
     write_whole(place.identity, json.dumps(asdict(identity)) + "\n")
     return identity
 
 
-def _reachable_identity(place: Home) -> Identity:
+def _reachable_identity(place: Home, nodes: int | None) -> Identity:
     """Return the identity; with a new port if another program has taken the usual one."""
-    identity = _identity(place)
-    if identity.port != USUAL_PORT or _is_free(USUAL_PORT):
+    identity = _identity(place, nodes)
+    if identity.port != USUAL_PORT or _process_of(place) or _is_free(USUAL_PORT):
         return identity
     moved = replace(identity, port=_free_ports()[0])
     write_whole(place.identity, json.dumps(asdict(moved)) + "\n")
@@ -207,18 +268,21 @@ def _require_free(place: Home, port: int) -> None:
 
 
 def _answering(place: Home, running: Running) -> Running:
-    """Wait until the broker answers a metadata request."""
+    """Wait until the broker answers a metadata request and knows all of its nodes."""
     quiet = {"log_level": 0, "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 2000}
     client = AdminClient({"bootstrap.servers": running.bootstrap, **quiet})
     give_up = time.monotonic() + START_PATIENCE
     while time.monotonic() < give_up:
         try:
-            client.list_topics(timeout=1.0)
+            known = len(client.list_topics(timeout=1.0).brokers)
         except KafkaException:
-            if not is_ours(running.pid, place):
-                raise death_of(place) from None
-        else:
+            known = 0
+        if known >= len(running.nodes):
             return running
+        for number, pid in enumerate(running.nodes, 1):
+            if not is_ours(pid or 0, place.node(number)):
+                raise death_of(place.node(number)) from None
+        time.sleep(0.05 if known else 0.0)
     raise BrokerError(
         f"the local broker (process {running.pid}) did not answer on {running.bootstrap} within "
         f"{START_PATIENCE:.0f} s; see {place.log}"

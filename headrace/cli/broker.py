@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def broker() -> None:
-    """Run a local Apache Kafka: one node, on loopback.
+    """Run a local Apache Kafka: one node or three, on loopback.
 
     Its data lies in HEADRACE_HOME or the per-user data directory.
 
@@ -27,15 +27,23 @@ def broker() -> None:
 
 
 @broker.command()
+@click.option(
+    "--nodes",
+    type=click.Choice(["1", "3"]),
+    help="Brokers of a new home: 3 keep three copies of every record, for tests with faults.",
+)
 @json_option
-def start(as_json: bool) -> None:
+def start(as_json: bool, nodes: str | None) -> None:
     """Start the local broker, or find it.
+
+    Nodes that have died are started again.
 
     \b
     Example:
       headrace broker start --json
+      HEADRACE_HOME=/tmp/three headrace broker start --nodes 3
     """
-    running = local_broker()
+    running = local_broker(int(nodes) if nodes else None)
     print_json(_row(running)) if as_json else print_text(_line(running))
 
 
@@ -78,7 +86,13 @@ def status(as_json: bool, address: bool) -> int:
 
 
 def _line(running: "Running") -> str:
-    return f"broker at {running.bootstrap} (process {running.pid}, log {running.log})"
+    if len(running.nodes) < 2:
+        return f"broker at {running.bootstrap} (process {running.pid}, log {running.log})"
+    nodes = ", ".join(
+        f"node {number}: " + (f"process {pid}" if pid else "not running")
+        for number, pid in enumerate(running.nodes, 1)
+    )
+    return f"broker at {running.bootstrap} ({nodes}; log {running.log})"
 
 
 def _row(running: "Running | None") -> dict[str, Any]:
@@ -91,6 +105,7 @@ def _row(running: "Running | None") -> dict[str, Any]:
         "home": str(running.home),
         "log": str(running.log),
         "started_here": running.started_here,
+        "nodes": list(running.nodes),
     }
 
 

@@ -19,7 +19,7 @@ from headrace.broker.broker_home import (
     serve_command,
     server_properties,
 )
-from headrace.broker.broker_process import death_of, end, format_if_new, is_ours, spawn
+from headrace.broker.broker_process import death_of, end_all, format_if_new, is_ours, spawn
 from headrace.broker.jars import classpath
 from headrace.broker.java import find_java
 from headrace.broker.local_broker import _free_ports
@@ -106,7 +106,7 @@ def secured_broker(folder: Path, users: list[str]) -> Iterator[Secured]:
         _await(home, pid, secured)
         yield secured
     finally:
-        end(pid)
+        end_all([pid])
 
 
 def _await(home: Home, pid: int, secured: Secured) -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from benchmarks.chaos_account import Record, broken
-from benchmarks.chaos_faults import KINDS, drawn
+from benchmarks.chaos_faults import chosen, drawn
 from benchmarks.rig import Asked
 from benchmarks.squares import right
 from schemas.records import ANSWERED, FAILED, Answer, CommandResult, DeadLetter, Origin
@@ -124,13 +124,13 @@ def test_a_seed_gives_the_same_faults_and_another_one_others() -> None:
 
 
 def test_every_round_has_every_kind_of_fault_with_a_target_that_exists() -> None:
-    faults = list(islice(drawn(np.random.default_rng(3), ROLES), 3 * len(KINDS)))
+    faults = list(islice(drawn(np.random.default_rng(3), ROLES), 3 * len(chosen(1))))
     for i in range(3):
-        one_round = faults[i * len(KINDS) : (i + 1) * len(KINDS)]
-        assert sorted(fault.kind for fault in one_round) == sorted(KINDS)
+        one_round = faults[i * len(chosen(1)) : (i + 1) * len(chosen(1))]
+        assert sorted(fault.kind for fault in one_round) == sorted(chosen(1))
     wrong = [
         f
         for f in faults
-        if not set(f.targets) <= set(ROLES) or (KINDS[f.kind].of and not f.targets)
+        if not set(f.targets) <= set(ROLES) or (chosen(1)[f.kind].of and not f.targets)
     ]
     assert wrong == []

@@ -1,5 +1,6 @@
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,29 @@ def test_every_listener_is_on_loopback() -> None:
     assert {port for _, port in addresses} == {"20001", "20002"}
 
 
+def test_one_node_keeps_one_copy() -> None:
+    lines = server_properties(HERE, IDENTITY).splitlines()
+    assert {"node.id=1", "default.replication.factor=1", "min.insync.replicas=1"} <= set(lines)
+
+
+def test_three_nodes_keep_three_copies_of_which_two_confirm() -> None:
+    three = replace(IDENTITY, others=((20_003, 20_004), (20_005, 20_006)))
+    assert three.bootstrap == "127.0.0.1:20001,127.0.0.1:20003,127.0.0.1:20005"
+    second = server_properties(HERE, three, 2).splitlines()
+    voters = "1@127.0.0.1:20002,2@127.0.0.1:20004,3@127.0.0.1:20006"
+    assert {
+        "node.id=2",
+        "log.dirs=/srv/one/node-2/data",
+        f"controller.quorum.voters={voters}",
+        "default.replication.factor=3",
+        "min.insync.replicas=2",
+        "offsets.topic.replication.factor=3",
+        "unclean.leader.election.enable=false",
+    } <= set(second)
+    assert any(line.startswith("listeners=PLAINTEXT://127.0.0.1:20003,") for line in second)
+    assert server_properties(HERE, three, 1).splitlines()[1] == "node.id=1"
+
+
 def test_a_misspelt_topic_is_refused_and_an_image_passes() -> None:
     lines = server_properties(HERE, IDENTITY).splitlines()
     assert "auto.create.topics.enable=false" in lines
@@ -45,8 +69,9 @@ def test_a_misspelt_topic_is_refused_and_an_image_passes() -> None:
     assert "log.dirs=/srv/one/data" in lines
 
 
-def test_no_setting_is_given_twice() -> None:
-    lines = server_properties(HERE, IDENTITY).splitlines()
+@pytest.mark.parametrize("others", [(), ((20_003, 20_004), (20_005, 20_006))])
+def test_no_setting_is_given_twice(others: tuple[tuple[int, int], ...]) -> None:
+    lines = server_properties(HERE, replace(IDENTITY, others=others)).splitlines()
     keys = [line.split("=")[0] for line in lines if line and not line.startswith("#")]
     assert sorted(keys) == sorted(set(keys))
 
