@@ -9,15 +9,24 @@ idle for the two hops between its completion and the next query.
 Several ingress processes divide the devices of each type among themselves.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from control.policies import policy_named, spec_of
-from control.policies.kairos.dispatch_options import GUARD, LATE, LEAD, LEARN, THRESHOLD, URGENCY
-from control.policies.kairos.dispatch_rules import (
+from control.policies.kairos.dispatch_options import (
     CONSIDERED,
+    GUARD,
+    LATE,
+    LEAD,
+    LEARN,
+    PRICES,
+    THRESHOLD,
+    URGENCY,
+)
+from control.policies.kairos.dispatch_rules import (
     DeviceTable,
     DispatchOptions,
     Round,
@@ -26,7 +35,9 @@ from control.policies.kairos.dispatch_rules import (
     match,
 )
 from control.policies.kairos.latency_learning import LatencyModel
-from control.policies.kairos.matching import MatchingWeights, Vector, matched
+from control.policies.kairos.matching import MatchingWeights, Vector, device_costs, matched
+from control.policies.kairos.query_sizes import SizeDistribution, observed
+from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 from control.problem.lazy_references import load
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import ANSWERED, Completion, Lease, Plan, Work
@@ -37,6 +48,10 @@ LONGEST_LEAD_S = 0.02
 REFRESH = 32  # observations after which a type's cached predictions are recomputed
 OVERDUE = 3.0  # multiple of the prediction after which a device gets no further query
 TICK_S = 1e-9
+WINDOW = 10_000  # newest queries whose sizes count
+ENOUGH_SIZES = 1_000
+SIZE_CLASSES = 64
+MARGINAL = "marginal"
 SERVE = "serve"
 SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
 
@@ -51,7 +66,7 @@ class DispatchProfile:
     """The devices' profile: mean and 95th percentile latency by type and size, in seconds.
 
     ``largest`` is the largest profiled size, ``base`` the base type ("": the type that is fastest
-    at the largest size).
+    at the largest size), ``sizes`` the expected sizes, None if unknown.
     """
 
     mean_s: Seconds
@@ -59,6 +74,7 @@ class DispatchProfile:
     types: tuple[str, ...]
     largest: int = 1
     base: str = ""
+    sizes: SizeDistribution | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +158,7 @@ class Dispatcher:
         self._learned = LatencyModel(profile.types, profile.mean_s)
         self._predictions: dict[tuple[int, int], tuple[int, float, float]] = {}
         self._round_trip_s = round_trip_s
+        self._sizes: deque[int] = deque(maxlen=WINDOW)
 
     @property
     def active(self) -> bool:
@@ -152,6 +169,11 @@ class Dispatcher:
     def waiting(self) -> int:
         """The number of queued queries."""
         return len(self._waiting)
+
+    @property
+    def device_costs(self) -> tuple[float, ...]:
+        """The cost of a second of each device of the plan, the dearest 1 under ``marginal``."""
+        return () if self._table is None else tuple(self._table.coefficients.tolist())
 
     def __bool__(self) -> bool:
         """Return whether the plan has a device."""
@@ -176,7 +198,9 @@ class Dispatcher:
         self._staff(plan, now)
         slo_s = plan.settings.slo_s
         weights = MatchingWeights(slo_s, GUARD.of(policy), URGENCY.of(policy))
-        self._options = DispatchOptions(weights, self._threshold(policy, slo_s))
+        self._options = DispatchOptions(
+            weights, self._threshold(policy, slo_s), CONSIDERED.of(policy)
+        )
         for each in self._waiting:
             each.held = -1
             self._predict(each)
@@ -202,10 +226,10 @@ class Dispatcher:
         self._devices = devices
         self._by_slot = {slot: device for device in devices for slot in device.slots}
         self._kinds = tuple(sorted({device.kind for device in devices}))
-        self._table = self._table_of(devices) if devices else None
+        self._table = self._table_of(devices, plan.settings.slo_s) if devices else None
         self._factors = np.array([self._learned.factor(d.worker) for d in devices])
 
-    def _table_of(self, devices: list[_Device]) -> DeviceTable:
+    def _table_of(self, devices: list[_Device], slo_s: float) -> DeviceTable:
         largest = [
             self._profile.mean_s(name, self._profile.largest) for name in self._profile.types
         ]
@@ -215,11 +239,34 @@ class Dispatcher:
             if self._profile.base in names
             else int(np.argmin(largest))
         )
+        speeds = largest[base] / np.array(largest)
+        costs = self._device_costs(speeds, devices, slo_s)
         return DeviceTable(
             kinds=tuple(device.kind for device in devices),
-            coefficients=np.array([largest[base] / largest[d.kind] for d in devices]),
+            coefficients=np.array([costs[d.kind] for d in devices]),
             base=tuple(device.kind == base for device in devices),
         )
+
+    def _device_costs(self, speeds: Vector, devices: list[_Device], slo_s: float) -> Vector:
+        """Return the cost of a second of each type, as the policy's ``prices`` says."""
+        sizes = self._sizes_seen()
+        if self._policy is None or PRICES.of(self._policy) != MARGINAL or sizes is None:
+            return speeds
+        latency_s = [
+            [self._profile.mean_s(name, size) for size in sizes.sizes]
+            for name in self._profile.types
+        ]
+        times = ServiceTimes(np.array(latency_s), np.array(sizes.probabilities), slo_s)
+        mix = np.zeros(len(self._profile.types))
+        for device in devices:
+            mix[device.kind] += 1
+        return device_costs(speeds, FluidBound(times).marginal(mix))
+
+    def _sizes_seen(self) -> SizeDistribution | None:
+        """Return the sizes of the last ``WINDOW`` queries, or the profile's if they are few."""
+        if len(self._sizes) < ENOUGH_SIZES:
+            return self._profile.sizes
+        return observed(self._sizes, SIZE_CLASSES)
 
     def _threshold(self, policy: Policy, slo_s: float) -> int:
         """Return the policy's threshold, else the largest size that every auxiliary type finishes
@@ -245,6 +292,7 @@ class Dispatcher:
 
     def add(self, work: Work) -> None:
         """Queue a query."""
+        self._sizes.append(min(max(work.size, 1), self._profile.largest))
         waiting = _Waiting(work)
         self._predict(waiting)
         self._waiting.append(waiting)
@@ -329,12 +377,14 @@ class Dispatcher:
         assert self._table is not None
         waiting = self._waiting
         if self._rule is match:
-            waiting = waiting[: CONSIDERED * len(self._devices)]
+            waiting = waiting[: self._options.considered * len(self._devices)]
         lead_s = self._lead_s
+        # A query goes to its device and its answer to egress: one hop each way.
+        left_s = now + self._round_trip_s
         return Round(
             sizes=[w.work.size for w in waiting],
             wait_s=[now - w.work.created_s for w in waiting],
-            slack_s=[w.work.deadline_s - now for w in waiting],
+            slack_s=[w.work.deadline_s - left_s for w in waiting],
             latency_s=[w.latency_s for w in waiting],
             worst_s=[w.worst_s for w in waiting],
             held=[w.held for w in waiting],
@@ -351,7 +401,8 @@ class Dispatcher:
         left_s = max(device.free_s - now, 0.0)
         if len(device.sent) < AHEAD and lead_s and not self._overdue(device, now):
             return left_s
-        self._forget_lost(device, now)
+        if not left_s:
+            self._forget_lost(device, now)
         return max(left_s, lead_s + TICK_S) if device.sent else 0.0
 
     def _overdue(self, device: _Device, now: float) -> bool:
@@ -418,7 +469,11 @@ class Dispatcher:
 
 
 def dispatch_profile(
-    types: tuple[str, ...], seconds: Callable[[str, int, str], float], largest: int, base: str = ""
+    types: tuple[str, ...],
+    seconds: Callable[[str, int, str], float],
+    largest: int,
+    base: str = "",
+    sizes: SizeDistribution | None = None,
 ) -> DispatchProfile:
     """Return a ``DispatchProfile`` over ``seconds(type, size, quantile)``, with a cache."""
     known: dict[tuple[str, int, str], float] = {}
@@ -433,7 +488,7 @@ def dispatch_profile(
         return looked_up
 
     return DispatchProfile(
-        mean_s=of("mean"), worst_s=of("p95"), types=types, largest=largest, base=base
+        mean_s=of("mean"), worst_s=of("p95"), types=types, largest=largest, base=base, sizes=sizes
     )
 
 

@@ -203,13 +203,15 @@ def main() -> None:
 
 def _compared(options: argparse.Namespace) -> str:
     from benchmarks.papers import kairos_compare as comparison
+    from benchmarks.papers.kairos_page import page
 
     if options.again:
         found = comparison.read(options.out / "comparison.jsonl")
     else:
         asked = comparison.searches(options.data, options.models, options.seeds)
         found = list(comparison.searched(options.out, asked, options.processes))
-    return comparison.page(found, comparison.ranking_rows(options.data, options.out))
+    found += comparison.oracles(options.out, options.models)
+    return page(found, comparison.ranking_rows(options.data, options.out))
 
 
 if __name__ == "__main__":

@@ -155,7 +155,14 @@ POLICIES: Mapping[str, PolicySpec] = {
             plan="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:match",
             options=DISPATCH,
-            preset={"urgency": 0.0, "bound": "eq15", "pick": "paper"},
+            preset={
+                "urgency": 0.0,
+                "guard": 0.02,
+                "considered": 2,
+                "prices": "speed",
+                "bound": "eq15",
+                "pick": "paper",
+            },
             **_ON_EVERY_DEVICE,
         ),
         PolicySpec(

@@ -59,7 +59,7 @@ def dispatcher(
     types = tuple(name for name in dict.fromkeys(names) if _measured(profile, variant, name))
     return Dispatcher(
         file.pipeline,
-        dispatch_profile(types, seconds, largest, file.cluster.base),
+        dispatch_profile(types, seconds, largest, file.cluster.base, sizes_of(file)),
         Part(number, file.cluster.ingress),
         round_trip_s=2 * file.pipeline.comm_s,
     )

@@ -61,6 +61,7 @@ class CapacityRequest:
     warm_up_s: float | None = None
     sizes: SizeDistribution | None = None
     start_qps: float | None = None  # the search's first rate; None: estimated from the profile
+    first_step: float = FIRST_STEP  # factor between the first two rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ def capacity(asked: CapacityRequest, told: Callable[[int], None] = lambda _: Non
     runs = 0
     best: Trial | None = None
     low, high = 0.0, float("inf")
-    qps, step = asked.start_qps or _expected_qps(asked), FIRST_STEP
+    qps, step = asked.start_qps or _expected_qps(asked), asked.first_step
     while high > low * WITHIN and qps > LOWEST_QPS:
         found = trial(asked, qps, gaps)
         runs += 1

@@ -11,8 +11,21 @@ URGENCY = Option(
 GUARD = Option(
     name="guard",
     type=OptionType.PART,
-    default=0.02,
-    meaning="part of the SLO kept free when a device is judged in time",
+    default=0.0,
+    meaning="part of the SLO kept free, beside the measured hops, when a device is judged in time",
+)
+CONSIDERED = Option(
+    name="considered",
+    type=OptionType.WHOLE,
+    default=1,
+    meaning="oldest queries per device that one matching considers",
+)
+PRICES = Option(
+    name="prices",
+    type=OptionType.CHOICE,
+    choices=("marginal", "speed"),
+    default="marginal",
+    meaning="cost of a device's second: its marginal throughput in the mix, or its speed (C_j)",
 )
 LEAD = Option(
     name="lead",
@@ -52,4 +65,6 @@ THRESHOLD = Option(
     default=0,
     meaning="size from which queries go to base devices only",
 )
-DISPATCH: tuple[Option, ...] = (URGENCY, GUARD, LEAD, LEARN, BOUND, PICK, LATE, THRESHOLD)
+DISPATCH: tuple[Option, ...] = (
+    URGENCY, GUARD, CONSIDERED, PRICES, LEAD, LEARN, BOUND, PICK, LATE, THRESHOLD,
+)  # fmt: skip

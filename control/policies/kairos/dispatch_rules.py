@@ -1,7 +1,7 @@
 """Dispatch rules: assign waiting queries to devices.
 
-    kairos       matching at least cost with urgency (matching.py)
-    kairos-paper as kairos, with urgency 0
+    kairos       matching of the n oldest queries to the n devices at least cost (matching.py)
+    kairos-paper as kairos, of the 2 n oldest queries, with urgency 0
     fcfs         oldest query first, to a free device, base types preferred (Ribbon, SC 2021)
     threshold    queries above a size to base devices only, the others to auxiliary devices only
                  (DeepRecSys, ISCA 2020)
@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from control.policies.kairos.matching import MatchingWeights, Matrix, Vector, costs_of, matched
-
-CONSIDERED = 2  # times the number of devices: limit of queries in one matching (artifact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +77,11 @@ class Round:
 @dataclass(frozen=True, slots=True)
 class DispatchOptions:
     """Options of the rules: weights of the matching; size above which the rule ``threshold`` uses
-    base devices only."""
+    base devices only; oldest queries per device that one matching considers."""
 
     weights: MatchingWeights
     threshold: int = 0
+    considered: int = 1
 
 
 Pairs = list[tuple[int, int]]
@@ -92,7 +91,7 @@ Rule = Callable[[Round, DispatchOptions], Pairs]
 def match(round_: Round, options: DispatchOptions) -> Pairs:
     """Kairos: match queries to all devices, busy ones included; return the pairs of free ones."""
     columns, factors = round_.devices.columns, round_.factors
-    count = min(len(round_.sizes), CONSIDERED * len(columns))
+    count = min(len(round_.sizes), options.considered * len(columns))
     remaining = np.array(round_.remaining_s)
     finish: Matrix = np.array(round_.latency_s[:count])[:, columns] * factors + remaining
     worst = finish

@@ -187,6 +187,19 @@ class FluidBound:
         self._g.clear()
         return bound
 
+    def marginal(self, mix: Floats) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return, by type, what one more device of the mix adds to its bound, in queries/s.
+
+        These are the duals of the linear program; 0 for types that are not in the mix or idle in
+        part. All are 0 if the mix cannot serve every class. Raises as ``exact`` does.
+        """
+        known = len(self._prices)
+        bound = self.exact(mix)
+        if len(self._prices) == known:
+            return np.zeros(len(mix))
+        prices = self._prices[-1]
+        return (bound * prices / float(np.asarray(mix) @ prices)).ravel()
+
     def _g_of(self, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
         if not self._priced:
             self._priced = _priced(self.times, self._prices)

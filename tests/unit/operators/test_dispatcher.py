@@ -1,6 +1,10 @@
 """The dispatcher: what waits, what is sent where, what is given up; and ingress around it."""
 
-from operators.dispatcher import Dispatcher, Part, dispatch_profile
+import pytest
+
+from control.policies.kairos.matching import LEAST_COST
+from control.policies.kairos.query_sizes import SizeDistribution
+from operators.dispatcher import ENOUGH_SIZES, Dispatcher, Part, dispatch_profile
 from operators.ingress import Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
 from schemas.pipeline import Pipeline, QuerySize
@@ -105,6 +109,33 @@ def test_a_query_is_kept_back_from_a_device_on_which_it_would_be_late() -> None:
     assert sent(dispatcher, 0.04) == []
     dispatcher.completed(completion(large, 1, 0.05, "gpu-1"), 0.05)
     assert sent(dispatcher, 0.05) == [(2, 1)]
+
+
+def test_a_query_is_in_time_if_it_makes_its_deadline_with_both_hops() -> None:
+    profile = dispatch_profile(
+        ("gpu", "slow"), _seconds, 100, sizes=SizeDistribution((10, 90), (0.5, 0.5))
+    )
+    for round_trip_s, expected in ((0.0, [(0, 1)]), (0.03, [(0, 0)])):
+        dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=round_trip_s)
+        dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+        dispatcher.add(work(0, 20))  # 80 ms on the slow device, which is the cheaper one
+        assert sent(dispatcher, 0.0) == expected
+
+
+def test_prices_follow_the_sizes_that_were_seen() -> None:
+    profile = dispatch_profile(
+        ("gpu", "slow"), _seconds, 100, sizes=SizeDistribution((10, 90), (0.5, 0.5))
+    )
+    dispatcher = Dispatcher(a_sized_pipeline(), profile)
+    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    # Half the queries are large and only the gpu serves them: the slow device limits nothing.
+    expected = [1.0, LEAST_COST * 0.25]
+    assert dispatcher.device_costs == pytest.approx(expected)
+    for offset in range(ENOUGH_SIZES):
+        dispatcher.add(work(offset, 10))
+    assert dispatcher.device_costs == pytest.approx(expected)  # until the next plan
+    dispatcher.change(a_dispatching_plan("gpu", "slow", epoch=2), 0.0)
+    assert dispatcher.device_costs == pytest.approx([1.0, 0.25])
 
 
 def test_no_device_has_more_than_one_query_ahead() -> None:

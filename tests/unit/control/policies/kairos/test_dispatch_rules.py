@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,9 +54,11 @@ def test_the_lead_sends_one_query_ahead_to_a_device_that_is_nearly_free() -> Non
     assert _chosen("kairos", round_) == [(0, 0)]
 
 
-def test_the_matching_looks_at_twice_as_many_queries_as_devices() -> None:
+def test_the_matching_considers_the_oldest_queries_by_the_number_of_devices() -> None:
     round_ = _round([90, 90, 1], [0.0], _devices(0))
     assert _chosen("kairos", round_) == [(0, 0)]
+    both = replace(OPTIONS, considered=3)
+    assert sorted(RULES["kairos"](round_, both)) == [(2, 0)]  # the smallest costs least
 
 
 def test_first_come_first_served_prefers_base_devices() -> None:

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
-from control.policies.kairos.matching import PENALTY, MatchingWeights, costs_of, matched
+from control.policies.kairos.matching import (
+    LEAST_COST,
+    PENALTY,
+    REORDERED,
+    MatchingWeights,
+    costs_of,
+    device_costs,
+    matched,
+)
 
 Rows = list[list[float]]
 
@@ -60,3 +69,26 @@ def test_without_urgency_short_queries_win_and_with_it_the_oldest_does() -> None
     urgent = costs_of(MatchingWeights(1.0, urgency=1.0), finish, finish, slack, wait, ones)
     assert matched(short) == [(1, 0)]
     assert matched(urgent) == [(0, 0)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 40), st.booleans())
+def test_reordered_rows_and_reduced_columns_cost_the_optimum(
+    seed: int, wider: int, tied: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    cost = rng.uniform(-1, 10, (REORDERED, REORDERED + wider))
+    if tied:  # devices of one type, late queries
+        cost = np.repeat(cost[:, :1], cost.shape[1], axis=1) + rng.integers(0, 3, cost.shape)
+    i, j = linear_sum_assignment(cost)
+    pairs = matched(cost)
+    assert [row for row, _ in pairs] == list(range(REORDERED))
+    assert len({column for _, column in pairs}) == REORDERED
+    assert sum(cost[pair] for pair in pairs) == pytest.approx(cost[i, j].sum())
+
+
+def test_the_dearest_type_costs_one_and_an_idle_one_a_tenth_of_its_speed() -> None:
+    speeds = np.array([1.0, 0.5, 0.25])
+    found = device_costs(speeds, np.array([40.0, 20.0, 0.0]))
+    assert found == pytest.approx([1.0, 0.5, LEAST_COST * 0.25])
+    assert device_costs(speeds, np.zeros(3)) is speeds

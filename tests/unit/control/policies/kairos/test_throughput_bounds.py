@@ -113,3 +113,20 @@ def test_a_mix_in_which_no_type_serves_some_size_carries_nothing() -> None:
     fluid = FluidBound(times)
     assert fluid.exact(np.array([0.0, 3.0])) == 0.0
     assert fluid.above(np.array([[0, 3], [0, 0]])) == pytest.approx([0.0, 0.0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(_service_times(), st.data())
+def test_the_marginal_throughput_bounds_what_devices_add(
+    times: ServiceTimes, data: st.DataObject
+) -> None:
+    mix = np.array([float(data.draw(st.integers(0, 3))) for _ in times.latency_s])
+    fluid = FluidBound(times)
+    marginal = fluid.marginal(mix)
+    bound = fluid.exact(mix)
+    assert mix @ marginal == pytest.approx(bound)  # the bound is homogeneous of degree 1
+    for at, count in enumerate(mix):
+        if count:  # it is concave: one more device adds at most its marginal throughput
+            more = mix.copy()
+            more[at] += 1
+            assert fluid.exact(more) <= bound + marginal[at] + 1e-6 * bound

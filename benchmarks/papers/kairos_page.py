@@ -1,0 +1,137 @@
+"""Write docs/results/kairos.md from the searches of Kairos' comparison."""
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.papers.kairos_compare import (
+    BUDGET,
+    HOMOGENEOUS,
+    MODELS,
+    ORACLE,
+    RankingRow,
+    Search,
+)
+
+# Kairos / rule in the prototype, with the same dropping (rm2, ncf, wnd, mtwnd, dien).
+PROTOTYPE = {
+    HOMOGENEOUS: (2.2, 1.9, 1.4, 1.5, 1.6),
+    "fcfs": (1.87, 1.94, 1.55, 1.63, 1.74),
+    "earliest": (1.24, 1.17, 1.04, 1.07, 1.06),
+    "threshold": (1.08, 1.14, 1.07, 1.11, 1.10),
+    ORACLE: (0.89, 0.89, 0.89, 0.85, 0.83),
+}
+MUST = {HOMOGENEOUS: (2.0, 1.35, 1.35, 1.35, 1.35), "fcfs": (1.5,) * 5, ORACLE: (0.83,) * 5}
+AIM = {
+    HOMOGENEOUS: (2.3, 1.5, 1.5, 1.5, 1.5), "fcfs": (1.7,) * 5, "earliest": (1.1,) * 5,
+    "threshold": (1.15,) * 5, ORACLE: (0.93,) * 5,
+}  # fmt: skip
+
+HEAD = """\
+# Kairos: results
+
+Made by `python -m benchmarks.papers.kairos DATA_DIR OUT_DIR --compare`. Latencies, sizes, prices
+and SLOs are those of the Kairos artifact (HPDC 2023): five models, four EC2 types, $ 2.5 an hour.
+The rest is simulated with the nodes that run live, without hops between processes. Capacity is the
+highest rate with 99 % of 10,000 queries answered in time, exponential gaps, bisected to 1 %.
+Mixes are counts of g4dn.xlarge, c5n.2xlarge, r5n.large, t3.xlarge.
+
+{seeds} A seed of 10,000 queries is good to some 5 %: read the
+ratios with that in mind. What is not run is left out, with `--models` or `--seeds`.
+
+## Capacity, each rule at its own best mix
+
+Every rule has the same dropping and admission. `homogeneous`: base devices only, first come first
+served, scaled up by the budget that is left. `threshold`: at the size that balances base and
+auxiliary devices by their mean latencies. `oracle`: the paper's infeasible scheme that knows all
+queries, at its own best mix (`benchmarks/papers/kairos_oracle.py`).
+
+{capacities}
+
+## Kairos over the others
+
+In brackets what the prototype found that the project started from, the least value that the
+project set (what misses it is **bold**) and the value it aims at. Only seeds that both rules have
+run count.
+
+{ratios}
+
+## The ranking, against all 331 mixes with a base device
+
+From the data's own simulation of every mix (one seed, urgency 1). `place`: where the best mix
+stands in the ranking; `first`: what the mix ranked first carries of the best; `of the bound`: the
+largest share of its bound that any mix carries.
+
+{rankings}
+"""
+
+
+def page(found: Sequence[Search], rankings: Sequence[RankingRow]) -> str:
+    """Return the page docs/results/kairos.md."""
+    by_model = {m: len({x.seed for x in found if x.model == m and x.row != ORACLE}) for m in MODELS}
+    counted = ", ".join(f"{model} {count}" for model, count in by_model.items() if count)
+    return HEAD.format(
+        seeds=f"Seeds by model: {counted}.",
+        capacities="\n".join(_capacities(found)),
+        ratios="\n".join(_ratios(found)),
+        rankings="\n".join(_rankings(rankings)),
+    )
+
+
+def _capacities(found: Sequence[Search]) -> list[str]:
+    rows = ("kairos", "fcfs", "earliest", "threshold", HOMOGENEOUS, ORACLE)
+    lines = [f"| model | {' | '.join(rows)} |", "| --- " * (len(rows) + 1) + "|"]
+    for model in MODELS:
+        cells = [_cell(found, model, row) for row in rows]
+        if any(cell != "-" for cell in cells):
+            lines.append(f"| {model} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(found: Sequence[Search], model: str, row: str) -> str:
+    these = [each for each in found if (each.model, each.row) == (model, row)]
+    if not these:
+        return "-"
+    mix = "+".join(str(n) for n in these[0].mix)
+    return f"{_qps(these, row):.0f}/s on {mix}"
+
+
+def _qps(these: Sequence[Search], row: str) -> float:
+    """Return the mean over seeds; homogeneous mixes are scaled up to the full budget."""
+    mean = sum(each.qps for each in these) / len(these)
+    return mean * BUDGET / (4 * 0.526) if row == HOMOGENEOUS else mean
+
+
+def _ratios(found: Sequence[Search]) -> list[str]:
+    lines = [f"| over | {' | '.join(MODELS)} |", "| --- " * (len(MODELS) + 1) + "|"]
+    by: dict[tuple[str, str], list[Search]] = {}
+    for each in found:
+        by.setdefault((each.model, each.row), []).append(each)
+    for row, prototype in PROTOTYPE.items():
+        cells = [_ratio(by, model, row, prototype[at], at) for at, model in enumerate(MODELS)]
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return lines
+
+
+def _ratio(
+    by: Mapping[tuple[str, str], list[Search]], model: str, row: str, prototype: float, at: int
+) -> str:
+    ours, other = by.get((model, "kairos")), by.get((model, row))
+    if not ours or not other or _qps(other, row) == 0:
+        return "not run"
+    both = {x.seed for x in ours} & {x.seed for x in other}
+    if row != ORACLE:
+        ours, other = ([x for x in of if x.seed in both] for of in (ours, other))
+    if not ours or not other:
+        return "not run"
+    ratio = _qps(ours, "kairos") / _qps(other, row)
+    must = MUST[row][at] if row in MUST else prototype * 0.98
+    shown = f"{ratio:.2f}" if ratio >= must else f"**{ratio:.2f}**"
+    reached = ", aim reached" if ratio >= AIM[row][at] else f", aim {AIM[row][at]:.2f}"
+    return f"{shown} ({prototype:.2f}, must {must:.2f}{reached})"
+
+
+def _rankings(rankings: Sequence[RankingRow]) -> list[str]:
+    lines = ["| model | bound | place | first | of the bound |", "| --- | --- | --- | --- | --- |"]
+    return lines + [
+        f"| {r.model} | {r.bound} | {r.place} | {r.first_share:.3f} | {r.highest_share:.3f} |"
+        for r in rankings
+    ]
