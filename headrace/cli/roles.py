@@ -128,6 +128,7 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     Example:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
+    from headrace.config.cluster_cost import prices
     from headrace.roles.observability import observed
     from headrace.roles.process_setup import dilation, process_clock
     from headrace.roles.wiring import controller_maker
@@ -136,5 +137,5 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     read = read_deployed(file)
     fresh = controller_maker(read)
     kafka = _kafka(bootstrap)
-    with observed("control", read.pipeline, telling) as observers:
+    with observed("control", read.pipeline, telling, prices=prices(read.cluster)) as observers:
         run(read.pipeline, fresh, kafka, observers, dilation(), process_clock)

@@ -27,7 +27,7 @@ from control.policies.kairos.provisioning import (
     rank,
 )
 from control.problem.problem import PlanError
-from headrace.config.pipeline_file import Cluster, PipelineFile, planning_profile
+from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.config.sizes_file import read_sizes
 from headrace.errors import PipelineError, Unfeasible
 from profiles.measurements import ProfileError
@@ -207,14 +207,6 @@ def with_mix(file: PipelineFile, mix: dict[str, int]) -> PipelineFile:
 def counts_by_type(pool: Pool, counts: Sequence[int]) -> dict[str, int]:
     """Return a mix's counts by type name, zero counts included."""
     return {each.name: count for each, count in zip(pool.types, counts, strict=True)}
-
-
-def cost_per_hour(cluster: Cluster) -> float | None:
-    """Return the cost of the cluster's workers, $ per hour; None if it names no types."""
-    if not cluster.types:
-        return None
-    prices = {each.name: each.price for each in cluster.types}
-    return sum(prices.get(name, 0.0) * count for name, count in cluster.devices)
 
 
 # ---------------------------------------------------------------------- the pool of a file

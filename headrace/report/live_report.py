@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from headrace.config.cluster_cost import costs
 from headrace.config.pipeline_file import PipelineFile, load_profile
 from headrace.errors import Unsuccessful
 from headrace.fidelity.certificate import Certificate
@@ -60,6 +61,7 @@ class LiveReport:
             "to_s": self.last_s,
             **asdict(self.figures),
             **self.counts,
+            **costs(self.file.cluster, self.counts["answered"], self.last_s - self.first_s),
             "policies": [asdict(each) for each in self.policies],
             "certificate": self.certificate.as_json() if self.certificate else None,
             "certificate_stale": list(self.stale),

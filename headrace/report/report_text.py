@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from headrace.cells import columns, decimal, percent
+from headrace.config.cluster_cost import costs
 from headrace.fidelity.certificate_text import text as certificate_text
 from headrace.html.comparison_page import setting
 from headrace.html.page import number, page, section, table, text
@@ -54,8 +55,16 @@ def _figures(made: LiveReport) -> list[tuple[str, str]]:
           for n, ms in ((50, found.p50_ms), (95, found.p95_ms), (99, found.p99_ms))),
         *((name, f"{count:,} ({percent(count / queries, 2)})")
           for name, count in made.counts.items() if name != "lost"),
+        *_costs(made),
     ]  # fmt: skip
     return rows
+
+
+def _costs(made: LiveReport) -> Iterator[tuple[str, str]]:
+    found = costs(made.file.cluster, made.counts["answered"], made.last_s - made.first_s)
+    if found:
+        yield "$ an hour", decimal(found["usd_per_h"], 3)
+        yield "$ per 1000 answers", decimal(found["usd_per_1000_answers"], 5)
 
 
 def _certificate(made: LiveReport) -> Iterator[str]:

@@ -42,15 +42,18 @@ def observed(
     telling: LogOptions,
     reading: TransportReading | None = None,
     env: Mapping[str, str] = os.environ,
+    prices: Mapping[str, float] | None = None,
 ) -> Iterator[tuple[Observer, ...]]:
     """Yield a role's observers while it runs; log its start and its end.
+
+    ``prices`` are $ per hour by device type, for the metric of the plan's cost.
 
     Raises ``PortTaken`` if the metrics port is in use.
     """
     journal = Journal(pipeline.name)
     health = Health(time.monotonic, _sign_of_life(env))
     skews = ClockSkews(pipeline.name)  # of the nodes whose reports arrive: only at control
-    metrics = None if telling.metrics_port is None else Metrics(pipeline)
+    metrics = None if telling.metrics_port is None else Metrics(pipeline, prices)
     where: dict[str, str] = {}
     if metrics is not None and telling.metrics_port is not None:
         port = _served((metrics, skews), health, pipeline, telling, reading)

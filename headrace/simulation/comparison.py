@@ -22,6 +22,7 @@ FIGURES = (
     "violation", "branch_violation", "accuracy", "accuracy_leaf_mean", "yield", "devices_mean",
     "p50_ms", "p95_ms", "p99_ms", "late", "dropped", "failed", "refused", "lost",
 )  # fmt: skip
+COSTS = ("usd_per_h", "usd_per_1000_answers")  # where cluster.types has prices
 OF_QUERIES = ("late", "dropped", "failed", "refused", "lost")  # reported as shares of the queries
 
 
@@ -41,6 +42,12 @@ class Comparison:
     seeds: tuple[int, ...]
     runs: Mapping[str, tuple[Played, ...]]
     search: StaticSearch | None = None  # the search for static-best, if requested
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures that the runs have."""
+        priced = COSTS[0] in next(iter(self.runs.values()))[0].row
+        return (*FIGURES, *COSTS) if priced else FIGURES
 
     @property
     def against(self) -> str:
@@ -134,11 +141,11 @@ def as_json(made: Comparison) -> dict[str, Any]:
         "seeds": list(made.seeds),
         "against": made.against,
         "policies": [
-            {"policy": name, **{key: _mean(made.mean(name, key)) for key in FIGURES}}
+            {"policy": name, **{key: _mean(made.mean(name, key)) for key in made.names}}
             for name in made.runs
         ],
         "differences": [
-            {"policy": name, **{key: _mean(made.difference(name, key)) for key in FIGURES}}
+            {"policy": name, **{key: _mean(made.difference(name, key)) for key in made.names}}
             for name in made.runs
             if name != made.against
         ],

@@ -18,6 +18,8 @@ COLUMNS = (
     ("late", "late", 100.0, 2, "%"),
     ("dropped", "dropped", 100.0, 2, "%"),
     ("refused", "refused", 100.0, 2, "%"),
+    ("usd_per_h", "$/h", 1.0, 3, ""),
+    ("usd_per_1000_answers", "$/1000", 1.0, 5, ""),
 )
 
 
@@ -33,13 +35,14 @@ def comparison_text(made: Comparison) -> str:
 def _table(
     made: Comparison, figure: Callable[[str, str], Mean | None], head: str, differences: bool
 ) -> str:
-    lines = [[head, *(heading for _, heading, *_ in COLUMNS)]]
+    known = [column for column in COLUMNS if column[0] in made.names]
+    lines = [[head, *(heading for _, heading, *_ in known)]]
     for name in made.runs:
         if differences and name == made.against:
             continue
         cells = [
             figure_text(figure(name, key), factor, decimals, unit, signed=differences)
-            for key, _, factor, decimals, unit in COLUMNS
+            for key, _, factor, decimals, unit in known
         ]
         lines.append([name, *cells])
     return columns(lines)

@@ -21,10 +21,10 @@ from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.solvers import TABLE, solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Arrivals, Recorded, Times
+from headrace.config.cluster_cost import costs
 from headrace.config.pipeline_file import PipelineFile, load_profile, planning_profile
 from headrace.config.topology import Share, workers
 from headrace.errors import PipelineError
-from headrace.planning.device_mix import cost_per_hour
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.wiring import accuracies, latency_of, variant_of
 from headrace.simulation.faults import (
@@ -123,16 +123,6 @@ class Ended:
     first_s: float  # virtual time at which the arrivals began
     last_s: float  # and at which the last query arrived
 
-    def _costs(self, run: Run) -> dict[str, float | None]:
-        """Return $ per hour and per thousand answers; empty if the cluster names no types."""
-        usd_per_h = cost_per_hour(run.file.cluster)
-        if usd_per_h is None:
-            return {}
-        spent = usd_per_h * max(self.last_s - self.first_s - run.warm_up_s, 0.0) / 3600
-        answered = self.account.counts["answered"]
-        each = round(spent / answered * 1000, 9) if answered else None
-        return {"usd_per_h": round(usd_per_h, 6), "usd_per_1000_answers": each}
-
     def as_json(self, run: Run) -> dict[str, Any]:
         """Return the run's row, with the keys of ``headrace simulate --json``."""
         account, counts = self.account, self.account.counts
@@ -145,7 +135,8 @@ class Ended:
         row["devices_mean"] = round(self.devices_mean, 3)
         row |= {f"p{n}_ms": account.latency_ms(n / 100) for n in (50, 95, 99)}
         row["stage_queries"] = account.stage_queries
-        row |= self._costs(run)
+        seconds = self.last_s - self.first_s - run.warm_up_s
+        row |= costs(run.file.cluster, account.counts["answered"], seconds)
         row["events"] = self.events
         row["cpu_seconds"] = round(self.cpu_s, 3)
         row["solve_cpu_seconds"] = round(self.solve_cpu_s, 3)

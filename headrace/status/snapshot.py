@@ -5,11 +5,12 @@ the last ``WINDOW_S``; a node that is silent for ``SILENT_AFTER_S`` counts as go
 no clock and no network.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headrace.config.cluster_cost import cost_of, per_thousand
 from operators.latency_histogram import quantile_s
 from schemas.count_names import count_name
 from schemas.enumerations import NodeState
@@ -101,6 +102,8 @@ class Snapshot:
     p99_ms: float | None
     workers: int
     busy: float | None
+    usd_per_h: float | None  # of the workers that report; None: the cluster has no prices
+    usd_per_1000_answers: float | None
     variants: tuple[VariantRow, ...]
     devices: tuple[DeviceRow, ...]
     nodes: tuple[NodeRow, ...]
@@ -119,11 +122,13 @@ class Board:
     """The state of one pipeline, fed with its plans and reports.
 
     ``variants`` are (task, variant) in display order; those that only the plan names follow.
+    ``prices`` are $ per hour by device type.
     """
 
     pipeline: str
     variants: tuple[tuple[str, str], ...] = ()
     plan: Plan | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
     _nodes: dict[str, Series] = field(default_factory=dict)
 
     def see(self, records: Iterable[object]) -> None:
@@ -151,6 +156,9 @@ class Board:
         rates = _rates(alive.values())
         crew = [series for series in alive.values() if series[-1].role == "worker"]
         plan = self.plan
+        answered_qps = rates.get(("egress", "answered"), 0.0)
+        kinds = Counter(series[-1].device for series in crew)
+        usd_per_h = cost_of(self.prices, kinds) if self.prices else None
         return Snapshot(
             pipeline=self.pipeline,
             epoch=plan.epoch if plan else None,
@@ -164,7 +172,7 @@ class Board:
             expected_accuracy=plan.expected_accuracy if plan else None,
             arrived_qps=rates.get(("ingress", "arrived"), 0.0),
             refused_qps=rates.get(("egress", "refused"), 0.0),
-            answered_qps=rates.get(("egress", "answered"), 0.0),
+            answered_qps=answered_qps,
             late_qps=rates.get(("egress", "late"), 0.0),
             dropped_qps=rates.get(("egress", "dropped"), 0.0),
             failed_qps=rates.get(("egress", "failed"), 0.0),
@@ -174,6 +182,8 @@ class Board:
             p99_ms=_latency_ms(rates, 0.99),
             workers=len(crew),
             busy=_busy(crew) if crew else None,
+            usd_per_h=usd_per_h,
+            usd_per_1000_answers=per_thousand(usd_per_h, answered_qps),
             variants=tuple(self._rows(alive, rates, lag)),
             devices=tuple(_devices(crew)),
             nodes=tuple(_node(series[-1], now) for _, series in sorted(alive.items())),
@@ -195,11 +205,13 @@ class Board:
                 yield _row((task, variant), mine, alive, rate, waiting)
 
 
-def board_of(pipeline: Pipeline) -> Board:
-    """Return a board that shows variants in the order of the pipeline file."""
-    return Board(
-        pipeline.name, tuple((task.name, v.name) for task in pipeline.tasks for v in task.variants)
-    )
+def board_of(pipeline: Pipeline, prices: Mapping[str, float] | None = None) -> Board:
+    """Return a board that shows variants in the order of the pipeline file.
+
+    ``prices`` are $ per hour by device type.
+    """
+    shown = tuple((task.name, v.name) for task in pipeline.tasks for v in task.variants)
+    return Board(pipeline.name, shown, prices=prices or {})
 
 
 def _row(

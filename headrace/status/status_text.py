@@ -42,8 +42,17 @@ def head(snapshot: Snapshot) -> list[str]:
         f"{snapshot.failed_qps:.1f} failed, {snapshot.refused_qps:.1f} refused; "
         f"latency p50 {decimal(snapshot.p50_ms)}, p95 {decimal(snapshot.p95_ms)}, "
         f"p99 {decimal(snapshot.p99_ms)} ms",
+        *_cost(snapshot),
         *_reasons(snapshot),
     ]
+
+
+def _cost(snapshot: Snapshot) -> list[str]:
+    """Return a line with the cost of the workers, if they have prices."""
+    if snapshot.usd_per_h is None:
+        return []
+    each = decimal(snapshot.usd_per_1000_answers, 5)
+    return [f"cost: {snapshot.usd_per_h:.3f} $ an hour, {each} $ per 1000 answers"]
 
 
 def _reasons(snapshot: Snapshot) -> list[str]:

@@ -1,13 +1,14 @@
 """``headrace status``: follow the plans and reports of one or all pipelines and show them."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import PlanTail, Tail, decoded
+from headrace.config.cluster_cost import prices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.status.snapshot import WINDOW_S, Board, Snapshot, board_of
 from headrace.terminal import print_json, print_rich, print_text, rich_console
@@ -77,8 +78,10 @@ class _Feed:
 class Watch(_Feed):
     """The state of one pipeline, fed from the broker."""
 
-    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
-        self._board = board_of(pipeline)
+    def __init__(
+        self, kafka: KafkaConfig, pipeline: Pipeline, priced: Mapping[str, float] | None = None
+    ) -> None:
+        self._board = board_of(pipeline, priced)
         self._backlog = Backlog(kafka, pipeline)
         super().__init__(kafka, self._board.see)
 
@@ -122,7 +125,7 @@ class WatchAll(_Feed):
 def show_status(file: PipelineFile, kafka: KafkaConfig, *, once: bool, as_json: bool) -> None:
     """Print the state of one pipeline, once or every second until Ctrl-C."""
     prepare(kafka, file.pipeline, "operator")
-    with closing(Watch(kafka, file.pipeline)) as watch:
+    with closing(Watch(kafka, file.pipeline, prices(file.cluster))) as watch:
         _show(watch, once=once, as_json=as_json)
 
 

@@ -101,6 +101,9 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         ),
         _gauge("plan_accuracy_ratio", "Accuracy that the plan expects."),
         _gauge("plan_workers", "Workers that take new work in the plan.", "task", "variant"),
+        _gauge(
+            "cost_dollars_per_hour", "Price of the workers in the plan; types with a price.", "type"
+        ),
         _summary("solve_seconds", "From asking a planner to its answer."),
         _counter("commands_total", "Commands answered: done, refused.", "result"),
     ),

@@ -9,7 +9,7 @@ reasons, and durations, are folded from each event.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,10 +80,14 @@ STATES = tuple(state for state in NodeState if state != NodeState.OTHER)
 
 
 class Metrics:
-    """An observer that folds; ``samples`` may be called from another thread."""
+    """An observer that folds; ``samples`` may be called from another thread.
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    ``prices`` are $ per hour by device type.
+    """
+
+    def __init__(self, pipeline: Pipeline, prices: Mapping[str, float] | None = None) -> None:
         self._pipeline = pipeline.name
+        self._prices = prices or {}
         self._tasks = {*pipeline.task_names, "ingress", EGRESS_TASK}
         # With the SLO as a bound, the histogram gives the share of answers within it.
         self._query_bounds = tuple(sorted({*BOUNDS_S, pipeline.slo_s}))
@@ -205,6 +209,7 @@ class Metrics:
             yield "plan_epoch", (), min(list(self._epochs.values()))
         if not reports and self._plan is not None:  # the control app sends no reports
             yield from _plan(self._plan)
+            yield from _cost(self._plan, self._prices)
 
 
 def _hops(node: str, event: Inferred, effects: Sequence[Effect]) -> Iterator[Hop]:
@@ -250,3 +255,11 @@ def _plan(plan: Plan) -> Iterator[Sample]:
         yield "plan_accuracy_ratio", (), plan.expected_accuracy
     workers = Counter((lease.task, lease.variant) for lease in plan.leases if lease.open_slot >= 0)
     yield from (("plan_workers", labels, float(count)) for labels, count in workers.items())
+
+
+def _cost(plan: Plan, prices: Mapping[str, float]) -> Iterator[Sample]:
+    """Yield the cost of the plan's workers by type, for types that have a price."""
+    types = {lease.worker: lease.type for lease in plan.leases}
+    for name, count in Counter(types.values()).items():
+        if name in prices:
+            yield "cost_dollars_per_hour", (name,), count * prices[name]

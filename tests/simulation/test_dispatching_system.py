@@ -1,5 +1,6 @@
 """Queries that wait in ingress for unlike devices, in virtual time: none is lost or doubled."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from headrace.arrivals.arrival_processes import Renewal, read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.policy_options import with_policies
 from headrace.planning.device_mix import with_mix
+from headrace.simulation.comparison import Comparison, as_json, play
+from headrace.simulation.comparison_text import comparison_text
 from headrace.simulation.faults import BROKER_PAUSE, CONTROL_DOWN, DEATH, SLOW, Fault
 from headrace.simulation.simulation_run import Ended, Run, simulated
 from tests.typed_files import RANK, a_typed_file
@@ -75,6 +78,22 @@ def test_a_run_on_rented_devices_tells_what_it_costs(tmp_path: Path) -> None:
     assert row["usd_per_1000_answers"] == pytest.approx(
         0.9 / 3600 * seconds / row["answered"] * 1000, rel=1e-4
     )
+
+
+def test_a_comparison_has_the_costs(tmp_path: Path) -> None:
+    file = with_mix(read_pipeline_file(a_typed_file(tmp_path, HOPS)), {"gpu": 1, "slow": 2})
+    asked = Run(file=file, policy="kairos", seed=1, arrivals=Renewal(20.0, 1.0), sizes=SMALL)
+    run = play(asked, lambda sent: None)
+    made = Comparison(file, (1,), {"kairos": (run,)})
+    (row,) = as_json(made)["policies"]
+    assert row["usd_per_h"]["mean"] == pytest.approx(0.9)
+    assert row["usd_per_1000_answers"]["mean"] == pytest.approx(
+        run.row["usd_per_1000_answers"], abs=1e-6
+    )
+    assert "$/1000" in comparison_text(made).splitlines()[0]
+    bare = {key: value for key, value in run.row.items() if not key.startswith("usd")}
+    without = Comparison(file, (1,), {"kairos": (replace(run, row=bare),)})
+    assert "$" not in comparison_text(without)
 
 
 def test_a_device_that_slows_down_gets_less(tmp_path: Path) -> None:

@@ -195,10 +195,11 @@ class FluidBound:
         """
         known = len(self._prices)
         bound = self.exact(mix)
-        if len(self._prices) == known:
-            return np.zeros(len(mix))
-        prices = self._prices[-1]
-        return (bound * prices / float(np.asarray(mix) @ prices)).ravel()
+        found: np.ndarray[tuple[int], np.dtype[np.float64]] = np.zeros(len(mix))
+        if len(self._prices) > known:
+            prices = self._prices[-1]
+            found += bound * prices / float(np.asarray(mix) @ prices)
+        return found
 
     def _g_of(self, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
         if not self._priced:

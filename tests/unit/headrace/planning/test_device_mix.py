@@ -6,11 +6,11 @@ import pytest
 from control.policies.kairos.query_sizes import SizesError
 from control.problem.problem import PlanError
 from headrace.cli.main import run
+from headrace.config.cluster_cost import cost_per_hour
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.planning.device_mix import (
     MixRequest,
-    cost_per_hour,
     deployed,
     mix_as_json,
     planned_mix,

@@ -1,5 +1,6 @@
 """headrace/report/live_report.py and its views: a live pipeline's answers and plans as a report."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from benchmarks.small_cluster import a_cluster
 from headrace.client.formats import read_answer
-from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.pipeline_file import DeviceType, PipelineFile, read_pipeline_file
 from headrace.errors import CertificateError
 from headrace.fidelity.certificate import Conditions, certified
 from headrace.fidelity.fidelity_run import place, store
@@ -150,3 +151,15 @@ def test_answers_are_read_back_to_the_beginning_and_no_further() -> None:
     found = answers_since(stretches(), read_answer, START_S + 6.0)
     assert [answer.created_s - START_S for answer in found] == [9.0]
     assert len(seen) == 2
+
+
+def test_the_report_has_the_cost_where_the_cluster_has_prices(file: PipelineFile) -> None:
+    types = tuple(DeviceType(name=name, device=name, price=0.9) for name, _ in file.cluster.devices)
+    made = reported(replace(file, cluster=replace(file.cluster, types=types)), ANSWERS, PLANS)
+    workers = sum(count for _, count in file.cluster.devices)
+    found = made.as_json()
+    assert found["usd_per_h"] == pytest.approx(0.9 * workers)
+    spent = 0.9 * workers * 9.0 / 3600  # the queries came within 9 s
+    assert found["usd_per_1000_answers"] == pytest.approx(spent / found["answered"] * 1000)
+    assert "$ per 1000 answers" in report_text(made)
+    assert "usd_per_h" not in reported(file, ANSWERS, PLANS).as_json()

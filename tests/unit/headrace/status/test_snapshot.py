@@ -126,6 +126,17 @@ def test_why_queries_got_no_answer_is_told_the_most_frequent_first() -> None:
     assert head(snapshot)[2] == "without an answer/s: 2.0 dropped past saving, 1.0 failed operator"
 
 
+def test_the_cost_is_that_of_the_workers_that_report() -> None:
+    board = board_of(PIPELINE, {"cpu": 0.36, "cuda:0": 3.0})
+    spare = replace(worker(12.0, {}), node="cpu-1", state="idle", variant="", slots=())
+    board.see([PLAN, worker(12.0, {}), spare, egress(10.0, 100, 0), egress(12.0, 300, 0)])
+    snapshot = board.snapshot(12.0)
+    assert snapshot.usd_per_h == pytest.approx(0.72)
+    assert snapshot.usd_per_1000_answers == pytest.approx(0.72 / 3600 / 100 * 1000)
+    assert head(snapshot)[2] == "cost: 0.720 $ an hour, 0.00200 $ per 1000 answers"
+    assert board_of(PIPELINE).snapshot(12.0).usd_per_h is None
+
+
 def test_devices_are_counted_by_name_and_idle_workers_lower_the_share() -> None:
     board = board_of(PIPELINE)
     idle = replace(worker(12.0, {}), node="cpu-1", state="idle", variant="", slots=())

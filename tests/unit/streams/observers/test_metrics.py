@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -219,6 +220,20 @@ def test_the_plan_in_force_is_told_by_the_control_app_and_its_epoch_by_every_nod
         workers.saw(node, arrived(a_plan(epoch=epoch)), [], 2.0)
     workers.saw("w1", arrived(a_plan(epoch=8, pipeline="another")), [], 2.0)
     assert folded(workers)["plan_epoch",] == 3
+
+
+def test_the_cost_of_the_plan_is_that_of_its_workers_with_a_price() -> None:
+    control = Metrics(PIPELINE, {"gpu": 0.5, "spare": 9.0})
+    leases = [
+        msgspec.structs.replace(a_lease(worker, task), type=type_)
+        for worker, task, type_ in (
+            ("w0", "read", "gpu"), ("w0", "locate", "gpu"), ("w1", "read", "gpu"),
+            ("w2", "read", "own"),
+        )
+    ]  # fmt: skip
+    control.saw("control", Woke(), [Send(PLANS, a_plan(leases), 0)], 1.0)
+    cost = {key: value for key, value in folded(control).items() if "cost" in key[0]}
+    assert cost == {("cost_dollars_per_hour", "gpu"): 1.0}
 
 
 def test_loads_commands_and_dead_letters_are_counted() -> None:
