@@ -12,7 +12,11 @@ from schemas.variant_id import variant_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """An implementation of a task. ``operator`` is "package.module:Class", with ``arguments``."""
+    """An implementation of a task. ``operator`` is "package.module:Class", with ``arguments``.
+
+    ``warm_up`` is the path of a file whose bytes are an input to warm the operator up with; "": the
+    operator's own samples, if it has any.
+    """
 
     task: str
     name: str
@@ -22,6 +26,7 @@ class Variant:
     replicas: int | None = None  # static policy: number of workers; None: in proportion to load
     time_limit_s: float | None = None  # of one batch; with a limit it runs in a process of its own
     memory_limit_bytes: int | None = None  # resident, of that process
+    warm_up: str = ""
 
     @property
     def key(self) -> str:

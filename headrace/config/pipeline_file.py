@@ -342,6 +342,7 @@ def _task(name: str, section: TaskSection, folder: Path) -> Task:
                 replicas=v.replicas,
                 time_limit_s=v.limits.time,
                 memory_limit_bytes=v.limits.memory,
+                warm_up=str((folder / v.warm_up).resolve()) if v.warm_up else "",
             )
             for variant, v in section.variants.items()
         ),

@@ -56,6 +56,7 @@ class VariantSection(Section):
     batch: Count = 1
     replicas: Replicas | None = None
     limits: LimitsSection = LimitsSection()
+    warm_up: str | None = None
 
 
 class TierSection(Section):

@@ -1,6 +1,7 @@
 """Check that everything a pipeline file names can be loaded here, and that its workers suffice."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from control.policies import policy_named, spec_of
@@ -18,7 +19,7 @@ from headrace.config.session_space import space_counts
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator
 from profiles.profile_table import ProfileTable
-from schemas.pipeline import Pipeline, Policy
+from schemas.pipeline import Pipeline, Policy, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +68,21 @@ def examined(file: PipelineFile) -> Examined:
     for task in file.pipeline.tasks:
         for variant in task.variants:
             load_operator(file.sessions.filled(variant) if file.sessions else variant)
+            _check_sample(file, variant)
     return Examined(
         file=file,
         profiled=tuple(dict.fromkeys(e.key for e in table.entries)),
         infeasible=_infeasible(file, table.at_share(file.cluster.share)),
         warnings=tuple(too_short(file.pipeline)),
     )
+
+
+def _check_sample(file: PipelineFile, variant: Variant) -> None:
+    if variant.warm_up and not Path(variant.warm_up).is_file():
+        raise PipelineError(
+            f"{file.path}: the warm_up of {variant.key} names {variant.warm_up}, which is no file; "
+            "correct the path, which is relative to the pipeline file"
+        )
 
 
 def too_short(pipeline: Pipeline) -> list[str]:

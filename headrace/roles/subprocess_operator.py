@@ -23,6 +23,7 @@ import psutil
 
 from headrace.config.pipeline_file import make_importable
 from operators.models.loading import load_operator
+from operators.models.warm_up import warm_up
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.pipeline import Variant
 
@@ -173,6 +174,7 @@ def _serve(
         try:
             operator = make(variant)
             operator.load(device)
+            warm_up(operator, variant)
         except Exception as error:  # noqa: BLE001 - a user's class; the worker gets its message
             pipe.send(_load_failed(error))
             return

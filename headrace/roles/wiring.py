@@ -5,7 +5,6 @@ import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import cast
 
 import numpy as np
 from confluent_kafka import TopicPartition
@@ -28,6 +27,7 @@ from operators.input_place import next_generation, note_of_base, place_of
 from operators.join import as_list
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
+from operators.models.warm_up import Warmed
 from operators.serving.worker import Worker
 from operators.serving.worker_rules import LatencyOf
 from profiles.measurements import EMULATED, ProfileError
@@ -280,7 +280,7 @@ def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
         variant = variant_of(file.pipeline, key)
         if limited(variant):
             return Isolated(variant, file.path)
-        return cast(Operator, load_operator(variant))
+        return Warmed(load_operator(variant), variant)
 
     return make
 

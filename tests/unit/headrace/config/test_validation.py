@@ -57,3 +57,12 @@ def test_an_slo_that_the_hops_alone_use_up_is_warned_of() -> None:
     )
     assert described(examined(file)).splitlines()[-1].startswith("warning: slo is 1 ms")
     assert examined(postcode()).warnings == ()
+
+
+def test_a_sample_for_the_warm_up_has_to_be_a_file() -> None:
+    file = postcode()
+    root = file.pipeline.root
+    changed = replace(root, variants=tuple(replace(v, warm_up="/no/a.png") for v in root.variants))
+    tasks = (changed, *file.pipeline.tasks[1:])
+    with pytest.raises(PipelineError, match=r"names /no/a\.png, which is no file"):
+        examined(replace(file, pipeline=replace(file.pipeline, tasks=tasks)))
