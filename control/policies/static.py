@@ -38,11 +38,24 @@ def allocate(problem: Problem) -> Allocation:
     there, total = len(problem.devices), sum(wanted.values())
     if total <= there:
         return Allocation(_replicas(problem, wanted))
-    binding = (
+    binding = _asked(problem, total) if named else _one_each(problem, total)
+    return Allocation(_replicas(problem, _fewer(problem, wanted)), False, binding)
+
+
+def _asked(problem: Problem, total: int) -> str:
+    there = len(problem.devices)
+    return (
         f"policy {problem.policy.name!r} asks for {total} workers and {there} can be used; "
         f"start {total - there} more or lower its replicas"
     )
-    return Allocation(_replicas(problem, _fewer(problem, wanted)), False, binding)
+
+
+def _one_each(problem: Problem, total: int) -> str:
+    there = len(problem.devices)
+    return (
+        f"the {len(problem.pipeline.tasks)} tasks need {total} workers and {there} can be used; "
+        f"start {total - there} more, or let tasks share devices: cluster.tasks_per_device"
+    )
 
 
 def divide(

@@ -93,7 +93,7 @@ def egress(file: Path, bootstrap: str | None, share: "Share", telling: LogOption
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Workers in this process; above 1 for emulated ones.",
+    help="Workers in this process: emulated ones, or tasks_per_device.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of what emulated workers draw.")
 @role_options

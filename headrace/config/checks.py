@@ -24,6 +24,7 @@ def check(file: FileSection, source: Source) -> None:
     check_tree(file.tasks, source)
     check_policies(file, source)
     check_workers(file, source)
+    check_sharing(file, source)
     for policy, section in policies(file):
         check_replicas(policy, section, file, source)
     check_types(file, source)
@@ -179,13 +180,26 @@ def check_replicas(
     devices = file.cluster.devices or {}
     if file.cluster.types or (file.cluster.tiers and not devices):
         return  # devices are rented on demand, or shared by sessions
-    if sum(takes.values()) > sum(devices.values()):
+    there = _workers(file)
+    if sum(takes.values()) > there:
         have = ", ".join(f"{device}: {count}" for device, count in devices.items())
+        has = f"the cluster has {there} worker{'s' * (there > 1)} ({have}); raise cluster.devices"
+        if sum(takes.values()) == len(takes):
+            raise source.error(
+                ("cluster", "devices"),
+                f"the {len(takes)} tasks need a worker each and {has}, or let tasks share devices: "
+                f"cluster.tasks_per_device",
+            )
         raise source.error(
             ("cluster", "devices") if policy == STATIC else ("policies", policy),
-            f"policy {policy!r} asks for {sum(takes.values())} replicas but the cluster has "
-            f"{sum(devices.values())} workers ({have}); raise cluster.devices or lower replicas",
+            f"policy {policy!r} asks for {sum(takes.values())} replicas but {has} or lower "
+            "replicas",
         )
+
+
+def _workers(file: FileSection) -> int:
+    """Return the number of workers of the cluster section."""
+    return sum((file.cluster.devices or {}).values()) * file.cluster.tasks_per_device
 
 
 def check_workers(file: FileSection, source: Source) -> None:
@@ -289,13 +303,30 @@ def check_bounds(file: FileSection, source: Source) -> None:
             raise source.error(
                 place, f"{{}} is {least}, but the task has {task.slots} slots; raise slots"
             )
-    devices, types = file.cluster.devices or {}, file.cluster.types
+    types, there = file.cluster.types, _workers(file)
     needed = sum(task.replicas.least for task in file.tasks.values())
-    if not types and needed > max(len(file.tasks), sum(devices.values())):
+    if not types and needed > max(len(file.tasks), there):
         raise source.error(
             ("cluster", "devices"),
             f"the tasks are to have {needed} replicas at least, but the cluster has "
-            f"{sum(devices.values())} workers; raise cluster.devices or lower replicas.least",
+            f"{there} workers; raise cluster.devices or lower replicas.least",
+        )
+
+
+def check_sharing(file: FileSection, source: Source) -> None:
+    """Check that only CPU and emulated workers of ``cluster.devices`` share a device."""
+    cluster = file.cluster
+    if cluster.tasks_per_device == 1:
+        return
+    place = ("cluster", "tasks_per_device")
+    if cluster.types or cluster.tiers:
+        raise source.error(place, "{} divides cluster.devices, not types or tiers; remove it")
+    gpu = next((each for each in cluster.devices or {} if each.startswith("cuda")), None)
+    if gpu is not None:
+        raise source.error(
+            place,
+            f"{{}} divides cpu and emulated devices; for several workers on one GPU write "
+            f"{gpu}: NUMBER, and profile again: their profile is measured with all of them busy",
         )
 
 

@@ -69,7 +69,9 @@ class DeviceType:
 class Cluster:
     """The number of workers on each device, and of ingress and egress processes.
 
-    ``share`` is the fraction of its devices' time that the pipeline reserves, above 0, at most 1.
+    ``share`` is the fraction of a device's time that a worker reserves, above 0, at most 1.
+    ``tasks_per_device`` workers share a device and a process; each is counted in ``devices``, and
+    has its part of the device's time in ``share`` and of its memory in ``memory``.
     Workers on rented devices are counted under their type's name: ``types`` defines the types,
     ``budget`` is $ per hour for all of them, ``base`` the base type if the file fixes it.
     """
@@ -83,6 +85,7 @@ class Cluster:
     types: tuple[DeviceType, ...] = ()
     budget: float | None = None
     base: str = ""
+    tasks_per_device: int = 1
 
     @property
     def unplanned(self) -> bool:
@@ -210,7 +213,7 @@ def check_measured(file: PipelineFile, table: ProfileTable) -> None:
 
 
 def planning_profile(file: PipelineFile) -> ProfileTable:
-    """Return the profile scaled to the pipeline's share of its devices' time.
+    """Return the profile scaled to a worker's share of its device's time.
 
     Every role that plans, drops or emulates by latencies uses this profile. Raises as
     ``load_profile`` does.
@@ -279,16 +282,19 @@ def _cluster(section: ClusterSection) -> Cluster:
     types = tuple(_device_type(*each) for each in (section.types or {}).items())
     started = [(name, count) for name, count in (section.start or {}).items() if count]
     memory = {each.name: each.memory for each in types if each.memory is not None}
+    parts = section.tasks_per_device
+    devices = ((name, count * parts) for name, count in (section.devices or {}).items())
     return Cluster(
-        (*(section.devices or {}).items(), *started),
+        (*devices, *started),
         section.ingress,
         section.egress,
-        section.share,
-        (*section.memory.items(), *memory.items()),
+        section.share / parts,
+        (*((name, size // parts) for name, size in section.memory.items()), *memory.items()),
         metrics_port=section.metrics_port,
         types=types,
         budget=section.budget,
         base=section.base or "",
+        tasks_per_device=parts,
     )
 
 

@@ -127,6 +127,7 @@ class ClusterSection(Section):
     ingress: Count = 1
     egress: Count = 1
     share: DeviceShare = 1.0
+    tasks_per_device: Count = 1
     metrics_port: Port | None = None
     memory: dict[Device, Size] = {}
     types: Annotated[dict[TypeName, TypeSection], Field(min_length=1)] | None = None

@@ -44,7 +44,7 @@ def roles(cluster: Cluster) -> tuple[Role, ...]:
         *(
             role
             for device, count in cluster.devices
-            for role in workers(device, count, cluster.host_device(device))
+            for role in cluster_workers(cluster, device, count)
         ),
         *_shared("ingress", cluster.ingress),
     )
@@ -65,6 +65,20 @@ def _shared(kind: str, of: int) -> list[Role]:
     return [
         Role(f"{kind}-{i}", kind, ("--share", f"{i}/{of}"), (f"{kind}-{i}",)) for i in range(of)
     ]
+
+
+def cluster_workers(cluster: Cluster, device: str, count: int) -> list[Role]:
+    """Return the processes of a cluster's ``count`` workers on one device or device type."""
+    host, parts = cluster.host_device(device), cluster.tasks_per_device
+    if parts == 1 or host == "emulated":
+        return workers(device, count, host)
+    return [_shared_device(role, parts) for role in workers(device, count // parts, host)]
+
+
+def _shared_device(role: Role, parts: int) -> Role:
+    """Return the process of a device that ``parts`` workers share."""
+    nodes = tuple(f"{role.name}-{part}" for part in range(parts))
+    return replace(role, arguments=(*role.arguments, "--count", str(parts)), nodes=nodes)
 
 
 def workers(device: str, count: int, host: str = "") -> list[Role]:

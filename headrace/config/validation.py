@@ -44,6 +44,7 @@ class Examined:
             "policies": [policy.name for policy in pipeline.policies],
             "devices": dict(self.file.cluster.devices),
             "share": self.file.cluster.share,
+            "tasks_per_device": self.file.cluster.tasks_per_device,
             "profiled": list(self.profiled),
             "infeasible": self.infeasible,
             "warnings": list(self.warnings),

@@ -167,7 +167,8 @@ def companions(
     """Return the devices of the companion processes that load the machine during a measurement."""
     if busy is not None:
         return [device] * busy
-    workers = dict(cluster.devices)
+    # Of the workers that share a device by the file's rule one process is busy at a time.
+    workers = {name: count // cluster.tasks_per_device for name, count in cluster.devices}
     near_first = sorted(devices, key=lambda name: name != device)
     everyone = [name for name in near_first for _ in range(workers.get(name, 1))]
     return everyone[1 : cpus + 1]  # the first is the measured one

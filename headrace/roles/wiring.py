@@ -184,7 +184,8 @@ def run_worker(
     seed: int = 0,
     telling: LogOptions = SILENT,
 ) -> None:
-    """Serve as a worker until SIGTERM or SIGINT; ``count`` emulated workers share a process."""
+    """Serve as a worker until SIGTERM or SIGINT; ``count`` workers share the process: emulated
+    ones, or those that share a device."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "worker")
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]

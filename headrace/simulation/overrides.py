@@ -37,7 +37,7 @@ def _counts(file: PipelineFile, devices: int | Mapping[str, int]) -> tuple[tuple
     for name, count in devices.items():
         if count < 1:
             raise PipelineError(f"{count} devices {name!r} serve nothing; name 1 or more")
-    return tuple(devices.items())
+    return tuple((name, count * file.cluster.tasks_per_device) for name, count in devices.items())
 
 
 def parsed(text: str) -> int | dict[str, int]:

@@ -23,7 +23,7 @@ from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Arrivals, Recorded, Times
 from headrace.config.cluster_cost import costs
 from headrace.config.pipeline_file import PipelineFile, load_profile, planning_profile
-from headrace.config.topology import Share, workers
+from headrace.config.topology import Share, cluster_workers
 from headrace.errors import PipelineError
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.wiring import accuracies, latency_of, variant_of
@@ -492,7 +492,7 @@ def devices(file: PipelineFile) -> dict[str, str]:
     return {
         name: device
         for device, count in file.cluster.devices
-        for role in workers(device, count, file.cluster.host_device(device))
+        for role in cluster_workers(file.cluster, device, count)
         for name in role.nodes
     }
 

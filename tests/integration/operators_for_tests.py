@@ -26,3 +26,13 @@ class Brittle:
         if b"nonsense" in batch:
             return [threading.Lock()]
         return batch
+
+
+class ToThree:
+    """Every input once for each of the children `one`, `two` and `three`."""
+
+    def load(self, device: str) -> None:
+        """Nothing to load."""
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        return [{child: [value] for child in ("one", "two", "three")} for value in batch]

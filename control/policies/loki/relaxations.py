@@ -74,7 +74,8 @@ def binding(every: Choices, problem: Problem, close: Nearest) -> str:
     )
     if problem.demand_qps == 0 and there < len(every.tasks):
         able = f"are too few: each of the {len(every.tasks)} tasks needs one of its own"
-        return f"devices: {devices} {able}; use {len(every.tasks)} devices"
+        mend = f"use {len(every.tasks)} devices, or let tasks share them: cluster.tasks_per_device"
+        return f"devices: {devices} {able}; {mend}"
     mends = [f"use {close.devices} devices"] if close.devices is not None else []
     mends += [f"an SLO of {close.slo_s * 1e3:g} ms"] if close.slo_s is not None else []
     mends += ["a lower demand"] if close.demand_qps else []

@@ -34,7 +34,7 @@ def test_a_right_file_is_described_as_json(capsys: pytest.CaptureFixture[str]) -
         "valid": True, "pipeline": "lines", "slo_ms": 2000.0,
         "tasks": {"split": ["spaces"], "shout": ["careful", "hasty"]}, "policy": "accurate",
         "policies": ["static", "accurate", "fast"], "devices": {"cpu": 2}, "share": 1.0,
-        "profiled": [], "infeasible": {}, "warnings": [],
+        "tasks_per_device": 1, "profiled": [], "infeasible": {}, "warnings": [],
     }  # fmt: skip
     assert captured.err == ""
 

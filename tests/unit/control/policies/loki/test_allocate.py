@@ -310,5 +310,6 @@ def test_too_few_devices_without_demand_are_counted_by_tasks_not_by_queries() ->
     found = allocate(problem)
     assert (found.feasible, found.binding) == (
         False,
-        "devices: 3 devices are too few: each of the 4 tasks needs one of its own; use 4 devices",
+        "devices: 3 devices are too few: each of the 4 tasks needs one of its own; use 4 "
+        "devices, or let tasks share them: cluster.tasks_per_device",
     )

@@ -1,0 +1,102 @@
+"""Several tasks on one device: the cluster section, the processes, plans and a simulation."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.small_cluster import a_cluster
+from headrace.config.pipeline_file import (
+    Cluster,
+    load_profile,
+    planning_profile,
+    read_pipeline_file,
+)
+from headrace.config.topology import Role, cluster_workers
+from headrace.errors import PipelineError
+from headrace.simulation.experiments import capacity, simulate
+from headrace.simulation.overrides import changed
+from headrace.simulation.simulation_run import devices
+
+TREE = {"split": ("one", "two", "three"), "one": (), "two": (), "three": ()}
+
+
+def a_tree(folder: Path, **cluster: object) -> Path:
+    """Four light tasks; a batch of one takes 4 ms and the SLO is 250 ms."""
+    whole = {"devices": {"emulated": 1}, **cluster}
+    return a_cluster(folder, children=TREE, fan_out=1, batch_s=0.004, cluster=whole)
+
+
+def test_a_shared_device_is_a_worker_for_each_part_of_its_time_and_memory(tmp_path: Path) -> None:
+    path = a_tree(
+        tmp_path, devices={"cpu": 2}, tasks_per_device=4, share=0.5, memory={"cpu": "1GB"}
+    )
+    assert read_pipeline_file(path).cluster == Cluster(
+        (("cpu", 8),), share=0.125, memory=(("cpu", 250_000_000),), tasks_per_device=4
+    )
+
+
+def test_latencies_of_a_shared_device_are_those_of_its_part_of_the_time(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_tree(tmp_path, tasks_per_device=4))
+    whole, part = (
+        table.latency_s("one", "small", "emulated", 1, "mean")
+        for table in (load_profile(file), planning_profile(file))
+    )
+    assert part == pytest.approx(4 * whole)
+
+
+def test_the_workers_of_a_shared_device_are_one_process_and_report_one_by_one() -> None:
+    cluster = Cluster((("cpu", 4),), tasks_per_device=2)
+    assert cluster_workers(cluster, "cpu", 4) == [
+        Role(
+            f"cpu-{number}", "worker",
+            ("--name", f"cpu-{number}", "--device", "cpu", "--count", "2"),
+            (f"cpu-{number}-0", f"cpu-{number}-1"),
+        )
+        for number in range(2)
+    ]  # fmt: skip
+
+
+def test_a_simulation_has_the_workers_of_a_live_run(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_tree(tmp_path, devices={"cpu": 1}, tasks_per_device=4))
+    assert list(devices(file)) == ["cpu-0-0", "cpu-0-1", "cpu-0-2", "cpu-0-3"]
+    assert dict(changed(file, devices=3).cluster.devices) == {"cpu": 12}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        ({"devices": {"cuda:0": 1}}, r"divides cpu and emulated devices; .* write cuda:0: NUMBER"),
+        ({"types": {"a": {"device": "cpu"}}, "budget": 1}, "divides cluster.devices, not types"),
+    ],
+)
+def test_what_the_rule_does_not_cover_is_refused(
+    tmp_path: Path, cluster: dict[str, object], says: str
+) -> None:
+    with pytest.raises(PipelineError, match=says):
+        read_pipeline_file(a_tree(tmp_path, **cluster, tasks_per_device=2))
+
+
+@pytest.mark.parametrize("policy", ["static", "loki"])
+def test_a_tree_of_four_light_tasks_at_five_queries_a_second_needs_one_device(
+    tmp_path: Path, policy: str
+) -> None:
+    asked = {"policies": [policy], "rate_qps": 5.0, "seconds": 20.0, "warm_up_s": 5.0}
+    with pytest.raises(PipelineError, match=r"4 tasks need a worker each .*tasks_per_device"):
+        simulate(a_tree(tmp_path), **asked)
+    (shared,) = simulate(a_tree(tmp_path, tasks_per_device=4), **asked)
+    assert (shared["violation"], shared["answered"]) == (0.0, shared["queries"])
+
+
+def test_a_shared_device_serves_no_more_than_its_time(tmp_path: Path) -> None:
+    """Without batches no more queries/s than one device has time for the four tasks of each."""
+    file = read_pipeline_file(a_tree(tmp_path, tasks_per_device=4))
+    alone = tuple(
+        replace(task, variants=tuple(replace(v, batch=1) for v in task.variants))
+        for task in file.pipeline.tasks
+    )
+    single = replace(file, pipeline=replace(file.pipeline, tasks=alone))
+    table = load_profile(file)
+    busy_s = sum(table.latency_s(task, "small", "emulated", 1, "mean") for task in TREE)
+    (found,) = capacity(single, policies=["loki"])
+    assert 0 < found["demand_qps"] <= 1 / busy_s
