@@ -51,6 +51,7 @@ from streams.kafka.topic_admin import partitions_of
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import EmulatedExecutor, ModelExecutor, Operator
+from streams.live.fatal_records import FatalRecords
 from streams.live.live_driver import Live
 from streams.observers.journal import tell
 from streams.topics import LEASE_MS, TOO_OLD, own_topics, physical
@@ -345,7 +346,8 @@ def _driver(
     transport.warm(own_topics(pipeline))
     if namesakes is not None:
         transport.notice_silence(LISTEN_S * how.factor, namesakes.look_again)
-    with observed(role or ", ".join(nodes), pipeline, telling, transport) as observers:
+    named = role or ", ".join(nodes)
+    with observed(named, pipeline, telling, transport) as observers:
         yield Live(
             pipeline,
             nodes,
@@ -354,6 +356,7 @@ def _driver(
             inbox=how.inbox(),
             observers=observers,
             fence_s=fence_s,
+            fatal=FatalRecords(run_directory(pipeline.name) / f"{named}.fatal-records.json"),
         )
 
 

@@ -30,9 +30,11 @@ from schemas.records import Command
 from streams.codecs.size_gate import MOST_ENCODED_BYTES, Encode, fitting
 from streams.codecs.wire import encoder
 from streams.fencing import Fenced, StoodStill
+from streams.kafka.kafka_errors import BrokerError
 from streams.live.executors import Executor, Post, PostAt
+from streams.live.fatal_records import FatalRecords
 from streams.live.inbox import Clock, FetchedBatch, Inbox, Transport
-from streams.live.slot_readers import SlotReaders
+from streams.live.slot_readers import LogWentBack, SlotReaders
 from streams.topics import physical
 
 IDLE_S = 0.05  # the longest that confirmations wait for the next turn
@@ -52,6 +54,7 @@ class Live:
         inbox: Inbox | None = None,
         observers: Sequence[Observer] = (),
         fence_s: float | None = None,
+        fatal: FatalRecords | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._fence_s = fence_s  # the longest stall that the process survives; None: any
@@ -65,7 +68,8 @@ class Live:
         self._timers: list[tuple[float, int, str, Event]] = []
         self._count = 0
         self._routes: dict[str, tuple[str, Any]] = {}
-        self._slots = SlotReaders(pipeline, transport, clock)
+        self._fatal = fatal
+        self._slots = SlotReaders(pipeline, transport, clock, fatal)
         self._stopping = False
         self._leave_by: float | None = None
 
@@ -186,12 +190,22 @@ class Live:
         if type(entry) is FetchedBatch:
             if room is not None:
                 room.release()
-            for node, event in self._slots.events(entry):
-                self._handle(node, event)
+            self._records(entry)
         elif type(entry) is tuple:
             self._handle(*entry)
         elif entry is not None:
             raise entry
+
+    def _records(self, batch: FetchedBatch) -> None:
+        try:
+            for node, event in self._slots.events(batch):
+                self._handle(node, event)
+        except (BrokerError, LogWentBack):
+            raise
+        except Exception as error:
+            if self._fatal is not None and self._slots.handling is not None:
+                self._fatal.ended_at(self._slots.handling, error)
+            raise
 
     def _patience(self) -> float:
         wait = self._timers[0][0] - self._clock() if self._timers else 1.0

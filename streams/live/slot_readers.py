@@ -12,6 +12,7 @@ from schemas.effects import PLANS, QUERIES, Arrived
 from schemas.pipeline import Pipeline
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.codecs.wire import Fetched, decoder
+from streams.live.fatal_records import FatalRecords
 from streams.live.inbox import Clock, FetchedBatch, Place, Transport
 from streams.topics import physical
 
@@ -27,7 +28,15 @@ class LogWentBack(HeadraceError):
 class SlotReaders:
     """The slots that the nodes of one process read over a transport."""
 
-    def __init__(self, pipeline: Pipeline, transport: Transport, clock: Clock) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        transport: Transport,
+        clock: Clock,
+        fatal: FatalRecords | None = None,
+    ) -> None:
+        self._fatal = fatal
+        self.handling: Fetched | None = None  # the record being decoded or handled
         self._pipeline = pipeline
         self._transport = transport
         self._clock = clock
@@ -74,13 +83,16 @@ class SlotReaders:
                 continue
             if fetched.value is None and self._logical[fetched.topic] == PLANS:
                 continue  # a tombstone: the control app deleted the plan
+            self.handling = fetched
             event = self._arrived(fetched)
             for node in readers:
                 yield node, event
+            self.handling = None
 
     def _arrived(self, fetched: Fetched) -> Arrived:
         topic = fetched.topic
-        record = self._decoders[topic](fetched)
+        known = None if self._fatal is None else self._fatal.unreadable(fetched)
+        record = self._decoders[topic](fetched) if known is None else known
         return Arrived(record, self._logical[topic], fetched.slot, fetched.offset, fetched.at_s)
 
     def _went_back(self, place: Place, offset: int) -> None:

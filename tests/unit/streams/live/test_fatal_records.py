@@ -1,0 +1,87 @@
+"""A record that ends its reader three times goes to the dead letters."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from operators.ingress import Ingress
+from schemas.codec.single_object import decode
+from schemas.effects import DEAD_LETTERS, QUERIES, Arrived, Assign, Effect, Event, Woke
+from schemas.records import DeadLetter, Garbled
+from streams.codecs.wire import Fetched
+from streams.live.fatal_records import MOST_DEATHS, FatalRecords
+from streams.live.inbox import FetchedBatch
+from streams.live.live_driver import Live
+from streams.topics import physical
+from tests.builders import a_pipeline
+from tests.memory_transport import MemoryTransport, VirtualClock
+
+PIPELINE = a_pipeline(input="raw")
+TOPIC = physical(PIPELINE.name, QUERIES)
+
+
+class Fragile:
+    """An ingress that a payload ends, as a bug would."""
+
+    def __init__(self) -> None:
+        self._node = Ingress("ingress-0", PIPELINE, (0,), incarnation=1.0)
+        self.seen: list[int] = []
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        if type(event) is Woke and now == 0.0:
+            return [Assign(QUERIES, (0,))]
+        if type(event) is Arrived:
+            if type(event.record) is not Garbled and event.offset == 1:
+                raise KeyError("a bug")
+            self.seen.append(event.offset)
+        return self._node.handle(event, now)
+
+
+def a_record(offset: int, at_s: float = 5.0) -> Fetched:
+    return Fetched(TOPIC, 0, offset, at_s, None, b"x", [("headrace-id", b"q%d" % offset)])
+
+
+def a_life(path: Path) -> tuple[Live, Fragile, MemoryTransport]:
+    clock = VirtualClock()
+    node, transport = Fragile(), MemoryTransport(PIPELINE, clock, 0.0)
+    live = Live(PIPELINE, {"i": node}, transport, clock=clock, fatal=FatalRecords(path))
+    live.start()
+    clock.now = 5.0
+    live._inbox.put(FetchedBatch(transport.assigned, [a_record(n) for n in range(3)]))
+    return live, node, transport
+
+
+def test_what_ends_a_role_three_times_at_one_offset_is_dead_lettered_with_its_cause(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run" / "ingress-0.fatal-records.json"
+    for _ in range(MOST_DEATHS):
+        live, node, _ = a_life(path)
+        with pytest.raises(KeyError):
+            live.turn()
+        assert node.seen == [0]
+    live, node, transport = a_life(path)
+    live.turn()
+    assert node.seen == [0, 1, 2]
+    (letter,) = [decode(each.value or b"") for each in transport.log(f"p.{DEAD_LETTERS}")]
+    assert isinstance(letter, DeadLetter)
+    assert (letter.offset, letter.value) == (1, b"x")
+    assert letter.reason == "this record ended its reader 3 times: KeyError: 'a bug'"
+
+
+def test_another_record_at_that_offset_is_read(tmp_path: Path) -> None:
+    fatal = FatalRecords(tmp_path / "f.json")
+    for _ in range(MOST_DEATHS):
+        fatal.ended_at(a_record(1), ValueError("x"))
+    again = FatalRecords(tmp_path / "f.json")
+    assert again.unreadable(a_record(1)) is not None
+    assert again.unreadable(a_record(1, at_s=6.0)) is None
+    assert again.unreadable(a_record(2)) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"a": 1}', '{"a": ["x", "y"]}'])
+def test_a_file_that_was_cut_short_is_as_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "f.json"
+    path.write_text(text)
+    assert FatalRecords(path).unreadable(a_record(1)) is None
