@@ -13,7 +13,17 @@ from msgspec.structs import replace
 from operators.record_size import brief
 from schemas.effects import OUTPUTS, Send
 from schemas.enumerations import ReasonCode
-from schemas.records import FAILED, Answer, DeadLetter, End, Item, Notice, Record, Work
+from schemas.records import (
+    FAILED,
+    Answer,
+    CommandResult,
+    DeadLetter,
+    End,
+    Item,
+    Notice,
+    Record,
+    Work,
+)
 from schemas.user_errors import HeadraceError
 from streams.topics import MAX_RECORD_BYTES
 
@@ -31,18 +41,20 @@ class RecordTooLarge(HeadraceError):
 def fitting(
     send: Send, encode: Encode, egress_partitions: int, most: int = MOST_ENCODED_BYTES
 ) -> Iterator[Encoded]:
-    """Yield a record with its bytes, or smaller ones in its place, each of at most ``most`` bytes.
+    """Yield a record with its bytes, or smaller ones in its place, each of at most ``most`` bytes
+    with its key.
 
     Raise ``RecordTooLarge`` for a record without a smaller form.
     """
     value = encode(send.record)
-    if len(value) <= most:
+    size = len(value) + len(send.key.encode("utf-8", "replace"))
+    if size <= most:
         yield send, value
         return
-    smaller = _smaller(send, len(value), egress_partitions, most)
+    smaller = _smaller(send, size, egress_partitions, most)
     if not smaller:
         raise RecordTooLarge(
-            f"a {type(send.record).__name__} for {send.topic} has {len(value)} bytes, at most "
+            f"a {type(send.record).__name__} for {send.topic} has {size} bytes, at most "
             f"{most} fit a record; shorten the names in the pipeline file"
         )
     for each in smaller:
@@ -61,6 +73,11 @@ def _smaller(send: Send, size: int, egress_partitions: int, most: int) -> list[S
     if isinstance(record, DeadLetter) and (record.value or record.headers):
         cut = replace(record, value=record.value[: len(record.value) // 2], headers=())
         return [replace(send, record=cut)]
+    if isinstance(record, CommandResult):
+        short = replace(
+            record, id=brief(record.id), action=brief(record.action), message=brief(record.message)
+        )
+        return [] if short == record else [replace(send, record=short, key=brief(send.key))]
     return []
 
 

@@ -38,6 +38,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
+from streams.codecs.size_gate import RecordTooLarge, fitting
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history
 from streams.control_app.host import ControlHost
@@ -66,6 +67,7 @@ LEVELS = {
     "control.stalled": logging.WARNING,
     "control.blind": logging.WARNING,
     "control.unpublished": logging.WARNING,
+    "control.too_large": logging.ERROR,
 }
 READ = (REPORTS, COMMANDS, PLANS)
 
@@ -351,7 +353,13 @@ class ControlDriver:
     async def _send(self, effect: Send, host: ControlHost) -> None:
         topic = physical(self._pipeline.name, effect.topic)
         slot = effect.slot if effect.slot >= 0 else None
-        await self._write(topic, encode(effect.record), slot, effect.key.encode() or None)
+        try:
+            pieces = [*fitting(effect, encode, self._pipeline.egress_partitions)]
+        except RecordTooLarge as error:
+            self._say("control.too_large", str(error))
+            return
+        for send, value in pieces:
+            await self._write(topic, value, slot, send.key.encode() or None)
 
     async def _solve(self, effect: Solve, host: ControlHost) -> None:
         future = asyncio.wrap_future(self._planners.start(effect))

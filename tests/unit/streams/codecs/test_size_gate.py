@@ -9,17 +9,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from control.controller.controller import Controller
 from operators.egress import Egress
 from operators.ingress import NOTICE_S, Ingress
 from operators.record_size import MOST_REASON_BYTES, brief
 from operators.serving.worker import Worker
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import decode, encode
-from schemas.effects import RESULTS, Arrived, Effect, Failed, Infer, Inferred, Loaded, Send, Woke
+from schemas.effects import (
+    COMMANDS,
+    RESULTS,
+    Arrived,
+    Effect,
+    Failed,
+    Infer,
+    Inferred,
+    Loaded,
+    Send,
+    Woke,
+)
 from schemas.records import (
     FAILED,
     FULL_CREDIT,
     Answer,
+    Command,
     DeadLetter,
     Garbled,
     Notice,
@@ -43,6 +56,7 @@ from tests.builders import (
     arrived,
     told,
 )
+from tests.control_world import a_pipeline as a_control_pipeline
 
 MOST = 4096  # in place of eight MiB, so that a test may exceed it often
 PIPELINE = a_pipeline({"read": ["check"], "check": []})
@@ -128,6 +142,22 @@ def test_a_reason_is_cut_to_what_it_may_need(reason: str) -> None:
     assert len(said.encode()) <= MOST_REASON_BYTES
     if len(reason.encode("utf-8", "replace")) <= MOST_REASON_BYTES:
         assert said == reason.encode("utf-8", "replace").decode()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from((0, 10, 3_000, 9_000, 30_000)), min_size=4, max_size=4))
+def test_the_control_app_makes_no_record_that_is_too_large(sizes: list[int]) -> None:
+    node = Controller(a_control_pipeline(), None, 1, {})
+    node.handle(Woke(), 0.0)
+    names = ["n" * size for size in sizes]
+    command = Command(
+        id=names[0], pipeline="postcode", action=names[1], arguments={names[2]: names[3]}
+    )
+    garbled = Garbled(b"x", names[1], id=names[0])
+    for record in (command, garbled):
+        for send in sends(node.handle(Arrived(record, COMMANDS, 0, 0, 1.0), 1.0)):
+            for each, value in fitting(send, encode, 4, most=8 * MOST):
+                assert len(value) + len(each.key) <= 8 * MOST
 
 
 # ---------------------------------------------------------------------- all nodes
