@@ -18,6 +18,7 @@ from schemas.pipeline import Task
 from schemas.records import ANSWERED, FAILED, End, Hop, Item, Value
 
 _ALWAYS_FIT = frozenset((type(None), bool, float))
+_LISTS = (list, tuple, np.ndarray)
 
 
 class OutputError(ValueError):
@@ -89,7 +90,8 @@ def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> lis
 
 
 def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
-    if isinstance(output, Mapping):
+    # Lists first: the check of an abstract class is slow.
+    if not isinstance(output, _LISTS) and isinstance(output, Mapping):
         unknown = [name for name in output if name not in task.children]
         if unknown:
             raise OutputError(
@@ -105,7 +107,7 @@ def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
             f"mapping from child to items for each input, not {type(output).__name__}"
         )
     for child, values in listed.items():
-        listable = isinstance(values, (list, tuple, np.ndarray))
+        listable = isinstance(values, _LISTS)
         if not listable or getattr(values, "ndim", 1) == 0:
             raise OutputError(
                 f"the operator of task {task.name!r} gave {type(values).__name__} for child "

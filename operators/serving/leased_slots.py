@@ -46,19 +46,14 @@ TRANSITIONS: Mapping[tuple[Reading, ReadingChange], Reading] = {
 class LeasedSlots:
     """The leased slots of one worker, with the offset tracker of each."""
 
-    __slots__ = ("_progress", "_states", "lease", "topic", "wanted")
+    __slots__ = ("_progress", "lease", "reading", "topic", "wanted")
 
     def __init__(self, worker: str) -> None:
         self.lease: Lease | None = None
         self.wanted = ""  # the lease's "task/variant"
         self.topic = ""
         self._progress: dict[int, Progress] = {}
-        self._states = StateMachine(worker, TRANSITIONS, Reading.IDLE)
-
-    @property
-    def paused(self) -> bool:
-        """Whether reading is paused."""
-        return self._states.state is Reading.PAUSED
+        self.reading = StateMachine(worker, TRANSITIONS, Reading.IDLE)
 
     def change(self, lease: Lease | None) -> list[Effect]:
         """Take the plan's lease in place of the last one; another task's slots begin anew."""
@@ -68,25 +63,26 @@ class LeasedSlots:
         self.topic = work_topic(lease.task) if lease else ""
         effects: list[Effect] = []
         if before is not None and topic != self.topic:
-            self._states.go(ReadingChange.REVOKE)
+            self.reading.go(ReadingChange.REVOKE)
             self._progress = {}
             effects.append(Assign(topic, ()))
         if lease is not None:
-            self._states.go(ReadingChange.LEASE)
+            self.reading.go(ReadingChange.LEASE)
+            paused = self.reading.state is Reading.PAUSED
             kept = {slot: self._progress.get(slot) or Progress() for slot in lease.slots}
             self._progress = kept
-            effects.append(Assign(self.topic, lease.slots, lease.slots if self.paused else ()))
+            effects.append(Assign(self.topic, lease.slots, lease.slots if paused else ()))
         return effects
 
     def pause(self) -> Assign:
         """Leave the backlog on the broker."""
         assert self.lease is not None
-        self._states.go(ReadingChange.PAUSE)
+        self.reading.go(ReadingChange.PAUSE)
         return Assign(self.topic, paused=self.lease.slots)
 
     def resume(self) -> Assign:
         """Read on."""
-        self._states.go(ReadingChange.RESUME)
+        self.reading.go(ReadingChange.RESUME)
         return Assign(self.topic, paused=())
 
     def begin(self, slot: int, offset: int, pieces: int) -> Progress | None:

@@ -149,8 +149,8 @@ class RunningBatch:
     def completions(
         self, lease: Lease, items: Sequence[Ticket], outcome: str, started_s: float, took_s: float
     ) -> list[Effect]:
-        """Report items of a batch to the dispatcher; nothing if ``lease`` is not dispatched to."""
-        return [self._completion(t, lease, outcome, started_s, took_s) for t in items if lease.type]
+        """Report items of a batch to the dispatcher; ``lease`` is one that it dispatches to."""
+        return [self._completion(t, lease, outcome, started_s, took_s) for t in items]
 
     def _completion(
         self, ticket: Ticket, lease: Lease, outcome: str, started_s: float, took_s: float

@@ -17,8 +17,8 @@ class TableBatching:
     """The tables that a worker follows, if the policy in force has any for its task."""
 
     __slots__ = (
-        "_device", "_following", "_largest", "_latency", "_pace", "_pipeline", "_selections",
-        "arrivals",
+        "_device", "_largest", "_latency", "_pace", "_pipeline", "_selections",
+        "arrivals", "following",
     )  # fmt: skip
 
     def __init__(
@@ -30,16 +30,12 @@ class TableBatching:
         self._latency = latency
         self._largest = {v.key: v.batch for task in pipeline.tasks for v in task.variants}
         self._selections = Selections()
-        self._following: TableLookup | None = None
-
-    def __bool__(self) -> bool:
-        """Return whether tables are in force."""
-        return self._following is not None
+        self.following: TableLookup | None = None  # the tables in force
 
     @property
     def variants(self) -> tuple[str, ...]:
         """The variants that the tables choose from, as "task/variant"."""
-        return self._following.variants if self._following is not None else ()
+        return self.following.variants if self.following is not None else ()
 
     def take(self, selection: Selection) -> bool:
         """Take a task's tables; they replace its earlier ones. Return False for unfit ones."""
@@ -50,8 +46,8 @@ class TableBatching:
 
     def follow(self, policy: str, wanted: str, now: float) -> None:
         """Follow the tables of the policy for the task of ``wanted`` ("task/variant"), if any."""
-        before = self._following
-        self._following = following = self._selections.of(policy, variant_id(wanted).task)
+        before = self.following
+        self.following = following = self._selections.of(policy, variant_id(wanted).task)
         if (following is None) != (before is None):
             self.arrivals = BurstBuffer(now)
         if following is not None:
@@ -65,7 +61,7 @@ class TableBatching:
         The serving variant replaces one that is not loaded yet. Items that are late in any case
         run in batches of up to ``largest``, if the policy says so.
         """
-        tables, device = self._following, self._device
+        tables, device = self.following, self._device
         assert tables is not None
         stretch = self._pace.stretch if rules.paced else 1.0
         slack_s = rules.slack_s(head.work, head.item, tables.selection.slo_s, now) / stretch

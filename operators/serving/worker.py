@@ -17,7 +17,7 @@ from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from operators.serving.device import Device
 from operators.serving.fanout import failed, outcome
-from operators.serving.leased_slots import LeasedSlots
+from operators.serving.leased_slots import LeasedSlots, Reading
 from operators.serving.outbox import Onward
 from operators.serving.running_batch import MOST_CRASHES, BatchState, RunningBatch, Ticket, crashing
 from operators.serving.table_batching import TableBatching
@@ -123,7 +123,7 @@ class Worker:
         tickets = [Ticket(i, work, slot, offset, progress, now) for i in work.items]
         self._queue.extend(tickets)
         self._reporter.count(f"arrived/{self._slots.wanted}", len(work.items))
-        if self._tables:
+        if self._tables.following is not None:
             self._tables.arrivals.came(len(work.items), work.follow, now)
         crashed = self._fail_crashing(tickets, self._strikes, now) if self._strikes else []
         return [*crashed, *self._soon(now), *self._backpressure(now)]
@@ -168,7 +168,7 @@ class Worker:
         slots, queue, limit = self._slots, self._queue, self._rules.most
         if slots.lease is None:
             return []
-        if slots.paused:
+        if slots.reading.state is Reading.PAUSED:
             return [slots.resume()] if len(queue) <= limit // 2 else []
         if len(queue) <= limit:
             return []
@@ -195,7 +195,7 @@ class Worker:
         lease, queue, variant = self._slots.lease, self._queue, self._device.serving
         if lease is None or not variant or not queue or self._busy:
             return []
-        if self._tables:
+        if self._tables.following is not None:
             if not (ready := self._tables.arrivals.ready(len(queue), now)):
                 return self._wait()
             variant, size = self._tables.choose(queue[0], ready, self._rules, lease.batch, now)
@@ -262,15 +262,14 @@ class Worker:
         if len(event.outputs) != len(tickets):
             found = f"{variant} returned {len(event.outputs)} outputs for {len(tickets)} inputs"
             return self._fail(found, now)
-        task = self._tasks[variant_id(variant).task]
+        task, epoch = self._tasks[variant_id(variant).task], self._plans.epoch
         onward: list[Onward] = []
         work: Work | None = None
         path: tuple[Hop, ...] = ()
         for ticket, output in zip(tickets, event.outputs, strict=True):
             # Items of one record share their path.
             if ticket.work is not work or ticket.item.path != path[:-1]:
-                work = ticket.work
-                path = (*ticket.item.path, batch.hop(ticket, event, self._plans.epoch))
+                work, path = ticket.work, (*ticket.item.path, batch.hop(ticket, event, epoch))
             onward += [(work, to, i) for to, i in outcome(task, ticket.item, path, output)]
         took_s = event.finished_s - event.started_s
         self._pace.ran(variant, batch.cost, took_s)
@@ -290,7 +289,7 @@ class Worker:
     ) -> list[Effect]:
         """Send ``onward`` what became of items, and commit them."""
         lease, effects = self._slots.lease, list[Effect]()
-        if lease is not None:
+        if lease is not None and lease.type:  # ingress dispatches to it
             effects = self._batch.completions(lease, tickets, outcome, started_s, took_s)
         sends, counts = self._rules.onward(onward, now)
         for name, count in counts.items():

@@ -78,7 +78,7 @@ def test_paused_slots_stay_paused_for_the_task_and_not_for_another() -> None:
     assert slots.pause() == Assign("work.t", paused=(0,))
     assert slots.change(lease("t", (0, 1))) == [Assign("work.t", (0, 1), (0, 1))]
     assert slots.change(lease("u", (4,))) == [Assign("work.t", ()), Assign("work.u", (4,), ())]
-    assert not slots.paused
+    assert slots.reading.state is not Reading.PAUSED
 
 
 def test_a_lost_slot_forgets_its_items_and_begins_anew() -> None:
