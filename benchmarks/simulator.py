@@ -37,7 +37,8 @@ from control.policies.option_fields import with_options
 from headrace.arrivals.arrival_processes import Arrivals, Rates, Renewal, read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.process_setup import collect_seldom
-from headrace.simulation.simulation_run import Ended, Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import Ended, simulated
 
 BATCH_S = 0.01
 HOUR_QUERIES = 500 * 3600

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headrace.simulation.experiments import (
         capacity,
         compare,
+        plannable_demand,
         simulate,
         simulated_queries,
         simulated_seconds,
@@ -27,6 +28,7 @@ __all__ = [
     "NoAnswer",
     "capacity",
     "compare",
+    "plannable_demand",
     "run_query",
     "simulate",
     "simulated_queries",
@@ -36,7 +38,14 @@ __all__ = [
 _CLIENT, _EXPERIMENTS = "headrace.client.client", "headrace.simulation.experiments"
 _PLACES = dict.fromkeys(("Client", "ClientClosed", "NoAnswer"), _CLIENT) | {
     name: _EXPERIMENTS
-    for name in ("capacity", "compare", "simulate", "simulated_queries", "simulated_seconds")
+    for name in (
+        "capacity",
+        "compare",
+        "plannable_demand",
+        "simulate",
+        "simulated_queries",
+        "simulated_seconds",
+    )
 }
 _PLACES["run_query"] = "headrace.testing"
 

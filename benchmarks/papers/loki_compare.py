@@ -21,7 +21,7 @@ from headrace.config.policy_options import with_policies
 from headrace.html.comparison_page import comparison_page
 from headrace.simulation.comparison import Comparison, as_json, compared
 from headrace.simulation.comparison_text import comparison_text
-from headrace.simulation.simulation_run import Run
+from headrace.simulation.run_input import Run
 from headrace.simulation.static_best import NAME as STATIC_BEST
 
 ABLATION = (
@@ -137,8 +137,7 @@ def compare(out: Path, names: Sequence[str], seeds: Sequence[int], stretch: Stre
         scene = SCENES[name]
         made = played(out, scene, seeds, stretch)
         (out / f"{name}.json").write_text(json.dumps(as_json(made), indent=1) + "\n")
-        told = {"arrivals": out / f"{scene.trace}-arrivals.txt.gz", "from_topic": None}
-        write_page(out / f"{name}.html", comparison_page(made, told))
+        write_page(out / f"{name}.html", comparison_page(made, f"{scene.trace}-arrivals.txt.gz"))
         print(f"\n{name}\n\n{comparison_text(made)}")
         if scene.every == 1:
             print(authors_text(scene.trace))

@@ -62,9 +62,18 @@ def capacity(file: Path, as_json: bool, **asked: Any) -> int:
       headrace capacity rank.yaml --policy kairos fcfs --mix g4dn.xlarge=1,r5n.large=13 --json
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from headrace.simulation.capacity_search import capacity_text, requests, searched
+    from headrace.simulation.capacity_search import (
+        CapacityOptions,
+        capacity_text,
+        requests,
+        searched,
+    )
 
-    found = searched(requests(read_file(file), asked))
+    options = CapacityOptions(
+        policies=asked["policy"], seeds=asked["seed"], mix=asked["mix"], sizes=asked["sizes"],
+        attainment=asked["attainment"], queries=asked["queries"], warm_up_s=asked["warm_up"],
+    )  # fmt: skip
+    found = searched(requests(read_file(file), options))
     rows = [each.as_json() for each in found]
     print_json(rows) if as_json else print_text(capacity_text(rows))
     return 0

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,6 @@ import click
 
 from headrace.cli.shared_options import (
     DurationType,
-    F,
     bootstrap_option,
     json_option,
     pipeline_argument,
@@ -19,6 +19,7 @@ from headrace.terminal import print_json, print_text, say
 
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
+    from headrace.simulation.batch_runs import SimulationRequest
 
 # Options that may be followed by several values, and the pattern of one value.
 SEVERAL = {"--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*", "--seed": r"\d+"}
@@ -100,23 +101,34 @@ RUN_OPTIONS = (
 )  # fmt: skip
 
 
-def with_world(file: "PipelineFile", asked: dict[str, Any]) -> None:
-    """Replace the option ``world`` by the world it names, and say which it is.
-
-    Raises ``CalibrationError``.
-    """
-    from headrace.simulation.world_file import chosen
-
-    found = chosen(file, asked["world"])
-    say(f"simulated with {found.sentence}")
-    asked["world"] = found.world
-
-
 def run_options(function: F) -> F:
     """Add ``RUN_OPTIONS`` to a command, in order."""
     for option in reversed(RUN_OPTIONS):
         function = option(function)
     return function
+
+
+def requested(file: "PipelineFile", options: Mapping[str, Any]) -> "SimulationRequest":
+    """Return the request that the values of ``RUN_OPTIONS`` make, and say which world it has.
+
+    Raises ``CalibrationError``.
+    """
+    from headrace.simulation.batch_runs import SimulationRequest
+    from headrace.simulation.overrides import parsed
+    from headrace.simulation.world_file import chosen
+
+    found = chosen(file, options["world"])
+    say(f"simulated with {found.sentence}")
+    devices = options["devices"]
+    return SimulationRequest(
+        policies=options["policy"], seeds=options["seed"], arrivals=options["arrivals"],
+        from_topic=options["from_topic"], bootstrap=options["bootstrap"],
+        rate_qps=options["rate"], seconds=options["seconds"], cv=options["cv"],
+        burst=options["burst"], faults=options["faults"], random_faults=options["random_faults"],
+        warm_up_s=options["warm_up"], latency=options["latency"], solve_s=options["solve_time"],
+        devices=parsed(devices) if devices else None, slo_s=options["slo"],
+        world=found.world,
+    )  # fmt: skip
 
 
 @click.command(cls=RepeatedOptions)
@@ -150,8 +162,7 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
 
     outs = [asked.pop(name) for name in ("queries_out", "seconds_out")]
     deployed = read_deployed(file)
-    with_world(deployed, asked)
-    wanted = runs(deployed, asked)
+    wanted = runs(deployed, requested(deployed, asked))
     found = exported(wanted, *outs) if any(outs) else rows(wanted, trace_out)
     print_json(found) if as_json else print_text(table_text(found))
     return 0
@@ -188,10 +199,10 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     if html is not None:
         writable(html)
     deployed = read_deployed(file)
-    with_world(deployed, asked)
-    made = compared(deployed, asked)
+    request = requested(deployed, asked)
+    made = compared(deployed, request)
     if html is not None:
-        write_page(html, comparison_page(made, asked))
+        write_page(html, comparison_page(made, request.workload_text()))
         say(f"wrote {html}")
     print_json(document(made)) if as_json else print_text(comparison_text(made))
     return 0

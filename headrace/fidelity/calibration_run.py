@@ -18,7 +18,7 @@ from headrace.fidelity.variant_file import as_asked
 from headrace.fidelity.world_fit import broker_quantiles, fitted
 from headrace.machine import machine
 from headrace.simulation.experiments import capacity
-from headrace.simulation.simulation_run import devices
+from headrace.simulation.run_input import devices
 from headrace.simulation.world_file import Calibration, profiles_sha256, tasks_sha256
 from headrace.terminal import progress
 from streams.simulated.world import Phase, World

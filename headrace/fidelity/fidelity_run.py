@@ -25,7 +25,8 @@ from headrace.machine import machine
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.wiring import accuracies
-from headrace.simulation.simulation_run import Run, devices, simulated
+from headrace.simulation.run_input import Run, devices
+from headrace.simulation.simulation_run import simulated
 from headrace.simulation.warm_start import Start, start_of
 from headrace.terminal import progress
 from schemas.records import Plan

@@ -2,9 +2,8 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any
 
 from headrace.html.charts import Labels, Spot, spot_chart
 from headrace.html.page import css, legend, number, page, section, table, text
@@ -14,8 +13,8 @@ from headrace.simulation.comparison import Comparison
 from headrace.simulation.comparison_text import COLUMNS, figure_text, notes
 
 
-def comparison_page(made: Comparison, asked: Mapping[str, Any]) -> str:
-    """Return the page; ``asked`` are the options of the command."""
+def comparison_page(made: Comparison, arrivals: str) -> str:
+    """Return the page; ``arrivals`` names their source."""
     name = made.file.pipeline.name
     named = [(policy, played[0].recording) for policy, played in made.runs.items()]
     body = [
@@ -28,7 +27,7 @@ def comparison_page(made: Comparison, asked: Mapping[str, Any]) -> str:
     ]
     return page(
         f"{name}: {len(made.runs)} policies" if len(made.runs) > 1 else name,
-        _lead(made, asked),
+        _lead(made, arrivals),
         body,
         setting(),
     )
@@ -41,27 +40,17 @@ def setting() -> str:
     return f"Written by headrace on {now}, {platform.machine()}, {cores} cores."
 
 
-def _lead(made: Comparison, asked: Mapping[str, Any]) -> Iterator[str]:
+def _lead(made: Comparison, arrivals: str) -> Iterator[str]:
     file, first = made.file, next(iter(made.runs.values()))[0]
     devices = ", ".join(f"{count} x {device}" for device, count in file.cluster.devices)
     yield (
         f"Simulated: {file.path.name}, SLO {file.pipeline.slo_s * 1e3:g} ms, {devices}; "
-        f"{first.row['queries']:,} queries from {arrivals_text(asked)}; "
+        f"{first.row['queries']:,} queries from {arrivals}; "
         f"{'seed' if len(made.seeds) == 1 else 'seeds'} {', '.join(map(str, made.seeds))}."
     )
     yield from (f"{note[0].upper()}{note[1:]}." for note in notes(made))
     if len(made.seeds) > 1:
         yield f"Series, latencies and what was given up are those of seed {made.seeds[0]}."
-
-
-def arrivals_text(asked: Mapping[str, Any]) -> str:
-    """Describe the source of the arrivals: file, topic, or rate."""
-    if asked["arrivals"] is not None:
-        return str(asked["arrivals"].name)
-    if asked["from_topic"] is not None:
-        return f"the topic {asked['from_topic']}"
-    burst = f", bursts of {asked['burst']:g} times as much" if asked["burst"] else ""
-    return f"{asked['rate']:g}/s for {asked['seconds']:g} s{burst}"
 
 
 def _pareto(made: Comparison) -> str:

@@ -2,8 +2,9 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,12 +19,14 @@ from headrace.config.sizes_file import sizes_of
 from headrace.roles.process_setup import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
-from headrace.simulation.overrides import changed, parsed
+from headrace.simulation.overrides import Devices, changed
 from headrace.simulation.run_details import check_format, detailed, write_rows
-from headrace.simulation.simulation_run import Advance as Told
-from headrace.simulation.simulation_run import Run, devices, simulated
+from headrace.simulation.run_input import Run, devices
+from headrace.simulation.simulation_run import Advance as Sent
+from headrace.simulation.simulation_run import simulated
 from headrace.terminal import Advance, progress
 from streams.control_app.solver_pool import follow_parent
+from streams.simulated.world import World
 
 LOOK_S = 0.2  # interval between progress updates of other processes
 
@@ -31,20 +34,80 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 
-def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
-    """Return the runs that the options specify, by policy, then seed; ``world`` as it was chosen.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRequest:
+    """What to simulate: policies x seeds on one workload, and what to override in the file.
+
+    Exactly one of ``arrivals`` (a file, or recorded times), ``from_topic`` and ``rate_qps`` with
+    ``seconds`` is given. Without ``policies`` the file's is meant, without ``seeds`` seed 0.
+    """
+
+    policies: Sequence[str] = ()
+    seeds: Sequence[int] = ()
+    arrivals: Path | Recorded | None = None
+    from_topic: str | None = None
+    bootstrap: str | None = None  # of the topic
+    rate_qps: float | None = None
+    seconds: float | None = None
+    cv: float = 1.0
+    burst: float | None = None
+    faults: Path | None = None
+    random_faults: int = 0
+    warm_up_s: float | None = None
+    latency: str | None = None  # a quantile of the profile; None: drawn
+    solve_s: float | None = None
+    devices: Devices = None
+    slo_s: float | None = None
+    world: World | None = None  # a calibration; None: built-in figures
+
+    def workload(self) -> Arrivals:
+        """Return the arrivals; raise ``click.UsageError`` unless they are given exactly once."""
+        given = [
+            each for each in (self.arrivals, self.from_topic, self.rate_qps) if each is not None
+        ]
+        if len(given) != 1:
+            raise click.UsageError(
+                "give one of --arrivals, --from-topic, and --rate with --seconds"
+            )
+        if isinstance(self.arrivals, Path):
+            return read_workload(self.arrivals)
+        if self.arrivals is not None:
+            return self.arrivals
+        if self.from_topic is not None:
+            from headrace.arrivals.from_topic import recorded
+            from headrace.broker.connect import reached
+
+            return Recorded(recorded(reached(self.bootstrap), self.from_topic))
+        if self.seconds is None or self.rate_qps is None:
+            raise click.UsageError("--rate needs --seconds")
+        if self.burst is not None:
+            return Bursts(rate_qps=self.rate_qps, seconds=self.seconds, factor=self.burst)
+        return Renewal(self.rate_qps, self.seconds, self.cv)
+
+    def workload_text(self) -> str:
+        """Describe the source of the arrivals: file, topic, or rate."""
+        if isinstance(self.arrivals, Path):
+            return self.arrivals.name
+        if self.arrivals is not None:
+            return "recorded times"
+        if self.from_topic is not None:
+            return f"the topic {self.from_topic}"
+        burst = f", bursts of {self.burst:g} times as much" if self.burst else ""
+        return f"{self.rate_qps:g}/s for {self.seconds:g} s{burst}"
+
+
+def runs(file: PipelineFile, asked: SimulationRequest) -> list[Run]:
+    """Return the requested runs, by policy, then seed.
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
     """
-    file = changed(
-        file, parsed(asked["devices"]) if asked.get("devices") else None, asked.get("slo")
-    )
-    policies = distinct("policy", asked["policy"] or (file.pipeline.policy,))
-    seeds = distinct("seed", asked["seed"] or (0,))
+    file = changed(file, asked.devices, asked.slo_s)
+    policies = distinct("policy", asked.policies or (file.pipeline.policy,))
+    seeds = distinct("seed", asked.seeds or (0,))
     file = with_policies(file, policies)
-    workload = arrivals(file, asked)
+    workload = asked.workload()
     names = tuple(devices(file))
-    faults = read_faults(asked["faults"], names) if asked["faults"] else ()
+    faults = read_faults(asked.faults, names) if asked.faults else ()
     return [
         Run(
             file=file,
@@ -52,35 +115,16 @@ def runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
             seed=seed,
             arrivals=workload,
             faults=faults,
-            random_faults=asked["random_faults"],
-            warm_up_s=asked["warm_up"] or 0.0,
-            latency=asked["latency"] or "",
-            solve_s=asked["solve_time"],
+            random_faults=asked.random_faults,
+            warm_up_s=asked.warm_up_s or 0.0,
+            latency=asked.latency or "",
+            solve_s=asked.solve_s,
             sizes=sizes_of(file),
-            world=asked.get("world"),
+            world=asked.world,
         )
         for policy in policies
         for seed in seeds
     ]
-
-
-def arrivals(file: PipelineFile, asked: Mapping[str, Any]) -> Arrivals:
-    """Return the workload of the options; raise ``click.UsageError`` unless it is exactly one."""
-    given = [name for name in ("arrivals", "from_topic", "rate") if asked[name] is not None]
-    if len(given) != 1:
-        raise click.UsageError("give one of --arrivals, --from-topic, and --rate with --seconds")
-    if asked["arrivals"] is not None:
-        return read_workload(asked["arrivals"])
-    if asked["from_topic"] is not None:
-        from headrace.arrivals.from_topic import recorded
-        from headrace.broker.connect import reached
-
-        return Recorded(recorded(reached(asked["bootstrap"]), asked["from_topic"]))
-    if asked["seconds"] is None:
-        raise click.UsageError("--rate needs --seconds")
-    if asked["burst"] is not None:
-        return Bursts(rate_qps=asked["rate"], seconds=asked["seconds"], factor=asked["burst"])
-    return Renewal(asked["rate"], asked["seconds"], asked["cv"])
 
 
 def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
@@ -107,7 +151,7 @@ def exported(asked: Sequence[Run], queries: Path | None, seconds: Path | None) -
     return [each.row for each in found]
 
 
-def on_all_cores(play: Callable[[Run, Told], T], asked: Sequence[Run], what: str) -> list[T]:
+def on_all_cores(play: Callable[[Run, Sent], T], asked: Sequence[Run], what: str) -> list[T]:
     """Return the result of ``play`` for each run, in order, played in parallel.
 
     ``play`` gets a run and a progress function; it is defined at module level, so that other
@@ -127,8 +171,8 @@ def _expected(run: Run) -> int:
     return len(run.arrivals.drawn(np.random.default_rng(0)))
 
 
-def _row(run: Run, told: Told) -> Row:
-    return simulated(run, told).as_json(run)
+def _row(run: Run, sent: Sent) -> Row:
+    return simulated(run, sent).as_json(run)
 
 
 def _traced(run: Run, path: Path, advance: Advance) -> Row:
@@ -143,7 +187,7 @@ _SENT: Any = None  # in a process of the pool: queries sent, by run
 
 
 def _side_by_side(
-    play: Callable[[Run, Told], T], asked: Sequence[Run], advance: Advance
+    play: Callable[[Run, Sent], T], asked: Sequence[Run], advance: Advance
 ) -> list[T]:
     # Spawned, so that children do not inherit the parent's modules and open files.
     context = multiprocessing.get_context("spawn")
@@ -171,11 +215,11 @@ def _share_progress(sent: Any) -> None:
     collect_seldom()
 
 
-def _one_of_many(play: Callable[[Run, Told], T], number: int, run: Run) -> T:
-    def told(sent: int) -> None:
+def _one_of_many(play: Callable[[Run, Sent], T], number: int, run: Run) -> T:
+    def count(sent: int) -> None:
         _SENT[number] = sent
 
-    return play(run, told)
+    return play(run, count)
 
 
 # ---------------------------------------------------------------------- checks and text

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ from headrace.planning.device_mix import (
 )
 from headrace.roles.dispatching import per_query
 from headrace.simulation.batch_runs import distinct
-from headrace.simulation.simulation_run import Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 from headrace.terminal import counting
 from profiles.measurements import ProfileError
 from streams.control_app.solver_pool import follow_parent
@@ -42,6 +44,22 @@ LIKELY = 0.88  # typical capacity of a good mix, as a share of its bound
 LOWEST_QPS = 1e-3
 # Policies that follow measured demand start with a plan for none: their first seconds are excluded.
 WARM_UP_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityOptions:
+    """Policies x seeds to search, and their settings (``CapacityRequest``).
+
+    ``mix`` replaces the file's devices, by type; ``sizes`` is a CSV of size,probability.
+    """
+
+    policies: Sequence[str] = ()
+    seeds: Sequence[int] = ()
+    mix: Mapping[str, int] | None = None
+    attainment: float = 0.99
+    queries: int = 10_000
+    warm_up_s: float | None = None
+    sizes: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +115,10 @@ class Capacity:
         }
 
 
-def capacity(asked: CapacityRequest, told: Callable[[int], None] = lambda _: None) -> Capacity:
+def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: None) -> Capacity:
     """Search the rate by bisection to 1 %; all trials share sizes and gaps, scaled to the rate.
 
-    ``told`` is called with the number of trials so far. Raises what ``simulated`` raises.
+    ``advance`` is called with the number of trials so far. Raises what ``simulated`` raises.
     """
     gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
     runs = 0
@@ -110,7 +128,7 @@ def capacity(asked: CapacityRequest, told: Callable[[int], None] = lambda _: Non
     while high > low * WITHIN and qps > LOWEST_QPS:
         found = trial(asked, qps, gaps)
         runs += 1
-        told(runs)
+        advance(runs)
         if found.attainment >= asked.attainment:
             low, best = qps, found
         else:
@@ -139,7 +157,7 @@ def trial(asked: CapacityRequest, qps: float, gaps: "np.ndarray[Any, Any]") -> T
     allowed = (1 - asked.attainment) * asked.queries
     accounts: list[RunMetrics] = []
 
-    def hear(sent: int) -> None:
+    def look(sent: int) -> None:
         counts = accounts[0].counts
         if sum(counts.values()) - counts["answered"] > allowed + 1:
             raise _Hopeless
@@ -150,7 +168,7 @@ def trial(asked: CapacityRequest, qps: float, gaps: "np.ndarray[Any, Any]") -> T
         hops=asked.file.pipeline.comm_s > 0,
     )  # fmt: skip
     try:
-        ended = simulated(run, hear, watch=_keeper(accounts))
+        ended = simulated(run, look, watch=_keeper(accounts))
     except _Hopeless:
         return Trial(qps=qps, attainment=0.0, p99_s=None)
     answered = ended.account.counts["answered"]
@@ -229,20 +247,20 @@ def mix_simulator(file: PipelineFile, asked: MixRequest) -> Simulate:
     return carried
 
 
-def requests(file: PipelineFile, asked: Mapping[str, Any]) -> list[CapacityRequest]:
-    """Return the searches that the command's options specify, by policy, then seed.
+def requests(file: PipelineFile, asked: CapacityOptions) -> list[CapacityRequest]:
+    """Return the searches of the options, by policy, then seed.
 
     Raises ``PipelineError``, ``PlanError`` or ``SizesError`` before anything has run.
     """
-    policies = distinct("policy", asked["policy"] or (file.pipeline.policy,))
-    seeds = distinct("seed", asked["seed"] or (0,))
+    policies = distinct("policy", asked.policies or (file.pipeline.policy,))
+    seeds = distinct("seed", asked.seeds or (0,))
     file = with_policies(file, policies)
-    file = with_mix(file, asked["mix"]) if asked["mix"] else deployed(file)
-    sizes = read_sizes(file, asked["sizes"])[0] if file.pipeline.size else None
+    file = with_mix(file, dict(asked.mix)) if asked.mix else deployed(file)
+    sizes = read_sizes(file, asked.sizes)[0] if file.pipeline.size else None
     return [
         CapacityRequest(
-            file=file, policy=policy, seed=seed, attainment=asked["attainment"],
-            queries=asked["queries"], warm_up_s=asked["warm_up"], sizes=sizes,
+            file=file, policy=policy, seed=seed, attainment=asked.attainment,
+            queries=asked.queries, warm_up_s=asked.warm_up_s, sizes=sizes,
         )
         for policy in policies
         for seed in seeds

@@ -13,8 +13,9 @@ import numpy as np
 from headrace.config.pipeline_file import PipelineFile
 from headrace.results.statistics import Mean, difference, mean_of
 from headrace.results.time_series import Recorder, TimeSeries, width_s
-from headrace.simulation.batch_runs import Row, distinct, on_all_cores, runs
-from headrace.simulation.simulation_run import Advance, Run, simulated
+from headrace.simulation.batch_runs import Row, SimulationRequest, distinct, on_all_cores, runs
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import Advance, simulated
 from headrace.simulation.static_best import NAME, StaticSearch, search, yielded
 
 # The figures that are compared, in order: keys of a run's row.
@@ -71,16 +72,16 @@ class Comparison:
         return None if values is None or others is None else difference(values, others)
 
 
-def compare(file: PipelineFile, asked: Mapping[str, Any]) -> Comparison:
-    """Play the runs that the options specify and compare them.
+def compare(file: PipelineFile, asked: SimulationRequest) -> Comparison:
+    """Play the requested runs and compare them; ``static-best`` may be among the policies.
 
     Raises ``PipelineError``, ``ArrivalsError``, ``PlanError`` or ``click.UsageError``.
     """
-    names = tuple(distinct("policy", asked["policy"] or (file.pipeline.policy,)))
+    names = tuple(distinct("policy", asked.policies or (file.pipeline.policy,)))
     # static-best is unknown before its search; everything else is checked before anything runs.
     own = {policy.name for policy in file.pipeline.policies}
     given = [name for name in names if name != NAME or name in own]
-    return compared(runs(file, {**asked, "policy": given or ("static",)}), names)
+    return compared(runs(file, replace(asked, policies=given or ("static",))), names)
 
 
 def compared(wanted: Sequence[Run], names: Sequence[str]) -> Comparison:

@@ -8,9 +8,9 @@ Times are in seconds and keys carry their unit; a run's keys are those of ``simu
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,17 +19,20 @@ from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import ArrivalsError, Unfeasible
 from headrace.planning.dry_run import PlanRequest, as_json, plans
 from headrace.simulation import comparison
-from headrace.simulation.batch_runs import Row, on_all_cores, rows, runs
-from headrace.simulation.overrides import Devices, changed
+from headrace.simulation.batch_runs import Row, SimulationRequest, on_all_cores, rows, runs
+from headrace.simulation.capacity_search import CapacityOptions, requests, searched
 from headrace.simulation.run_details import Details, detailed
-from headrace.simulation.simulation_run import Run
-from headrace.simulation.static_best import NAME as STATIC_BEST
+from headrace.simulation.run_input import Run
 from headrace.simulation.world_file import chosen
 
-__all__ = ["capacity", "compare", "simulate", "simulated_queries", "simulated_seconds"]
+__all__ = [
+    "capacity", "compare", "plannable_demand", "simulate", "simulated_queries",
+    "simulated_seconds",
+]  # fmt: skip
 
+T = TypeVar("T")
 Source = str | Path | PipelineFile
-PRECISION = 0.01  # of a capacity, relative
+PRECISION = 0.01  # of a plannable demand, relative
 MOST_DOUBLINGS = 30
 
 
@@ -44,7 +47,7 @@ def simulate(file: Source, **asked: Any) -> list[Row]:
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``PlanError``.
     """
-    return rows(_runs(_read(file, asked), asked))
+    return rows(_runs(file, asked))
 
 
 def simulated_queries(file: Source, **asked: Any) -> list[Row]:
@@ -71,11 +74,8 @@ def compare(file: Source, **asked: Any) -> list[Row]:
     figure, mean, low, high (95 % interval over seeds; None with one seed), and difference,
     difference_low, difference_high from the first policy, paired by seed.
     """
-    read = _read(file, asked)
-    names = tuple(asked.get("policies") or (read.pipeline.policy,))
-    given = [name for name in names if name != STATIC_BEST]
-    wanted = _runs(read, {**asked, "policies": given or ["static"]})
-    document = comparison.as_json(comparison.compared(wanted, names))
+    read = _read(file)
+    document = comparison.as_json(comparison.compare(read, _simulation(read, asked)))
     differences = {each["policy"]: each for each in document["differences"]}
     return [
         {"policy": each["policy"], "figure": figure, **_interval(each[figure], ""),
@@ -84,7 +84,21 @@ def compare(file: Source, **asked: Any) -> list[Row]:
     ]  # fmt: skip
 
 
-def capacity(
+def capacity(file: Source, **asked: Any) -> list[Row]:
+    """Search the highest rate that keeps the SLO in virtual time; a record per policy and seed.
+
+    ``policies`` and ``seeds`` are lists, ``mix`` is the devices by type; ``attainment`` (0.99),
+    ``queries`` (10,000 a trial), ``warm_up_s`` and ``sizes`` are those of ``headrace capacity``,
+    and so are the keys: policy, seed, mix, capacity_qps (0: no rate keeps it), attainment, p99_ms,
+    runs, queries, warm_up_s.
+
+    Raises ``PipelineError`` or ``PlanError``.
+    """
+    options = _request(CapacityOptions, asked)
+    return [found.as_json() for found in searched(requests(_read(file), options))]
+
+
+def plannable_demand(
     file: Source,
     *,
     policies: Sequence[str] = (),
@@ -93,20 +107,22 @@ def capacity(
 ) -> list[Row]:
     """Return the largest demand for which each policy has a feasible plan, to within 1 %.
 
+    It is what the profile promises; ``capacity`` is what a simulation with queues keeps.
+
     A record per policy, number of devices and SLO (default: the file's) with the keys policy,
     devices, slo_s, demand_qps (0: none), accuracy, mode. The figures follow from the profile and
     ignore queueing. Raises ``PlanError`` for a policy that plans no replicas.
     """
-    read = _read(file, {})
+    read = _read(file)
     return [
-        _capacity(read, policy, count, slo_s)
+        _plannable(read, policy, count, slo_s)
         for policy in policies or (read.pipeline.policy,)
         for count in devices or (None,)
         for slo_s in slos_s or (None,)
     ]
 
 
-def _capacity(file: PipelineFile, policy: str, devices: int | None, slo_s: float | None) -> Row:
+def _plannable(file: PipelineFile, policy: str, devices: int | None, slo_s: float | None) -> Row:
     def planned(demand_qps: float) -> Mapping[str, Any]:
         asked = PlanRequest(demands_qps=(demand_qps,), policy=policy, devices=devices, slo_s=slo_s)
         return next(as_json(each) for each in plans(file, asked))
@@ -148,41 +164,35 @@ def _interval(found: Mapping[str, Any] | None, name: str) -> Row:
 
 
 def _details(file: Source, asked: Mapping[str, Any]) -> list[Details]:
-    return on_all_cores(detailed, _runs(_read(file, asked), asked), "simulating")
+    return on_all_cores(detailed, _runs(file, asked), "simulating")
 
 
-def _read(file: Source, asked: Mapping[str, Any]) -> PipelineFile:
-    read = file if isinstance(file, PipelineFile) else read_pipeline_file(Path(file))
-    devices: Devices = asked.get("devices")
-    return changed(read, devices, asked.get("slo_s"))
+def _read(file: Source) -> PipelineFile:
+    return file if isinstance(file, PipelineFile) else read_pipeline_file(Path(file))
 
 
-NAMES = {
-    "policies": "policy", "seeds": "seed", "rate_qps": "rate", "seconds": "seconds", "cv": "cv",
-    "burst": "burst", "warm_up_s": "warm_up", "latency": "latency", "solve_s": "solve_time",
-    "arrivals": "arrivals", "devices": "", "slo_s": "", "world": "world",
-}  # fmt: skip
-USUAL = {
-    "policy": (), "seed": (), "rate": None, "seconds": None, "cv": 1.0, "burst": None,
-    "warm_up": None, "latency": None, "solve_time": None, "arrivals": None, "from_topic": None,
-    "faults": None, "random_faults": 0, "bootstrap": None, "world": None,
-}  # fmt: skip
+def _runs(file: Source, asked: Mapping[str, Any]) -> list[Run]:
+    read = _read(file)
+    return runs(read, _simulation(read, asked))
 
 
-def _runs(file: PipelineFile, asked: Mapping[str, Any]) -> list[Run]:
-    unknown = [name for name in asked if name not in NAMES]
+def _simulation(file: PipelineFile, asked: Mapping[str, Any]) -> SimulationRequest:
+    times = asked.get("arrivals")
+    if times is not None:
+        path = isinstance(times, (str, Path))
+        times = Path(times) if path else Recorded(_ascending(times))
+    named = asked.get("world")
+    world = chosen(file, None if named is None else str(named)).world
+    return _request(SimulationRequest, {**asked, "arrivals": times, "world": world})
+
+
+def _request(kind: type[T], asked: Mapping[str, Any]) -> T:
+    """Return the request with these fields; raise ``TypeError`` for a name that it lacks."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    unknown = [name for name in asked if name not in names]
     if unknown:
-        raise TypeError(f"there is no argument {unknown[0]!r}; there are {', '.join(NAMES)}")
-    options = USUAL | {NAMES[name]: value for name, value in asked.items() if NAMES[name]}
-    world = options["world"]
-    options["world"] = chosen(file, None if world is None else str(world)).world
-    times = options["arrivals"]
-    if times is None or isinstance(times, (str, Path)):
-        options["arrivals"] = None if times is None else Path(times)
-        return runs(file, options)
-    options |= {"arrivals": None, "rate": 1.0, "seconds": 1.0}  # replaced by the recorded times
-    recorded = Recorded(_ascending(times))
-    return [replace(run, arrivals=recorded) for run in runs(file, options)]
+        raise TypeError(f"there is no argument {unknown[0]!r}; there are {', '.join(names)}")
+    return kind(**asked)
 
 
 def _ascending(times: Sequence[float]) -> Times:

@@ -10,7 +10,8 @@ from typing import Any
 from headrace.errors import PipelineError
 from headrace.results.tally import latency_ms
 from headrace.results.time_series import Recorder, TimeSeries
-from headrace.simulation.simulation_run import Advance, Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import Advance, simulated
 from operators.outcomes import outcome_of
 from schemas.effects import RESULTS, Effect, Event, Send
 from schemas.records import Answer

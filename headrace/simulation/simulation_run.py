@@ -5,10 +5,8 @@ and devices. The result is a function of the ``Run``: equal runs give equal metr
 except for CPU seconds.
 """
 
-import resource
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,17 +14,9 @@ import numpy as np
 
 from control.checks.structure_check import check_structure
 from control.checks.violations import sentences
-from control.controller.controller import Controller
-from control.policies.kairos.query_sizes import SizeDistribution
-from control.policies.solvers import TABLE, solve, virtual_s
-from control.problem.problem import PlanError
-from headrace.arrivals.arrival_processes import Arrivals, Recorded, Times
-from headrace.config.cluster_cost import costs
-from headrace.config.pipeline_file import PipelineFile, load_profile, planning_profile
-from headrace.config.topology import Share, cluster_workers
+from headrace.arrivals.arrival_processes import Times
 from headrace.errors import PipelineError
-from headrace.roles.dispatching import dispatcher, per_query
-from headrace.roles.wiring import accuracies, latency_of, variant_of
+from headrace.config.cluster_cost import costs
 from headrace.simulation.faults import (
     BROKER_PAUSE,
     CONTROL_DOWN,
@@ -36,43 +26,22 @@ from headrace.simulation.faults import (
     random_faults,
     with_bursts,
 )
-from headrace.simulation.warm_start import GivenPlan, Start, filed
+from headrace.simulation.run_input import Run, queries, stamped
+from headrace.simulation.simulation_nodes import CONTROL, SimulatedNodes, VirtualSolver, cpu_seconds
+from headrace.simulation.warm_start import GivenPlan, filed
 from headrace.status.readiness import Readiness
-from operators.egress import Egress
-from operators.ingress import Ingress
-from operators.models.emulated import Emulated, Stretched
-from operators.serving.worker import Worker
-from profiles.measurements import EMULATED
-from profiles.profile_table import ProfileTable
 from schemas.effects import (
     QUERIES,
     Arrived,
     Effect,
     Event,
-    Failed,
     Observer,
     Send,
-    Solve,
-    Solved,
 )
-from schemas.pipeline import Pipeline
-from schemas.records import Query
 from streams.control_app.host import RESTORED, ControlHost
 from streams.observers.run_metrics import RunMetrics
-from streams.simulated.delays import (
-    ANY_SIZE,
-    STAMP_S,
-    Delay,
-    Delays,
-    DelayTrace,
-    as_seen,
-    beside,
-    drawn,
-    replayed,
-    steady,
-)
-from streams.simulated.simulated_driver import BatchLatency, Simulated
-from streams.simulated.world import Occupancy, World, WorldReplay, rate_of
+from streams.simulated.simulated_driver import Simulated
+from streams.simulated.world import rate_of
 from streams.topics import physical, topics
 
 START_WITHIN_S = 120.0  # virtual: arrivals begin then at the latest, ready or not
@@ -80,34 +49,8 @@ SETTLE_S = 1.0  # between readiness and the first arrival
 SLICE_S = 0.25  # arrivals are added in slices of this length
 PATIENCE_S = 1.0  # wait for answers after the last query's deadline and grace
 
-# Solved tables by problem and the id of its start; keeping the start keeps its id unique.
-_TABLES: dict[tuple[Any, int], tuple[Any, Any]] = {}
-MOST_TABLES = 1024
-
-CONTROL = "control"
 Advance = Callable[[int], None]  # called with the number of queries sent
 Watch = Callable[[RunMetrics], Observer]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """The complete input of a run."""
-
-    file: PipelineFile
-    policy: str
-    seed: int
-    arrivals: Arrivals
-    faults: tuple[Fault, ...] = ()
-    random_faults: int = 0
-    warm_up_s: float = 0.0
-    latency: str = ""  # a quantile of the profile; "": drawn
-    solve_s: float | None = None
-    dilate: float = 1.0  # as in streams/live/dilation.py: delays and solves shrink by this factor
-    world: World | None = None  # None: built-in delays, batches as the profile has them
-    replay: DelayTrace | None = None  # of the run that is to be repeated; instead of a world
-    start: Start | None = None  # None: the control app plans from the start
-    sizes: SizeDistribution | None = None  # of queries, if the arrivals have none
-    hops: bool = True  # False: all delays of broker and machine are 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +95,7 @@ def simulated(
 
     Raises ``PipelineError`` if a variant has no profile.
     """
-    began = _cpu_s()
+    began = cpu_seconds()
     played = _Simulation(run, observers, watch)
     times = played.play(advance)
     counted = int(len(times) - np.searchsorted(times, run.warm_up_s))
@@ -164,45 +107,11 @@ def simulated(
         counted,
         account.devices_mean(last_s),
         played.system.events,
-        _cpu_s() - began - played.solver.cpu_s,
+        cpu_seconds() - began - played.solver.cpu_s,
         played.solver.cpu_s,
         played.first_s,
         last_s,
     )
-
-
-class _Solver:
-    """Solves synchronously, returns the virtual seconds, and sums the real CPU seconds."""
-
-    def __init__(self, seconds: float | None, dilate: float) -> None:
-        self.cpu_s = 0.0
-        self._seconds = seconds
-        self._dilate = dilate
-
-    def __call__(self, effect: Solve) -> tuple[Solved | Failed, float]:
-        began = _cpu_s()
-        seconds = self._seconds
-        if seconds is None:
-            seconds = virtual_s(effect.solver) / self._dilate
-        try:
-            return Solved(effect.job, _found(effect)), seconds
-        except PlanError as error:
-            return Failed(effect.job, str(error)), seconds
-        finally:
-            self.cpu_s += _cpu_s() - began
-
-
-def _found(effect: Solve) -> Any:
-    """Return a solver's result. Tables are cached: the seeds of a comparison share them."""
-    if effect.solver != TABLE:
-        return solve(effect.solver, effect.problem)
-    # The start of the search may decide a tie, so it is part of the key.
-    asked = (effect.problem, id(effect.problem.start))
-    if asked not in _TABLES:
-        if len(_TABLES) >= MOST_TABLES:
-            _TABLES.clear()
-        _TABLES[asked] = solve(effect.solver, effect.problem), effect.problem.start
-    return _TABLES[asked][0]
 
 
 class _Records:
@@ -215,50 +124,20 @@ class _Records:
         self._readiness.see(e.record for e in effects if type(e) is Send)
 
 
-class _Machine:
-    """The calibrated world of a run, None without one, and the run's load on it.
-
-    ``rate`` is that of the arrivals, once they are drawn.
-    """
-
-    def __init__(self, run: Run, of: "_Simulation") -> None:
-        real = [name for name, device in of.devices.items() if device != EMULATED]
-        self.occupancy = Occupancy(real)
-        self.rate = rate_of((), run.dilate)
-        self.world = None if run.world is None else WorldReplay(
-            run.world, lambda *stream: np.random.default_rng([run.seed, 7, *stream]),
-            now=lambda: of.system.now - of.first_s if of.first_s else 0.0,
-            rate=lambda from_s, until_s: self.rate(from_s, until_s),
-            busy=lambda: self.occupancy.busy(of.system.now), dilate=run.dilate,
-        )  # fmt: skip
-
-
 class _Simulation:
     """A run under way."""
 
     def __init__(self, run: Run, observers: Sequence[Observer], watch: Watch | None) -> None:
         self.run = run
-        self.pipeline = replace(run.file.pipeline, policy=run.policy)
-        self.profile = planning_profile(run.file)
-        self._planned_by = per_query(run.file, self.profile, run.sizes)
-        _check_profiled(
-            run.file, self.pipeline, {(e.task, e.variant) for e in self.profile.entries}
-        )
-        self.devices = devices(run.file)
-        self.solver = _Solver(run.solve_s, run.dilate)
-        self._measured = load_profile(run.file)
-        self.account = RunMetrics(self.pipeline, accuracies(self._measured))
         self.first_s = 0.0
-        self._machine = _Machine(run, self)
-        self._rngs = {
-            name: np.random.default_rng([run.seed, 2, number])
-            for number, name in enumerate(self.devices)
-        }
-        names = (*self.devices, *self._shared("ingress"), *self._shared("egress"))
-        self._readiness = Readiness(self.pipeline, names, 0.0, answered=True)
+        self.nodes = SimulatedNodes(run, lambda: self.system.now, lambda: self.first_s)
+        self.pipeline, self.devices = self.nodes.pipeline, self.nodes.devices
+        self.solver = VirtualSolver(run.solve_s, run.dilate)
+        self.account = RunMetrics(self.pipeline, self.nodes.accuracies)
+        self._readiness = Readiness(self.pipeline, self.nodes.names, 0.0, answered=True)
         self._records = _Records(self._readiness)
         watchers = () if watch is None else (watch(self.account),)
-        nodes = {name: self._node(name, 0.0) for name in (CONTROL, *names)}
+        nodes = {name: self.nodes.node(name, 0.0) for name in (CONTROL, *self.nodes.names)}
         self._given: GivenPlan | None = None
         if run.start is not None:
             violations = check_structure(run.start.plan, self.pipeline)
@@ -269,8 +148,8 @@ class _Simulation:
         self.system = Simulated(
             self.pipeline,
             nodes,
-            self._make,
-            self._delays(),
+            self.nodes.batches,
+            self.nodes.delays(),
             solve=self.solver,
             # Watchers precede the metrics: at the end of a second they see none of the next.
             observers=(*watchers, self.account, self._records, *observers),
@@ -284,7 +163,7 @@ class _Simulation:
         length_s = float(times[-1]) if len(times) else 0.0
         faults = (*run.faults, *self._random_faults(length_s))
         times = with_bursts(times, faults, np.random.default_rng([run.seed, 3]))
-        self._machine.rate = rate_of(times, run.dilate)
+        self.nodes.machine.rate = rate_of(times, run.dilate)
         self._start()
         first_s = self.first_s = system.now
         for fault in faults:
@@ -313,7 +192,8 @@ class _Simulation:
     def _feed(self, times: Times, advance: Advance) -> None:
         system, first_s = self.system, self.first_s
         sent = 0
-        stamps, queries = self._stamped(times), self._queries(len(times))
+        stamps = stamped(self.run, times, first_s)
+        sending = queries(self.run, len(times))
         slots = {t.name: t.partitions for t in topics(self.pipeline)}
         partitions = slots[physical(self.pipeline.name, QUERIES)]
         while sent < len(times):
@@ -322,112 +202,11 @@ class _Simulation:
             ahead = int(np.searchsorted(times, until_s, "right"))
             due = zip(times[sent:ahead].tolist(), stamps[sent:ahead].tolist(), strict=True)
             for number, (at_s, stamp_s) in enumerate(due, sent):
-                query = queries[number % len(queries)]
+                query = sending[number % len(sending)]
                 system.input(first_s + at_s, QUERIES, number % partitions, query, stamp_s)
             sent = ahead
             system.run(first_s + until_s)
             advance(sent)
-
-    def _queries(self, count: int) -> list[Query]:
-        """Return the queries in order of arrival; a single shared one if they have no sizes."""
-        arrivals, sizes = self.run.arrivals, self.run.sizes
-        rng = np.random.default_rng([self.run.seed, 6])
-        if isinstance(arrivals, Recorded) and arrivals.sizes:
-            recorded = arrivals.sizes
-            # Queries added by bursts draw from the recorded sizes.
-            extra = rng.choice(recorded, max(count - len(recorded), 0)).tolist()
-            return [Query(payload=None, size=int(size)) for size in (*recorded, *extra)]
-        if sizes is None or count == 0:
-            return [Query(payload=None)]
-        drawn = rng.choice(sizes.sizes, size=count, p=sizes.probabilities)
-        return [Query(payload=None, size=int(size)) for size in drawn]
-
-    def _stamped(self, times: Times) -> Times:
-        """Return the CreateTimes of arrivals: whole ms of wall time, rounded down.
-
-        The CreateTime of a counted query is never before the count begins.
-        """
-        step_s, first_s = STAMP_S / self.run.dilate, self.first_s
-        if not self.run.hops:
-            return first_s + times
-        # The clock's phase within a ms at the first arrival is random.
-        ahead_s = np.random.default_rng([self.run.seed, 5]).uniform(0.0, step_s)
-        early = first_s + np.floor((times + ahead_s) / step_s) * step_s - ahead_s
-        begins = np.where(times < self.run.warm_up_s, first_s, first_s + self.run.warm_up_s)
-        return np.maximum(early, begins)
-
-    # ------------------------------------------------------------------ nodes
-
-    def _shared(self, role: str) -> tuple[str, ...]:
-        return tuple(f"{role}-{i}" for i in range(getattr(self.run.file.cluster, role)))
-
-    def _node(self, name: str, now: float) -> Any:
-        pipeline, cluster = self.pipeline, self.run.file.cluster
-        role, _, index = name.partition("-")
-        if name == CONTROL:
-            memory = dict(cluster.memory)
-            return ControlHost(Controller(pipeline, self._planned_by, len(self.devices), memory))
-        if role == "ingress":
-            slots = {t.name: t.partitions for t in topics(pipeline)}
-            mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])
-            return Ingress(
-                name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress,
-                dispatcher=dispatcher(self.run.file, int(index), self.profile), number=int(index),
-            )  # fmt: skip
-        if role == "egress":
-            # No combine function: it could not handle the placeholder outputs of a simulation.
-            mine = Share(int(index), cluster.egress).mine(pipeline.egress_partitions)
-            known = accuracies(self.profile)
-            return Egress(name, pipeline, mine, incarnation=now, accuracies=known)
-        device = self.devices[name]
-        return Worker(
-            name, pipeline, device, incarnation=now,
-            latency=latency_of(self.profile, device),
-            planned=latency_of(self.profile, device, "p95"),
-        )  # fmt: skip
-
-    def _make(self, node: str, key: str) -> BatchLatency:
-        stretches = {} if self.devices[node] == EMULATED else self._stretches(node, key)
-        if not stretches:
-            return self._emulated(self.profile, node, key, self.run.latency)
-        return Stretched(
-            self._emulated(self._measured, node, key, "p50"),
-            lambda batch: stretches.get(batch, stretches[ANY_SIZE])(),
-        )
-
-    def _stretches(self, node: str, key: str) -> dict[int, Delay]:
-        """Return the measured slow-down by batch size; empty if none of the task was measured."""
-        trace, task = self.run.replay, variant_of(self.pipeline, key).task
-        if trace is None:
-            world = self._machine.world
-            return {} if world is None else world.stretches(task)
-        again = partial(
-            replayed, seconds=trace.seconds, rng=self._rngs[node], moment=self._moment,
-            together=False,
-        )  # fmt: skip
-        return {size: again(seen) for (of, size), seen in trace.stretch.items() if of == task}
-
-    def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
-        variant = variant_of(self.pipeline, key)
-        return Emulated(
-            table, variant, self.pipeline.task(variant.task).children, self._rngs[node],
-            device=self.devices[node], latency=latency, one_of=self.pipeline.branches == "untied",
-        )  # fmt: skip
-
-    def _delays(self) -> Delays:
-        rng = np.random.default_rng([self.run.seed, 1])
-        if not self.run.hops:
-            return steady(0.0)
-        if self.run.replay is not None:
-            return as_seen(self.run.replay, rng, self.run.dilate, self._moment)
-        if self._machine.world is None:
-            return drawn(rng, dilate=self.run.dilate)
-        return replace(self._machine.world.delays(), began=self._machine.occupancy.begin)
-
-    def _moment(self) -> float:
-        """Return the moment of the recorded trace to replay now."""
-        assert self.run.replay is not None
-        return beside(self.system.now - self.first_s, self.run.replay.seconds)
 
     # ------------------------------------------------------------------ faults
 
@@ -447,7 +226,7 @@ class _Simulation:
         self.system.kill(fault.device)
 
     def _return(self, fault: Fault) -> None:
-        self.system.start(fault.device, self._node(fault.device, self.system.now))
+        self.system.start(fault.device, self.nodes.node(fault.device, self.system.now))
 
     def _slow(self, fault: Fault) -> None:
         self.system.slow(fault.device, fault.factor)
@@ -462,7 +241,7 @@ class _Simulation:
         self._begin_planning()
 
     def _begin_planning(self) -> None:
-        node, now = self._node(CONTROL, self.system.now), self.system.now
+        node, now = self.nodes.node(CONTROL, self.system.now), self.system.now
         if self._given is not None:
             self._given.hand_over(node)
         for topic in RESTORED:
@@ -485,32 +264,6 @@ _FAULTS = {
     CONTROL_DOWN: (_Simulation._lose_control, _Simulation._regain_control),
     BROKER_PAUSE: (_Simulation._pause_broker, None),
 }
-
-
-def devices(file: PipelineFile) -> dict[str, str]:
-    """Return the device of each worker by node name; names are those of a live run."""
-    return {
-        name: device
-        for device, count in file.cluster.devices
-        for role in cluster_workers(file.cluster, device, count)
-        for name in role.nodes
-    }
-
-
-def _check_profiled(file: PipelineFile, pipeline: Pipeline, known: set[tuple[str, str]]) -> None:
-    for task in pipeline.tasks:
-        for variant in task.variants:
-            if (task.name, variant.name) not in known:
-                raise PipelineError(
-                    f"{file.path}: {variant.key} has no profile to simulate it by; run "
-                    f"`headrace profile {file.path.name}`"
-                )
-
-
-def _cpu_s() -> float:
-    """Return the CPU seconds of this process and its ended children."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _rounded(value: float | None) -> float | None:

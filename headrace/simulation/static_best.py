@@ -28,7 +28,7 @@ from headrace.arrivals.arrival_processes import Times
 from headrace.config.pipeline_file import PipelineFile
 from headrace.planning.dry_run import PlanRequest, problem
 from headrace.simulation.fixed_mixes import mixes, singles
-from headrace.simulation.simulation_run import Run
+from headrace.simulation.run_input import Run
 from schemas.pipeline import Policy
 
 NAME = "static-best"

@@ -25,7 +25,9 @@ from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.config.pipeline_file import PipelineFile, planning_profile, read_pipeline_file
 from headrace.simulation.faults import CONTROL_DOWN, Fault
-from headrace.simulation.simulation_run import CONTROL, Run, devices, simulated
+from headrace.simulation.run_input import Run, devices
+from headrace.simulation.simulation_nodes import CONTROL
+from headrace.simulation.simulation_run import simulated
 from schemas.codec.single_object import decode, encode
 from schemas.effects import (
     COMMAND_RESULTS,

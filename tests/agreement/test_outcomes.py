@@ -31,7 +31,8 @@ from headrace.roles.wiring import accuracies
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.comparison import FIGURES, OF_QUERIES, Comparison, Played
 from headrace.simulation.comparison import as_json as comparison_as_json
-from headrace.simulation.simulation_run import Ended, Run
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import Ended
 from headrace.simulation.static_best import NAME as STATIC_BEST
 from headrace.simulation.static_best import search
 from headrace.status.snapshot import Snapshot, board_of

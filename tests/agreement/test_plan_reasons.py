@@ -10,7 +10,8 @@ from control.problem.plan_reasons import STAGED, solved_for
 from headrace.arrivals.arrival_processes import Rates
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.faults import DEATH, Fault
-from headrace.simulation.simulation_run import Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 from schemas.effects import Effect, Event, Send, Solved
 from schemas.enumerations import PlanCause
 from schemas.records import Plan

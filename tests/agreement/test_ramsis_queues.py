@@ -18,7 +18,8 @@ from control.policies.ramsis.table_leases import most_throughput
 from control.policies.ramsis.tables import OPTIONS, Ask, setting_for, solved
 from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.simulation.simulation_run import Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 from profiles.measurements import EMULATED, Entry, Latency
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy

@@ -20,7 +20,8 @@ from headrace.config.pipeline_file import PipelineError, read_pipeline_file
 from headrace.config.validation import check_plannable
 from headrace.errors import Unfeasible
 from headrace.processes import environment
-from headrace.simulation.simulation_run import Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 from schemas.effects import Effect, Event, Send
 from schemas.records import Plan
 

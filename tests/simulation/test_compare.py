@@ -16,7 +16,8 @@ from headrace.arrivals.arrival_processes import Renewal
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.comparison import FIGURES
-from headrace.simulation.simulation_run import Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 from headrace.simulation.static_best import search, yielded
 
 

@@ -13,7 +13,8 @@ from headrace.planning.device_mix import with_mix
 from headrace.simulation.comparison import Comparison, as_json, play
 from headrace.simulation.comparison_text import comparison_text
 from headrace.simulation.faults import BROKER_PAUSE, CONTROL_DOWN, DEATH, SLOW, Fault
-from headrace.simulation.simulation_run import Ended, Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import Ended, simulated
 from tests.typed_files import RANK, a_typed_file
 
 SMALL = SizeDistribution((10, 100), (0.7, 0.3))

@@ -65,13 +65,28 @@ def test_a_comparison_has_a_record_for_each_policy_and_figure(tmp_path: Path) ->
     assert fast["difference"] == pytest.approx(fast["mean"] - by["static", "yield"]["mean"])
 
 
-def test_capacity_grows_with_devices_and_is_where_plans_become_infeasible(tmp_path: Path) -> None:
+def test_plannable_demand_grows_with_devices_and_ends_where_plans_are_infeasible(
+    tmp_path: Path,
+) -> None:
     file = a_cluster(tmp_path, devices=4)
-    rows = headrace.capacity(file, policies=["loki"], devices=[2, 4])
+    rows = headrace.plannable_demand(file, policies=["loki"], devices=[2, 4])
     assert [row["devices"] for row in rows] == [2, 4]
     assert 0 < rows[0]["demand_qps"] < rows[1]["demand_qps"]
-    (strict,) = headrace.capacity(file, policies=["loki"], slos_s=[0.001])
+    (strict,) = headrace.plannable_demand(file, policies=["loki"], slos_s=[0.001])
     assert (strict["demand_qps"], strict["accuracy"]) == (0.0, None)
+
+
+@pytest.mark.thorough
+def test_the_capacity_from_python_is_what_the_command_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_cluster(tmp_path, devices=1)
+    (row,) = headrace.capacity(file, policies=["static"], queries=200)
+    assert run(["capacity", str(file), "--policy", "static", "--queries", "200", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [row]
+    assert row["capacity_qps"] > 0
+    with pytest.raises(TypeError, match="no argument 'devices'; there are policies, seeds, mix"):
+        headrace.capacity(file, devices=[2])
 
 
 def test_wrong_arrivals_and_arguments_are_told(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from benchmarks.small_cluster import a_cluster
 from control.checks.structure_check import check_structure
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.simulation.simulation_run import Ended, Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import Ended, simulated
 from schemas.effects import (
     PLANS,
     RESULTS,

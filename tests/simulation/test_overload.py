@@ -9,7 +9,8 @@ from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Rates, Renewal
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.faults import Fault
-from headrace.simulation.simulation_run import Run, devices, simulated
+from headrace.simulation.run_input import Run, devices
+from headrace.simulation.simulation_run import simulated
 from schemas.effects import RESULTS, Effect, Event, Send
 from schemas.records import ANSWERED, Answer
 

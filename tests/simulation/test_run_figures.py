@@ -12,7 +12,8 @@ from headrace.config.pipeline_file import load_profile, read_pipeline_file
 from headrace.results.figures import figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.wiring import accuracies
-from headrace.simulation.simulation_run import Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 from schemas.effects import Effect, Event, Send
 from schemas.records import Answer, Plan
 from streams.observers.run_metrics import RunMetrics, given_up

@@ -12,7 +12,8 @@ from headrace.arrivals.arrival_processes import Renewal
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.faults import Fault
-from headrace.simulation.simulation_run import Ended, Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import Ended, simulated
 from schemas.effects import Effect, Event, Infer, Send
 from schemas.records import Selection, Work
 

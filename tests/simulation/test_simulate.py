@@ -13,7 +13,8 @@ from benchmarks.small_cluster import a_cluster, some_arrivals
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.simulation.simulation_run import Run, simulated
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 
 KEYS = [
     "policy", "seed", "queries", "answered", "late", "dropped", "failed", "refused", "lost",

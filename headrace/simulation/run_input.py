@@ -1,0 +1,90 @@
+"""The complete input of a simulated run, and the queries and devices that follow from it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from control.policies.kairos.query_sizes import SizeDistribution
+from headrace.arrivals.arrival_processes import Arrivals, Recorded, Times
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.topology import cluster_workers
+from headrace.errors import PipelineError
+from headrace.simulation.faults import Fault
+from headrace.simulation.warm_start import Start
+from profiles.profile_table import ProfileTable
+from schemas.records import Query
+from streams.simulated.delays import STAMP_S, DelayTrace
+from streams.simulated.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The complete input of a run."""
+
+    file: PipelineFile
+    policy: str
+    seed: int
+    arrivals: Arrivals
+    faults: tuple[Fault, ...] = ()
+    random_faults: int = 0
+    warm_up_s: float = 0.0
+    latency: str = ""  # a quantile of the profile; "": drawn
+    solve_s: float | None = None
+    dilate: float = 1.0  # as in streams/live/dilation.py: delays and solves shrink by this factor
+    world: World | None = None  # None: built-in delays, batches as the profile has them
+    replay: DelayTrace | None = None  # of the run that is to be repeated; instead of a world
+    start: Start | None = None  # None: the control app plans from the start
+    sizes: SizeDistribution | None = None  # of queries, if the arrivals have none
+    hops: bool = True  # False: all delays of broker and machine are 0
+
+
+def devices(file: PipelineFile) -> dict[str, str]:
+    """Return the device of each worker by node name; names are those of a live run."""
+    return {
+        name: device
+        for device, count in file.cluster.devices
+        for role in cluster_workers(file.cluster, device, count)
+        for name in role.nodes
+    }
+
+
+def check_profiled(file: PipelineFile, profile: ProfileTable) -> None:
+    """Raise ``PipelineError`` for a variant without measurements."""
+    known = {(entry.task, entry.variant) for entry in profile.entries}
+    for task in file.pipeline.tasks:
+        for variant in task.variants:
+            if (task.name, variant.name) not in known:
+                raise PipelineError(
+                    f"{file.path}: {variant.key} has no profile to simulate it by; run "
+                    f"`headrace profile {file.path.name}`"
+                )
+
+
+def queries(run: Run, count: int) -> list[Query]:
+    """Return the queries in order of arrival; a single shared one if they have no sizes."""
+    arrivals, sizes = run.arrivals, run.sizes
+    rng = np.random.default_rng([run.seed, 6])
+    if isinstance(arrivals, Recorded) and arrivals.sizes:
+        recorded = arrivals.sizes
+        # Queries added by bursts draw from the recorded sizes.
+        extra = rng.choice(recorded, max(count - len(recorded), 0)).tolist()
+        return [Query(payload=None, size=int(size)) for size in (*recorded, *extra)]
+    if sizes is None or count == 0:
+        return [Query(payload=None)]
+    drawn = rng.choice(sizes.sizes, size=count, p=sizes.probabilities)
+    return [Query(payload=None, size=int(size)) for size in drawn]
+
+
+def stamped(run: Run, times: Times, first_s: float) -> Times:
+    """Return the CreateTimes of arrivals: whole ms of wall time, rounded down.
+
+    The CreateTime of a counted query is never before the count begins.
+    """
+    step_s = STAMP_S / run.dilate
+    if not run.hops:
+        return first_s + times
+    # The clock's phase within a ms at the first arrival is random.
+    ahead_s = np.random.default_rng([run.seed, 5]).uniform(0.0, step_s)
+    early = first_s + np.floor((times + ahead_s) / step_s) * step_s - ahead_s
+    begins = np.where(times < run.warm_up_s, first_s, first_s + run.warm_up_s)
+    return np.maximum(early, begins)

@@ -1,0 +1,210 @@
+"""What a simulated run consists of: its nodes, their latencies and delays, and the solver.
+
+The nodes are those that run live. Solves are synchronous; their virtual duration is the solver's
+usual one or the run's own.
+"""
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from control.controller.controller import Controller
+from control.policies.solvers import TABLE, solve, virtual_s
+from control.problem.problem import PlanError
+from headrace.config.pipeline_file import load_profile, planning_profile
+from headrace.config.topology import Share
+from headrace.roles.dispatching import dispatcher, per_query
+from headrace.roles.wiring import accuracies, latency_of, variant_of
+from headrace.simulation.run_input import Run, check_profiled, devices
+from operators.egress import Egress
+from operators.ingress import Ingress
+from operators.models.emulated import Emulated, Stretched
+from operators.serving.worker import Worker
+from profiles.measurements import EMULATED
+from profiles.profile_table import ProfileTable
+from schemas.effects import QUERIES, Failed, Solve, Solved
+from streams.control_app.host import ControlHost
+from streams.simulated.delays import (
+    ANY_SIZE,
+    Delay,
+    Delays,
+    as_seen,
+    beside,
+    drawn,
+    replayed,
+    steady,
+)
+from streams.simulated.simulated_driver import BatchLatency
+from streams.simulated.world import Occupancy, WorldReplay, rate_of
+from streams.topics import physical, topics
+
+Now = Callable[[], float]
+
+CONTROL = "control"
+# Solved tables by problem and the id of its start; keeping the start keeps its id unique.
+_TABLES: dict[tuple[Any, int], tuple[Any, Any]] = {}
+MOST_TABLES = 1024
+
+
+class VirtualSolver:
+    """Solves synchronously, returns the virtual seconds, and sums the real CPU seconds."""
+
+    def __init__(self, seconds: float | None, dilate: float) -> None:
+        self.cpu_s = 0.0
+        self._seconds = seconds
+        self._dilate = dilate
+
+    def __call__(self, effect: Solve) -> tuple[Solved | Failed, float]:
+        began = cpu_seconds()
+        seconds = self._seconds
+        if seconds is None:
+            seconds = virtual_s(effect.solver) / self._dilate
+        try:
+            return Solved(effect.job, _found(effect)), seconds
+        except PlanError as error:
+            return Failed(effect.job, str(error)), seconds
+        finally:
+            self.cpu_s += cpu_seconds() - began
+
+
+def _found(effect: Solve) -> Any:
+    """Return a solver's result. Tables are cached: the seeds of a comparison share them."""
+    if effect.solver != TABLE:
+        return solve(effect.solver, effect.problem)
+    # The start of the search may decide a tie, so it is part of the key.
+    asked = (effect.problem, id(effect.problem.start))
+    if asked not in _TABLES:
+        if len(_TABLES) >= MOST_TABLES:
+            _TABLES.clear()
+        _TABLES[asked] = solve(effect.solver, effect.problem), effect.problem.start
+    return _TABLES[asked][0]
+
+
+class Machine:
+    """The calibrated world of a run, None without one, and the run's load on it.
+
+    ``rate`` is that of the arrivals, once they are drawn.
+    """
+
+    def __init__(self, run: Run, real: Sequence[str], now: Now, first_s: Now) -> None:
+        self.occupancy = Occupancy(real)
+        self.rate = rate_of((), run.dilate)
+        self.world = None if run.world is None else WorldReplay(
+            run.world, lambda *stream: np.random.default_rng([run.seed, 7, *stream]),
+            now=lambda: now() - first_s() if first_s() else 0.0,
+            rate=lambda from_s, until_s: self.rate(from_s, until_s),
+            busy=lambda: self.occupancy.busy(now()), dilate=run.dilate,
+        )  # fmt: skip
+
+
+class SimulatedNodes:
+    """The nodes of a run, by the names of a live one.
+
+    ``now`` is the run's virtual time, ``first_s`` that of its first arrival (0: not yet known).
+    """
+
+    def __init__(self, run: Run, now: Now, first_s: Now) -> None:
+        """Raise ``PipelineError`` if a variant has no profile."""
+        self.run = run
+        self.pipeline = replace(run.file.pipeline, policy=run.policy)
+        self.profile = planning_profile(run.file)
+        self._planned_by = per_query(run.file, self.profile, run.sizes)
+        check_profiled(run.file, self.profile)
+        self.devices = devices(run.file)
+        self._measured = load_profile(run.file)
+        self.accuracies = accuracies(self._measured)
+        self._rngs = {
+            name: np.random.default_rng([run.seed, 2, number])
+            for number, name in enumerate(self.devices)
+        }
+        self._now, self._first_s = now, first_s
+        real = [name for name, device in self.devices.items() if device != EMULATED]
+        self.machine = Machine(run, real, now, first_s)
+        cluster = run.file.cluster
+        shared = (("ingress", cluster.ingress), ("egress", cluster.egress))
+        self.names = (
+            *self.devices,
+            *(f"{role}-{i}" for role, count in shared for i in range(count)),
+        )
+
+    def node(self, name: str, now: float) -> Any:
+        """Return a node as a process that starts ``now`` makes it."""
+        pipeline, cluster = self.pipeline, self.run.file.cluster
+        role, _, index = name.partition("-")
+        if name == CONTROL:
+            memory = dict(cluster.memory)
+            return ControlHost(Controller(pipeline, self._planned_by, len(self.devices), memory))
+        if role == "ingress":
+            slots = {t.name: t.partitions for t in topics(pipeline)}
+            mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])
+            return Ingress(
+                name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress,
+                dispatcher=dispatcher(self.run.file, int(index), self.profile), number=int(index),
+            )  # fmt: skip
+        if role == "egress":
+            # No combine function: it could not handle the placeholder outputs of a simulation.
+            mine = Share(int(index), cluster.egress).mine(pipeline.egress_partitions)
+            known = accuracies(self.profile)
+            return Egress(name, pipeline, mine, incarnation=now, accuracies=known)
+        device = self.devices[name]
+        return Worker(
+            name, pipeline, device, incarnation=now,
+            latency=latency_of(self.profile, device),
+            planned=latency_of(self.profile, device, "p95"),
+        )  # fmt: skip
+
+    def batches(self, node: str, key: str) -> BatchLatency:
+        """Return the latencies of a variant ("task/variant") on a node's device."""
+        stretches = {} if self.devices[node] == EMULATED else self._stretches(node, key)
+        if not stretches:
+            return self._emulated(self.profile, node, key, self.run.latency)
+        return Stretched(
+            self._emulated(self._measured, node, key, "p50"),
+            lambda batch: stretches.get(batch, stretches[ANY_SIZE])(),
+        )
+
+    def _stretches(self, node: str, key: str) -> dict[int, Delay]:
+        """Return the measured slow-down by batch size; empty if none of the task was measured."""
+        trace, task = self.run.replay, variant_of(self.pipeline, key).task
+        if trace is None:
+            world = self.machine.world
+            return {} if world is None else world.stretches(task)
+        again = partial(
+            replayed, seconds=trace.seconds, rng=self._rngs[node], moment=self._moment,
+            together=False,
+        )  # fmt: skip
+        return {size: again(seen) for (of, size), seen in trace.stretch.items() if of == task}
+
+    def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
+        variant = variant_of(self.pipeline, key)
+        return Emulated(
+            table, variant, self.pipeline.task(variant.task).children, self._rngs[node],
+            device=self.devices[node], latency=latency, one_of=self.pipeline.branches == "untied",
+        )  # fmt: skip
+
+    def delays(self) -> Delays:
+        """Return the delays of broker and machine."""
+        rng = np.random.default_rng([self.run.seed, 1])
+        if not self.run.hops:
+            return steady(0.0)
+        if self.run.replay is not None:
+            return as_seen(self.run.replay, rng, self.run.dilate, self._moment)
+        if self.machine.world is None:
+            return drawn(rng, dilate=self.run.dilate)
+        return replace(self.machine.world.delays(), began=self.machine.occupancy.begin)
+
+    def _moment(self) -> float:
+        """Return the moment of the recorded trace to replay now."""
+        assert self.run.replay is not None
+        return beside(self._now() - self._first_s(), self.run.replay.seconds)
+
+
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its ended children."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
