@@ -80,7 +80,7 @@ def test_plannable_demand_grows_with_devices_and_ends_where_plans_are_infeasible
 def test_the_capacity_from_python_is_what_the_command_prints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = a_cluster(tmp_path, devices=1)
+    file = a_cluster(tmp_path, devices=2)
     (row,) = headrace.capacity(file, policies=["static"], queries=200)
     assert run(["capacity", str(file), "--policy", "static", "--queries", "200", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [row]
