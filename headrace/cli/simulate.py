@@ -10,6 +10,7 @@ import click
 
 from headrace.cli.shared_options import (
     DurationType,
+    F,
     bootstrap_option,
     json_option,
     pipeline_argument,
