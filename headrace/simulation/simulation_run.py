@@ -15,8 +15,8 @@ import numpy as np
 from control.checks.structure_check import check_structure
 from control.checks.violations import sentences
 from headrace.arrivals.arrival_processes import Times
-from headrace.errors import PipelineError
 from headrace.config.cluster_cost import costs
+from headrace.errors import PipelineError
 from headrace.simulation.faults import (
     BROKER_PAUSE,
     CONTROL_DOWN,
