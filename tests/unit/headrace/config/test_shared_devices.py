@@ -16,7 +16,7 @@ from headrace.config.topology import Role, cluster_workers
 from headrace.errors import PipelineError
 from headrace.simulation.experiments import capacity, simulate
 from headrace.simulation.overrides import changed
-from headrace.simulation.simulation_run import devices
+from headrace.simulation.run_input import devices
 
 TREE = {"split": ("one", "two", "three"), "one": (), "two": (), "three": ()}
 
