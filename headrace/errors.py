@@ -22,6 +22,7 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── CertificateError            [2]  an invalid fidelity certificate
 ├── NameTaken                   [2]  a node name in use by another process
 ├── PartitionsChanged           [1]  an input topic whose number of partitions changed
+├── InputMadeAnew               [1]  an input topic that was deleted and made anew
 ├── PortTaken                   [2]  a metrics port in use by another program
 ├── Unfeasible                  [3]  the plan in force cannot serve the request
 └── Unsuccessful                [1]  the request failed
@@ -53,6 +54,12 @@ class NameTaken(HeadraceError):
 
 class PartitionsChanged(HeadraceError):
     """The number of the input topic's partitions changed while the role ran."""
+
+    exit_code = UNSUCCESSFUL
+
+
+class InputMadeAnew(HeadraceError):
+    """The input topic was deleted and made anew while the role read it."""
 
     exit_code = UNSUCCESSFUL
 

@@ -65,7 +65,8 @@ class Ingress:
 
     ``share`` is its part of the plan's capacity (1 / number of ingress processes), ``number`` its
     index among them. ``upto`` holds by partition the first place that an earlier incarnation did
-    not commit (``operators/input_place.py``).
+    not commit (``operators/input_place.py``), ``regressed`` the number of partitions that were made
+    anew before the start. Commits bear ``topic_id``, the broker's id of the input topic.
 
     With a ``dispatcher`` and a plan that dispatches, queries wait there until a device is free.
     """
@@ -79,6 +80,8 @@ class Ingress:
         incarnation: float,
         share: float = 1.0,
         upto: Mapping[int, int] | None = None,
+        topic_id: str = "",
+        regressed: int = 0,
         dispatcher: Dispatcher | None = None,
         number: int = 0,
     ) -> None:
@@ -90,7 +93,7 @@ class Ingress:
         self._plans = PlanFollower(pipeline.name)
         self._runs = Runs(pipeline, alone=share == 1.0)
         self._admission = Admission(None, 1.0, 0.0)
-        self._places = InputPlaces(upto or {})
+        self._places = InputPlaces(upto or {}, topic_id, regressed)
         self._dispatcher = dispatcher
         self._number = number
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
@@ -99,7 +102,9 @@ class Ingress:
         self._flush_s = 0.0
         self._reporter = Reporter(name, "ingress", pipeline.name, incarnation)
         self._counts = self._reporter.counts
-        self._counts.update(arrived=0, admitted=0, refused=0, dropped=0, regressed=0, missing=0)
+        self._counts.update(
+            arrived=0, admitted=0, refused=0, dropped=0, regressed=regressed, missing=0
+        )
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:

@@ -6,7 +6,8 @@ second would pass for a duplicate. After the n-th time that a partition went bac
 at n * ``GENERATION``: places only grow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 GENERATION = 1 << 40  # offsets; a partition that takes 10,000 queries/s needs three years for them
 
@@ -23,12 +24,13 @@ class InputPlaces:
     counts skipped offsets, ``regressed`` how often a partition went back.
     """
 
-    __slots__ = ("_base", "missing", "regressed", "upto")
+    __slots__ = ("_base", "_topic_id", "missing", "regressed", "upto")
 
-    def __init__(self, upto: Mapping[int, int]) -> None:
+    def __init__(self, upto: Mapping[int, int], topic_id: str = "", regressed: int = 0) -> None:
         self.upto = dict(upto)
+        self._topic_id = topic_id
         self._base = {p: place - place % GENERATION for p, place in upto.items()}
-        self.missing = self.regressed = 0
+        self.missing, self.regressed = 0, regressed
 
     def take(self, partition: int, offset: int) -> int:
         """Return the place of the next record of a partition."""
@@ -52,14 +54,63 @@ class InputPlaces:
         base = self._base.get(partition, 0)
         upto = self.upto[partition]
         done = upto if held is None else min(held, upto)
-        return max(done - base, 0), note_of_base(base)
+        return max(done - base, 0), note_of_base(base, self._topic_id)
 
 
-def note_of_base(base: int) -> str:
-    """Encode the metadata of a commit: the generation, empty for the first one."""
-    return str(base // GENERATION) if base else ""
+def note_of_base(base: int, topic_id: str = "") -> str:
+    """Encode the metadata of a commit: the generation (empty for the first one), and the id of the
+    topic."""
+    generation = str(base // GENERATION) if base else ""
+    return f"{generation}@{topic_id}" if topic_id else generation
 
 
 def place_of(offset: int, note: str) -> int:
     """Return the place of a committed offset; the reverse of ``InputPlaces.committed``."""
-    return int(note or 0) * GENERATION + offset
+    return int(note.partition("@")[0] or 0) * GENERATION + offset
+
+
+def topic_id_of(note: str) -> str:
+    """Return the id of the topic of a committed offset; empty if the note has none."""
+    return note.partition("@")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class InputStart:
+    """Where ingress begins.
+
+    ``upto`` holds the first place to read by partition, ``bases`` the first place of the partitions
+    that are new or were made anew: their offset 0 is to be committed with it before it is read.
+    """
+
+    upto: Mapping[int, int]
+    bases: Mapping[int, int]
+    regressed: int  # partitions that were made anew
+
+
+def start_of_input(
+    partitions: Sequence[int],
+    committed: Mapping[int, tuple[int, str]],
+    closed: Mapping[int, int],
+    topic_id: str,
+) -> InputStart:
+    """Return where ingress begins, from its commits (offset, note) and the topic's present id.
+
+    ``closed`` holds by partition the place below which egress has closed every query. A partition
+    was made anew if its commit is of another topic, or if egress has closed queries of it although
+    it has no commit.
+    """
+    upto: dict[int, int] = {}
+    bases: dict[int, int] = {}
+    regressed = 0
+    for p in partitions:
+        offset, note = committed.get(p, (0, ""))
+        of_this = topic_id_of(note) in ("", topic_id) or not topic_id
+        if p in committed and of_this:
+            upto[p] = place_of(offset, note)
+            continue
+        above = max(place_of(offset, note), closed.get(p, 0))
+        if above:
+            upto[p] = next_generation(above - 1)
+            regressed += 1
+        bases[p] = upto.get(p, 0)
+    return InputStart(upto, bases, regressed)

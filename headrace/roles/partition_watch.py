@@ -1,4 +1,4 @@
-"""Watch the input topic for a changed number of partitions.
+"""Watch the input topic for a changed number of partitions, and for another topic of its name.
 
 Added partitions have no reader until ingress restarts and takes its share of them.
 """
@@ -6,12 +6,12 @@ Added partitions have no reader until ingress restarts and takes its share of th
 import threading
 from collections.abc import Callable
 
-from headrace.errors import PartitionsChanged
+from headrace.errors import InputMadeAnew, PartitionsChanged
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import partitions
+from streams.kafka.topic_admin import partitions, topic_id_on
 
-LOOK_S = 30.0
+LOOK_S = 10.0
 
 
 def watch_partitions(
@@ -43,3 +43,35 @@ def watch_partitions(
                 return
 
     threading.Thread(target=look, name="partitions", daemon=True).start()
+
+
+def watch_topic_id(
+    kafka: KafkaConfig,
+    topic: str,
+    topic_id: str,
+    fail: Callable[[BaseException], None],
+    every_s: float = LOOK_S,
+) -> None:
+    """Poll a topic's id on a thread; call ``fail`` once if it is no longer ``topic_id``.
+
+    ``fail`` gets an ``InputMadeAnew``. The offsets alone do not show a topic that was made anew and
+    has outgrown the old one.
+    """
+
+    def look() -> None:
+        while True:
+            threading.Event().wait(every_s)
+            try:
+                now = topic_id_on(kafka, topic)
+            except BrokerError:
+                continue  # the broker is away
+            if topic_id and now not in ("", topic_id):
+                fail(
+                    InputMadeAnew(
+                        f"topic {topic!r} was made anew while this role read it; it begins anew "
+                        "with the topic's first record"
+                    )
+                )
+                return
+
+    threading.Thread(target=look, name="topic-id", daemon=True).start()

@@ -18,12 +18,12 @@ from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
-from headrace.roles.partition_watch import watch_partitions
+from headrace.roles.partition_watch import watch_partitions, watch_topic_id
 from headrace.roles.process_setup import collect_seldom, dilation, process_clock
 from headrace.roles.subprocess_operator import Isolated
 from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress
-from operators.input_place import next_generation, note_of_base, place_of
+from operators.input_place import InputStart, note_of_base, start_of_input
 from operators.join import as_list
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
@@ -47,7 +47,7 @@ from streams.kafka.egress_recovery import (
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.kafka.stamp_limit import limit_stamps
-from streams.kafka.topic_admin import partitions_of
+from streams.kafka.topic_admin import partitions_of, topic_id_on
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import EmulatedExecutor, ModelExecutor, Operator
@@ -68,49 +68,49 @@ def run_ingress(
     """Serve as ingress until SIGTERM or SIGINT."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "ingress")
-    count = partitions_of(kafka, physical(pipeline.name, QUERIES))
+    queries = physical(pipeline.name, QUERIES)
+    count = partitions_of(kafka, queries)
     name, incarnation = f"ingress-{share.index}", _now()
     namesakes = _namesakes(kafka, pipeline, (name,))
     group, mine = f"{pipeline.name}.ingress", share.mine(count)
     namesakes.check()  # before this ingress commits anything
+    topic_id = topic_id_on(kafka, queries)
+    start = input_start(kafka, pipeline, group, mine, topic_id)
     node = Ingress(
-        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of,
-        upto=input_places(kafka, pipeline, group, mine), dispatcher=dispatcher(file, share.index),
+        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, upto=start.upto,
+        topic_id=topic_id, regressed=start.regressed, dispatcher=dispatcher(file, share.index),
         number=share.index,
     )  # fmt: skip
     with _driver(
         pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S, namesakes=namesakes
     ) as live:
         namesakes.watch(incarnation, live.fail)
-        watch_partitions(kafka, physical(pipeline.name, QUERIES), count, live.fail)
+        watch_partitions(kafka, queries, count, live.fail)
+        watch_topic_id(kafka, queries, topic_id, live.fail)
         _until_told(live, live.stop)
 
 
-def input_places(
-    kafka: KafkaConfig, pipeline: Pipeline, group: str, mine: Sequence[int]
-) -> dict[int, int]:
-    """Return where ingress resumes, by partition of the input topic (``operators/input_place.py``).
+def input_start(
+    kafka: KafkaConfig, pipeline: Pipeline, group: str, mine: Sequence[int], topic_id: str
+) -> InputStart:
+    """Return where ingress resumes (``operators/input_place.py``).
 
-    A partition without a commit is new or, if egress has closed queries of it, was recreated: its
-    offsets then belong to a new generation. Both cases are committed before the first record is
-    read, so that a partition is new only once.
+    New partitions and those that were made anew are committed before the first record is read, so
+    that a partition is new only once.
     """
     topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
-    found = notes(kafka, group, topic, mine)
-    places = {p: place_of(offset, note) for p, (offset, note) in found.items()}
     slots = range(partitions_of(kafka, outputs))
     closed = upto_of_all(
         note for _, note in notes(kafka, f"{pipeline.name}.egress", outputs, slots).values()
     )
-    first = {p: 0 for p in mine if p not in places}
-    anew = {p: next_generation(closed[p] - 1) for p in first if closed.get(p)}
-    start = [
-        TopicPartition(topic, p, 0, metadata=note_of_base(base))
-        for p, base in (first | anew).items()
+    start = start_of_input(mine, notes(kafka, group, topic, mine), closed, topic_id)
+    fresh = [
+        TopicPartition(topic, p, 0, metadata=note_of_base(base, topic_id))
+        for p, base in start.bases.items()
     ]
-    if start:
-        commit_now(kafka, group, start)
-    return places | anew
+    if fresh:
+        commit_now(kafka, group, fresh)
+    return start
 
 
 def run_egress(

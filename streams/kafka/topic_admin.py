@@ -36,6 +36,15 @@ def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> d
     )
 
 
+def topic_id_on(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> str:
+    """Return the broker's id of a topic, another one once it was made anew; "" if it is unknown.
+
+    Raise ``BrokerError`` if no broker answers.
+    """
+    found = described(config, (topic,), timeout_s)[topic]
+    return "" if isinstance(found, KafkaError) else str(found.topic_id or "")
+
+
 def may(description: Any, operation: AclOperation) -> bool:
     """Return whether a description permits an operation; one that lists none permits all."""
     return not description.authorized_operations or operation in description.authorized_operations

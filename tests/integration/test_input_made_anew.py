@@ -2,17 +2,20 @@
 
 import time
 from collections.abc import Sequence
+from queue import SimpleQueue
 
 import pytest
 from confluent_kafka import TopicPartition
 
-from headrace.roles.wiring import input_places
+from headrace.errors import InputMadeAnew
+from headrace.roles.partition_watch import watch_topic_id
+from headrace.roles.wiring import input_start
 from operators.input_place import GENERATION
 from schemas.codec.single_object import decode, encode
 from schemas.records import Answer, Query, Settings
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
+from streams.kafka.topic_admin import ensure_topics, topic_id_on
 from streams.topics import topics
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.integration.test_moving_slots import running
@@ -89,7 +92,21 @@ def test_a_new_ingress_knows_by_egress_that_its_topic_was_made_anew(config: Kafk
         offsets=[TopicPartition("moving.outputs", 0, 7, metadata="0:1000,1:3")], asynchronous=False
     )
     client.close()
-    group = "moving.anew"
-    assert input_places(config, PIPELINE, group, (0, 1, 2)) == {0: GENERATION, 1: GENERATION}
-    again = input_places(config, PIPELINE, group, (0, 1, 2))
-    assert again == {0: GENERATION, 1: GENERATION, 2: 0}
+    start = input_start(config, PIPELINE, "moving.anew", (0, 1, 2), "id-1")
+    assert (start.upto, start.regressed) == ({0: GENERATION, 1: GENERATION}, 2)
+    again = input_start(config, PIPELINE, "moving.anew", (0, 1, 2), "id-1")
+    assert (again.upto, again.regressed) == ({0: GENERATION, 1: GENERATION, 2: 0}, 0)
+
+
+def test_a_topic_that_was_made_anew_has_another_id_and_the_running_role_is_told(
+    config: KafkaConfig,
+) -> None:
+    before = topic_id_on(config, INPUT)
+    forget(config, [INPUT])
+    ensure_topics(config, topics(PIPELINE))
+    after = topic_id_on(config, INPUT)
+    assert before
+    assert after not in ("", before)
+    told: SimpleQueue[BaseException] = SimpleQueue()
+    watch_topic_id(config, INPUT, before, told.put, every_s=0.05)
+    assert isinstance(told.get(timeout=WITHIN_S), InputMadeAnew)

@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.input_place import GENERATION, InputPlaces, next_generation, place_of
+from operators.input_place import (
+    GENERATION,
+    InputPlaces,
+    InputStart,
+    next_generation,
+    note_of_base,
+    place_of,
+    start_of_input,
+)
 
 OFFSETS = st.lists(st.integers(0, 1000), min_size=1, max_size=60)
 
@@ -38,3 +46,25 @@ def test_a_generation_begins_above_every_place_of_the_one_before() -> None:
     assert next_generation(0) == GENERATION
     assert next_generation(GENERATION - 1) == GENERATION
     assert next_generation(GENERATION + 5) == 2 * GENERATION
+
+
+def test_a_topic_of_another_id_begins_a_generation_though_its_offsets_went_on() -> None:
+    notes = {0: (500, note_of_base(0, "old")), 1: (7, note_of_base(GENERATION, "old"))}
+    assert start_of_input((0, 1), notes, {}, "new") == InputStart(
+        {0: GENERATION, 1: 2 * GENERATION}, {0: GENERATION, 1: 2 * GENERATION}, 2
+    )
+    assert start_of_input((0, 1), notes, {}, "old") == InputStart(
+        {0: 500, 1: GENERATION + 7}, {}, 0
+    )
+
+
+def test_a_commit_without_the_topics_id_and_a_broker_without_ids_are_of_the_same_topic() -> None:
+    assert start_of_input((0,), {0: (5, "1")}, {}, "new") == InputStart({0: GENERATION + 5}, {}, 0)
+    assert start_of_input((0,), {0: (5, "1@old")}, {}, "") == InputStart({0: GENERATION + 5}, {}, 0)
+
+
+def test_the_commits_bear_the_topics_id() -> None:
+    places = InputPlaces({0: GENERATION + 3}, "an-id", regressed=2)
+    places.take(0, 3)
+    assert places.committed(0) == (4, "1@an-id")
+    assert places.regressed == 2
