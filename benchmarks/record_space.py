@@ -28,10 +28,10 @@ from headrace.config.pipeline_file import (
     load_combine,
     load_workload,
     read_pipeline_file,
+    search_space,
 )
 from headrace.config.session_space import VARIANT, SessionSpace
 from headrace.errors import PipelineError
-from headrace.planning.session_search import session_space
 from operators.models.loading import load_operator
 
 WRITTEN_EVERY = 10  # samples
@@ -159,7 +159,7 @@ def record(path: Path, samples: int, seed: int) -> Iterator[dict[str, Any]]:
     Raises ``PipelineError`` for a file without knobs, or whose tasks do not form a chain.
     """
     file = read_pipeline_file(path)
-    sessions = session_space(file)
+    sessions = search_space(file)
     if any(len(task.children) > 1 for task in file.pipeline.tasks):
         raise PipelineError(f"{path}: tasks with several children cannot be recorded here")
     workload, combine = load_workload(file), load_combine(file.pipeline)

@@ -25,6 +25,8 @@ COMMANDS = "commands"
 COMMAND_RESULTS = "command-results"
 COMPLETIONS = "completions"
 LEASES = "leases"
+PROFILE_REQUESTS = "profile-requests"
+PROFILE_RESULTS = "profile-results"
 
 
 def work_topic(task: str) -> str:

@@ -125,6 +125,7 @@ class Pipeline:
     branches: str = "tied"  # every query visits all of them; "untied": one of them
     ingress: int = 1  # processes that share the input topic
     size: QuerySize | None = None  # None: every query has size 1
+    sessions: bool = False  # query plans of sessions are searched: there are tiers
 
     @property
     def root(self) -> Task:

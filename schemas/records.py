@@ -371,6 +371,51 @@ class Selection(Struct, frozen=True, gc=False, kw_only=True):
     reason: str = ""  # why no tables can be made, where there are none
 
 
+class ProfileRequest(Struct, frozen=True, gc=False, kw_only=True):
+    """A search asks a profiler to run one configuration on samples ``first`` to ``upto - 1``.
+
+    ``options`` maps "task.knob" to the option's name. A request of a later ``step`` of the same
+    ``search`` voids it, and so does the time ``expires_s``. ``space`` is the hash of the search
+    space (``Space.digest``): a profiler with another one refuses.
+    """
+
+    search: str
+    pipeline: str
+    space: str
+    options: Mapping[str, str]
+    sample_set: str
+    first: int
+    upto: int
+    step: int
+    expires_s: float
+
+
+class ProfileResult(Struct, frozen=True, gc=False, kw_only=True):
+    """The scores and costs of one configuration on the samples from ``first`` on.
+
+    ``scores`` are from 0 to 1, one per sample. ``seconds`` and ``bytes`` are sums over the samples,
+    by task: seconds on the device, as if nothing had been cached, and bytes of outputs. ``cached``
+    counts the samples whose output of a task was cached; ``spent_s`` is what the profiler really
+    computed. ``error`` says why there are no scores.
+    """
+
+    pipeline: str
+    space: str
+    options: Mapping[str, str]
+    sample_set: str
+    first: int
+    scores: tuple[float, ...]
+    seconds: Mapping[str, float]
+    bytes: Mapping[str, float]
+    cached: Mapping[str, int]
+    input_bytes: float
+    spent_s: float
+    device: str
+    profiler: str
+    finished_s: float
+    error: str = ""
+
+
 class Command(Struct, frozen=True, gc=False, kw_only=True):
     """A person's command: ``action`` with its ``arguments``, all strings.
 
@@ -406,6 +451,8 @@ Record = (
     | Report
     | Plan
     | Selection
+    | ProfileRequest
+    | ProfileResult
     | Command
     | CommandResult
     | Garbled

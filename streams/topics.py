@@ -17,6 +17,8 @@ from schemas.effects import (
     LEASES,
     OUTPUTS,
     PLANS,
+    PROFILE_REQUESTS,
+    PROFILE_RESULTS,
     QUERIES,
     REPORTS,
     RESULTS,
@@ -63,6 +65,7 @@ class TopicRule:
     kept_ms: int | None
     compacted: bool = False
     stamps: Stamps = Stamps.PRODUCER
+    sessions: bool = False  # only of a pipeline whose sessions' plans are searched
 
     @property
     def settings(self) -> dict[str, str]:
@@ -104,6 +107,10 @@ TABLE = (
     TopicRule(logical=LEASES, partitions=1, kept_ms=10 * MINUTE_MS, stamps=Stamps.BROKER),
     TopicRule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS, stamps=Stamps.LEASE),
     TopicRule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
+    TopicRule(logical=PROFILE_REQUESTS, partitions=8, kept_ms=HOUR_MS, sessions=True),
+    TopicRule(
+        logical=PROFILE_RESULTS, partitions=1, kept_ms=7 * DAY_MS, compacted=True, sessions=True
+    ),
 )
 
 
@@ -134,7 +141,12 @@ def own_topics(pipeline: Pipeline) -> tuple[str, ...]:
 
 def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
     """Return every topic that the pipeline needs, in order of creation."""
-    return tuple(topic for rule in TABLE for topic in _topics(rule, pipeline))
+    return tuple(
+        topic
+        for rule in TABLE
+        if pipeline.sessions or not rule.sessions
+        for topic in _topics(rule, pipeline)
+    )
 
 
 def _topics(rule: TopicRule, pipeline: Pipeline) -> Iterator[Topic]:

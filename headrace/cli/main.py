@@ -24,7 +24,7 @@ from headrace.cli.observe import explain, logs, status
 from headrace.cli.plan import plan
 from headrace.cli.profile import profile
 from headrace.cli.reports import fidelity, report
-from headrace.cli.roles import control, egress, ingress, worker
+from headrace.cli.roles import control, egress, ingress, profiler, worker
 from headrace.cli.run import down, up, validate
 from headrace.cli.send import load, send
 from headrace.cli.sessions import schedule, search
@@ -43,7 +43,7 @@ SECTIONS = {
     "Use": ("send", "load", "gateway"),
     "Look": ("status", "logs", "explain", "report", "dead-letters"),
     "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "command"),
-    "Roles, one process each": ("control", "ingress", "worker", "egress"),
+    "Roles, one process each": ("control", "ingress", "worker", "egress", "profiler"),
 }  # fmt: skip
 
 
@@ -79,8 +79,8 @@ class Grouped(click.Group):
 COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
     demo, doctor, down, drain, egress, explain, fidelity, ingress, init, load, logs, pause,
-    plan, policy, profile, replan, report, restore, resume, schedule, schema, search, send,
-    simulate, status, up, validate, worker,
+    plan, policy, profile, profiler, replan, report, restore, resume, schedule, schema, search,
+    send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

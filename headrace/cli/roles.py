@@ -139,3 +139,28 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     kafka = _kafka(bootstrap)
     with observed("control", read.pipeline, telling, prices=prices(read.cluster)) as observers:
         run(read.pipeline, fresh, kafka, observers, dilation(), process_clock)
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@click.option(
+    "--name", default="profiler-0", show_default=True, help="Its name in results; unique."
+)
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda:0 ...")
+@role_options
+def profiler(
+    file: Path, bootstrap: str | None, name: str, device: str, telling: LogOptions
+) -> None:
+    """Run a profiler: run configurations on samples, for searches.
+
+    `headrace search` starts profilers of its own; run more with this command, on other machines
+    or devices, and all of them share the samples of each configuration.
+
+    \b
+    Example:
+      headrace profiler planned.yaml --name profiler-1 --device cuda:0
+    """
+    from headrace.roles.profiling_role import run_profiler
+
+    run_profiler(read_deployed(file), _kafka(bootstrap), name, device, telling)

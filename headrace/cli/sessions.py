@@ -1,13 +1,28 @@
 """``headrace search`` and ``schedule``: query plans for one session and for many."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.shared_options import DurationType, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import (
+    DurationType,
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    read_file,
+)
 from headrace.errors import INFEASIBLE
-from headrace.terminal import print_json, print_text
+from headrace.terminal import print_json, print_text, say
+
+if TYPE_CHECKING:
+    from headrace.config.pipeline_file import PipelineFile
+    from headrace.planning.session_search import ProfileSource
+
+READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
 
 
 @click.command()
@@ -15,7 +30,6 @@ from headrace.terminal import print_json, print_text
 @click.option(
     "--recorded",
     type=click.Path(path_type=Path),
-    required=True,
     help="Profiles of every configuration, to search over without running any.",
 )
 @click.option("--accuracy", type=click.FloatRange(0, 1), help="At least; instead of the file's.")
@@ -25,32 +39,44 @@ from headrace.terminal import print_json, print_text
 @click.option("--spend", type=click.FloatRange(0), help="$ of profiling at most; 0: any.")
 @click.option("--steps", type=click.IntRange(1), help="Profiled configurations at most.")
 @click.option("--session", default="cli", show_default=True, help="Name of the session.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True,
+    help="Of the workload's samples; another seed is another session's data.",
+)  # fmt: skip
+@click.option(
+    "--profilers", type=click.IntRange(0),
+    help="Profilers to start for this search; instead of cluster.profilers. 0: use running ones.",
+)  # fmt: skip
+@bootstrap_option
 @json_option
 def search(
-    file: Path, recorded: Path, accuracy: float | None, slo: float | None, cost: float | None,
-    deadline: float | None, spend: float | None, steps: int | None, session: str, as_json: bool,
+    file: Path, recorded: Path | None, accuracy: float | None, slo: float | None,
+    cost: float | None, deadline: float | None, spend: float | None, steps: int | None,
+    session: str, seed: int, profilers: int | None, bootstrap: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Search a query plan for one session: knobs, tiers and shares.
 
-    Exit code 3: no plan within the SLO was found; the nearest is shown.
+    Configurations run on profilers, which take the workload's samples; the deadline begins once a
+    profiler is ready. Exit code 3: no plan within the SLO was found; the nearest is shown.
 
     \b
     Example:
-      headrace search examples/postcode/planned.yaml --recorded truth.json --accuracy 0.9
+      headrace search examples/postcode/planned.yaml --accuracy 0.9
+      headrace search examples/postcode/planned.yaml --recorded truth.json
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported
-    from headrace.planning.recorded_truth import read_truth
     from headrace.planning.search_report import as_json as line
     from headrace.planning.search_report import as_text
-    from headrace.planning.session_search import Asked, search_recorded, session_space
+    from headrace.planning.session_search import Asked, policy_options, searched
 
     read = read_file(file)
-    truth = read_truth(recorded, session_space(read).space)
     asked = Asked(
         session=session, accuracy=accuracy, latency_s=slo, usd_per_h=cost,
         deadline_s=deadline, spend_usd=spend, steps=steps,
     )  # fmt: skip
-    found = search_recorded(read, truth, asked)
+    policy_options(read)  # before profilers are started in vain
+    with _source(read, recorded, seed, profilers, bootstrap, session) as source:
+        found = searched(read, source, asked)
     print_json(line(found)) if as_json else print_text(as_text(found))
     return 0 if found.search.plans else INFEASIBLE
 
@@ -104,3 +130,37 @@ def schedule(instance: Path, objective: str, gpus: str, policy: str, as_json: bo
     else:
         print_text(as_text(read, made))
     return 0 if made.feasible else INFEASIBLE
+
+
+@contextmanager
+def _source(
+    file: "PipelineFile", recorded: Path | None, seed: int, count: int | None,
+    bootstrap: str | None, session: str,
+) -> "Iterator[ProfileSource]":  # fmt: skip
+    from headrace.config.pipeline_file import search_space
+    from headrace.planning.session_search import RecordedProfiles
+
+    sessions = search_space(file)
+    if recorded is not None:
+        from headrace.planning.recorded_truth import read_truth
+
+        yield RecordedProfiles(sessions.space, read_truth(recorded, sessions.space))
+        return
+    from headrace.broker.connect import brokers
+    from headrace.cluster.profilers import profilers
+    from headrace.config.pipeline_file import load_workload
+    from headrace.planning.live_profiles import LiveProfiles, sample_set
+    from streams.kafka.preflight import prepare
+
+    load_workload(file)
+    kafka = brokers(bootstrap)
+    prepare(kafka, file.pipeline, "profiler")
+    number = file.cluster.profilers if count is None else count
+    with (
+        profilers(file, kafka.bootstrap, number, say) as (tend, _),
+        LiveProfiles(
+            kafka, file.pipeline, sessions, sample_set(seed), session, ahead=number, tend=tend
+        ) as source,
+    ):
+        source.ready(READY_WITHIN_S)
+        yield source

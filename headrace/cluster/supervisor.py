@@ -177,6 +177,10 @@ class Supervisor:
         for kind in ("control", "worker", "egress"):
             self._stop(kind)
 
+    def stop_all(self, kind: str) -> None:
+        """Stop every role of a kind."""
+        self._stop(kind)
+
     def _serving(self) -> bool:
         """Return whether a worker and an egress run, to drain queries in flight."""
         alive = {c.role.kind for c in self._children.values() if c.process and not c.process.poll()}

@@ -42,6 +42,7 @@ __all__ = [
     "planning_profile",
     "read_pipeline_file",
     "resolve_paths",
+    "search_space",
     "weights_sha256",
 ]
 
@@ -86,6 +87,7 @@ class Cluster:
     budget: float | None = None
     base: str = ""
     tasks_per_device: int = 1
+    profilers: int = 1  # processes that a search starts
 
     @property
     def unplanned(self) -> bool:
@@ -139,6 +141,16 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         sizes=absolute.parent / file.sizes if file.sizes else None,
         sessions=session_space(file, source) if file.cluster.tiers else None,
     )
+
+
+def search_space(file: PipelineFile) -> SessionSpace:
+    """Return the file's space of query plans; raise ``PipelineError`` if it has none."""
+    if file.sessions is None:
+        raise PipelineError(
+            f"{file.path}: there is nothing to search: the cluster has no tiers; add cluster.tiers "
+            "and knobs to the tasks"
+        )
+    return file.sessions
 
 
 def make_importable(path: Path) -> None:
@@ -295,6 +307,7 @@ def _cluster(section: ClusterSection) -> Cluster:
         budget=section.budget,
         base=section.base or "",
         tasks_per_device=parts,
+        profilers=section.profilers,
     )
 
 
@@ -332,6 +345,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         branches=file.branches,
         ingress=file.cluster.ingress,
         size=QuerySize(most=file.size.most, header=file.size.header) if file.size else None,
+        sessions=bool(file.cluster.tiers),
     )
 
 

@@ -15,7 +15,7 @@ from control.policies.compass.tiers import Link, SessionTier
 from control.problem.problem import PlanError
 from headrace.config.checks import topological
 from headrace.config.field_types import objectives
-from headrace.config.sections import FileSection, TaskSection, TierSection
+from headrace.config.sections import FileSection, ProfilingSection, TaskSection, TierSection
 from headrace.config.yaml_source import Source
 from schemas.pipeline import Variant
 from schemas.variant_id import variant_key
@@ -29,7 +29,8 @@ VARIANT = "variant"  # the knob of a task's variants
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpace:
     """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
-    ``values`` maps "task.knob" to the value of each option."""
+    ``values`` maps "task.knob" to the value of each option. ``truth`` says what profiles are judged
+    by, ``cache_bytes`` limits a profiler's cache of outputs."""
 
     space: Space
     tiers: Mapping[str, SessionTier]
@@ -40,6 +41,8 @@ class SessionSpace:
     usd_per_h: float | None
     values: Mapping[str, Mapping[str, Any]]
     variants: Mapping[str, str]  # of tasks with a single variant
+    truth: str = "workload"
+    cache_bytes: int = 500_000_000
 
     def setting(self, task: str, configuration: int) -> str:
         """Return the name of a task's setting in a configuration, as in ``scan/scan@scale=0.5``."""
@@ -86,6 +89,7 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
     except PlanError as error:
         raise source.error(("tasks",), str(error)) from error
     accuracy, cost = objectives(source.values["slo"])
+    profiling = file.profiling or ProfilingSection()
     own = [name for name, tier in tiers.items() if tier.per == "session"]
     return SessionSpace(
         space=space,
@@ -101,6 +105,8 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
             for knob, options in file.tasks[task].knobs.items()
         },
         variants={t: next(iter(s.variants)) for t, s in file.tasks.items() if len(s.variants) == 1},
+        truth=profiling.truth,
+        cache_bytes=profiling.cache,
     )
 
 

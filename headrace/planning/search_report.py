@@ -65,7 +65,8 @@ def _step(space: Space, number: int, step: Step) -> dict[str, Any]:
         "confidence": step.tested.confidence,
         "verdict": str(step.tested.verdict),
         "compliant": step.compliant,
-        "seconds": {"propose": step.propose_s, "profile": step.profile_s, "wait": 0.0},
+        "error": step.error,
+        "seconds": {"propose": step.propose_s, "profile": step.profile_s, "wait": step.wait_s},
     }
 
 
@@ -128,6 +129,7 @@ def _step_line(sessions: SessionSpace, number: int, step: Step) -> str:
         f"  {number:3} {step.proposal.origin:9} {step.tested.samples:4} samples  "
         f"{100 * step.tested.estimate.mean:5.1f} %  {step.tested.verdict:8}  "
         f"{'complies' if step.compliant else '        '}  {configuration}"
+        + (f"; failed: {step.error}" if step.error else "")
     )
 
 

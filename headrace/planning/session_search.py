@@ -1,22 +1,30 @@
-"""``headrace search``: search a session's query plan over recorded profiles.
+"""``headrace search``: search a session's query plan over recorded or live profiles.
 
-Elapsed time is the search's measured seconds plus the recorded profiling seconds of the reference
-device; the search does not wait for the latter.
+Over a recording, elapsed time is the search's measured seconds plus the recorded profiling seconds
+of the reference device; the search does not wait for the latter.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from control.policies import policy_named
-from control.policies.compass.camo import Profiled, Proposal, SearchOptions, SessionSearch, Slo
-from control.policies.compass.sequential_test import StopRule, Tested, run_test
+from control.policies.compass.camo import (
+    Floats,
+    Past,
+    Profiled,
+    Proposal,
+    SearchOptions,
+    SessionSearch,
+    Slo,
+)
+from control.policies.compass.profile_run import ProfileRun
+from control.policies.compass.sequential_test import StopRule, Tested
 from control.policies.compass.space import Space
 from control.problem.problem import PlanError
-from headrace.config.pipeline_file import PipelineFile
+from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.session_space import SessionSpace
-from headrace.errors import PipelineError
 from headrace.planning.recorded_truth import RecordedTruth
 
 KINDS = ("compass", "circinus")
@@ -38,14 +46,20 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One proposal and its test result. ``cached`` are the tasks whose outputs were known."""
+    """One proposal and its test result. ``cached`` are the tasks whose outputs were known.
+
+    ``profile_s`` are seconds of profiling by ``parallelism`` devices, ``wait_s`` the seconds beyond
+    until the verdict was there.
+    """
 
     proposal: Proposal
     tested: Tested
     cached: tuple[str, ...]
     profile_s: float
     propose_s: float = 0.0
+    wait_s: float = 0.0
     compliant: bool = False
+    error: str = ""  # why the configuration cannot run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,39 +78,56 @@ class Found:
     first: tuple[float, int] | None = None  # seconds and steps until the first compliant plan
 
 
-def session_space(file: PipelineFile) -> SessionSpace:
-    """Return the file's search space; raise ``PipelineError`` if it has none."""
-    if file.sessions is None:
-        raise PipelineError(
-            f"{file.path}: there is nothing to search: the cluster has no tiers; add cluster.tiers "
-            "and knobs to the tasks"
-        )
-    return file.sessions
+class ProfileSource(Protocol):
+    """Profiles configurations: from a recording, or through profilers.
+
+    ``sent`` and ``memory`` are bytes known before profiling (``SessionSearch``, ``Deployment``);
+    ``population`` is the size of a finite set of samples, None for an endless one; ``parallelism``
+    the device seconds that are spent in a second; ``past`` earlier searches, oldest first.
+    """
+
+    @property
+    def sent(self) -> Floats | None: ...
+    @property
+    def memory(self) -> Floats: ...
+    @property
+    def population(self) -> int | None: ...
+    @property
+    def parallelism(self) -> float: ...
+    @property
+    def past(self) -> Sequence[Past]: ...
+    def profile(
+        self, proposal: Proposal, floor: float, rule: StopRule, until_s: float
+    ) -> tuple[Step, Profiled | None] | None:
+        """Return a step and its profile; None if the search's ``until_s`` seconds are over.
+
+        There is no profile of a configuration whose operators fail (``Step.error``).
+        """
+        ...
 
 
-def search_recorded(
+def searched(
     file: PipelineFile,
-    truth: RecordedTruth,
+    source: ProfileSource,
     asked: Asked,
-    told: Callable[[Found], None] = lambda found: None,
+    progress: Callable[[Found], None] = lambda found: None,
 ) -> Found:
-    """Search over a recording; call ``told`` after every step. Raises ``PlanError``."""
-    sessions = session_space(file)
+    """Search a session's plan; call ``progress`` after every step. Raises ``PlanError``."""
+    sessions = search_space(file)
     options = policy_options(file)
     slo = _slo(sessions, asked)
-    rule = replace(_rule(options), population=min(len(each) for each in truth.scores))
-    deployment = sessions.deployment(truth.memory)
+    rule = replace(_rule(options), population=source.population)
     search = SessionSearch(
-        deployment,
+        sessions.deployment(source.memory),
         slo,
         SearchOptions(
             committee=str(options["members"]), rule=rule, history=int(options["history"])
         ),
-        truth.sent,
+        source.sent,
+        source.past,
     )
     found = Found(asked=asked, slo=slo, sessions=sessions, search=search)
     price = max((tier.price for tier in sessions.tiers.values()), default=0.0)
-    profiler = _Recorded(sessions.space, truth, slo, rule)
     while True:
         began = time.perf_counter()
         found.stopped = _stopped(found, options)
@@ -104,18 +135,33 @@ def search_recorded(
         if proposal is None:
             found.stopped = found.stopped or "space"
             return found
-        step, result = profiler.profile(proposal)
-        added = search.tell(result)
-        propose_s = time.perf_counter() - began
-        _add(found, replace(step, propose_s=propose_s, compliant=bool(added)), price, truth)
-        told(found)
+        proposed = time.perf_counter()
+        left_s = _deadline_s(found, options) - found.elapsed_s - (proposed - began)
+        profiled = source.profile(proposal, slo.accuracy, rule, left_s)
+        if profiled is None:
+            found.stopped = "deadline"
+            return found
+        step = replace(profiled[0], propose_s=proposed - began)
+        _add(found, _told(search, step, profiled[1]), price, source)
+        progress(found)
 
 
-def _add(found: Found, step: Step, price: float, truth: RecordedTruth) -> None:
-    device_s = step.profile_s * truth.parallelism
+def _told(search: SessionSearch, step: Step, profiled: Profiled | None) -> Step:
+    """Tell the search a profile; return the step with the verdict on its plans."""
+    began = time.perf_counter()
+    if profiled is None:
+        search.exclude(step.proposal.configuration)
+        return step
+    added = search.tell(profiled)
+    told_s = time.perf_counter() - began
+    return replace(step, propose_s=step.propose_s + told_s, compliant=bool(added))
+
+
+def _add(found: Found, step: Step, price: float, source: ProfileSource) -> None:
+    device_s = step.profile_s * source.parallelism
     found.device_s += device_s
     found.usd += device_s * price / SECONDS_PER_H
-    found.elapsed_s += step.propose_s + step.profile_s
+    found.elapsed_s += step.propose_s + step.profile_s + step.wait_s
     found.steps.append(step)
     if step.compliant and found.first is None:
         found.first = found.elapsed_s, len(found.steps)
@@ -162,38 +208,61 @@ def _slo(sessions: SessionSpace, asked: Asked) -> Slo:
 def _stopped(found: Found, options: Mapping[str, Any]) -> str:
     """Return the reason to stop the search (steps, deadline or spend), or ""."""
     asked = found.asked
-    deadline = options["deadline"] if asked.deadline_s is None else asked.deadline_s
     spend = options["spend"] if asked.spend_usd is None else asked.spend_usd
     if asked.steps is not None and len(found.steps) >= asked.steps:
         return "steps"
-    if found.elapsed_s >= deadline:
+    if found.elapsed_s >= _deadline_s(found, options):
         return "deadline"
     return "spend" if spend and found.usd >= spend else ""
 
 
-class _Recorded:
-    """A profiler that reads scores and seconds from a recording, with a prefix cache."""
+def _deadline_s(found: Found, options: Mapping[str, Any]) -> float:
+    given = found.asked.deadline_s
+    return float(options["deadline"] if given is None else given)
 
-    def __init__(self, space: Space, truth: RecordedTruth, slo: Slo, rule: StopRule) -> None:
-        self._space, self._truth, self._slo, self._rule = space, truth, slo, rule
+
+class RecordedProfiles:
+    """A ``ProfileSource`` that reads scores and seconds from a recording, with a prefix cache.
+
+    ``controlled``: tests use the configurations profiled before as control variates.
+    """
+
+    past: Sequence[Past] = ()
+
+    def __init__(self, space: Space, truth: RecordedTruth, controlled: bool = False) -> None:
+        self._space, self._truth, self._controlled = space, truth, controlled
         self._samples: dict[tuple[int, int], int] = {}  # cached outputs, by stage and prefix
+        self._finished: list[Floats] = []  # the scores that were run
+        self.sent, self.memory, self.parallelism = truth.sent, truth.memory, truth.parallelism
+        self.population = min(len(each) for each in truth.scores)
 
-    def profile(self, proposal: Proposal) -> tuple[Step, Profiled]:
+    def profile(
+        self, proposal: Proposal, floor: float, rule: StopRule, until_s: float
+    ) -> tuple[Step, Profiled]:
         """Run the sequential test over the recorded scores of a configuration."""
         c, truth = proposal.configuration, self._truth
-        tested = run_test(truth.scores[c], self._slo.accuracy, self._rule)
-        seconds, cached = 0.0, []
-        for stage, described in enumerate(self._space.stages):
-            key = (stage, int(self._space.prefixes[c, stage]))
-            known = self._samples.get(key, 0)
-            if known >= tested.samples:
-                cached.append(described.name)
-            seconds += max(0, tested.samples - known) * float(truth.seconds[c, stage])
-            self._samples[key] = max(known, tested.samples)
+        run = ProfileRun(floor, rule, self._finished if self._controlled else ())
+        while wanted := run.wanted():
+            for first, upto in wanted:
+                run.add(first, truth.scores[c][first:upto])
+        self._finished.append(truth.scores[c][: run.tested.samples])
+        seconds, cached = self._cost(c, run.tested.samples)
         step = Step(
             proposal=proposal,
-            tested=tested,
-            cached=tuple(cached),
+            tested=run.tested,
+            cached=cached,
             profile_s=seconds / truth.parallelism,
         )
-        return step, Profiled(configuration=c, tested=tested, seconds=tuple(truth.seconds[c]))
+        return step, Profiled(configuration=c, tested=run.tested, seconds=tuple(truth.seconds[c]))
+
+    def _cost(self, configuration: int, samples: int) -> tuple[float, tuple[str, ...]]:
+        """Return the device seconds of samples, and the tasks whose outputs were all cached."""
+        seconds, cached = 0.0, []
+        for stage, described in enumerate(self._space.stages):
+            key = (stage, int(self._space.prefixes[configuration, stage]))
+            known = self._samples.get(key, 0)
+            if known >= samples:
+                cached.append(described.name)
+            seconds += max(0, samples - known) * float(self._truth.seconds[configuration, stage])
+            self._samples[key] = max(known, samples)
+        return seconds, tuple(cached)

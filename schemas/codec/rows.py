@@ -23,6 +23,8 @@ from schemas.records import (
     Noticed,
     Origin,
     Plan,
+    ProfileRequest,
+    ProfileResult,
     Query,
     Record,
     Report,
@@ -200,6 +202,11 @@ def _selection_table(row: Row) -> SelectionTable:
     return SelectionTable(**row)
 
 
+def _profile_result(row: Row) -> ProfileResult:
+    row["scores"] = tuple(row["scores"])
+    return ProfileResult(**row)
+
+
 def _optional(number: float | None) -> Any:
     return None if number is None else ("double", number)
 
@@ -214,6 +221,8 @@ TO_ROW: dict[type[Struct], Callable[[Any], Row]] = {
     Report: _report_row,
     Plan: _plan_row,
     Selection: _selection_row,
+    ProfileRequest: asdict,
+    ProfileResult: asdict,
     Command: asdict,
     CommandResult: asdict,
 }
@@ -228,6 +237,8 @@ FROM_ROW: dict[str, Callable[[Row], Record]] = {
     "Report": _report,
     "Plan": _plan,
     "Selection": _selection,
+    "ProfileRequest": lambda row: ProfileRequest(**row),
+    "ProfileResult": _profile_result,
     "Command": lambda row: Command(**row),
     "CommandResult": lambda row: CommandResult(**row),
 }

@@ -16,6 +16,8 @@ from schemas.effects import (
     LEASES,
     OUTPUTS,
     PLANS,
+    PROFILE_REQUESTS,
+    PROFILE_RESULTS,
     QUERIES,
     REPORTS,
     RESULTS,
@@ -96,10 +98,24 @@ def _consumer(_: Pipeline) -> _Uses:
     return _Uses(reads=(RESULTS,), joins=("consumer",))
 
 
-def _operator(_: Pipeline) -> _Uses:
+def _profiler(pipeline: Pipeline) -> _Uses:
+    if not pipeline.sessions:
+        return _Uses()
+    # It reads its results back, so that a restart runs nothing twice.
     return _Uses(
-        writes=(COMMANDS, QUERIES),
-        reads=(PLANS, REPORTS, COMMAND_RESULTS, RESULTS, DEAD_LETTERS),
+        writes=(PROFILE_RESULTS,), reads=(PROFILE_REQUESTS, PROFILE_RESULTS),
+        commits=("profilers",),
+    )  # fmt: skip
+
+
+def _operator(pipeline: Pipeline) -> _Uses:
+    searches = pipeline.sessions
+    return _Uses(
+        writes=(COMMANDS, QUERIES, *((PROFILE_REQUESTS,) if searches else ())),
+        reads=(
+            *(PLANS, REPORTS, COMMAND_RESULTS, RESULTS, DEAD_LETTERS),
+            *((PROFILE_RESULTS,) if searches else ()),
+        ),
         makes=True,
         watches=("ingress", "workers", "egress", "control"),
     )
@@ -117,6 +133,7 @@ ROLES: dict[str, Callable[[Pipeline], _Uses]] = {
     "worker": _worker,
     "egress": _egress,
     "control": _control,
+    "profiler": _profiler,
     "producer": _producer,
     "consumer": _consumer,
     "operator": _operator,

@@ -27,6 +27,8 @@ from schemas.records import (
     Noticed,
     Origin,
     Plan,
+    ProfileRequest,
+    ProfileResult,
     Query,
     Report,
     Route,
@@ -108,6 +110,18 @@ EXAMPLES = [
                 expected_accuracy=0.97, expected_violation=0.001, run=2,
             ),
         ),
+    ),
+    ProfileRequest(
+        search="cam-17", pipeline="postcode-planned", space="b1946ac92492d234",
+        options={"scan.scale": "0.5", "read.variant": "cnn"}, sample_set="workload@7", first=20,
+        upto=22, step=3, expires_s=TIME + 60,
+    ),
+    ProfileResult(
+        pipeline="postcode-planned", space="b1946ac92492d234",
+        options={"scan.scale": "0.5", "read.variant": "cnn"}, sample_set="workload@7", first=20,
+        scores=(0.8, 1.0), seconds={"scan": 0.004, "read": 0.006},
+        bytes={"scan": 2600.0, "read": 80.0}, cached={"scan": 2, "read": 0}, input_bytes=10800.0,
+        spent_s=0.006, device="cpu", profiler="profiler-0", finished_s=TIME + 0.4,
     ),
     Command(
         id="c-1", pipeline="postcode", action="apply-policy", arguments={"policy": "fast"},

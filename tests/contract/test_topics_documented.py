@@ -26,7 +26,12 @@ ROOT, CHILD = (
     for name, children in (("first", ("second",)), ("second", ()))
 )
 PIPELINE = Pipeline(
-    name="p", slo_s=1.0, tasks=(ROOT, CHILD), policies=(Policy(name="static"),), policy="static"
+    name="p",
+    slo_s=1.0,
+    tasks=(ROOT, CHILD),
+    policies=(Policy(name="static"),),
+    policy="static",
+    sessions=True,
 )
 UNITS = ((DAY_MS, "day"), (HOUR_MS, "h"), (MINUTE_MS, "min"))
 
@@ -84,6 +89,7 @@ def test_every_topic_is_made_as_its_rule_says() -> None:
         *(f"headrace.{name}" for name in ("plans", "reports", "commands", "command-results")),
         *(f"p.{name}" for name in ("queries", "work.first", "work.second", "completions")),
         *(f"p.{name}" for name in ("outputs", "leases", "results", "dead-letters")),
+        *(f"p.{name}" for name in ("profile-requests", "profile-results")),
     ]
     assert made["p.work.second"].partitions == CHILD.slots
     assert made["p.outputs"].partitions == PIPELINE.egress_partitions

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from control.policies.compass.committee import Committee
-from control.policies.compass.composition import Deployment, StageTimes, meets
+from control.policies.compass.composition import Deployment, HopBytes, StageTimes, meets
 from control.policies.compass.gaussian_process import GaussianProcess, Kernel
 from control.policies.compass.pricing import Priced, cheapest_estimate, priced
 from control.policies.compass.sequential_test import StopRule, Tested, Verdict
@@ -112,14 +112,16 @@ class SessionSearch:
         deployment: Deployment,
         slo: Slo,
         options: SearchOptions,
-        sent: Floats,
+        sent: Floats | None,
         history: Sequence[Past] = (),
     ) -> None:
-        """``sent[c, h]`` are the bytes of hop h in configuration c. ``history`` is ordered oldest
-        first; its newest ``options.history`` searches are used."""
+        """``sent[c, h]`` are the bytes of hop h in configuration c; None: profiles show them.
+
+        ``history`` is ordered oldest first; its newest ``options.history`` searches are used.
+        """
         self.deployment, self.slo, self.options = deployment, slo, options
         self._space = deployment.space
-        self._sent = sent.copy()
+        self._hops = HopBytes(self._space, sent)
         count = self._space.configuration_count
         history = [past for past in history if len(past.configuration)][-options.history :]
         self._times = StageTimes(self._space, [_filled(past, count) for past in history])
@@ -148,7 +150,7 @@ class SessionSearch:
             return None
         likely, origin = self._likely()
         seconds = self._times.seconds()
-        latency = self.deployment.latency(seconds, self._sent)
+        latency = self.deployment.latency(seconds, self._hops.bytes)
         variance = self.deployment.variance(seconds, self._times.deviation())
         quick = meets(latency, variance, self.slo.latency_s) * self.deployment.fits
         samples = self._expected_samples()
@@ -177,7 +179,7 @@ class SessionSearch:
         self._own.tell(c, estimate.mean, max(estimate.variance, 1e-6))
         self._times.tell(c, found.seconds)
         if found.sent is not None:
-            self._sent[c] = found.sent
+            self._hops.tell(c, found.sent)
         self._profiled[c] = True
         self._cached |= self._space.prefixes == self._space.prefixes[c]
         spread = np.sqrt(max(estimate.variance * found.tested.samples, 1e-4))
@@ -187,10 +189,15 @@ class SessionSearch:
         self.plans = _pareto([*self.plans, *added])
         return added
 
+    def exclude(self, configuration: int) -> None:
+        """Never propose a configuration, whose operators fail, again."""
+        self._profiled[configuration] = True
+        self._fruitless += 1
+
     def fastest_s(self, configuration: int) -> float:
         """Return the seconds of a profiled configuration on whole GPUs of the fastest placement."""
         seconds = self._times.seconds()[configuration]
-        found = self.deployment.latency(seconds[None], self._sent[configuration][None])[0]
+        found = self.deployment.latency(seconds[None], self._hops.bytes[configuration][None])[0]
         return float(np.where(self.deployment.fits[configuration], found, np.inf).min())
 
     def _likely(self) -> tuple[Floats, str]:
@@ -216,7 +223,7 @@ class SessionSearch:
         for c in order.tolist():
             for guess, weight in ((seconds[c], 1 - OPTIMISM), (quickly[c], OPTIMISM)):
                 cost, placement = cheapest_estimate(
-                    self.deployment, guess, self._sent[c], self.slo.latency_s, c
+                    self.deployment, guess, self._hops.bytes[c], self.slo.latency_s, c
                 )
                 saving = max(0.0, best.usd_per_h - cost)
                 utility[c, placement] += weight * likely[c] * saving
@@ -245,7 +252,7 @@ class SessionSearch:
         c = found.configuration
         seconds = np.array(found.seconds)
         short = max(0.0, self.slo.accuracy - found.tested.estimate.mean)
-        latency = self.deployment.latency(seconds[None], self._sent[c][None])[0]
+        latency = self.deployment.latency(seconds[None], self._hops.bytes[c][None])[0]
         late = max(0.0, float(latency.min()) / self.slo.latency_s - 1)
         if self.nearest is None or short + late < self.nearest[0]:
             self.nearest = (short + late, c)
@@ -255,7 +262,7 @@ class SessionSearch:
         low = accuracy - 2.33 * float(np.sqrt(found.tested.estimate.variance))
         return tuple(
             plan.with_accuracy(accuracy, low)
-            for plan in priced(self.deployment, c, seconds, self._sent[c], self.slo.latency_s)
+            for plan in priced(self.deployment, c, seconds, self._hops.bytes[c], self.slo.latency_s)
             if plan.usd_per_h <= self.slo.usd_per_h
         )
 

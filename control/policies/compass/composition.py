@@ -123,6 +123,43 @@ def meets(latency: Floats, variance: Floats, slo_s: float) -> Floats:
     return probability
 
 
+class HopBytes:
+    """Bytes of every hop by configuration, learned from profiles.
+
+    Configurations with equal options up to the sending stage send the same. A hop that no profile
+    covers counts with the mean of the known ones, 0 without any.
+    """
+
+    def __init__(self, space: Space, known: Floats | None = None) -> None:
+        """``known[c, h]`` are bytes known before profiling; None: none are."""
+        ends = leaves(space.stages)
+        at = {stage.name: index for index, stage in enumerate(space.stages)}
+        senders = [at[stage.parent] if stage.parent else -1 for stage in space.stages]
+        count = space.configuration_count
+        self._senders = (*senders, *ends)
+        self._prefixes = space.prefixes
+        self._known = known is not None
+        self.bytes: Floats = (
+            np.zeros((count, len(self._senders))) if known is None else known.copy()
+        )
+        self._told = np.full(self.bytes.shape, self._known)
+
+    def tell(self, configuration: int, sent: Sequence[float]) -> None:
+        """Record the bytes that each hop of a configuration was seen to send."""
+        for hop, value in enumerate(sent):
+            sender = self._senders[hop]
+            same = (
+                np.ones(len(self.bytes), dtype=bool)
+                if sender < 0
+                else self._prefixes[:, sender] == self._prefixes[configuration, sender]
+            )
+            self.bytes[same, hop] = value
+            self._told[same, hop] = True
+            unknown = ~self._told[:, hop]
+            if unknown.any():
+                self.bytes[unknown, hop] = self.bytes[~unknown, hop].mean()
+
+
 class StageTimes:
     """Predicted seconds of every stage of every configuration, and their log deviation."""
 

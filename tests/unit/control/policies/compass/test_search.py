@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from control.policies.compass.camo import Past, Profiled, SearchOptions, SessionSearch, Slo
-from control.policies.compass.composition import Deployment
+from control.policies.compass.composition import Deployment, HopBytes
 from control.policies.compass.sequential_test import StopRule, Verdict, run_test
 from control.policies.compass.space import Knob, Space, Stage
 from control.problem.problem import PlanError
@@ -206,3 +206,32 @@ def test_a_stage_without_tiers_is_refused() -> None:
 def test_contradictory_slos_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(PlanError, match="SLO"):
         Slo(**{"accuracy": 0.9, "latency_s": 0.1, **wrong})
+
+
+def test_bytes_of_a_hop_are_those_of_equal_options_up_to_the_sender() -> None:
+    space = a_space(options=2)
+    hops = HopBytes(space)
+    assert not hops.bytes.any()
+    hops.tell(0, [100.0, 50.0, 20.0, 4.0])
+    assert (hops.bytes[:, 0] == 100).all()  # the session's input
+    assert (hops.bytes == [100.0, 50.0, 20.0, 4.0]).all()  # unknown ones: the mean of the known
+    hops.tell(7, [100.0, 30.0, 10.0, 4.0])
+    same_scan = space.prefixes[:, 0] == space.prefixes[7, 0]
+    assert (hops.bytes[same_scan, 1] == 30).all()
+    assert (hops.bytes[~same_scan, 1] == 50).all()
+    assert hops.bytes[0, 2] == 20
+    assert hops.bytes[1, 2] == 20  # the same scan and find as configuration 0
+    assert hops.bytes[2, 2] == pytest.approx(15)  # another find: the mean of both known
+
+
+def test_a_configuration_that_cannot_run_is_never_proposed_again() -> None:
+    world = World(a_space(options=2), 1)
+    search = SessionSearch(
+        world.deployment, Slo(accuracy=0.99, latency_s=10.0), SearchOptions(rule=RULE), world.sent
+    )
+    seen = set()
+    while (proposal := search.ask()) is not None:
+        assert proposal.configuration not in seen
+        seen.add(proposal.configuration)
+        search.exclude(proposal.configuration)
+    assert len(seen) == world.space.configuration_count

@@ -1,0 +1,114 @@
+"""Decide which samples of a configuration to run next, and when its test is decided.
+
+Samples come in blocks of ``rule.look``, in any order and from several profilers. The test looks at
+the samples without a gap from the first one on, at the counts of its stopping rule: the verdict
+does not depend on which block came first.
+
+With *references*, the mean is estimated with a control variate (``sequential_test.controlled``):
+the finished configuration whose scores explain most of the variance at the first look.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from control.policies.compass.sequential_test import (
+    Estimate,
+    Floats,
+    StopRule,
+    Tested,
+    Verdict,
+    controlled,
+    look,
+    plain,
+)
+from control.problem.problem import PlanError
+
+UNTESTED = Tested(Verdict.OPEN, 0, 0.5, Estimate(0.0, 0.25, 1.0))
+
+
+class ProfileRun:
+    """The test of one configuration against ``floor``.
+
+    ``references`` are the scores of finished configurations on the same samples, from the first.
+    """
+
+    def __init__(self, floor: float, rule: StopRule, references: Sequence[Floats] = ()) -> None:
+        self._floor, self._rule, self._references = floor, rule, references
+        self._reference: Floats | None = None
+        self._blocks: dict[int, Floats] = {}
+        self.tested = UNTESTED
+
+    def wanted(self, ahead: int = 0) -> tuple[tuple[int, int], ...]:
+        """Return the blocks (first, upto) without scores that the next look needs.
+
+        ``ahead`` more blocks behind them keep profilers busy while the scores travel. Empty once
+        the test is decided.
+        """
+        if self.tested.verdict is not Verdict.OPEN:
+            return ()
+        next_look = next(n for n in self._counts() if n > self.tested.samples)
+        upto = min(next_look + ahead * self._rule.look, self._rule.most)
+        return tuple(each for each in blocks(self._rule, upto) if each[0] not in self._blocks)
+
+    def add(self, first: int, scores: Sequence[float] | Floats) -> Tested:
+        """Record a block's scores; return the state of the test.
+
+        A block with fewer scores than asked for is the end of the samples, where the test is
+        decided. Raises ``PlanError`` if there are fewer than two samples.
+        """
+        self._blocks.setdefault(first, np.asarray(scores, dtype=np.float64))
+        end = first + len(scores)
+        if end < min(first + self._rule.look, self._rule.most):
+            self._end_at(end)
+        known = self.scores
+        for samples in self._counts():
+            if self.tested.verdict is not Verdict.OPEN or samples > len(known):
+                break
+            if samples > self.tested.samples:
+                estimate = self._estimate(known[:samples])
+                self.tested = look(estimate, samples, self._floor, self._rule)
+        return self.tested
+
+    @property
+    def scores(self) -> Floats:
+        """The scores without a gap from the first sample on."""
+        found: list[Floats] = []
+        at = 0
+        while len(block := self._blocks.get(at, ())):
+            found.append(np.asarray(block))
+            at += len(block)
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def _end_at(self, end: int) -> None:
+        if end < 2:
+            raise PlanError(
+                f"the samples end after {end}; a profile needs two with a truth at least: give "
+                "the workload more of them"
+            )
+        self._rule = replace(self._rule, least=min(self._rule.least, end), most=end)
+
+    def _counts(self) -> tuple[int, ...]:
+        looks = tuple(self._rule.looks(self._rule.most))
+        return looks if looks[-1] == self._rule.most else (*looks, self._rule.most)
+
+    def _estimate(self, scores: Floats) -> Estimate:
+        if self._reference is None and self._references:
+            self._reference = _best(scores, self._references)
+            self._references = ()
+        return plain(scores) if self._reference is None else controlled(scores, self._reference)
+
+
+def blocks(rule: StopRule, upto: int) -> tuple[tuple[int, int], ...]:
+    """Return the blocks (first, upto) that cover the samples below ``upto``."""
+    return tuple((first, min(first + rule.look, rule.most)) for first in range(0, upto, rule.look))
+
+
+def _best(scores: Floats, references: Sequence[Floats]) -> Floats | None:
+    """Return the longer reference that leaves the least variance; None if none helps."""
+    longer = [each for each in references if len(each) > len(scores)]
+    best = min(longer, key=lambda each: controlled(scores, each).variance, default=None)
+    if best is None or controlled(scores, best).variance >= plain(scores).variance:
+        return None
+    return best

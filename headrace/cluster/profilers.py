@@ -1,0 +1,32 @@
+"""Run profilers of a pipeline as processes of this command."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from headrace.cluster.supervisor import Supervisor
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.topology import Role
+from headrace.processes import Process, run_directory
+
+DEVICE = "cpu"
+
+
+@contextlib.contextmanager
+def profilers(
+    file: PipelineFile, bootstrap: str, count: int, said: Callable[[str], None]
+) -> Iterator[tuple[Callable[[], None], Callable[[], tuple[Process, ...]]]]:
+    """Run ``count`` profilers within the block; yield two functions.
+
+    The first restarts ended profilers: call it a few times a second; it raises ``Unsuccessful``
+    for one that can never run. The second returns the running processes.
+    """
+    directory = run_directory(file.pipeline.name)
+    supervisor = Supervisor(file.path, bootstrap, directory, said)
+    supervisor.start(
+        Role(f"profiler-{i}", "profiler", ("--name", f"profiler-{i}", "--device", DEVICE))
+        for i in range(count)
+    )
+    try:
+        yield supervisor.tend, lambda: supervisor.running
+    finally:
+        supervisor.stop_all("profiler")

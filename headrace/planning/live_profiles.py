@@ -1,0 +1,260 @@
+"""Profile configurations through the profilers of a pipeline: requests and results on topics.
+
+Results stay on a compacted topic: finished blocks are never asked for again, whoever asked first,
+and the profiles of other sample sets are the history of a search. Blocks go to partitions by their
+number, so that the profiler that has a block's outputs in its cache gets the block again.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from control.policies.compass.camo import Floats, Past, Profiled, Proposal
+from control.policies.compass.profile_run import ProfileRun
+from control.policies.compass.sequential_test import Estimate, StopRule, Tested, Verdict, plain
+from control.policies.compass.space import leaves
+from headrace.client.topic_clients import Tail
+from headrace.config.session_space import SessionSpace
+from headrace.errors import Unsuccessful
+from headrace.planning.session_search import Step
+from schemas.codec.single_object import CodecError, decode, encode
+from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import ProfileRequest, ProfileResult
+from streams.kafka.kafka_client import producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import partitions_of
+from streams.kafka.topic_contents import read_kept
+from streams.topics import physical
+
+POLL_S = 0.05
+EXPIRES_S = 60.0  # a request without a search behind it is void
+ASK_AGAIN_S = 15.0  # a profiler answers a block that it has run from its memory
+PING = -1  # first sample of a request for none
+Block = tuple[int, int]  # configuration, first sample
+
+
+def sample_set(seed: int) -> str:
+    """Return the name of the workload's samples of a seed."""
+    return f"workload@{seed}"
+
+
+@dataclass(slots=True)
+class SampleSet:
+    """The results of one sample set: of each block the newest."""
+
+    blocks: dict[Block, ProfileResult] = field(default_factory=dict)
+
+    def past(self, space_size: int, stages: Sequence[str]) -> Past:
+        """Return the set's profiles as a past search."""
+        by: dict[int, list[ProfileResult]] = {}
+        for (configuration, _), result in sorted(self.blocks.items()):
+            if result.scores and configuration < space_size:
+                by.setdefault(configuration, []).append(result)
+        means = [plain(np.array([s for each in rows for s in each.scores])) for rows in by.values()]
+        return Past(
+            configuration=np.array(list(by), dtype=np.int64),
+            accuracy=np.array([each.mean for each in means]),
+            error=np.array([each.variance for each in means]),
+            seconds=np.array(
+                [_per_sample(rows, "seconds", stages) for rows in by.values()]
+            ).reshape(len(by), len(stages)),
+        )
+
+
+class LiveProfiles:
+    """A ``ProfileSource`` over topics; use it in a ``with`` block.
+
+    ``tend`` is called while it waits. Raises ``BrokerError``.
+    """
+
+    sent: Floats | None = None
+    population: int | None = None
+    parallelism = 1.0
+
+    def __init__(
+        self,
+        kafka: KafkaConfig,
+        pipeline: Pipeline,
+        sessions: SessionSpace,
+        sample_set: str,
+        search: str,
+        *,
+        ahead: int = 1,
+        controlled: bool = False,
+        tend: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._pipeline, self._space, self._set = pipeline.name, sessions.space, sample_set
+        self._search, self._ahead, self._tend = search, ahead, tend
+        self._controlled = controlled
+        self._stages = [stage.name for stage in self._space.stages]
+        results = physical(pipeline.name, PROFILE_RESULTS)
+        self._requests = physical(pipeline.name, PROFILE_REQUESTS)
+        self._partitions = partitions_of(kafka, self._requests)
+        self._tail = Tail(kafka, results)  # before the kept ones are read, so that none is missed
+        self._sets: dict[str, SampleSet] = {}
+        self._pings = 0  # results of requests for no sample
+        self._take(read_kept(kafka, results).values())
+        self._forget_errors()  # the cause may be mended
+        self._finished: list[Floats] = []
+        self._producer = producer(kafka)
+        self._step = 0
+        self.memory: Floats = np.zeros((self._space.configuration_count, len(self._stages)))
+
+    def __enter__(self) -> "LiveProfiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.flush(1.0)
+        self._tail.close()
+
+    @property
+    def past(self) -> Sequence[Past]:
+        """The profiles of other sample sets, each as a past search, the oldest first."""
+        others = [each for name, each in self._sets.items() if name != self._set]
+        newest = [max((r.finished_s for r in each.blocks.values()), default=0.0) for each in others]
+        return [
+            others[at].past(self._space.configuration_count, self._stages)
+            for at in np.argsort(newest, kind="stable")
+        ]
+
+    def ready(self, within_s: float) -> None:
+        """Wait until a profiler answers; raises ``Unsuccessful`` after ``within_s``."""
+        until = time.monotonic() + within_s
+        seen = self._pings
+        ask_at = float("-inf")
+        while self._pings == seen:
+            if time.monotonic() > ask_at:
+                self._ask(0, [(PING, PING)])
+                ask_at = time.monotonic() + ASK_AGAIN_S
+            if time.monotonic() > until:
+                raise Unsuccessful(
+                    f"no profiler of {self._pipeline} has answered within {within_s:g} s; start "
+                    "one with `headrace profiler FILE`, or let --profilers start them"
+                )
+            self._receive()
+
+    def profile(
+        self, proposal: Proposal, floor: float, rule: StopRule, until_s: float
+    ) -> tuple[Step, Profiled | None] | None:
+        """Run the sequential test of a configuration on profilers; None after ``until_s``.
+
+        A configuration that crashes or hangs its operator is rejected without a profile.
+        """
+        began, c = time.monotonic(), proposal.configuration
+        self._step += 1
+        run = ProfileRun(floor, rule, self._finished if self._controlled else ())
+        taken: dict[int, ProfileResult] = {}
+        asked: dict[int, float] = {}  # block to when it was asked for last
+        spent_s = 0.0
+        blocks = self._sets.setdefault(self._set, SampleSet()).blocks
+        while wanted := run.wanted(self._ahead):
+            if failed := next(
+                (b for f, _ in wanted if (b := blocks.get((c, f))) and b.error), None
+            ):
+                return self._rejected(proposal, failed, began, spent_s)
+            if known := [(f, blocks[c, f]) for f, _ in wanted if (c, f) in blocks]:
+                for first, result in known:
+                    taken[first] = result
+                    spent_s += result.spent_s if first in asked else 0.0
+                    run.add(first, result.scores)
+                continue
+            now = time.monotonic()
+            due = [each for each in wanted if asked.get(each[0], float("-inf")) < now - ASK_AGAIN_S]
+            self._ask(c, due)
+            asked |= {first: now for first, _ in due}
+            if now - began > until_s:
+                return None
+            self._receive()
+        self._finished.append(run.scores)
+        step = self._told(proposal, run.tested, taken, time.monotonic() - began, spent_s)
+        return step, self._profiled(c, run.tested, list(taken.values()))
+
+    def _told(
+        self,
+        proposal: Proposal,
+        tested: Tested,
+        taken: Mapping[int, ProfileResult],
+        wall_s: float,
+        spent_s: float,
+    ) -> Step:
+        cached = [
+            name
+            for name in self._stages
+            if all(each.cached.get(name, 0) == len(each.scores) for each in taken.values())
+        ]
+        return Step(
+            proposal=proposal, tested=tested, cached=tuple(cached), profile_s=spent_s,
+            wait_s=max(0.0, wall_s - spent_s),
+        )  # fmt: skip
+
+    def _rejected(
+        self, proposal: Proposal, failed: ProfileResult, began: float, spent_s: float
+    ) -> tuple[Step, None]:
+        tested = Tested(Verdict.REJECTED, 0, 0.0, Estimate(0.0, 0.0, 1.0))
+        wall_s = time.monotonic() - began
+        step = self._told(proposal, tested, {}, wall_s, spent_s)
+        return Step(
+            proposal=proposal, tested=tested, cached=(), profile_s=step.profile_s,
+            wait_s=step.wait_s, error=failed.error,
+        ), None  # fmt: skip
+
+    def _profiled(self, c: int, tested: Tested, rows: Sequence[ProfileResult]) -> Profiled:
+        ends = leaves(self._space.stages)
+        output = _per_sample(rows, "bytes", self._stages)
+        samples = sum(len(each.scores) for each in rows)
+        given = sum(each.input_bytes for each in rows) / samples
+        at = {name: index for index, name in enumerate(self._stages)}
+        into = [output[at[s.parent]] if s.parent else given for s in self._space.stages]
+        return Profiled(
+            configuration=c, tested=tested,
+            seconds=tuple(_per_sample(rows, "seconds", self._stages)),
+            sent=(*into, *(output[leaf] for leaf in ends)),
+        )  # fmt: skip
+
+    def _ask(self, configuration: int, wanted: Iterable[tuple[int, int]]) -> None:
+        for first, upto in wanted:
+            request = ProfileRequest(
+                search=self._search, pipeline=self._pipeline, space=self._space.digest,
+                options=self._space.named(configuration), sample_set=self._set, first=first,
+                upto=upto, step=self._step, expires_s=time.time() + EXPIRES_S,
+            )  # fmt: skip
+            block = max(first, 0) // max(upto - first, 1)
+            self._producer.produce(
+                self._requests, encode(request), partition=block % self._partitions
+            )
+        self._producer.poll(0)
+
+    def _receive(self) -> None:
+        self._tend()
+        self._take(self._tail.take(POLL_S))
+
+    def _take(self, values: Iterable[bytes]) -> None:
+        for value in values:
+            try:
+                record = decode(value)
+            except CodecError:
+                continue  # a foreign record
+            if isinstance(record, ProfileResult) and record.space == self._space.digest:
+                self._keep(record)
+
+    def _forget_errors(self) -> None:
+        for each in self._sets.values():
+            each.blocks = {at: result for at, result in each.blocks.items() if not result.error}
+
+    def _keep(self, result: ProfileResult) -> None:
+        if result.first == PING:
+            self._pings += 1
+            return
+        configuration = self._space.index_of(result.options)
+        if configuration is not None:
+            kept = self._sets.setdefault(result.sample_set, SampleSet())
+            kept.blocks[configuration, result.first] = result
+
+
+def _per_sample(rows: Sequence[ProfileResult], what: str, stages: Sequence[str]) -> list[float]:
+    """Return the mean of ``seconds`` or ``bytes`` per sample, by stage."""
+    samples = sum(len(each.scores) for each in rows)
+    return [sum(getattr(each, what).get(s, 0.0) for each in rows) / samples for s in stages]

@@ -1,0 +1,281 @@
+"""The profiler's process: take requests, run configurations on samples, write results.
+
+A request is committed once its result is delivered. A restarted profiler knows the finished blocks
+from the results topic and writes such a result again instead of running it. A request that ended
+the process twice (a segmentation fault, out of memory), or whose operator takes longer than
+``HANGS_S``, gets a result with that error.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Consumer, Producer, TopicPartition
+from msgspec.structs import replace
+
+from control.policies.compass.prefix_cache import PrefixCache
+from headrace.config.pipeline_file import (
+    PipelineFile,
+    load_combine,
+    load_workload,
+    search_space,
+)
+from headrace.config.session_space import VARIANT, SessionSpace
+from headrace.errors import PipelineError
+from headrace.processes import run_directory
+from headrace.roles.log_options import SILENT, LogOptions
+from headrace.roles.observability import observed
+from operators.join import as_list
+from operators.models.loading import load_operator
+from operators.profiler import Profile, Profiler, Sample, outputs_of
+from operators.user_frames import sentence
+from schemas.codec.single_object import CodecError, decode, encode
+from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
+from schemas.records import ProfileRequest, ProfileResult, Value
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.preflight import prepare
+from streams.kafka.topic_contents import read_kept
+from streams.live.crash_journal import CrashJournal
+from streams.topics import physical
+
+log = logging.getLogger("headrace.profiler")
+
+WORKLOAD = "workload@"  # sample sets: "workload@SEED"
+STRIKES = 2  # deaths of the process by one request
+HANGS_S = 60.0  # seconds of one operator's call
+LOADED = 64  # operators in memory
+POLL_S = 0.1
+SESSION_MS = 6000  # a dead profiler's requests go to the others after this time
+WRITTEN_WITHIN_S = 30.0
+
+
+class Samples:
+    """The workload's samples by set, drawn in order once and kept."""
+
+    def __init__(self, workload: Any) -> None:
+        self._workload = workload
+        self._open: dict[str, tuple[Iterator[Any], list[Sample]]] = {}
+
+    def of(self, name: str, first: int, upto: int) -> list[Sample]:
+        """Return samples ``first`` to ``upto - 1``, fewer at the end of the workload.
+
+        Raises ``PipelineError`` for an unknown set.
+        """
+        if name not in self._open:
+            seed = name.removeprefix(WORKLOAD)
+            if not (name.startswith(WORKLOAD) and seed.isdigit()):
+                raise PipelineError(f"no sample set {name!r}; name one as {WORKLOAD}7")
+            queries = self._workload.queries(np.random.default_rng(int(seed)))
+            self._open[name] = iter(queries), []
+        drawing, drawn = self._open[name]
+        for payload, truth in islice(drawing, max(0, upto - len(drawn))):
+            drawn.append(Sample(len(drawn), payload, truth))
+        return drawn[first:upto]
+
+
+class Operators:
+    """Runs the operators of settings on a device; ``running_since`` is 0.0 between calls."""
+
+    def __init__(self, file: PipelineFile, sessions: SessionSpace, device: str) -> None:
+        self._file, self._sessions, self._device = file, sessions, device
+        self._loaded: OrderedDict[str, Any] = OrderedDict()
+        self.running_since = 0.0
+
+    def run(
+        self, stage: int, configuration: int, values: Sequence[Value]
+    ) -> tuple[list[Any], float]:
+        """Return the outputs of a stage and the seconds that they took."""
+        operator = self._operator(self._sessions.space.stages[stage].name, configuration)
+        self.running_since = began = time.monotonic()
+        outputs = outputs_of(operator.predict, values)
+        self.running_since = 0.0
+        return outputs, time.monotonic() - began
+
+    def _operator(self, task: str, configuration: int) -> Any:
+        setting = self._sessions.setting(task, configuration)
+        if setting not in self._loaded:
+            variants = {v.name: v for v in self._file.pipeline.task(task).variants}
+            named = self._sessions.space.named(configuration)
+            chosen = named.get(f"{task}.{VARIANT}", next(iter(variants)))
+            operator: Any = load_operator(self._sessions.filled(variants[chosen], configuration))
+            operator.load(self._device)
+            self._loaded[setting] = operator
+            if len(self._loaded) > LOADED:
+                self._loaded.popitem(last=False)
+        self._loaded.move_to_end(setting)
+        return self._loaded[setting]
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Requests taken and not run. A later step of a search voids its earlier ones."""
+
+    requests: list[tuple[TopicPartition, ProfileRequest]] = field(default_factory=list)
+    _newest: dict[str, int] = field(default_factory=dict)
+
+    def take(self, place: TopicPartition, request: ProfileRequest) -> None:
+        """Queue a request."""
+        self._newest[request.search] = max(request.step, self._newest.get(request.search, 0))
+        self.requests.append((place, request))
+
+    def next(self, now_s: float) -> tuple[TopicPartition, ProfileRequest | None] | None:
+        """Return the next request with its place, None in its stead if it is void."""
+        if not self.requests:
+            return None
+        place, request = self.requests.pop(0)
+        void = request.expires_s < now_s or request.step < self._newest[request.search]
+        return place, None if void else request
+
+    def drop(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget the requests of partitions that another profiler reads now."""
+        gone = {each.partition for each in partitions}
+        self.requests = [each for each in self.requests if each[0].partition not in gone]
+
+
+def result_key(request: ProfileRequest, configuration: int | None) -> bytes:
+    """Return the key of a request's result on the compacted topic."""
+    where = f"{request.space}/{request.sample_set}/{configuration}"
+    return f"{where}/{request.first}-{request.upto}".encode()
+
+
+class ProfilerRole:
+    """One profiler's state: the operators, the cache, what is finished."""
+
+    def __init__(
+        self, file: PipelineFile, sessions: SessionSpace, name: str, device: str,
+        finished: dict[bytes, bytes], journal: CrashJournal,
+    ) -> None:  # fmt: skip
+        self._sessions, self._name, self._device = sessions, name, device
+        self._finished, self._journal = finished, journal
+        workload = load_workload(file)
+        self._samples = Samples(workload)
+        self.operators = Operators(file, sessions, device)
+        self._profiler = Profiler(
+            file.pipeline, sessions.space, PrefixCache(sessions.cache_bytes),
+            load_combine(file.pipeline) or as_list, workload.score,
+        )  # fmt: skip
+        self.running: ProfileRequest | None = None
+
+    def answered(self, request: ProfileRequest, now_s: float) -> tuple[bytes, bytes]:
+        """Return the key and the value of a request's result."""
+        configuration = self._sessions.space.index_of(request.options)
+        key = result_key(request, configuration)
+        if key not in self._finished:
+            self.running = request
+            result = self._run(request, configuration, key.decode())
+            self.running = None
+            value = encode(replace(result, finished_s=now_s))
+            if not result.scores:
+                return key, value  # an error may be gone after a restart; a ping is nothing
+            self._finished[key] = value
+        return key, self._finished[key]
+
+    def failed(self, request: ProfileRequest, why: str, now_s: float) -> tuple[bytes, bytes]:
+        """Return the key and the value of a result with an error."""
+        configuration = self._sessions.space.index_of(request.options)
+        result = self._result(request, Profile(), why)
+        return result_key(request, configuration), encode(replace(result, finished_s=now_s))
+
+    def _run(self, request: ProfileRequest, configuration: int | None, key: str) -> ProfileResult:
+        if request.space != self._sessions.space.digest or configuration is None:
+            why = f"{self._name} has another search space; restart it with the changed file"
+            return self._result(request, Profile(), why)
+        if self._journal.strikes.get(key, 0) >= STRIKES:
+            return self._result(request, Profile(), f"it ended the profiler {STRIKES} times")
+        self._journal.began([key])
+        try:
+            samples = self._samples.of(request.sample_set, request.first, request.upto)
+            found = self._profiler.profile(
+                configuration, request.sample_set, samples, self.operators.run
+            )
+        except Exception as error:  # noqa: BLE001 - the user's operators and workload
+            return self._result(request, Profile(), sentence(error))
+        finally:
+            self._journal.ended()
+        return self._result(request, found, "")
+
+    def _result(self, request: ProfileRequest, found: Profile, error: str) -> ProfileResult:
+        stages = [stage.name for stage in self._sessions.space.stages]
+        costs = dict(zip(stages, found.stages, strict=False))
+        return ProfileResult(
+            pipeline=request.pipeline, space=request.space, options=request.options,
+            sample_set=request.sample_set, first=request.first, scores=tuple(found.scores),
+            seconds={name: cost.seconds for name, cost in costs.items()},
+            bytes={name: cost.bytes for name, cost in costs.items()},
+            cached={name: cost.cached for name, cost in costs.items()},
+            input_bytes=found.input_bytes, spent_s=found.spent_s, device=self._device,
+            profiler=self._name, finished_s=0.0, error=error,
+        )  # fmt: skip
+
+
+def run_profiler(
+    file: PipelineFile, kafka: KafkaConfig, name: str, device: str, telling: LogOptions = SILENT
+) -> None:
+    """Serve as a profiler until SIGTERM or SIGINT; raises ``PipelineError`` and ``BrokerError``."""
+    pipeline, sessions = file.pipeline, search_space(file)
+    if sessions.truth != "workload":
+        raise PipelineError(
+            f"{file.path}: profiling.truth is {sessions.truth!r}, and profilers judge by the "
+            "workload's truth only; write truth: workload"
+        )
+    prepare(kafka, pipeline, "profiler")
+    results, requests = (physical(pipeline.name, t) for t in (PROFILE_RESULTS, PROFILE_REQUESTS))
+    role = ProfilerRole(
+        file, sessions, name, device, dict(read_kept(kafka, results)),
+        CrashJournal(run_directory(pipeline.name) / f"{name}.profiling.json"),
+    )  # fmt: skip
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    waiting, writer = Waiting(), producer(kafka)
+    reader = consumer(kafka, f"{pipeline.name}.profilers", **{"session.timeout.ms": SESSION_MS})
+    threading.Thread(target=_watch, args=(role, writer, results), name="hangs", daemon=True).start()
+    with observed(name, pipeline, telling):
+        reader.subscribe([requests], on_revoke=lambda _, gone: waiting.drop(gone))
+        while not stopped.is_set():
+            _take(reader, waiting, POLL_S if not waiting.requests else 0.0)
+            if (found := waiting.next(time.time())) is None:
+                continue
+            place, request = found
+            if request is not None:
+                key, value = role.answered(request, time.time())
+                writer.produce(results, value, key)
+                writer.flush(WRITTEN_WITHIN_S)
+            reader.commit(offsets=[place], asynchronous=True)
+        reader.close()
+
+
+def _take(reader: Consumer, waiting: Waiting, timeout_s: float) -> None:
+    for message in reader.consume(100, timeout_s):
+        if message.error():
+            continue
+        place = TopicPartition(message.topic(), message.partition(), message.offset() + 1)
+        try:
+            record = decode(message.value() or b"")
+        except CodecError:
+            continue
+        if isinstance(record, ProfileRequest):
+            waiting.take(place, record)
+
+
+def _watch(role: ProfilerRole, writer: Producer, results: str) -> None:
+    """End the process, with an error as the result, if an operator's call hangs."""
+    while True:
+        time.sleep(1.0)
+        since, request = role.operators.running_since, role.running
+        if since and request is not None and time.monotonic() - since > HANGS_S:
+            why = f"an operator did not return within {HANGS_S:g} s"
+            log.error("%s: %s", request.options, why)
+            key, value = role.failed(request, why, time.time())
+            writer.produce(results, value, key)
+            writer.flush(WRITTEN_WITHIN_S)
+            os._exit(1)

@@ -1,0 +1,154 @@
+"""Run configurations of a pipeline with knobs over samples: fan-out, scores, cached prefixes.
+
+A configuration runs as in service: an item's output fans out to the children, ``combine`` makes
+the answer, and the workload judges it. Outputs of a stage are cached by the options of all stages
+up to it, so that configurations that share these options compute them once (Compass, Section 4.2).
+The caller runs the operators; everything else is decided here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from control.policies.compass.prefix_cache import PrefixCache
+from control.policies.compass.space import Space
+from operators.join import Combine, OpenQuery, answer
+from operators.record_size import record_size
+from operators.serving.fanout import outcome
+from schemas.pipeline import Pipeline
+from schemas.records import ANSWERED, Item, Origin, Value
+
+# Runs a configuration's operator of a stage on values; returns an output per value, an exception
+# in the place of one that failed, and the device seconds of all.
+Run = Callable[[int, int, Sequence[Value]], tuple[Sequence[Any], float]]
+Judge = Callable[[Any, Any], tuple[float, float]]  # result and truth to parts right, parts
+Made = tuple[tuple[str, Item], ...]  # what a stage made of a sample: (child, item); "": ended
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Number ``number`` of a sample set: a payload and its truth."""
+
+    number: int
+    payload: Value
+    truth: Any
+
+
+@dataclass(slots=True)
+class StageCost:
+    """Sums over samples: seconds as if nothing had been cached, output bytes, cached samples."""
+
+    seconds: float = 0.0
+    bytes: float = 0.0
+    cached: int = 0
+
+
+@dataclass(slots=True)
+class Profile:
+    """A configuration's scores by sample and its cost by stage. ``spent_s`` was computed."""
+
+    scores: list[float] = field(default_factory=list)
+    stages: list[StageCost] = field(default_factory=list)
+    input_bytes: float = 0.0
+    spent_s: float = 0.0
+
+
+class Profiler:
+    """The configurations of one search space; outputs are kept in ``cache``.
+
+    ``judge`` raises what the user's workload raises.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, space: Space, cache: PrefixCache, combine: Combine, judge: Judge
+    ) -> None:
+        self._pipeline, self._space, self._cache = pipeline, space, cache
+        self._combine, self._judge = combine, judge
+
+    def profile(
+        self, configuration: int, sample_set: str, samples: Sequence[Sample], run: Run
+    ) -> Profile:
+        """Return the profile of a configuration on samples of a set."""
+        found = Profile(stages=[StageCost() for _ in self._space.stages])
+        for sample in samples:
+            found.input_bytes += record_size(sample.payload)
+            found.scores.append(self._scored(configuration, sample_set, sample, run, found))
+        return found
+
+    def _scored(
+        self, configuration: int, sample_set: str, sample: Sample, run: Run, found: Profile
+    ) -> float:
+        query = OpenQuery("profiled", Origin(0, sample.number), 0.0, float("inf"))
+        made: dict[str, Made] = {"": ((self._space.stages[0].name, Item(value=sample.payload)),)}
+        for stage, described in enumerate(self._space.stages):
+            items = [item for child, item in made[described.parent] if child == described.name]
+            key = (
+                sample_set,
+                sample.number,
+                stage,
+                int(self._space.prefixes[configuration, stage]),
+            )
+            made[described.name] = self._made(key, configuration, items, run, found)
+        for pairs in made.values():
+            for child, item in pairs:
+                if not child:
+                    query.branches[item.branch] = item
+                    query.credit += item.credit
+        told = answer(query, self._pipeline, self._combine, {}, 0.0)
+        if told.outcome != ANSWERED:
+            return 0.0
+        right, of = self._judge(told.result, sample.truth)
+        return float(right) / float(of) if of else 0.0
+
+    def _made(
+        self,
+        key: tuple[str, int, int, int],
+        configuration: int,
+        items: Sequence[Item],
+        run: Run,
+        found: Profile,
+    ) -> Made:
+        stage = key[2]
+        cost = found.stages[stage]
+        known = self._cache.get(key)
+        if known is not None:
+            made: Made = known[0]
+            seconds = known[1]
+            cost.cached += 1
+        else:
+            task = self._pipeline.task(self._space.stages[stage].name)
+            outputs, seconds = run(stage, configuration, [i.value for i in items])
+            found.spent_s += seconds
+            made = tuple(
+                pair
+                for item, output in zip(items, outputs, strict=True)
+                for pair in outcome(task, item, (), output)
+            )
+            self._cache.put(key, made, seconds, _size(made))
+        cost.seconds += seconds
+        cost.bytes += sum(record_size(item.value) for _, item in made)
+        return made
+
+
+def _size(made: Made) -> int:
+    return 200 + sum(300 + record_size(item.value) for _, item in made)
+
+
+def outputs_of(
+    predict: Callable[[list[Value]], Sequence[Any]], values: Sequence[Value]
+) -> list[Any]:
+    """Return an operator's outputs for values; after an error each value runs alone.
+
+    An exception stands in the place of the output that it prevented, as in service.
+    """
+    if not values:
+        return []
+    try:
+        outputs = list(predict(list(values)))
+        if len(outputs) == len(values):
+            return outputs
+        return [ValueError(f"{len(outputs)} outputs for {len(values)} inputs") for _ in values]
+    except Exception as error:  # noqa: BLE001 - a user's operator; its error is its output
+        return (
+            [error] if len(values) == 1 else [x for v in values for x in outputs_of(predict, [v])]
+        )

@@ -1,0 +1,142 @@
+"""A search over real profilers: several share a configuration, a kill loses no finished block."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import run
+from headrace.cluster.profilers import profilers
+from headrace.config.pipeline_file import read_pipeline_file, search_space
+from headrace.planning.live_profiles import LiveProfiles, sample_set
+from headrace.planning.session_search import Asked, searched
+from headrace.processes import run_directory
+from schemas.codec.single_object import decode
+from schemas.effects import PROFILE_RESULTS
+from schemas.records import ProfileResult
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.preflight import prepare
+from streams.kafka.topic_contents import read_to_end
+from streams.topics import physical
+
+pytestmark = pytest.mark.kafka
+
+MODULE = """
+class Scan:
+    def __init__(self, scale):
+        self._scale = scale
+    def load(self, device):
+        pass
+    def predict(self, batch):
+        return [[value[: int(len(value) * self._scale)]] for value in batch]
+
+class Read:
+    def __init__(self, sure):
+        self._sure = sure
+    def load(self, device):
+        pass
+    def predict(self, batch):
+        return [value[0] if self._sure or len(value) % 3 else "?" for value in batch]
+
+class Words:
+    def queries(self, rng):
+        while True:
+            word = "".join(rng.choice(list("abc"), int(rng.integers(4, 30))))
+            yield word, word[0]
+    def score(self, result, truth):
+        return int(result[0] == truth), 1
+    def task_inputs(self, task, rng):
+        return iter(())
+    def task_score(self, task, output, truth):
+        return 0, 1
+"""
+YAML = """\
+name: words-{number}
+slo: {{latency: 150ms, accuracy: 0.9}}
+input: raw
+results: json
+workload: planned_words:Words
+policy: compass
+policies:
+  compass: {{kind: compass, deadline: 120s, spend: 0, samples: {{least: 50, most: 100}}}}
+tasks:
+  scan:
+    children: [read]
+    knobs: {{scale: [1, 0.5]}}
+    variants: {{scan: {{operator: "planned_words:Scan", arguments: {{scale: $scale}}}}}}
+  read:
+    knobs: {{sure: [false, true]}}
+    variants: {{read: {{operator: "planned_words:Read", arguments: {{sure: $sure}}}}}}
+cluster:
+  profilers: 2
+  tiers:
+    handheld: {{speed: 0.5, per: session}}
+    cloud: {{speed: 1, count: 2, price: 0.2}}
+  links:
+    handheld>cloud: {{rate: 8Mbps, delay: 10ms}}
+"""
+
+
+def a_file(folder: Path, number: int) -> Path:
+    (folder / "planned_words.py").write_text(MODULE)
+    path = folder / "planned.yaml"
+    path.write_text(YAML.format(number=f"{os.getpid()}-{number}"))
+    return path
+
+
+def test_a_search_runs_configurations_once_and_repeats_from_the_topic(
+    broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_file(tmp_path, 1)
+
+    def found(*more: str) -> dict[str, object]:
+        assert run(["search", str(file), "--bootstrap", broker, "--json", *more]) == 0
+        return dict(json.loads(capsys.readouterr().out))
+
+    first = found()
+    assert first["stopped"] == "space"
+    plans = first["plans"]
+    assert isinstance(plans, list)
+    assert all(plan["configuration"]["read.sure"] == "true" for plan in plans)
+    again = found("--profilers", "1")
+    assert [plan["configuration"] for plan in again["plans"]] == [  # type: ignore[attr-defined]
+        plan["configuration"] for plan in plans
+    ]
+    assert again["spent"] == {"device_seconds": 0.0, "usd": 0.0}
+
+
+def test_killed_profilers_lose_no_finished_block(broker: str, tmp_path: Path) -> None:
+    file = read_pipeline_file(a_file(tmp_path, 2))
+    kafka, killed = KafkaConfig(broker), list[int]()
+    prepare(kafka, file.pipeline, "profiler")
+    results = physical(file.pipeline.name, PROFILE_RESULTS)
+
+    def records() -> list[ProfileResult]:
+        found = [decode(message.value()) for message in read_to_end(kafka, results)]
+        return [each for each in found if isinstance(each, ProfileResult) and each.scores]
+
+    with profilers(file, broker, 2, print) as (tend, running):
+
+        def tend_and_kill() -> None:
+            tend()
+            if len(killed) < 2 and len(records()) > 3 * len(killed):
+                victim = running()[len(killed) % 2]
+                os.kill(victim.pid, signal.SIGKILL)
+                killed.append(victim.pid)
+
+        with LiveProfiles(
+            kafka, file.pipeline, search_space(file), sample_set(0), "s", tend=tend_and_kill
+        ) as source:
+            source.ready(120.0)
+            found = searched(file, source, Asked(deadline_s=120.0))
+    assert len(killed) == 2
+    assert found.search.plans
+    by_block: dict[tuple[str, int], set[float]] = {}
+    for each in records():
+        by_block.setdefault((str(sorted(each.options.items())), each.first), set()).add(
+            each.finished_s
+        )
+    # A block that was finished is written again at most, never run again.
+    assert all(len(times) == 1 for times in by_block.values()), run_directory(file.pipeline.name)

@@ -1,0 +1,66 @@
+"""A test in blocks: any order of blocks leads to the verdict of the samples in their order."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policies.compass.profile_run import ProfileRun, blocks
+from control.policies.compass.sequential_test import StopRule, Verdict, run_test
+from control.problem.problem import PlanError
+
+RULE = StopRule(least=20, most=95)
+
+
+@given(st.integers(0, 10**6), st.floats(0.6, 1.0), st.randoms(use_true_random=False))
+def test_blocks_in_any_order_give_the_verdict_of_the_whole_series(
+    seed: int, mean: float, chance: object
+) -> None:
+    scores = (np.random.default_rng(seed).random(RULE.most) < mean).astype(float)
+    run = ProfileRun(0.8, RULE)
+    while wanted := list(run.wanted(ahead=2)):
+        chance.shuffle(wanted)  # type: ignore[attr-defined]
+        for first, upto in wanted:
+            run.add(first, scores[first:upto])
+    assert run.tested == run_test(scores, 0.8, RULE)
+
+
+def test_only_missing_blocks_up_to_the_next_look_are_wanted() -> None:
+    run = ProfileRun(0.8, RULE)
+    assert run.wanted() == ((0, 10), (10, 20))
+    run.add(10, [1.0] * 10)
+    assert run.wanted(ahead=1) == ((0, 10), (20, 30))
+    assert blocks(RULE, 95)[-1] == (90, 95)
+
+
+def test_a_short_block_is_the_end_of_the_samples() -> None:
+    run = ProfileRun(0.5, RULE)
+    run.add(0, [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0])
+    assert run.tested.verdict is Verdict.ACCEPTED
+    assert run.tested.samples == 7
+    assert run.wanted() == ()
+    with pytest.raises(PlanError, match="end after 1"):
+        ProfileRun(0.5, RULE).add(0, [1.0])
+
+
+def test_the_reference_that_explains_most_controls_the_estimate() -> None:
+    rng = np.random.default_rng(3)
+    shared = rng.random(300)
+    scores = np.clip(shared[:95] + rng.normal(0, 0.01, 95), 0, 1)
+    references = [rng.random(300), shared]
+    plain, controlled = ProfileRun(0.52, RULE), ProfileRun(0.52, RULE, references)
+    for run in (plain, controlled):
+        while wanted := run.wanted():
+            for first, upto in wanted:
+                run.add(first, scores[first:upto])
+    assert controlled.tested.estimate.variance < plain.tested.estimate.variance / 2
+    assert controlled.tested.estimate.mean == pytest.approx(shared.mean(), abs=0.02)
+
+
+def test_a_reference_without_more_samples_changes_nothing() -> None:
+    scores = (np.random.default_rng(1).random(95) < 0.8).astype(float)
+    with_it, without = ProfileRun(0.8, RULE, [scores[:10]]), ProfileRun(0.8, RULE)
+    for run in (with_it, without):
+        for first, upto in blocks(RULE, 95):
+            run.add(first, scores[first:upto])
+    assert with_it.tested == without.tested

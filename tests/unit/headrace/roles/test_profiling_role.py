@@ -1,0 +1,67 @@
+"""Requests of a profiler: which are void, what stays after an error, and what samples there are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from headrace.errors import PipelineError
+from headrace.roles.profiling_role import Samples, Waiting, result_key
+from schemas.records import ProfileRequest
+
+
+def a_request(step: int = 1, first: int = 0, expires_s: float = 10.0) -> ProfileRequest:
+    return ProfileRequest(
+        search="s", pipeline="p", space="abc", options={}, sample_set="workload@1", first=first,
+        upto=first + 10, step=step, expires_s=expires_s,
+    )  # fmt: skip
+
+
+def test_a_later_step_voids_the_earlier_ones() -> None:
+    waiting, place = Waiting(), TopicPartition("requests", 0, 1)
+    for step in (1, 1, 2):
+        waiting.take(place, a_request(step))
+    found = [waiting.next(0.0) for _ in range(4)]
+    assert [None if each is None else each[1] for each in found] == [None, None, a_request(2), None]
+    assert found[0] is not None  # it is committed all the same
+    assert found[3] is None
+
+
+def test_an_expired_request_is_void() -> None:
+    waiting = Waiting()
+    waiting.take(TopicPartition("requests", 0, 1), a_request(expires_s=5.0))
+    found = waiting.next(5.1)
+    assert found is not None
+    assert found[1] is None
+
+
+def test_requests_of_revoked_partitions_are_left_to_others() -> None:
+    waiting = Waiting()
+    for partition in (0, 1):
+        waiting.take(TopicPartition("requests", partition, 1), a_request())
+    waiting.drop([TopicPartition("requests", 0)])
+    assert [place.partition for place, _ in waiting.requests] == [1]
+
+
+def test_blocks_have_keys_of_their_own() -> None:
+    keys = {
+        result_key(a_request(first=first), configuration)
+        for first in (0, 10)
+        for configuration in (0, 1)
+    }
+    assert len(keys) == 4
+
+
+class Letters:
+    def queries(self, rng: Any) -> Iterator[tuple[str, int]]:
+        return ((letter, number) for number, letter in enumerate("abcde"))
+
+
+def test_samples_are_drawn_once_in_order_and_may_end() -> None:
+    samples = Samples(Letters())
+    assert [s.payload for s in samples.of("workload@7", 2, 4)] == ["c", "d"]
+    assert [s.payload for s in samples.of("workload@7", 0, 9)] == list("abcde")
+    assert samples.of("workload@7", 9, 12) == []
+    with pytest.raises(PipelineError, match="no sample set 'mine'; name one as workload@7"):
+        samples.of("mine", 0, 1)

@@ -1,0 +1,102 @@
+"""The profiler scores as service would, and a cached prefix changes seconds but no score."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from control.policies.compass.prefix_cache import PrefixCache
+from control.policies.compass.space import Knob, Space, Stage
+from operators.profiler import Profiler, Sample, outputs_of
+from schemas.pipeline import Pipeline, Policy, Task, Variant
+from schemas.records import Value
+
+SPACE = Space(
+    stages=(
+        Stage("split", "", ("t",)),
+        Stage("low", "split", ("t",)),
+        Stage("up", "split", ("t",)),
+    ),
+    knobs=(Knob("split", "most", ("2", "9")), Knob("low", "case", ("low", "title"))),
+    tiers=("t",),
+)
+TASKS = tuple(
+    Task(name=name, variants=(Variant(task=name, name="v", operator="m:C"),), children=children)
+    for name, children in (("split", ("low", "up")), ("low", ()), ("up", ()))
+)
+PIPELINE = Pipeline(
+    name="p", slo_s=1.0, tasks=TASKS, policies=(Policy(name="static"),), policy="static"
+)
+SAMPLES = [Sample(n, text, text) for n, text in enumerate(("ab cd", "e f g", "boom"))]
+CASES = {"low": str.lower, "title": str.title}
+
+
+class Counting:
+    """Runs stages of the space above and counts the calls by stage."""
+
+    def __init__(self) -> None:
+        self.calls = [0, 0, 0]
+
+    def __call__(self, stage: int, c: int, values: Sequence[Value]) -> tuple[list[Any], float]:
+        self.calls[stage] += 1
+        named = SPACE.named(c)
+        outputs: list[Any] = []
+        for value in map(str, values):
+            if value == "boom":
+                outputs.append(ValueError("boom"))
+            elif stage == 0:
+                words = value.split()[: int(named["split.most"])]
+                outputs.append({"low": words, "up": words[:1]})
+            else:
+                outputs.append(CASES[named["low.case"]](value) if stage == 1 else value.upper())
+        return outputs, 0.1 * len(values)
+
+
+def a_profiler(cache_bytes: int = 10**6) -> Profiler:
+    def judge(result: Any, truth: Any) -> tuple[float, float]:
+        wanted = [*truth.split(), truth.split()[0].upper()]
+        return sum(r == w for r, w in zip(result, wanted, strict=False)), len(wanted)
+
+    return Profiler(PIPELINE, SPACE, PrefixCache(cache_bytes), list, judge)
+
+
+def test_a_tree_is_run_and_scored_and_failures_score_nothing() -> None:
+    found = a_profiler().profile(0, "s", SAMPLES, Counting())
+    assert found.scores == [1.0, pytest.approx(0.5), 0.0]
+    assert [cost.seconds for cost in found.stages] == pytest.approx([0.3, 0.4, 0.2])
+    assert [cost.cached for cost in found.stages] == [0, 0, 0]
+    assert found.input_bytes == 14
+    assert found.stages[2].bytes == 3  # AB and E
+
+
+def test_configurations_share_the_outputs_of_a_common_prefix() -> None:
+    profiler, run = a_profiler(), Counting()
+    first = profiler.profile(0, "s", SAMPLES, run)
+    again = profiler.profile(1, "s", SAMPLES, run)  # the same split, another case
+    assert run.calls == [3, 6, 3]
+    assert [cost.cached for cost in again.stages] == [3, 0, 3]
+    assert again.spent_s == pytest.approx(0.4)
+    assert again.stages[0].seconds == pytest.approx(first.stages[0].seconds)
+    profiler.profile(0, "another set", SAMPLES, run)
+    assert run.calls == [6, 9, 6]
+
+
+def test_scores_are_equal_with_and_without_a_cache() -> None:
+    with_it, without = a_profiler(), a_profiler(cache_bytes=0)
+    for configuration in (0, 1, 2, 3, 0):
+        pair = [p.profile(configuration, "s", SAMPLES, Counting()) for p in (with_it, without)]
+        assert pair[0].scores == pair[1].scores
+        assert np.allclose([c.seconds for c in pair[0].stages], [c.seconds for c in pair[1].stages])
+
+
+def test_a_batch_that_fails_runs_item_by_item() -> None:
+    def predict(values: list[Value]) -> list[Any]:
+        return [10 // int(str(value)) for value in values]
+
+    good, bad, other = outputs_of(predict, [5, 0, 2])
+    assert (good, other) == (2, 5)
+    assert isinstance(bad, ZeroDivisionError)
+    assert outputs_of(predict, []) == []
+    short = outputs_of(lambda values: [1], [1, 2])
+    assert [str(each) for each in short] == ["1 outputs for 2 inputs"] * 2
