@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.schedules.faulty_broker import Broker, Place
-from control.checks.plan_check import check_structure
+from control.checks.structure_check import check_structure
 from schemas.codec.single_object import decode
 from schemas.effects import (
     OUTPUTS,

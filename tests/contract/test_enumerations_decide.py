@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("schemas", "profiles", "control", "operators", "streams", "headrace")
+PACKAGES = ("schemas", "profiles", "control", "operators", "streams", "headrace", "benchmarks")
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 # Fields and variables that hold sentences.

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
 from schemas.effects import Effect, Event, Send
 from schemas.records import Plan
+from tests.control_roads import assert_the_same, recorded
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "write-a-policy.md").read_text(encoding="utf-8")
@@ -167,6 +169,7 @@ def test_it_is_planned_simulated_and_compared(tmp_path: Path, installed: Path) -
 
 BURST_S = [at / 80 for at in range(480)]  # more than three devices serve
 ARRIVALS_S = (*BURST_S, 14.0)
+LENGTH_S = 16.05  # between two ticks
 
 
 class _Plans:
@@ -191,6 +194,22 @@ def stations(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             n: [plan[name] for name in figures] for n, plan in zip(devices, plans, strict=True)
         },
     }
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("here")
+def test_both_drivers_of_the_controller_make_the_same_plans_of_it(tmp_path: Path) -> None:
+    """The live driver and the simulation, of one tape: the plans are equal in every field."""
+    file = read_pipeline_file(a_file(tmp_path, children=ALONE, devices=3, batch_s=0.1))
+    arrivals = Recorded(np.array(ARRIVALS_S))
+    script = recorded(Run(file=file, policy="calm", seed=0, arrivals=arrivals), LENGTH_S)
+    live = assert_the_same(script)
+    plans = [
+        effect.record for _, _, effects in live for effect in effects
+        if type(effect) is Send and type(effect.record) is Plan
+    ]  # fmt: skip
+    devices = [plan_row(plan)["variants"]["read/small"] for plan in plans]
+    assert [n for n, _ in groupby(devices)] == [1, 2, 3, 2, 1]
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
