@@ -5,7 +5,7 @@ PYTHON := $(VENV)/bin/python
 FILLED := $(VENV)/.filled
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: demo test check docs compiled pure kcat lock clean
+.PHONY: demo test check docs site reference compiled pure kcat lock clean
 
 demo: $(FILLED)
 	$(VENV)/bin/headrace demo $(ARGS)
@@ -21,13 +21,19 @@ check: $(FILLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	@$(MAKE) --no-print-directory docs
+	@$(MAKE) --no-print-directory site
 	$(PYTHON) -m pytest -q -n 2 \
 	  -m "not kafka and not models and not compiled and not slow and not thorough" tests
 
-# The site of docs/, in build/docs; a link that breaks is an error.
-docs: $(FILLED)
+# The site of docs/, in build/docs, with what docs/reference shows of the code written anew.
+docs: reference site
+
+# A link that breaks is an error.
+site: $(FILLED)
 	$(PYTHON) -m sphinx -q -W --keep-going -b html docs build/docs
+
+reference: $(FILLED)
+	PYTHONPATH=. $(PYTHON) docs/generate_reference.py
 
 # What a query passes through, compiled next to its source (docs/decisions/0007); needs a C compiler.
 compiled: $(FILLED) pure

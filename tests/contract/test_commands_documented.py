@@ -14,6 +14,7 @@ TERMINAL = (ROOT / "docs" / "reference" / "terminal.md").read_text(encoding="utf
 PAGES = "\n".join(
     path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if path.name != "commands.md"  # has their help, generated
 )
 
 

