@@ -8,12 +8,17 @@ from collections.abc import Callable
 
 from fastavro.schema import SchemaParseException, UnknownType
 
+from schemas.codec.schema_bounds import check_bounded
 from schemas.codec.schema_store import CURRENT, MARK, parse
 from schemas.codec.single_object import Reader, prefix_of, read, reader_of, write
 from schemas.codec.values import CodecError
 from schemas.records import Record
 
 _PREFIX_LENGTH = 5
+_NOT_AVRO = (
+    AttributeError, LookupError, MemoryError, RecursionError, SchemaParseException, TypeError,
+    UnknownType, ValueError,
+)  # fmt: skip
 
 
 class ConfluentCodec:
@@ -61,8 +66,10 @@ class ConfluentCodec:
         except LookupError:
             raise CodecError(f"the registry has no schema with the id {number}") from None
         try:
-            return reader_of(parse(text))
+            schema = parse(text)
+            check_bounded(schema.parsed)
+            return reader_of(schema)
         except CodecError:
             raise
-        except (SchemaParseException, UnknownType, LookupError, TypeError, ValueError) as problem:
+        except _NOT_AVRO as problem:
             raise CodecError(f"schema {number} of the registry is not Avro: {problem}") from problem
