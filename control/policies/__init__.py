@@ -14,7 +14,7 @@ from typing import Any
 
 from control.policies.compass.session_options import SESSIONS
 from control.policies.kairos.dispatch_options import DISPATCH
-from control.policies.option_fields import ACCURACY_LEAST, MILP, TABLES
+from control.policies.option_fields import ACCURACY_LEAST, MILP, TABLES, TRAFFIC
 from control.policies.spec import PolicySpec, installed, names
 from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline, Policy
@@ -35,6 +35,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             name="static",
             summary="replicas as the pipeline file says, or in proportion to load",
             plan="control.policies.static:allocate",
+            options=(TRAFFIC,),
             needs_profile=False,
             follows_demand=False,
             solve_s=0.01,

@@ -33,6 +33,7 @@ class OptionType(Enum):
     RATES = auto()  # list of floats above 0; tuple
     WHOLE_BY_VARIANT = auto()  # "task/variant" -> int, 1 or above
     COUNT_BY_VARIANT = auto()  # "task/variant" -> int, 0 or above
+    SHARE_BY_VARIANT = auto()  # "task/variant" -> float above 0, at most 1
     WHOLE_BY_NAME = auto()  # any name -> int, 1 or above
     AMOUNT_BY_NAME = auto()  # any name -> float, 0 or above
 
@@ -42,6 +43,7 @@ SEVERAL = (
     OptionType.RATES,
     OptionType.WHOLE_BY_VARIANT,
     OptionType.COUNT_BY_VARIANT,
+    OptionType.SHARE_BY_VARIANT,
     OptionType.WHOLE_BY_NAME,
     OptionType.AMOUNT_BY_NAME,
 )
@@ -177,6 +179,12 @@ COMMON: tuple[Option, ...] = (
 )
 
 # Of policies that solve a MILP (control/problem/mip.py; its SOLVERS are the choices).
+TRAFFIC = Option(
+    name="traffic",
+    type=OptionType.SHARE_BY_VARIANT,
+    default={},
+    meaning="share of a task's items by task/variant; its other variants share the rest",
+)
 SOLVER = Option(
     name="solver",
     type=OptionType.CHOICE,

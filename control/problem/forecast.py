@@ -25,6 +25,7 @@ from schemas.variant_id import variant_id, variant_key
 
 Mix = Mapping[str, Mapping[str, float]]  # task -> variant -> share of the task's traffic
 NOTHING_OBSERVED: Mapping[tuple[str, str], float] = {}
+NOTHING_SPLIT: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +64,43 @@ def throughputs(
 
 
 def routes(
-    pipeline: Pipeline, leases: Sequence[Lease], rates: Mapping[str, float] | None
+    pipeline: Pipeline,
+    leases: Sequence[Lease],
+    rates: Mapping[str, float] | None,
+    traffic: Mapping[str, float] = NOTHING_SPLIT,
 ) -> tuple[Route, ...]:
-    """Return a share for every open slot, by throughput, or equal ones where ``rates`` is None."""
+    """Return a share for every open slot, by throughput, or equal ones where ``rates`` is None.
+
+    ``traffic`` fixes the share of variants ("task/variant"); the others of the task share the rest.
+    Where the rest has no open slot, the fixed shares are scaled to 1.
+    """
     found: list[Route] = []
     for task in pipeline.task_names:
         receivers = sorted(_open(leases, task), key=lambda lease: lease.open_slot)
         weights = [1.0 if rates is None else rates[lease.worker] for lease in receivers]
-        total = sum(weights)
+        shares = _shares(receivers, weights, traffic)
         found += [
-            Route(task, lease.open_slot, weight / total)
-            for lease, weight in zip(receivers, weights, strict=True)
+            Route(task, lease.open_slot, share)
+            for lease, share in zip(receivers, shares, strict=True)
         ]
     return tuple(found)
+
+
+def _shares(
+    receivers: Sequence[Lease], weights: Sequence[float], traffic: Mapping[str, float]
+) -> list[float]:
+    """Return the share of each receiver; within a variant, and within the rest, by weight."""
+    groups = [lease.key if lease.key in traffic else "" for lease in receivers]
+    weight = dict.fromkeys(groups, 0.0)
+    for group, each in zip(groups, weights, strict=True):
+        weight[group] += each
+    fixed = sum(traffic[group] for group in weight if group)
+    part = {group: traffic.get(group, max(1.0 - fixed, 0.0)) for group in weight}
+    total = sum(part.values())
+    return [
+        part[group] / total * each / weight[group]
+        for group, each in zip(groups, weights, strict=True)
+    ]
 
 
 def mix(leases: Sequence[Lease], routes: Iterable[Route]) -> Mix:
@@ -129,13 +154,22 @@ def capacity_qps(
     leases: Sequence[Lease],
     rates: Mapping[str, float] | None,
     items: Mapping[str, float],
+    traffic: Mapping[str, float] = NOTHING_SPLIT,
 ) -> float | None:
-    """Return the capacity of the open slots in queries per second; None without ``rates``."""
+    """Return the capacity of the open slots in queries per second; None without ``rates``.
+
+    Where ``traffic`` fixes shares, the receiver that is full first limits its task.
+    """
     if rates is None:
         return None
     lowest = inf
     for task in pipeline.task_names:
-        served = sum(rates[lease.worker] for lease in _open(leases, task))
+        receivers = list(_open(leases, task))
+        served = sum(rates[lease.worker] for lease in receivers)
+        if traffic and served:
+            weights = [rates[lease.worker] for lease in receivers]
+            shares = _shares(receivers, weights, traffic)
+            served = min(w / s for w, s in zip(weights, shares, strict=True) if s > 0)
         if served == 0.0:
             return 0.0
         if items[task] > 0:

@@ -8,6 +8,7 @@ from math import isclose
 from msgspec import structs
 
 from control.policies import policy_named, spec_of
+from control.policies.option_fields import TRAFFIC
 from control.problem.candidates import budgets_s
 from control.problem.forecast import (
     NOTHING,
@@ -61,14 +62,15 @@ def assemble(
     policy = policy_named(pipeline, base.settings.policy) or Policy(name="")
     devices = {name: member.device for name, member in crew.items()}
     rates = throughputs(busy, devices, profile, policy.rate)
-    shares = routes(pipeline, busy, rates)
+    traffic = TRAFFIC.of(policy)
+    shares = routes(pipeline, busy, rates, traffic)
     if chosen(ROUTINGS, policy.routing) is not None and profile is not None and rates is not None:
         ways = _Ways(pipeline, profile, policy, base.settings.slo_s, devices, rates)
         with suppress(ProfileError):  # an unmeasured fan-out: routes by throughput
             shares = _tables(ways, busy, expected)
     variants = mix(busy, shares)
     items = _items(pipeline, profile, variants, expected)
-    capacity = capacity_qps(pipeline, busy, rates, items) if items is not None else None
+    capacity = capacity_qps(pipeline, busy, rates, items, traffic) if items is not None else None
     unserved = [name for name in pipeline.task_names if name not in variants]
     return structs.replace(
         base,

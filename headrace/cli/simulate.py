@@ -137,10 +137,10 @@ def requested(file: "PipelineFile", options: Mapping[str, Any]) -> "SimulationRe
 @run_options
 @click.option("--trace-out", type=click.Path(path_type=Path), help="Write a Chrome trace.")
 @click.option(
-    "--queries-out", type=click.Path(path_type=Path), help="Write every query: .csv or .jsonl."
+    "--queries-out", type=click.Path(path_type=Path), help="Every query: .csv, .jsonl or .parquet."
 )
 @click.option(
-    "--seconds-out", type=click.Path(path_type=Path), help="Write every second: .csv or .jsonl."
+    "--seconds-out", type=click.Path(path_type=Path), help="Every second: .csv, .jsonl or .parquet."
 )
 @bootstrap_option
 @json_option

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from control.policies import known_kinds, spec_of
+from control.policies.option_fields import TRAFFIC
 from control.problem.problem import PlanError
 from headrace.config.policy_sections import DEFAULT_KIND, KIND
 from headrace.config.sections import FileSection, TaskSection
 from headrace.config.yaml_source import Source, nearest
 from schemas.pipeline import MOST_DEADLINE_S
-from schemas.variant_id import variant_key
+from schemas.variant_id import variant_id, variant_key
 
 STATIC = "static"
+_ROUNDING = 1e-9
 
 
 def check(file: FileSection, source: Source) -> None:
@@ -27,6 +29,7 @@ def check(file: FileSection, source: Source) -> None:
     check_sharing(file, source)
     for policy, section in policies(file):
         check_replicas(policy, section, file, source)
+        check_traffic(policy, section, file, source)
     check_types(file, source)
     check_sizes(file, source)
     check_deadline(file, source)
@@ -120,7 +123,7 @@ def check_policies(file: FileSection, source: Source) -> None:
     variants = [variant_key(task, name) for task, t in file.tasks.items() for name in t.variants]
     for policy, section in file.policies.items():
         check_kind(policy, section, source)
-        for key in ("replicas", "batch"):
+        for key in ("replicas", "batch", TRAFFIC.name):
             for variant in section.get(key, {}):
                 if variant not in variants:
                     raise source.error(
@@ -128,6 +131,27 @@ def check_policies(file: FileSection, source: Source) -> None:
                         f"policy {policy!r} names the variant {variant!r}, which is none; "
                         f"{nearest(variant, variants)}",
                     )
+
+
+def check_traffic(
+    policy: str, section: Mapping[str, Any], file: FileSection, source: Source
+) -> None:
+    """Check that a policy's shares of a task fit 1, and that their variants have workers."""
+    total: dict[str, float] = {}
+    for key, share in section.get(TRAFFIC.name, {}).items():
+        task, variant = variant_id(key)
+        place = ("policies", policy, TRAFFIC.name, key)
+        total[task] = total.get(task, 0.0) + share
+        if total[task] > 1 + _ROUNDING:
+            raise source.error(
+                place, f"the shares of task {task!r} add up to {total[task]:g}; 1 is all of it"
+            )
+        own = file.tasks[task].variants[variant].replicas
+        asked = section.get("replicas", {})
+        if not (asked.get(key) if asked else own):
+            raise source.error(
+                place, f"{key} gets traffic and no worker; add it to policies.{policy}.replicas"
+            )
 
 
 def check_kind(policy: str, section: Mapping[str, Any], source: Source) -> None:

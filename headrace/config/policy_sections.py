@@ -43,6 +43,7 @@ _TYPES: Mapping[OptionType, Any] = {
     OptionType.RATES: list[Positive],
     OptionType.WHOLE_BY_VARIANT: dict[str, Count],
     OptionType.COUNT_BY_VARIANT: dict[str, Annotated[int, Field(ge=0)]],
+    OptionType.SHARE_BY_VARIANT: dict[str, DeviceShare],
     OptionType.WHOLE_BY_NAME: dict[Name, Count],
     OptionType.AMOUNT_BY_NAME: dict[Name, Amount],
 }

@@ -18,6 +18,7 @@ from headrace.fidelity.fidelity_run import stale, stored
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.results.time_series import Recorder, TimeSeries, width_s
+from headrace.results.variant_outcomes import VariantOutcomes, by_variant
 from headrace.roles.wiring import accuracies
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan
@@ -52,6 +53,7 @@ class LiveReport:
     policies: tuple[InForce, ...]
     certificate: Certificate | None
     stale: tuple[str, ...]  # files that have changed since the certificate
+    variants: tuple[VariantOutcomes, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``headrace report --json`` prints."""
@@ -65,6 +67,7 @@ class LiveReport:
             "policies": [asdict(each) for each in self.policies],
             "certificate": self.certificate.as_json() if self.certificate else None,
             "certificate_stale": list(self.stale),
+            "variants": [asdict(each) for each in self.variants],
         }
 
 
@@ -144,6 +147,7 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
         policies=tuple(_policies(history, first_s, last_s)),
         certificate=certificate,
         stale=stale(certificate, file) if certificate else (),
+        variants=by_variant(answers),
     )
 
 

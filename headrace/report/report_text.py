@@ -10,6 +10,7 @@ from headrace.html.comparison_page import setting
 from headrace.html.page import number, page, section, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
 from headrace.report.live_report import LiveReport, clock
+from schemas.records import ANSWERED
 
 LIVE = "live"
 
@@ -17,7 +18,8 @@ LIVE = "live"
 def report_text(made: LiveReport) -> str:
     """Return the report as text."""
     table = columns(_figures(made), left=(0, 1))
-    return "\n".join([*_lead(made), "", table, *_certificate_lines(made)])
+    variants = ["", columns(_variants(made))] if made.variants else []
+    return "\n".join([*_lead(made), "", table, *variants, *_certificate_lines(made)])
 
 
 def report_page(made: LiveReport) -> str:
@@ -26,6 +28,7 @@ def report_page(made: LiveReport) -> str:
     rows = [[text(name), number(told)] for name, told in _figures(made)]
     body = [
         section("Figures", "Of the queries that have an answer.", table(("", "live"), rows)),
+        _variant_section(made),
         *over_time(named, f"seconds since {clock(made.first_s)}"),
         latencies(named, made.file.pipeline.slo_s),
         given_up(named),
@@ -58,6 +61,26 @@ def _figures(made: LiveReport) -> list[tuple[str, str]]:
         *_costs(made),
     ]  # fmt: skip
     return rows
+
+
+_VARIANT_HEAD = ("variant", "queries", "answered", "p50 ms", "p95 ms", "expected accuracy")
+
+
+def _variants(made: LiveReport) -> list[tuple[str, ...]]:
+    """Return the outcomes by variant, the head first."""
+    rows = [
+        (each.variant, f"{each.queries:,}",
+         percent(each.outcomes.get(ANSWERED, 0) / each.queries, 2),
+         decimal(each.p50_ms), decimal(each.p95_ms), percent(each.expected_accuracy, 2))
+        for each in made.variants
+    ]  # fmt: skip
+    return [_VARIANT_HEAD, *rows]
+
+
+def _variant_section(made: LiveReport) -> str:
+    rows = [[text(row[0]), *map(number, row[1:])] for row in _variants(made)[1:]]
+    about = "Queries with a branch through the variant; answered: complete and in time."
+    return section("Outcomes by variant", about, table(_VARIANT_HEAD, rows))
 
 
 def _costs(made: LiveReport) -> Iterator[tuple[str, str]]:

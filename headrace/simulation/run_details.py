@@ -1,9 +1,12 @@
-"""Record a simulated run per query and per second; write the records as CSV or JSON lines."""
+"""Record a simulated run per query and per second; write the records as CSV, JSON lines or
+Parquet."""
 
 import csv
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from schemas.records import Answer
 from schemas.variant_id import variant_key
 
 SECOND_S = 1.0
-FORMATS = (".csv", ".jsonl")
+FORMATS = (".csv", ".jsonl", ".parquet")
 
 Row = dict[str, Any]
 
@@ -94,10 +97,18 @@ def check_format(path: Path) -> None:
         raise PipelineError(f"{path}: rows are written as {' or '.join(FORMATS)}; name such a file")
     if not path.resolve().parent.is_dir():
         raise PipelineError(f"{path}: there is no folder {path.resolve().parent}; create it")
+    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise PipelineError(
+            f"{path}: Parquet needs pyarrow, which is not installed; install it "
+            "(pip install pyarrow) or name a .csv or .jsonl file"
+        )
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write records as CSV with a header, or as JSON lines, by the file's suffix."""
+    """Write records as CSV with a header, as JSON lines or as Parquet, by the file's suffix."""
+    if path.suffix == ".parquet":
+        _write_parquet(path, rows)
+        return
     with path.open("w", encoding="utf-8", newline="") as out:
         if path.suffix == ".csv":
             writer = csv.DictWriter(out, list(rows[0]) if rows else [])
@@ -105,3 +116,10 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
             writer.writerows(rows)
         else:
             out.writelines(f"{json.dumps(row)}\n" for row in rows)
+
+
+def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    # Not a dependency: 120 MB for one format of a file.
+    arrow = importlib.import_module("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist([dict(row) for row in rows]), path)

@@ -109,7 +109,7 @@ def test_the_command_writes_queries_and_seconds(
     with queries.open(newline="") as text:
         assert len(list(csv.DictReader(text))) == sum(row["queries"] for row in rows)
     assert {json.loads(each)["seed"] for each in seconds.read_text().splitlines()} == {1, 2}
-    assert run([*line[:-1], "--queries-out", str(tmp_path / "q.parquet")]) == 2
-    assert "rows are written as .csv or .jsonl" in capsys.readouterr().err
+    assert run([*line[:-1], "--queries-out", str(tmp_path / "q.xlsx")]) == 2
+    assert "rows are written as .csv or .jsonl or .parquet" in capsys.readouterr().err
     assert run([*line, "--devices", "many"]) == 2
     assert "write 8, or cpu=4,cuda:0=2" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from control.rollout.placement import Member
 from control.rollout.plan_builder import ExpectedTraffic, assemble, same
 from profiles.measurements import PathAccuracy
 from profiles.profile_table import ProfileTable
-from schemas.pipeline import Pipeline
+from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Route, Settings
 from tests.control_world import a_lease, a_pipeline, a_profile, an_entry
 
@@ -183,3 +183,28 @@ def test_plans_that_hardly_differ_say_the_same() -> None:
     assert not same(plan, scaled(70.0))
     assert not same(plan, structs.replace(plan, capacity_qps=None))
     assert not same(plan, structs.replace(plan, routes=plan.routes[1:]))
+
+
+def split(shares: dict[str, float], profile: ProfileTable | None = None) -> Plan:
+    """A plan under a policy that fixes the shares of variants."""
+    policy = Policy(name="canary", options={"traffic": shares})
+    pipeline = replace(a_pipeline(), policies=(policy,))
+    base = structs.replace(BASE, settings=structs.replace(BASE.settings, policy="canary"))
+    return a_plan(profile=profile, base=base, pipeline=pipeline)
+
+
+def shares_of(plan: Plan, task: str) -> list[float]:
+    return [route.share for route in plan.routes if route.task == task]
+
+
+def test_a_variant_gets_the_share_of_the_traffic_that_the_policy_fixes() -> None:
+    assert shares_of(split({"read/vit": 0.05}), "read") == pytest.approx([0.95, 0.05])
+    assert shares_of(split({"read/vit": 0.05}, a_profile()), "read") == pytest.approx([0.95, 0.05])
+    assert shares_of(split({"read/vit": 0.2, "read/forest": 0.2}), "read") == [0.5, 0.5]
+    assert shares_of(split({"read/net": 0.2}), "read") == [0.5, 0.5]
+
+
+def test_the_variant_that_is_full_first_limits_the_capacity_of_a_fixed_share() -> None:
+    """vit does 200 items/s and forest 1000; a query makes 5 items of read."""
+    found = split({"read/vit": 0.5}, a_profile()).capacity_qps
+    assert found == pytest.approx(200 / 0.5 / 5)

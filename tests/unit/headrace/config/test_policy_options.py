@@ -72,7 +72,9 @@ def test_what_is_wrong_is_one_sentence(file: PipelineFile, text: str, words: str
 def test_every_key_with_one_value_is_an_option() -> None:
     for spec in POLICIES.values():
         keys = set(section_of(spec).model_fields)
-        assert keys - {"kind", "replicas", "batch", "loads", "samples"} == set(single_valued(spec))
+        assert keys - {"kind", "replicas", "batch", "loads", "samples", "traffic"} == set(
+            single_valued(spec)
+        )
 
 
 def test_an_option_of_another_kind_is_none(file: PipelineFile) -> None:
