@@ -197,6 +197,7 @@ _TYPES: Mapping[OptionType, str] = {
     OptionType.RATES: "list of numbers above 0",
     OptionType.WHOLE_BY_VARIANT: "whole number by `task/variant`",
     OptionType.COUNT_BY_VARIANT: "whole number by `task/variant`",
+    OptionType.SHARE_BY_VARIANT: "above 0, at most 1, by `task/variant`",
     OptionType.WHOLE_BY_NAME: "whole number by name",
     OptionType.AMOUNT_BY_NAME: "number by name",
 }

@@ -14,7 +14,7 @@ from headrace.config.pipeline_file import (
 )
 from headrace.config.topology import Role, cluster_workers
 from headrace.errors import PipelineError
-from headrace.simulation.experiments import capacity, simulate
+from headrace.simulation.experiments import plannable_demand, simulate
 from headrace.simulation.overrides import changed
 from headrace.simulation.run_input import devices
 
@@ -98,5 +98,5 @@ def test_a_shared_device_serves_no_more_than_its_time(tmp_path: Path) -> None:
     single = replace(file, pipeline=replace(file.pipeline, tasks=alone))
     table = load_profile(file)
     busy_s = sum(table.latency_s(task, "small", "emulated", 1, "mean") for task in TREE)
-    (found,) = capacity(single, policies=["loki"])
+    (found,) = plannable_demand(single, policies=["loki"])
     assert 0 < found["demand_qps"] <= 1 / busy_s
