@@ -3,6 +3,7 @@
 A mix is a row of counts, one per type. Costs are $ per hour.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,8 @@ def _check(types: Sequence[PricedType], budget: float) -> None:
     for name in names:
         if names.count(name) > 1:
             raise PlanError(f"type {name!r} is named twice; remove one of the two")
+    if not math.isfinite(budget):
+        raise PlanError(f"a budget of {budget:g} $/h is none; give a number of $ per hour")
     free = [each.name for each in types if each.price == 0 and each.most is None]
     if free:
         raise PlanError(f"type {free[0]!r} costs nothing and has no limit; say how many with most")

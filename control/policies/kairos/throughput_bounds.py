@@ -37,6 +37,8 @@ from control.problem.problem import PlanError
 
 SAMPLED_PRICES = 192
 MOST_SUPPORTS = 12  # types up to which the sampled prices cover every subset of idle types
+MOST_BITS = 63  # types up to which the types of a mix fit an integer
+LEAST_SAMPLED = 16  # prices for a thousand types, whose table would not fit the memory otherwise
 CHUNK = 4096  # mixes per matrix product
 # Roberts' sequence: multiples modulo 1 of the powers of 1 / _GOLDEN fill a cube evenly, without
 # random numbers.
@@ -155,12 +157,7 @@ class FluidBound:
         """Return a value at or above the exact bound of each mix, in queries/s."""
         found = np.zeros(len(counts))
         present = counts > 0
-        # Encode each support as one integer: comparing rows of bits is slow.
-        keys = present @ (1 << np.arange(counts.shape[1], dtype=object)).astype(
-            np.int64 if counts.shape[1] < 63 else object
-        )
-        for key in np.unique(keys):
-            rows = np.flatnonzero(keys == key)
+        for rows in _by_support(present):
             g = self._g_of(present[rows[0]])
             usable = g > 0
             if not np.isfinite(g).all() or not usable.any():
@@ -210,6 +207,20 @@ class FluidBound:
         return self._g[key]
 
 
+def _by_support(
+    present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Return the rows [mixes, types] that have the same types, group by group."""
+    if present.shape[1] < MOST_BITS:
+        keys = present @ (1 << np.arange(present.shape[1], dtype=np.int64))
+    else:  # the rows as strings of bits
+        packed = np.ascontiguousarray(np.packbits(present, axis=1))
+        keys = packed.view(f"S{packed.shape[1]}").ravel()
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(keys[order][1:] != keys[order][:-1]) + 1
+    return np.split(order, starts) if len(order) else []
+
+
 def _priced(times: ServiceTimes, prices: Floats) -> list[Floats]:
     """Return, by type, the cost of each class at each price vector; infinite above the SLO."""
     return [
@@ -234,7 +245,8 @@ def _sampled_prices(times: ServiceTimes) -> Floats:
     ratio = first[None, :] / times.latency_s
     low, high = np.log(ratio.min(axis=1)), np.log(ratio.max(axis=1))
     steps = _GOLDEN ** -np.arange(1, types + 1)
-    cube = (0.5 + np.outer(np.arange(SAMPLED_PRICES), steps)) % 1.0
+    sampled_prices = max(SAMPLED_PRICES * MOST_SUPPORTS // max(types, MOST_SUPPORTS), LEAST_SAMPLED)
+    cube = (0.5 + np.outer(np.arange(sampled_prices), steps)) % 1.0
     sampled = np.exp(low + cube * (high - low))
     return np.vstack([sampled, _idle_types(ratio)])
 
@@ -244,7 +256,7 @@ def _idle_types(ratio: Floats) -> Floats:
     types = len(ratio)
     middle = np.exp(np.log(ratio).mean(axis=1))
     if types > MOST_SUPPORTS:
-        return np.vstack([np.eye(types) * middle, middle])
+        return middle[None, :]
     kept = np.array(list(product((0.0, 1.0), repeat=types))[1:])
     found: Floats = kept * middle
     return found

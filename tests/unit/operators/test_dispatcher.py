@@ -1,6 +1,7 @@
 """The dispatcher: what waits, what is sent where, what is given up; and ingress around it."""
 
 import pytest
+from msgspec.structs import replace
 
 from control.policies.kairos.matching import LEAST_COST
 from control.policies.kairos.query_sizes import SizeDistribution
@@ -197,6 +198,28 @@ def test_another_policy_takes_over_what_waits() -> None:
     dispatcher.decide(0.0)
     assert dispatcher.change(a_dispatching_plan("gpu", policy="static", epoch=2), 0.0) == [second]
     assert not dispatcher.active
+
+
+def test_a_mix_that_shrinks_keeps_what_waits_and_what_cannot_run_any_more_is_given_up() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu", "gpu", "slow"), 0.0)
+    for offset, size in enumerate((40, 40, 10, 50, 20)):
+        dispatcher.add(work(offset, size))
+    first = sent(dispatcher, 0.0)
+    assert len(first) == 3
+    shrunk = a_dispatching_plan("slow", epoch=2)
+    lease = replace(shrunk.leases[0], worker="slow-2", slots=(0, 1, 2), open_slot=2)
+    assert dispatcher.change(replace(shrunk, leases=(lease,)), 0.001) == []
+    assert dispatcher.waiting == 2
+    # 50 needs 200 ms on the slow device and has 100 ms; 20 waits for its turn.
+    picks, dropped = dispatcher.decide(0.001)
+    assert (picks, [w.origin.offset for w, _ in dropped]) == ([], [3])
+    assert dispatcher.oldest(0) == 4
+    for offset, _ in first:
+        dispatcher.completed(completion(work(offset, 10), 2, 0.01, "slow-2", "slow"), 0.015)
+        dispatcher.completed(completion(work(offset, 10), 0, 0.01, "slow-2", "slow"), 0.015)
+        dispatcher.completed(completion(work(offset, 10), 1, 0.01, "slow-2", "slow"), 0.015)
+    assert sent(dispatcher, 0.015) == [(4, 2)]
 
 
 # --- ingress -------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ def test_the_affordable_mixes_are_those_of_an_exhaustive_search(
         ((PricedType("own", 0.0),), 1.0, "no limit"),
         ((PricedType("none", 1.0, 0),), 1.0, "no device type"),
         (tuple(PricedType(f"t{i}", 0.01) for i in range(1000)), 2.5, "more than 2,000,000 mixes"),
+        ((GPU, CPU), float("nan"), r"a budget of nan \$/h is none"),
+        ((GPU, CPU), float("inf"), r"a budget of inf \$/h is none"),
     ],
 )
 def test_budgets_that_cannot_be_enumerated_are_refused(

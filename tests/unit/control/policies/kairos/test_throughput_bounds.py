@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from control.policies.kairos.throughput_bounds import (
+    MOST_BITS,
     FluidBound,
     ServiceTimes,
     TwoClass,
@@ -106,6 +107,17 @@ def test_sampled_prices_never_bound_below_the_exact_value(
     assert FluidBound(times).above(np.array([mix]))[0] >= exact * (1 - 1e-9)
     # The prices that proved the exact value are kept, so the mix is now bounded exactly.
     assert fluid.above(np.array([mix]))[0] == pytest.approx(exact, rel=1e-6)
+
+
+def test_sampled_prices_bound_mixes_of_more_types_than_an_integer_has_bits() -> None:
+    rng = np.random.default_rng(3)
+    times = ServiceTimes(rng.uniform(0.1, 1.0, (MOST_BITS + 8, 3)), np.full(3, 1 / 3), 2.0, 0)
+    mixes = rng.integers(0, 3, (20, MOST_BITS + 8)) * (rng.random((20, MOST_BITS + 8)) < 0.05)
+    mixes[10:] = mixes[:10]  # groups of equal types
+    above = FluidBound(times).above(mixes)
+    exact = [FluidBound(times).exact(mix.astype(float)) for mix in mixes]
+    assert (above >= np.array(exact) * (1 - 1e-9)).all()
+    assert above[10:] == pytest.approx(above[:10])
 
 
 def test_a_mix_in_which_no_type_serves_some_size_carries_nothing() -> None:
