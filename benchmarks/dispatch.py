@@ -4,9 +4,9 @@
 
 `matching`: the cost matrix and its solution, median and worst of ``REPEATS`` rounds, queries and
 devices as under Kairos (four types, a part of the devices idle). `decisions`: queries per CPU
-second through ``Dispatcher`` at 20 devices on one core: arrival, decision, completion, in virtual time
-under a load of 90 % of the mix. `ranking`: all mixes within a budget by sampled prices, and with
-the exact bounds of the best ten.
+second through ``Dispatcher`` at 20 devices: arrival, decision, completion, in virtual time under a
+load of 90 % of the mix. `ranking`: all mixes within a budget by sampled prices, and with the exact
+bounds of the best ten.
 """
 
 import argparse

@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.sources import table
-from control.policies.kairos.provisioning import rank
+from control.policies.kairos.mix_search import search
+from control.policies.kairos.provisioning import PICKS, base_of, rank
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies
 from headrace.planning.device_mix import MixRequest, pool_of, with_mix
@@ -161,7 +162,7 @@ def oracles(out: Path, models: Sequence[str]) -> list[Search]:
 # ---------------------------------------------------------------------- the ranking, from the data
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankingRow:
     """Rank of the best simulated mix by a bound, and the quality of the mix ranked first."""
 
@@ -169,7 +170,10 @@ class RankingRow:
     bound: str
     place: int  # of the best mix, from 1
     first_share: float  # throughput of the mix ranked first / of the best mix
+    paper_share: float  # throughput of the paper's pick / of the best mix
     highest_share: float  # largest throughput / bound over all mixes
+    evaluations: int  # of Kairos+ until it ends
+    search_share: float  # throughput of the mix that Kairos+ finds / of the best mix
 
 
 def ranking_rows(data: Path, out: Path) -> list[RankingRow]:
@@ -189,10 +193,16 @@ def ranking_rows(data: Path, out: Path) -> list[RankingRow]:
             ]
             values = np.array([carried[each.counts] for each in ranked])
             bounds = np.array([each.bound_qps for each in ranked])
+            picked = PICKS["paper"](ranked, base_of(pool))
+            plus = search(np.array([each.counts for each in ranked]), bounds, carried.__getitem__)
             found.append(
                 RankingRow(
-                    model, bound, int(values.argmax()) + 1, float(values[0] / values.max()),
-                    float((values / bounds).max()),
+                    model=model, bound=bound, place=int(values.argmax()) + 1,
+                    first_share=float(values[0] / values.max()),
+                    paper_share=float(carried[picked.counts] / values.max()),
+                    highest_share=float((values / bounds).max()),
+                    evaluations=len(plus.evaluated),
+                    search_share=float(plus.qps / values.max()),
                 )
             )  # fmt: skip
     return found

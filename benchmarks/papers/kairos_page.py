@@ -1,6 +1,7 @@
 """Write docs/results/kairos.md from the searches of Kairos' comparison."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from benchmarks.papers.kairos_compare import (
     BUDGET,
@@ -57,8 +58,11 @@ run count.
 ## The ranking, against all 331 mixes with a base device
 
 From the data's own simulation of every mix (one seed, urgency 1). `place`: where the best mix
-stands in the ranking; `first`: what the mix ranked first carries of the best; `of the bound`: the
-largest share of its bound that any mix carries.
+stands in the ranking; `first`: what the mix ranked first carries of the best; `paper's pick`: what
+the mix picked by the paper's rule does; `of the bound`: the largest share of its bound that any mix
+carries. `Kairos+`: the mixes that Algorithm 1 evaluates until it ends, of 331, and what the mix
+that it finds carries of the best. With the fluid bound, which no rule exceeds, that is the best
+mix.
 
 {rankings}
 """
@@ -66,6 +70,7 @@ largest share of its bound that any mix carries.
 
 def page(found: Sequence[Search], rankings: Sequence[RankingRow]) -> str:
     """Return the page docs/results/kairos.md."""
+    found = _with_best_fcfs(found)
     by_model = {m: len({x.seed for x in found if x.model == m and x.row != ORACLE}) for m in MODELS}
     counted = ", ".join(f"{model} {count}" for model, count in by_model.items() if count)
     return HEAD.format(
@@ -74,6 +79,22 @@ def page(found: Sequence[Search], rankings: Sequence[RankingRow]) -> str:
         ratios="\n".join(_ratios(found)),
         rankings="\n".join(_rankings(rankings)),
     )
+
+
+def _with_best_fcfs(found: Sequence[Search]) -> list[Search]:
+    """Return the searches with the base devices as the mix of ``fcfs`` where they carry more.
+
+    The prototype's mix is not always the best one for the nodes that run live.
+    """
+    kept = list(found)
+    for model in MODELS:
+        fcfs = {x.seed: x for x in found if (x.model, x.row) == (model, "fcfs")}
+        base = {x.seed: x for x in found if (x.model, x.row) == (model, HOMOGENEOUS)}
+        both = fcfs.keys() & base.keys()
+        if both and sum(base[s].qps for s in both) >= sum(fcfs[s].qps for s in both):
+            kept = [x for x in kept if (x.model, x.row) != (model, "fcfs")]
+            kept += [replace(x, row="fcfs") for x in base.values()]
+    return kept
 
 
 def _capacities(found: Sequence[Search]) -> list[str]:
@@ -130,8 +151,10 @@ def _ratio(
 
 
 def _rankings(rankings: Sequence[RankingRow]) -> list[str]:
-    lines = ["| model | bound | place | first | of the bound |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| model | bound | place | first | paper's pick | of the bound | Kairos+ |"]
+    lines.append("| --- " * 7 + "|")
     return lines + [
-        f"| {r.model} | {r.bound} | {r.place} | {r.first_share:.3f} | {r.highest_share:.3f} |"
+        f"| {r.model} | {r.bound} | {r.place} | {r.first_share:.3f} | {r.paper_share:.3f} "
+        f"| {r.highest_share:.3f} | {r.evaluations} mixes, {r.search_share:.3f} |"
         for r in rankings
     ]

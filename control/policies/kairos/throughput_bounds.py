@@ -255,9 +255,8 @@ def _idle_types(ratio: Floats) -> Floats:
     """Return prices at which subsets of the types are free, i.e. have idle devices."""
     types = len(ratio)
     middle = np.exp(np.log(ratio).mean(axis=1))
-    if types > MOST_SUPPORTS:
-        return middle[None, :]
-    kept = np.array(list(product((0.0, 1.0), repeat=types))[1:])
+    few = types <= MOST_SUPPORTS
+    kept = np.array(list(product((0.0, 1.0), repeat=types))[1:]) if few else np.ones((1, types))
     found: Floats = kept * middle
     return found
 

@@ -14,6 +14,22 @@ from benchmarks.papers.kairos_oracle import oracle_qps
 from benchmarks.papers.kairos_page import page
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 
+RANKING = RankingRow(
+    model="rm2", bound="fluid", place=1, first_share=1.0, paper_share=0.9, highest_share=0.94,
+    evaluations=7, search_share=1.0,
+)  # fmt: skip
+
+
+def test_first_come_first_served_has_the_better_of_its_mixes() -> None:
+    found = [
+        Search("wnd", "kairos", "kairos", (1, 0, 13, 0), 0, 1500.0),
+        Search("wnd", "fcfs", "fcfs", (4, 0, 2, 0), 0, 920.0),
+        Search("wnd", "homogeneous", "fcfs", (4, 0, 0, 0), 0, 950.0),
+    ]
+    text = page(found, [])
+    assert "| wnd | 1500/s on 1+0+13+0 | 950/s on 4+0+0+0 |" in text
+    assert "| fcfs | not run | not run | 1.58 " in text
+
 
 def test_the_page_has_every_rule_and_marks_what_misses_its_least_value() -> None:
     found = [
@@ -23,7 +39,7 @@ def test_the_page_has_every_rule_and_marks_what_misses_its_least_value() -> None
         Search("rm2", "earliest", "earliest", (2, 0, 9, 0), 0, 120.0),
         Search("rm2", "homogeneous", "fcfs", (4, 0, 0, 0), 0, 50.0),
     ]
-    text = page(found, [RankingRow("rm2", "fluid", 1, 1.0, 0.94)])
+    text = page(found, [RANKING])
     assert (
         "| rm2 | 132/s on 1+0+13+0 | 80/s on 3+0+6+0 | 120/s on 2+0+9+0 | - | 59/s on 4+0+0+0 | - |"
         in text
@@ -31,7 +47,7 @@ def test_the_page_has_every_rule_and_marks_what_misses_its_least_value() -> None
     assert "| fcfs | 1.62 (1.87, must 1.50, aim 1.70) | not run |" in text
     assert "| earliest | **1.08** (1.24, must 1.22, aim 1.10) |" in text
     assert "| homogeneous | 2.19 (2.20, must 2.00, aim 2.30) |" in text  # 50 scaled by 2.5 / 2.104
-    assert "| rm2 | fluid | 1 | 1.000 | 0.940 |" in text
+    assert "| rm2 | fluid | 1 | 1.000 | 0.900 | 0.940 | 7 mixes, 1.000 |" in text
     assert "Seeds by model: rm2 2." in text
 
 
