@@ -37,12 +37,12 @@ class StateMachine(Generic[S, C]):
         if after is None:
             raise ImpossibleTransition(
                 f"{self._what} is {self.state} and cannot {_words(change, about)}; "
-                f"before: {self._told() or 'nothing'}"
+                f"before: {self._past() or 'nothing'}"
             )
         self._story.append((change, about, after))
         self.state = after
 
-    def _told(self) -> str:
+    def _past(self) -> str:
         return ", ".join(f"{_words(change, about)} -> {to}" for change, about, to in self._story)
 
 

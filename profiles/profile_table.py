@@ -195,7 +195,7 @@ class ProfileTable:
         if child not in children:
             raise ProfileError(
                 f"the profile of {variant_key(task, variant)} has no fan-out to {child!r}, only to "
-                f"{', '.join(children) or 'nobody'}; run `headrace profile` again"
+                f"{', '.join(children) or 'no task'}; run `headrace profile` again"
             )
         return children[child].mean
 

@@ -166,11 +166,11 @@ class Controller:
         if report.pipeline != self._pipeline.name:
             self._neighbours[report.pipeline] = now
             return
-        self._estimates.hear(report)
+        self._estimates.observe(report)
         self._members.listen(now)
         self._look_ahead(report, now)
         if report.role == "worker":
-            self._worker_news(self._members.hear(report, now), now)
+            self._worker_news(self._members.observe(report, now), now)
 
     def _look_ahead(self, report: Report, now: float) -> None:
         """Outbid a plan that nodes follow and that the plans topic has lost."""
@@ -259,7 +259,7 @@ class Controller:
     def _is_settled(self, now: float) -> bool:
         """Return whether the workers expected at the start have reported, or have had time to."""
         assert self._started_s is not None
-        if self._members.unheard or not self._members:
+        if self._members.unreported or not self._members:
             return False
         takes_over = self._plan is not None and self._plan.leases
         patience_s = GRACE_S if takes_over else FIRST_PLAN_S
@@ -290,7 +290,7 @@ class Controller:
                 settings=self._settings,
                 devices=self._members.devices,
                 plans=self._history.plans,
-                neighbours=self._heard(now),
+                neighbours=self._other_pipelines(now),
             )
             try:
                 unexpired(command, now)
@@ -468,10 +468,10 @@ class Controller:
 
     # ------------------------------------------------------------------ state
 
-    def _heard(self, now: float) -> tuple[str, ...]:
+    def _other_pipelines(self, now: float) -> tuple[str, ...]:
         """Return the other pipelines that are up on the broker."""
-        heard = self._neighbours
-        self._neighbours = {name: at for name, at in heard.items() if now - at <= NEIGHBOUR_S}
+        known = self._neighbours
+        self._neighbours = {name: at for name, at in known.items() if now - at <= NEIGHBOUR_S}
         return tuple(sorted(self._neighbours))
 
     def _held(self) -> dict[str, Lease]:

@@ -35,7 +35,7 @@ class _Worker:
     known_s: float = 0.0  # last known to be alive
     closed_in: int | None = None  # the epoch of the plan that drains it
     quiet_s: float | None = None  # nothing queued since
-    unheard: bool = False  # known from a plan only
+    unreported: bool = False  # known from a plan only
     leaving: bool = False  # its process ends once it is drained
 
 
@@ -48,12 +48,12 @@ class Membership:
     controller is isolated, and a plan without workers would serve no query.
     """
 
-    __slots__ = ("_awake_s", "_heard_s", "_listening_s", "_workers")
+    __slots__ = ("_awake_s", "_listening_s", "_reported_s", "_workers")
 
     def __init__(self) -> None:
         self._workers: dict[str, _Worker] = {}
         self._awake_s = float("-inf")  # last event
-        self._heard_s = float("-inf")  # last report of a node
+        self._reported_s = float("-inf")  # last report of a node
         self._listening_s = float("-inf")  # start of the reports without a gap
 
     def __len__(self) -> int:
@@ -65,42 +65,42 @@ class Membership:
         return {name: self._workers[name].device for name in sorted(self._workers)}
 
     @property
-    def unheard(self) -> bool:
+    def unreported(self) -> bool:
         """Whether a worker of the plan in force has not reported yet."""
-        return any(worker.unheard for worker in self._workers.values())
+        return any(worker.unreported for worker in self._workers.values())
 
     def wake(self, now: float) -> None:
         """Record that an event happened at ``now``, if only a timer."""
         if now - self._awake_s > STALL_S:
-            self._heard_s = self._listening_s = now
+            self._reported_s = self._listening_s = now
         self._awake_s = max(self._awake_s, now)
 
     def listen(self, now: float) -> None:
         """Record a report of a node of any role."""
-        silence_s = now - self._heard_s
+        silence_s = now - self._reported_s
         if silence_s > STALL_S:
             patience_s = max(DEAD_AFTER_S, min(silence_s, RETURN_S))
             self._listening_s = now + patience_s - DEAD_AFTER_S
-        self._heard_s = max(self._heard_s, now)
+        self._reported_s = max(self._reported_s, now)
 
     def expect(self, leases: Iterable[Lease], now: float) -> None:
         """Count the workers of a plan as alive for ``GRACE_S``."""
         until = now + GRACE_S - DEAD_AFTER_S
         for lease in leases:
-            worker = _Worker(known_s=until, unheard=True, serves=lease.task)
+            worker = _Worker(known_s=until, unreported=True, serves=lease.task)
             self._workers.setdefault(lease.worker, worker)
 
-    def hear(self, report: Report, now: float) -> PlanReason | None:
+    def observe(self, report: Report, now: float) -> PlanReason | None:
         """Record a worker's report; return news about it, as a reason for a plan."""
         worker = self._workers.get(report.node)
         if worker is not None and report.incarnation < worker.incarnation:
             return None  # from the process that this one has replaced
         news = PlanCause.WORKER_NEW if worker is None else None
         worker = self._workers.setdefault(report.node, _Worker())
-        if not (news or worker.unheard) and report.incarnation > worker.incarnation:
+        if not (news or worker.unreported) and report.incarnation > worker.incarnation:
             news = PlanCause.WORKER_RESTARTED
         worker.device, worker.incarnation = report.device, report.incarnation
-        worker.known_s, worker.unheard = now, False
+        worker.known_s, worker.unreported = now, False
         worker.loading = worker.loading and report.state != NodeState.READY
         if report.state == NodeState.LEAVING and not worker.leaving:
             news = news or PlanCause.WORKER_LEAVING
@@ -139,7 +139,7 @@ class Membership:
 
     def isolated(self, now: float) -> bool:
         """Return whether no node of any role has reported for ``STALL_S``."""
-        return now - self._heard_s > STALL_S
+        return now - self._reported_s > STALL_S
 
     def bury(self, now: float) -> tuple[str, ...]:
         """Forget and return the workers that have been silent for too long."""

@@ -100,18 +100,18 @@ class Demand:
 
     def rate_qps(self, now: float) -> float:
         """Return the arrival rate now, in queries per second."""
-        return sum(reading.rate_qps or 0.0 for reading in self._heard(now)[0])
+        return sum(reading.rate_qps or 0.0 for reading in self._recent(now)[0])
 
     def waiting(self, now: float) -> float:
         """Return the number of queries on the input topic that ingress has not consumed."""
-        return sum(reading.waiting for reading in self._heard(now)[0])
+        return sum(reading.waiting for reading in self._recent(now)[0])
 
     def by_second(self, now: float) -> tuple[float, ...]:
         """Return the queries in each completely observed second, the newest last."""
-        heard, bins = self._heard(now)
-        if not heard:
+        readings, bins = self._recent(now)
+        if not readings:
             return ()
-        end = floor(min(reading.at_s for reading in heard))
+        end = floor(min(reading.at_s for reading in readings))
         if not bins or min(bins) + 1 >= end:
             return ()
         first = max(min(bins) + 1, end - BINS)  # the first second may be observed in part only
@@ -119,13 +119,13 @@ class Demand:
 
     def latest(self, now: float) -> tuple[float, float]:
         """Return the observed fraction of the current second and the queries in it."""
-        heard, bins = self._heard(now)
-        if not heard:
+        readings, bins = self._recent(now)
+        if not readings:
             return 0.0, 0.0
-        until_s = min(reading.at_s for reading in heard)
+        until_s = min(reading.at_s for reading in readings)
         return until_s - floor(until_s), bins.get(floor(until_s), 0.0)
 
-    def _heard(self, now: float) -> tuple[list[_Reading], Bins]:
+    def _recent(self, now: float) -> tuple[list[_Reading], Bins]:
         """Return the fresh readings and their bins: the input topic's, else those of ingresses."""
         topic = [each for each in self._topic.fresh(now) if each.rate_qps is not None]
         if topic:

@@ -45,7 +45,7 @@ class Estimates:
             )
         )
 
-    def hear(self, report: Report) -> None:
+    def observe(self, report: Report) -> None:
         """Update the estimates with a report of any role."""
         self._demand = self._demand.observe(report)
         self._at_tasks = self._at_tasks.observe(report)
@@ -73,7 +73,7 @@ class Estimates:
     @property
     def factors(self) -> tuple[Factor, ...]:
         """Observed fan-out factors, for a plan to carry."""
-        return self._factors.told()
+        return self._factors.factors()
 
     @property
     def multiplicity(self) -> dict[Edge, float]:

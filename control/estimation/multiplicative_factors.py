@@ -42,8 +42,8 @@ class Factors:
 
     def recall(self, known: Iterable[Factor]) -> "Factors":
         """Return the state with a plan's factors for edges that have no observation yet."""
-        told = {(f.variant, f.child): _Seen(f.items, f.items * f.mean) for f in known}
-        kept = {edge: seen for edge, seen in told.items() if edge in self.edges}
+        before = {(f.variant, f.child): _Seen(f.items, f.items * f.mean) for f in known}
+        kept = {edge: seen for edge, seen in before.items() if edge in self.edges}
         return Factors(self.edges, {**kept, **self._seen})
 
     def observe(self, news: News) -> "Factors":
@@ -72,7 +72,7 @@ class Factors:
             kept = max(kept, min(1.0, FEWEST / known.items))
         return _Seen(known.items * kept + items, known.children * kept + children)
 
-    def told(self) -> tuple[Factor, ...]:
+    def factors(self) -> tuple[Factor, ...]:
         """Return all observed factors, for a plan to carry."""
         return tuple(
             Factor(variant, child, seen.children / seen.items, seen.items)
@@ -82,7 +82,7 @@ class Factors:
 
     def multiplicity(self) -> dict[Edge, float]:
         """Return the factors with enough observations."""
-        return {(f.variant, f.child): f.mean for f in self.told() if f.items >= FEWEST}
+        return {(f.variant, f.child): f.mean for f in self.factors() if f.items >= FEWEST}
 
     def drifted(self, planned: Multiplicity) -> tuple[Edge, ...]:
         """Return the edges whose factor differs significantly from the planned one.
@@ -90,7 +90,7 @@ class Factors:
         ``planned`` includes the profile's factor for an edge without observations.
         """
         found = []
-        for factor in self.told():
+        for factor in self.factors():
             edge = (factor.variant, factor.child)
             if factor.items < FEWEST or edge not in planned:
                 continue

@@ -11,7 +11,7 @@ A task's variant is the most accurate one that fits the compute budget of a path
 on the shares of tasks hold throughout, so that with untied branches every branch has a worker.
 """
 
-from control.policies.loki.allocate import best_effort, check_demand, nobody, search_for
+from control.policies.loki.allocate import best_effort, check_demand, empty_allocation, search_for
 from control.policies.loki.milp_search import fewest, find
 from control.policies.loki.solution import allocation
 from control.problem.candidates import Choices, choices, most_accurate, needed
@@ -22,7 +22,7 @@ def allocate(problem: Problem) -> Allocation:
     """Return the plan for a problem; raise ``PlanError`` where no profiled variant can serve it."""
     check_demand(problem)
     if not problem.devices:
-        return nobody()
+        return empty_allocation()
     named = _named(choices(problem))
     search = search_for(problem)
     found = find(named, problem.demand_qps, fewest, search, served=1.0, bounded=True)

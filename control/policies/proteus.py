@@ -26,7 +26,7 @@ from typing import Any
 
 import pulp
 
-from control.policies.loki.allocate import check_demand, nobody
+from control.policies.loki.allocate import check_demand, empty_allocation
 from control.policies.option_fields import GAP, NODES, SOLVER
 from control.problem.candidates import FITS_S, Choices, Config, Unit, budgets_s, choices, paths
 from control.problem.mip import Bounds, Outcome, solve_model
@@ -63,7 +63,7 @@ def allocate(problem: Problem) -> Allocation:
     """
     check_demand(problem)
     if not problem.devices:
-        return nobody()
+        return empty_allocation()
     every = choices(problem)
     configs = {unit.key_on_device: config for unit, config in _fitting(every, problem)}
     demand = task_demands(every, problem)

@@ -130,10 +130,10 @@ def _cbc(model: Any, bounds: Bounds) -> tuple[str, float | None]:
         )
         solver.tmpDir = folder
         model.solve(solver)
-        told = log.read_text(encoding="utf-8", errors="replace")
+        text = log.read_text(encoding="utf-8", errors="replace")
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return (INFEASIBLE if model.status == pulp.LpStatusInfeasible else UNKNOWN), None
-    figures = {name: float(value) for name, value in _FIGURE.findall(told)}
+    figures = {name: float(value) for name, value in _FIGURE.findall(text)}
     value = figures.get("Objective value", 0.0)
     bound = figures.get("Lower bound", figures.get("Upper bound", value))
     optimal = model.sol_status == pulp.LpSolutionOptimal

@@ -111,11 +111,11 @@ def local_broker(nodes: int | None = None) -> "Running":
 def _jar_progress(stack: contextlib.ExitStack) -> Callable[[str, int, int], None]:
     advance: Advance | None = None
 
-    def told(jar: str, number: int, total: int) -> None:
+    def report(jar: str, number: int, total: int) -> None:
         nonlocal advance
         if advance is None:
             stack.close()  # one progress display at a time
             advance = stack.enter_context(progress("downloading Apache Kafka", total))
         advance(number, jar)
 
-    return told
+    return report

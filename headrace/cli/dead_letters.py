@@ -97,7 +97,7 @@ def replay(
     from headrace.client.dead_letter_topic import replay as write_back
 
     if as_json and not yes:
-        raise click.UsageError("with --json nobody can be asked; add --yes")
+        raise click.UsageError("with --json there is no prompt; add --yes")
     pipeline = read_file(file).pipeline.name
     kafka = reached(bootstrap)
     found = [one_letter(kafka, pipeline, name) for name in dict.fromkeys(letters)]

@@ -104,7 +104,7 @@ def plan(
     from headrace.planning.table_plans import selects
 
     read = read_file(file)
-    stretches, told = _stretches(read, world)
+    stretches, note = _stretches(read, world)
     asked = PlanRequest(
         demands_qps=demand, devices=devices, slo_s=slo, comm_s=comm, policy=policy, solver=solver,
         stretches=stretches,
@@ -120,8 +120,8 @@ def plan(
         else:
             print_text(("\n" if at else "") + described(planned))
         code = code if planned.allocation.feasible else INFEASIBLE
-    if told:
-        say(told)
+    if note:
+        say(note)
     return code
 
 

@@ -173,7 +173,7 @@ def replay(kafka: KafkaConfig, pipeline: str, letters: Sequence[Filed]) -> list[
     places: dict[str, str] = {}
     refused: list[str] = []
 
-    def told(name: str) -> Any:
+    def on_delivery_of(name: str) -> Any:
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
                 refused.append(error.str())
@@ -185,7 +185,9 @@ def replay(kafka: KafkaConfig, pipeline: str, letters: Sequence[Filed]) -> list[
     for filed in letters:
         replayable(filed)
         headers = list(filed.letter.headers)
-        client.produce(topic, filed.letter.value, headers=headers, on_delivery=told(filed.name))
+        client.produce(
+            topic, filed.letter.value, headers=headers, on_delivery=on_delivery_of(filed.name)
+        )
     client.flush(ACKNOWLEDGED_WITHIN_S)
     if refused or len(places) < len({filed.name for filed in letters}):
         why = refused[0] if refused else f"no word within {ACKNOWLEDGED_WITHIN_S:g} s"

@@ -72,14 +72,14 @@ class ReceivedSignal:
 @contextlib.contextmanager
 def listening() -> Iterator[ReceivedSignal]:
     """Record SIGTERM and SIGINT instead of ending; a second SIGINT raises ``KeyboardInterrupt``."""
-    told = ReceivedSignal()
+    received = ReceivedSignal()
 
     def note(number: int, _frame: FrameType | None) -> None:
-        told.take(number)
+        received.take(number)
 
     before = {n: signal.signal(n, note) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield told
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -147,7 +147,7 @@ class LocalRun:
             write_state(self.directory, state)
         self._state = state
 
-    def await_ready(self, told: ReceivedSignal) -> Plan:
+    def await_ready(self, received: ReceivedSignal) -> Plan:
         """Wait until every node serves; return the plan in force, which may be infeasible: a
         command can change that, and needs a running pipeline.
 
@@ -164,7 +164,7 @@ class LocalRun:
             began = settled = time.monotonic()
             while readiness.missing():
                 self._step(readiness, watch, advance)
-                if told.signal:
+                if received.signal:
                     raise Interrupted
                 now = time.monotonic()
                 settled = settled if readiness.underserved else now

@@ -39,20 +39,20 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
     check_plannable(file)
     directory = run_directory(file.pipeline.name)
     claim(directory)
-    with listening() as told:
+    with listening() as received:
         try:
-            with told.interrupting():
+            with received.interrupting():
                 kafka, started = _broker(bootstrap)
         except Interrupted:
             say(f"{file.pipeline.name}: interrupted before it was started")
-            return INTERRUPTED if told.signal == signal.SIGINT else 0
+            return INTERRUPTED if received.signal == signal.SIGINT else 0
         try:
             run = LocalRun(file, kafka, directory, broker_started=started)
-            _serve(run, told, as_json=as_json)
+            _serve(run, received, as_json=as_json)
         finally:
             if started or handed_over(directory):
                 stop_broker(directory, kafka.bootstrap)
-    return INTERRUPTED if told.signal == signal.SIGINT else 0
+    return INTERRUPTED if received.signal == signal.SIGINT else 0
 
 
 def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
@@ -68,14 +68,14 @@ def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
         raise
 
 
-def _serve(run: LocalRun, told: ReceivedSignal, *, as_json: bool) -> None:
+def _serve(run: LocalRun, received: ReceivedSignal, *, as_json: bool) -> None:
     began = time.monotonic()
     try:
         run.start()
-        plan = run.await_ready(told)
+        plan = run.await_ready(received)
         row = _row(run, plan, time.monotonic() - began)
         print_json(row) if as_json else print_text(_text(row))
-        while not told.signal:
+        while not received.signal:
             run.tend()
             time.sleep(TEND_EVERY_S)
     except KeyboardInterrupt:

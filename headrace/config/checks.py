@@ -76,7 +76,7 @@ def check_tree(tasks: Mapping[str, TaskSection], source: Source) -> None:
     if len(roots) > 1:
         raise source.error(
             ("tasks", roots[1]),
-            f"tasks {' and '.join(map(repr, roots))} are nobody's child, but a pipeline has one "
+            f"tasks {' and '.join(map(repr, roots))} have no parent, but a pipeline has one "
             f"root; make {roots[1]!r} a child of another task or remove it",
         )
 

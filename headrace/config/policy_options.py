@@ -75,9 +75,9 @@ def _read(text: str, spec: PolicySpec, given: dict[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         key, context = str(wrong["loc"][0]), wrong.get("ctx", {})
-        told = f"{key} is {given[key]!r}; {WANTED.get(wrong['type'], wrong['msg'])}"
+        message = f"{key} is {given[key]!r}; {WANTED.get(wrong['type'], wrong['msg'])}"
         if wrong["type"] == "literal_error":
-            told = f"{key} is {given[key]!r}; it can be {context['expected']}"
+            message = f"{key} is {given[key]!r}; it can be {context['expected']}"
         elif wrong["type"] == "value_error":
-            told = str(context["error"]).replace("{}", key)
-        raise PipelineError(f"policy {text!r}: {told}") from error
+            message = str(context["error"]).replace("{}", key)
+        raise PipelineError(f"policy {text!r}: {message}") from error

@@ -197,19 +197,19 @@ def validated(source: Source) -> FileSection:
     except ValidationError as error:
         wrong = [*error.errors(include_url=False), *wrong]
     if wrong:
-        raise together([_told(source, each) for each in wrong])
+        raise together([_error_at(source, each) for each in wrong])
     return file
 
 
-def together(told: Sequence[tuple[int, PipelineError]]) -> PipelineError:
+def together(found: Sequence[tuple[int, PipelineError]]) -> PipelineError:
     """Merge all mistakes into one error: a sentence a line, in file order, without duplicates."""
-    ordered = dict.fromkeys(str(error) for _, error in sorted(told, key=lambda each: each[0]))
+    ordered = dict.fromkeys(str(error) for _, error in sorted(found, key=lambda each: each[0]))
     shown = list(ordered)[:MOST_MISTAKES]
     left = len(ordered) - len(shown)
     return PipelineError("\n".join([*shown, *([f"and {left} more"] if left else [])]))
 
 
-def _told(source: Source, details: ErrorDetails) -> tuple[int, PipelineError]:
+def _error_at(source: Source, details: ErrorDetails) -> tuple[int, PipelineError]:
     place: Place = tuple(part for part in details["loc"] if part != "[key]")
     sentence = _sentence(place, details, source)
     if details["type"] == "missing":

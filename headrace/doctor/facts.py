@@ -161,12 +161,12 @@ def _is_free(port: int) -> bool:
 
 def _broker(config: KafkaConfig, local: str) -> Finding:
     reach(config, ANSWERS_WITHIN_S)
-    told = asked(
+    answers = asked(
         config,
         lambda client: {"": client.describe_cluster(request_timeout=ANSWERS_WITHIN_S)},
         ANSWERS_WITHIN_S,
     )[""]
-    nodes = 0 if isinstance(told, KafkaError) else len(told.nodes)
+    nodes = 0 if isinstance(answers, KafkaError) else len(answers.nodes)
     return broker_found(config.bootstrap, nodes, _produce_version(config), local)
 
 
@@ -186,15 +186,15 @@ class _Produce(logging.Handler):
 def _produce_version(config: KafkaConfig) -> int | None:
     # The client library exposes the broker's API versions in its debug log only. The log goes to
     # this handler alone and is not shown.
-    heard = _Produce()
+    delivered = _Produce()
     log = logging.Logger("headrace.doctor", logging.DEBUG)
-    log.addHandler(heard)
+    log.addHandler(delivered)
     settings = {**config.client("admin"), "debug": "feature", "log_level": 7}
     client = AdminClient(settings, logger=log)
     until = time.monotonic() + ANSWERS_WITHIN_S
-    while heard.highest is None and time.monotonic() < until:
+    while delivered.highest is None and time.monotonic() < until:
         client.poll(0.05)
-    return heard.highest
+    return delivered.highest
 
 
 def _clock(config: KafkaConfig, slo_s: float | None) -> Finding:
@@ -221,13 +221,15 @@ def _skew(config: KafkaConfig, topic: str) -> tuple[float, float]:
     client = producer(config, **{"delivery.timeout.ms": int(CLOCK_WITHIN_S * 1e3)})
     best: tuple[float, float] | None = None
     for _ in range(PROBES):
-        heard: list[Any] = []
+        delivered: list[Any] = []
         before = time.time()
-        client.produce(topic, b"tick", on_delivery=lambda e, m, heard=heard: heard.append((e, m)))
-        while not heard:
+        client.produce(
+            topic, b"tick", on_delivery=lambda e, m, delivered=delivered: delivered.append((e, m))
+        )
+        while not delivered:
             client.poll(0.1)
         after = time.time()
-        error, message = heard[0]
+        error, message = delivered[0]
         if error is not None:
             raise BrokerError(error.str())
         kind, stamp_ms = message.timestamp()
@@ -262,12 +264,12 @@ def _brokers(config: KafkaConfig) -> int:
 
 
 def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:
-    told = described(config, names, ANSWERS_WITHIN_S)
-    seen = [name for name in names if not isinstance(told[name], KafkaError)]
+    answers = described(config, names, ANSWERS_WITHIN_S)
+    seen = [name for name in names if not isinstance(answers[name], KafkaError)]
     settings = _settings(config, seen)
     found = {}
     for name in names:
-        topic = told[name]
+        topic = answers[name]
         if not isinstance(topic, KafkaError):
             operations = topic.authorized_operations
             allowed = frozenset(each.name for each in operations) if operations else None
@@ -284,9 +286,9 @@ def _settings(config: KafkaConfig, names: list[str]) -> dict[str, dict[str, str]
     if not names:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    told = asked(config, lambda client: client.describe_configs(resources), ANSWERS_WITHIN_S)
+    answers = asked(config, lambda client: client.describe_configs(resources), ANSWERS_WITHIN_S)
     return {
         resource.name: {key: entry.value for key, entry in entries.items()}
-        for resource, entries in told.items()
+        for resource, entries in answers.items()
         if not isinstance(entries, KafkaError)
     }

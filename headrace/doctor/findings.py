@@ -260,11 +260,13 @@ def rights_found(
 ) -> Finding:
     """Judge which roles this user may run, by the rights that the broker reports; ``needed``: the
     rights by role."""
-    told = {name: s.operations for name, s in there.items() if s.operations is not None}
-    if not told:
+    known = {name: s.operations for name, s in there.items() if s.operations is not None}
+    if not known:
         return Finding("permissions", OK, "the broker does not say; no topic is there to ask about")
     lacking = {
-        role: [r for r in rights if r.name in told and not _allowed(r, told[r.name] or frozenset())]
+        role: [
+            r for r in rights if r.name in known and not _allowed(r, known[r.name] or frozenset())
+        ]
         for role, rights in needed.items()
     }
     able = [role for role, lacks in lacking.items() if not lacks]

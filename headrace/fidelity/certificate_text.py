@@ -74,8 +74,8 @@ def _conditions(certificate: Certificate) -> list[str]:
         ("from when a batch could begin until it did: {}", it.start_ms, "{:g} ms"),
     ):
         if figures:
-            told = (f"{name} {form.format(value)}" for name, value in figures.items())
-            lines.append(what.format(", ".join(told)))
+            shown = (f"{name} {form.format(value)}" for name, value in figures.items())
+            lines.append(what.format(", ".join(shown)))
     if it.warm_up_s:
         lines.append(f"the first {it.warm_up_s:g} s are not counted")
     return lines + ([certificate.warning] if certificate.warning else [])

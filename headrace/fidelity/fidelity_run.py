@@ -85,7 +85,9 @@ def certify(wish: CertificateRequest) -> Certificate:
     seeds = range(wish.seed, wish.seed + wish.simulations)
     start = start_seen(wish, stage.plans, stage.began_s)
     simulations = [foretold(replace(wish, seed=seed), times, world, start) for seed in seeds]
-    return certified(conditions(wish, times, stage, world), told(wish, times, stage), *simulations)
+    return certified(
+        conditions(wish, times, stage, world), live_figures(wish, times, stage), *simulations
+    )
 
 
 def _rehearse(wish: CertificateRequest, times: Times) -> None:
@@ -157,7 +159,7 @@ def foretold(
     return figures(ended.account, watches[0], ended.last_s)
 
 
-def told(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> Figures:
+def live_figures(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> Figures:
     """Return the figures of the live run."""
     since_s = stage.began_s + wish.warm_up_s
     metrics = RunMetrics(wish.file.pipeline, accuracies(load_profile(wish.file)), since_s)

@@ -107,8 +107,8 @@ def _row(name: str, figure: Callable[[str, str], Mean | None], *, signed: bool) 
     cells = [text(name)]
     for key, _, factor, decimals, _ in COLUMNS:
         found = figure(name, key)
-        told = figure_text(found, factor, decimals, "", signed=signed)
-        cells.append(number(told, strong=signed and found is not None and found.certain))
+        shown = figure_text(found, factor, decimals, "", signed=signed)
+        cells.append(number(shown, strong=signed and found is not None and found.certain))
     return cells
 
 

@@ -108,8 +108,8 @@ def text(value: str) -> str:
 
 def number(value: str, *, strong: bool = False) -> str:
     """Return a cell flush right."""
-    told = f"<strong>{escape(value)}</strong>" if strong else escape(value)
-    return f"<td>{told}</td>"
+    shown = f"<strong>{escape(value)}</strong>" if strong else escape(value)
+    return f"<td>{shown}</td>"
 
 
 def bar(value: str, part: float) -> str:

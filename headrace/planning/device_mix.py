@@ -291,10 +291,10 @@ def _unmet(pool: Pool) -> str:
 
 def _nearest_text(pool: Pool) -> str:
     near = nearest(pool)
-    told = [f"an SLO of {near.slo_s * 1e3:.1f} ms"] if near.slo_s else []
-    told += [f"size.most of {near.size}"] if near.size else []
-    told += [f"a budget of {near.budget:g} $/h"] if near.budget else []
-    return f"what comes nearest: {', '.join(told)}"
+    limits = [f"an SLO of {near.slo_s * 1e3:.1f} ms"] if near.slo_s else []
+    limits += [f"size.most of {near.size}"] if near.size else []
+    limits += [f"a budget of {near.budget:g} $/h"] if near.budget else []
+    return f"what comes nearest: {', '.join(limits)}"
 
 
 # ---------------------------------------------------------------------- output

@@ -92,10 +92,10 @@ def _nearest(found: Found) -> dict[str, Any] | None:
         return None
     _, configuration = found.search.nearest
     space = found.sessions.space
-    told = next(step for step in found.steps if step.proposal.configuration == configuration)
+    best = next(step for step in found.steps if step.proposal.configuration == configuration)
     return {
         "configuration": space.named(configuration),
-        "accuracy": told.tested.estimate.mean,
+        "accuracy": best.tested.estimate.mean,
         "latency_ms": found.search.fastest_s(configuration) * 1e3,
     }
 

@@ -111,13 +111,13 @@ def _rows(plan: SelectionPlan) -> list[str]:
     """Return a line per queue length: the slack from which each choice of batch and model holds."""
     table, lines = plan.table, ["  queue  from a slack of"]
     for n in range(1, len(table.model) + 1):
-        told, last = [], None
+        shown, last = [], None
         for slack in table.levels_s[: 1 if n == len(table.model) else None]:
             choice = table.choose(n, slack)
             if choice != last:
-                told.append(f"{slack * 1e3:g} ms: {choice.batch} x {choice.model}")
+                shown.append(f"{slack * 1e3:g} ms: {choice.batch} x {choice.model}")
             last = choice
-        lines.append(f"  {n:5}  {', '.join(told)}")
+        lines.append(f"  {n:5}  {', '.join(shown)}")
     return lines
 
 

@@ -25,7 +25,7 @@ def report_text(made: LiveReport) -> str:
 def report_page(made: LiveReport) -> str:
     """Return the report as an HTML page."""
     named = [(LIVE, made.recording)]
-    rows = [[text(name), number(told)] for name, told in _figures(made)]
+    rows = [[text(name), number(shown)] for name, shown in _figures(made)]
     body = [
         section("Figures", "Of the queries that have an answer.", table(("", "live"), rows)),
         _variant_section(made),
@@ -93,8 +93,8 @@ def _costs(made: LiveReport) -> Iterator[tuple[str, str]]:
 def _certificate(made: LiveReport) -> Iterator[str]:
     if made.certificate is not None:
         about = "How far a simulation of this pipeline may be trusted (headrace fidelity)."
-        told = f'<pre class="wide">{escape(certificate_text(made.certificate))}</pre>'
-        yield section("Certificate of the simulation", f"{about} {_stale(made)}".strip(), told)
+        shown = f'<pre class="wide">{escape(certificate_text(made.certificate))}</pre>'
+        yield section("Certificate of the simulation", f"{about} {_stale(made)}".strip(), shown)
 
 
 def _certificate_lines(made: LiveReport) -> list[str]:

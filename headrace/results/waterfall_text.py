@@ -139,8 +139,8 @@ def _stage_line(stage: WaterfallStage) -> str:
     if stage.batches > 1:
         sizes = f"{stage.batches} batches of {_span(stage.batch)}"
         facts.append(f"first done {stage.first_done_ms:.1f}")
-    told = "; ".join(filter(None, facts))
-    sizes += f" ({told})" if told else ""
+    listed = "; ".join(filter(None, facts))
+    sizes += f" ({listed})" if listed else ""
     line = (
         f"{variant_key(stage.task, stage.variant)} on {where}, plan {_span(stage.epochs)}, {sizes}"
     )

@@ -44,18 +44,18 @@ def role_options(function: F) -> F:
     """
 
     @functools.wraps(function)
-    def told(*args: Any, metrics_port: int | None, **more: Any) -> Any:
+    def configured(*args: Any, metrics_port: int | None, **more: Any) -> Any:
         form, level = os.environ[FORMAT_VARIABLE], os.environ[LEVEL_VARIABLE]
         configure(form, level)
         host = os.environ[METRICS_HOST_VARIABLE]
         telling = LogOptions(
             log_format=form, log_level=level, metrics_port=metrics_port, metrics_host=host
         )
-        with _end_told(telling):
+        with _end_help_text(telling):
             return function(*args, telling=telling, **more)
 
     port = metrics_option("Serve Prometheus metrics on this port; 0: any free one.")
-    return log_options(port(told))  # type: ignore[return-value]
+    return log_options(port(configured))  # type: ignore[return-value]
 
 
 def log_options(function: F) -> F:
@@ -79,15 +79,15 @@ def log_options(function: F) -> F:
         envvar=LEVEL_VARIABLE,
         callback=_inherited(LEVEL_VARIABLE),
         expose_value=False,
-        help="The least level told; debug tells of every query.",
+        help="The least level logged; debug has lines of every query.",
     )
     return form(level(function))
 
 
-def metrics_option(told: str) -> Callable[[F], F]:
+def metrics_option(help_text: str) -> Callable[[F], F]:
     """Return a decorator that adds ``--metrics-port`` and ``--metrics-host``.
 
-    ``told`` is the help of the port. ``--metrics-host`` is passed on as an environment variable.
+    ``help_text`` is the help of the port. ``--metrics-host`` becomes an environment variable.
     """
     port = click.option(
         "--metrics-port",
@@ -95,7 +95,7 @@ def metrics_option(told: str) -> Callable[[F], F]:
         envvar=METRICS_VARIABLE,
         callback=_inherited(METRICS_VARIABLE),
         metavar="PORT",
-        help=told,
+        help=help_text,
     )
     host = click.option(
         "--metrics-host",
@@ -105,7 +105,7 @@ def metrics_option(told: str) -> Callable[[F], F]:
         callback=_inherited(METRICS_HOST_VARIABLE),
         expose_value=False,
         metavar="ADDRESS",
-        help="Serve them on this address of the machine; 0.0.0.0: on all, for whoever asks.",
+        help="Serve them on this address of the machine; 0.0.0.0: on all, for every client.",
     )
     return lambda function: port(host(function))
 
@@ -120,7 +120,7 @@ def _inherited(variable: str) -> Callable[[click.Context, click.Parameter, Any],
 
 
 @contextlib.contextmanager
-def _end_told(telling: LogOptions) -> Iterator[None]:
+def _end_help_text(telling: LogOptions) -> Iterator[None]:
     """Log an error that ends the role as a JSON line if the log is JSON; else reraise it."""
     try:
         yield

@@ -200,9 +200,9 @@ def _predicted(operator: Any, batch: list[Any]) -> _Outputs | _Raised:
 
 
 def _load_failed(error: Exception) -> _Raised:
-    told = isinstance(error, OperatorFailed)
-    text = str(error) if told else with_frames(sentence(error), error)
-    return _Raised(text, "" if told else trace(error))
+    own_message = isinstance(error, OperatorFailed)
+    text = str(error) if own_message else with_frames(sentence(error), error)
+    return _Raised(text, "" if own_message else trace(error))
 
 
 def _leave_with(parent: int) -> None:

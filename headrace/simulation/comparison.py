@@ -112,7 +112,7 @@ def _with_best(wanted: Sequence[Run], names: Sequence[str], found: StaticSearch)
     ]
 
 
-def play(run: Run, told: Advance) -> Played:
+def play(run: Run, advance: Advance) -> Played:
     """Play one run and record its time series."""
     times = run.arrivals.drawn(np.random.default_rng(run.seed))
     width = width_s(float(times[-1]) if len(times) else 1.0)
@@ -122,7 +122,7 @@ def play(run: Run, told: Advance) -> Played:
         recorders.append(Recorder(account, width))
         return recorders[-1]
 
-    ended = simulated(run, told, watch=watch)
+    ended = simulated(run, advance, watch=watch)
     return Played(ended.as_json(run), recorders[0].recording(ended.first_s, ended.last_s))
 
 
@@ -131,8 +131,8 @@ def searched(asked: Sequence[Run]) -> list[Row]:
     return on_all_cores(_row, asked, f"searching {NAME}")
 
 
-def _row(run: Run, told: Advance) -> Row:
-    return simulated(run, told).as_json(run)
+def _row(run: Run, advance: Advance) -> Row:
+    return simulated(run, advance).as_json(run)
 
 
 def as_json(made: Comparison) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _mean(found: Mean | None) -> dict[str, Any] | None:
 def _figure(row: Row, name: str) -> float | None:
     if name == "yield":
         return yielded(row)
-    value = row[name]
+    value = row.get(name)  # a cost is missing where the cluster names no types
     if value is None:
         return None
     return value / row["queries"] if name in OF_QUERIES and row["queries"] else float(value)

@@ -50,7 +50,7 @@ class _Answers:
                 self.found.setdefault((answer.origin.partition, answer.origin.offset), answer)
 
 
-def detailed(run: Run, told: Advance) -> Details:
+def detailed(run: Run, advance: Advance) -> Details:
     """Play a run and record its queries and seconds."""
     answers, recorders = _Answers(), list[Recorder]()
 
@@ -58,7 +58,7 @@ def detailed(run: Run, told: Advance) -> Details:
         recorders.append(Recorder(account, SECOND_S))
         return recorders[-1]
 
-    ended = simulated(run, told, (answers,), watch)
+    ended = simulated(run, advance, (answers,), watch)
     recording = recorders[0].recording(ended.first_s, ended.last_s)
     return Details(
         ended.as_json(run),

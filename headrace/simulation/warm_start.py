@@ -64,11 +64,11 @@ class GivenPlan:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._said = False
-        self._heard: list[tuple[Event, float]] = []
+        self._events: list[tuple[Event, float]] = []
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Counted:
-            self._heard.append((event, now))
+            self._events.append((event, now))
         if type(event) is not Woke:
             return []
         said, self._said = self._said, True
@@ -77,5 +77,5 @@ class GivenPlan:
 
     def hand_over(self, successor: Node) -> None:
         """Replay the counts received so far to ``successor``, at their original times."""
-        for event, at_s in self._heard:
+        for event, at_s in self._events:
             successor.handle(event, at_s)

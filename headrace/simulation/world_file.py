@@ -113,10 +113,10 @@ def chosen(file: PipelineFile, option: str | None, now: datetime | None = None) 
             f"built-in figures of hops and batches: {path.name} does not fit: {why}; {remedy}"
         )
         return ChosenWorld(calibration=None, sentence=sentence)
-    told = "".join(f"; {each}" for each in elsewhere)
+    unused = "".join(f"; {each}" for each in elsewhere)
     return ChosenWorld(
         calibration=found, path=path, sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        sentence=f"hops and batches as {path.name} has them, calibrated {found.date}{told}",
+        sentence=f"hops and batches as {path.name} has them, calibrated {found.date}{unused}",
     )  # fmt: skip
 
 

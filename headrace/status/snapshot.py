@@ -261,8 +261,10 @@ def _of_variant(rates: Mapping[RateKey, float], key: str) -> dict[str, float]:
 
 def _reasons(rates: Mapping[RateKey, float]) -> dict[str, float]:
     """Return the rates of the reasons that occur, the most frequent first."""
-    told = [(name, rate) for name, rate in _of_egress(rates).items() if rate and _has_reason(name)]
-    return dict(sorted(told, key=lambda pair: (-pair[1], pair[0])))
+    counted = [
+        (name, rate) for name, rate in _of_egress(rates).items() if rate and _has_reason(name)
+    ]
+    return dict(sorted(counted, key=lambda pair: (-pair[1], pair[0])))
 
 
 def _has_reason(name: str) -> bool:

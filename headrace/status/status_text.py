@@ -57,11 +57,11 @@ def _cost(snapshot: Snapshot) -> list[str]:
 
 def _reasons(snapshot: Snapshot) -> list[str]:
     """Return a line with the rates of queries without an answer by reason, if there are any."""
-    told = [
+    listed = [
         f"{rate:.1f} {name.replace('/', ' ').replace('_', ' ')}"
         for name, rate in snapshot.reasons.items()
     ]
-    return [f"without an answer/s: {', '.join(told)}"] if told else []
+    return [f"without an answer/s: {', '.join(listed)}"] if listed else []
 
 
 def troubles(snapshot: Snapshot) -> list[str]:

@@ -159,7 +159,7 @@ def _row(record: Record, schema: Any, prefix: bytes) -> bytes:
 
 def _misfit(record: Record, problem: Exception) -> CodecError:
     kind = type(record).__name__
-    return CodecError(f"the {kind} record cannot be written: {_told(problem)}")
+    return CodecError(f"the {kind} record cannot be written: {_message(problem)}")
 
 
 def read(reader: Reader, data: bytes, start: int) -> Record:
@@ -176,7 +176,7 @@ def read(reader: Reader, data: bytes, start: int) -> Record:
     except _MISFITS as problem:
         raise CodecError(
             f"the {reader.record} record of {len(data)} bytes is broken or cut short: "
-            f"{_told(problem)}"
+            f"{_message(problem)}"
         ) from problem
     raise CodecError(f"the {reader.record} record has {left} bytes too many at its end")
 
@@ -197,5 +197,5 @@ def _unknown(data: bytes) -> str:
     )
 
 
-def _told(problem: BaseException) -> str:
+def _message(problem: BaseException) -> str:
     return (str(problem) or type(problem).__name__)[:200]

@@ -117,11 +117,11 @@ def run(
 async def _serve(
     pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver, folder: str
 ) -> None:
-    told = asyncio.Event()
+    stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     make = partial(make_app, pipeline, kafka, driver, folder)
-    app = await started(make, partial(reachable, kafka), told)
+    app = await started(make, partial(reachable, kafka), stopping)
     if app is None:
         driver.close()
         return
@@ -130,11 +130,11 @@ async def _serve(
     try:
         producer = await app.maybe_start_producer()
         served = asyncio.create_task(driver.run(_writer(producer)))
-        ends = [served, *map(asyncio.create_task, (told.wait(), app.wait_until_stopped()))]
+        ends = [served, *map(asyncio.create_task, (stopping.wait(), app.wait_until_stopped()))]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for task in ends:
             task.cancel()
-        if served.done() and not told.is_set():
+        if served.done() and not stopping.is_set():
             served.result()
         if app.crash_reason is not None:
             raise app.crash_reason
@@ -144,24 +144,24 @@ async def _serve(
 
 
 async def started(
-    make: Callable[[], faust.App], there: Callable[[], bool], told: asyncio.Event
+    make: Callable[[], faust.App], there: Callable[[], bool], stopping: asyncio.Event
 ) -> faust.App | None:
-    """Return a started Faust app; None if ``told`` is set first.
+    """Return a started Faust app; None if ``stopping`` is set first.
 
     Faust's start does not wait for an unreachable broker. ``prepare`` has verified that the broker
     exists, so this function waits for its return. An app that failed to start leaves an event loop
     behind: the next one is created only once the broker is ``there``.
     """
-    while not told.is_set():
+    while not stopping.is_set():
         app = make()
         try:
             await app.start()
         except KafkaConnectionError as error:
             log.warning("the broker went away while the control app started; waiting: %s", error)
             await app.stop()
-            while not told.is_set() and not await asyncio.to_thread(there):
+            while not stopping.is_set() and not await asyncio.to_thread(there):
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(told.wait(), AGAIN_S)
+                    await asyncio.wait_for(stopping.wait(), AGAIN_S)
         else:
             return app
     return None

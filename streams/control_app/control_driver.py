@@ -133,7 +133,7 @@ class ControlDriver:
     def arrived(self, logical: str, message: Any) -> None:
         """Queue a record of a control topic."""
         if (message.timestamp or 0.0) > self._connectivity.since_s:
-            self._connectivity.heard(self._clock())
+            self._connectivity.answered(self._clock())
         if logical == REPORTS:
             self._delivery.delivered()
         fetched = Fetched(
@@ -142,9 +142,9 @@ class ControlDriver:
         )  # fmt: skip
         event = arrived(self._pipeline.name, logical, fetched)
         if event is not None:
-            self._inbox.put_nowait(partial(self._hear, logical, event))
+            self._inbox.put_nowait(partial(self._deliver, logical, event))
 
-    async def _hear(self, logical: str, event: Arrived) -> None:
+    async def _deliver(self, logical: str, event: Arrived) -> None:
         # Judged here: records arrive while the history is still being read.
         if event.offset >= self._read_from.get(logical, 0):
             await self._tell(event)
@@ -172,11 +172,11 @@ class ControlDriver:
         self._write = write
         try:
             while True:
-                told = await self._inbox.get()
+                act = await self._inbox.get()
                 self._look_at_the_clock()
                 if self._stalled:
                     await self._catch_up()
-                await told()
+                await act()
         finally:
             for task in self._jobs:
                 task.cancel()

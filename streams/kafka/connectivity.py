@@ -30,7 +30,7 @@ LEVELS = {
 class Connectivity:
     """The broker's state as seen by a process's clients.
 
-    ``told`` and ``failed`` may be called from any thread, the rest from one.
+    ``failed_request`` and ``failed`` may be called from any thread, the rest from one.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
@@ -41,7 +41,7 @@ class Connectivity:
         self.since_s = 0.0  # the time of the last change of ``away``
         self.away = False
 
-    def told(self, error: KafkaError) -> None:
+    def failed_request(self, error: KafkaError) -> None:
         """Record a client-wide error of librdkafka."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.failed("", none_left=True)
@@ -68,7 +68,7 @@ class Connectivity:
             self._remind_s = now + REMIND_S
             self._say("broker.away", f"is still away after {now - self.since_s:.0f} s", now)
 
-    def heard(self, now: float) -> None:
+    def answered(self, now: float) -> None:
         """Record the delivery of a record that was sent while the broker counted as away."""
         if self.away:
             self._say("broker.back", f"is back after {now - self.since_s:.1f} s", now)

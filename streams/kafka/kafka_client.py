@@ -20,7 +20,7 @@ from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import BrokerError, turned_away, unreachable
 from streams.topics import MAX_RECORD_BYTES
 
-NOBODY_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
+NO_ANSWER_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
 POLL_S = 0.02
 REPORT_TIMEOUT_MS = 1000
 
@@ -140,12 +140,12 @@ def asked(
     config: KafkaConfig,
     ask: Callable[[AdminClient], Mapping[Key, "Future[Any]"]],
     timeout_s: float,
-    nobody_s: float | None = None,
+    unreachable_s: float | None = None,
 ) -> dict[Key, Any]:
     """Return the broker's answer to an ``AdminClient`` request: per key a result or ``KafkaError``.
 
     Raise ``BrokerError`` at once if the broker refuses the user, after ``timeout_s`` without an
-    answer, and after ``nobody_s`` if connecting failed.
+    answer, and after ``unreachable_s`` if connecting failed.
     """
     errors: list[KafkaError] = []
     client = admin(config, errors.append)
@@ -156,7 +156,9 @@ def asked(
         for error in errors:
             fatal_errors(config)(error)
         waited_s = time.monotonic() - began
-        if waited_s > timeout_s or (errors and nobody_s is not None and waited_s > nobody_s):
+        if waited_s > timeout_s or (
+            errors and unreachable_s is not None and waited_s > unreachable_s
+        ):
             raise BrokerError(unreachable(config, errors[-1] if errors else None))
     return {key: _outcome(config, future) for key, future in futures.items()}
 
@@ -179,5 +181,5 @@ def reach(config: KafkaConfig, timeout_s: float) -> None:
         config,
         lambda client: {"": client.describe_cluster(request_timeout=timeout_s)},
         timeout_s,
-        NOBODY_AFTER_S,
+        NO_ANSWER_AFTER_S,
     )

@@ -37,5 +37,5 @@ def limit_stamps(config: KafkaConfig, topic: str, timeout_s: float = WAIT_S) -> 
         for name, value in wanted.items()
     ]  # fmt: skip
     altered = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
-    told = asked(config, lambda client: client.incremental_alter_configs([altered]), timeout_s)
-    return not isinstance(told[altered], KafkaError)
+    results = asked(config, lambda client: client.incremental_alter_configs([altered]), timeout_s)
+    return not isinstance(results[altered], KafkaError)

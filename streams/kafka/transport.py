@@ -123,13 +123,13 @@ class KafkaTransport:
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
         self._abandoned = False
         self._connectivity = Connectivity(config)
-        heed = fatal_errors(config, self._connectivity.told)
-        self._reader = consumer(config, group, error_cb=heed)
+        on_error = fatal_errors(config, self._connectivity.failed_request)
+        self._reader = consumer(config, group, error_cb=on_error)
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._asked = 0  # assignments ordered
         self.assigned = 0  # assignments carried out, by the reading thread
-        self._producer = producer(config, error_cb=heed)
+        self._producer = producer(config, error_cb=on_error)
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
@@ -144,7 +144,7 @@ class KafkaTransport:
         self._commit_at = 0.0
         # Whether the broker confirmed a send made while it counted as away; and whether the reading
         # thread received a record since the last turn.
-        self._heard = self._delivers = False
+        self._answered = self._delivers = False
         self._delivered_s = self._back_s = 0.0
 
     def warm(self, topics: Iterable[str]) -> bool:
@@ -295,7 +295,7 @@ class KafkaTransport:
 
         def delivered(error: KafkaError | None, _: Any) -> None:
             if error is None:
-                self._heard = self._heard or away
+                self._answered = self._answered or away
                 self._end_silence()
             elif error.code() in HOPELESS:
                 self._refused = error
@@ -332,9 +332,9 @@ class KafkaTransport:
         self._ledger.check()
         self._check_stall(now)
         self._connectivity.look(now)
-        if self._heard:
-            self._heard = False
-            self._connectivity.heard(now)
+        if self._answered:
+            self._answered = False
+            self._connectivity.answered(now)
         if now >= self._commit_at and (self._ready or self._ledger.unsettled):
             self._commit_at = now + COMMIT_S
             self._commit()
@@ -396,7 +396,7 @@ class KafkaTransport:
             if turn.error is not None:
                 raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
             self._ready.update(turn.done)
-            self._heard = self._heard or turn.absent
+            self._answered = self._answered or turn.absent
         if self._refused is not None:
             raise BrokerError(refusal(self._config, self._refused, "Write", "topic", _REPORTS))
 

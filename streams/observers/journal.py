@@ -16,7 +16,7 @@ from control.controller.command_queue import COMMAND_VALID_S
 from operators.outcomes import outcome_of
 from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
 from schemas.records import ANSWERED, Answer, Command, Lease, Plan, Query, Report, Work
-from streams.observers.log_lines import ASKED, LEVELS, TOLD, LogLine, followed
+from streams.observers.log_lines import EFFECT_LINES, EVENT_LINES, LEVELS, LogLine, followed
 
 log = logging.getLogger("headrace.node")
 
@@ -36,7 +36,7 @@ class _Window:
     """The number of lines of a kind since ``began_s``, logged and omitted."""
 
     began_s: float
-    told: int = 0
+    logged: int = 0
     left_out: int = 0
 
 
@@ -51,34 +51,34 @@ class Journal:
         self._regressions: dict[str, float] = {}
         self._windows: dict[tuple[str, str, str], _Window] = {}
         # Most events have no line and cost one look-up.
-        self._told = self._tellers(TOLD) | {Plan: self._plan, Command: self._command}
-        self._asked = self._tellers(ASKED) | {
+        self._by_event = self._writers(EVENT_LINES) | {Plan: self._plan, Command: self._command}
+        self._by_effect = self._writers(EFFECT_LINES) | {
             Answer: self._answer, Plan: self._made, Report: self._counts,
         }  # fmt: skip
 
-    def _tellers(
+    def _writers(
         self, lines: dict[type, Callable[[Any], LogLine]]
     ) -> dict[type, Callable[[str, Any, float], None]]:
-        def teller(line: Callable[[Any], LogLine]) -> Callable[[str, Any, float], None]:
+        def writer(line: Callable[[Any], LogLine]) -> Callable[[str, Any, float], None]:
             return lambda node, about, now: self._tell(node, line(about), now)
 
         kinds = [kind for kind in lines if self._debug or kind not in EVERY_QUERY]
-        return {kind: teller(lines[kind]) for kind in kinds}
+        return {kind: writer(lines[kind]) for kind in kinds}
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         kind: type = type(event)
         if kind is Arrived:
             kind = type(event.record)  # type: ignore[union-attr]
-        told = self._told.get(kind)
-        if told is not None:
-            told(node, event, now)
+        write = self._by_event.get(kind)
+        if write is not None:
+            write(node, event, now)
         for effect in effects:
             kind = type(effect)
             if kind is Send:
                 kind = type(effect.record)  # type: ignore[union-attr]
-            asked = self._asked.get(kind)
-            if asked is not None:
-                asked(node, effect, now)
+            write = self._by_effect.get(kind)
+            if write is not None:
+                write(node, effect, now)
 
     # ------------------------------------------------------------------ stateful lines
 
@@ -96,7 +96,7 @@ class Journal:
         plan = effect.record
         assert isinstance(plan, Plan)
         self._epochs[node] = plan.epoch  # not logged again when it returns on the topic
-        self._tell(node, ASKED[Plan](effect), now)
+        self._tell(node, EFFECT_LINES[Plan](effect), now)
 
     def _command(self, node: str, event: Arrived, now: float) -> None:
         command = event.record
@@ -105,13 +105,13 @@ class Journal:
         # command is read again after a purge and not executed.
         fresh = now - event.at_s <= COMMAND_VALID_S
         if fresh and command.id and command.pipeline in ("", self._pipeline):
-            self._tell(node, TOLD[Command](event), now)
+            self._tell(node, EVENT_LINES[Command](event), now)
 
     def _answer(self, node: str, effect: Send, now: float) -> None:
         answer = effect.record
         assert isinstance(answer, Answer)
         if self._debug or outcome_of(answer) != ANSWERED:
-            self._tell(node, ASKED[Answer](effect), now)
+            self._tell(node, EFFECT_LINES[Answer](effect), now)
 
     # ------------------------------------------------------------------ lines and bulk limits
 
@@ -119,10 +119,10 @@ class Journal:
         if not self._debug and line.event.startswith(CROWDS):
             key = (node, line.event, line.kind)
             window = self._windows.setdefault(key, _Window(now))
-            if window.told >= MOST:
+            if window.logged >= MOST:
                 window.left_out += 1
                 return
-            window.told += 1
+            window.logged += 1
         kind = {"kind": line.kind} if line.kind else {}
         self._write(node, line.event, line.text, **line.fields, **kind)
 

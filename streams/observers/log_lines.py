@@ -335,7 +335,7 @@ def solve_ended(event: Solved) -> LogLine:
 
 
 # The line of an event or effect, by its type; for records, by the record's type.
-TOLD: dict[type, Callable[[Any], LogLine]] = {
+EVENT_LINES: dict[type, Callable[[Any], LogLine]] = {
     Command: command_given,
     Failed: failed,
     Inferred: batch_ended,
@@ -343,7 +343,7 @@ TOLD: dict[type, Callable[[Any], LogLine]] = {
     Query: query_read,
     Solved: solve_ended,
 }
-ASKED: dict[type, Callable[[Any], LogLine]] = {
+EFFECT_LINES: dict[type, Callable[[Any], LogLine]] = {
     Answer: query_ended,
     CommandResult: command_answered,
     DeadLetter: dead_letter,

@@ -20,20 +20,20 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
-def _counter(name: str, told: str, *labels: str) -> Metric:
-    return Metric(name, COUNTER, told, labels)
+def _counter(name: str, help_text: str, *labels: str) -> Metric:
+    return Metric(name, COUNTER, help_text, labels)
 
 
-def _gauge(name: str, told: str, *labels: str) -> Metric:
-    return Metric(name, GAUGE, told, labels)
+def _gauge(name: str, help_text: str, *labels: str) -> Metric:
+    return Metric(name, GAUGE, help_text, labels)
 
 
-def _histogram(name: str, told: str, *labels: str) -> Metric:
-    return Metric(name, HISTOGRAM, told, labels)
+def _histogram(name: str, help_text: str, *labels: str) -> Metric:
+    return Metric(name, HISTOGRAM, help_text, labels)
 
 
-def _summary(name: str, told: str, *labels: str) -> Metric:
-    return Metric(name, SUMMARY, told, labels)
+def _summary(name: str, help_text: str, *labels: str) -> Metric:
+    return Metric(name, SUMMARY, help_text, labels)
 
 
 # "every": the metrics of all roles.

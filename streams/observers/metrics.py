@@ -97,7 +97,7 @@ class Metrics:
         self._counts: Counter[tuple[str, Labels]] = Counter()
         self._observed: dict[tuple[str, Labels], Observed] = {}
         self._solving: dict[int, float] = {}
-        self._told: dict[type, Callable[[str, Any, Sequence[Effect], float], None]] = {
+        self._by_event: dict[type, Callable[[str, Any, Sequence[Effect], float], None]] = {
             Plan: self._followed, Inferred: self._inferred, Loaded: self._loaded,
             Solved: self._solved, Failed: self._solved,
         }  # fmt: skip
@@ -110,9 +110,9 @@ class Metrics:
         kind: type = type(event)
         if kind is Arrived:
             kind = type(event.record)  # type: ignore[union-attr]
-        told = self._told.get(kind)
-        if told is not None:
-            told(node, event, effects, now)
+        handle = self._by_event.get(kind)
+        if handle is not None:
+            handle(node, event, effects, now)
         for effect in effects:
             kind = type(effect)
             if kind is Send:

@@ -136,10 +136,10 @@ def _story(number: int, entry: Taped, found: tuple[Effect, ...], past: deque[Tap
     at, (wanted, got) = next((i, p) for i, p in pairs if _json(p[0]) != _json(p[1]))
     lines = [f"  {each.now:.6f} {each.event!r} -> {len(each.effects)} effects" for each in past]
     return "\n".join([
-        f"entry {number}: at {entry.now:.6f} s {entry.node} was told {entry.event!r}",
+        f"entry {number}: at {entry.now:.6f} s {entry.node} received {entry.event!r}",
         f"  effect {at} on the tape: {wanted!r}",
         f"  effect {at} of this node: {got!r}",
-        f"before it, {entry.node} was told:",
+        f"before it, {entry.node} received:",
         *(lines or ["  nothing"]),
     ])  # fmt: skip
 

@@ -255,7 +255,9 @@ class Simulated:
     # ------------------------------------------------------------------ effects
 
     def _refuse(self, running: _Running, effect: Effect) -> None:
-        raise TypeError(f"{running.name} asked for {effect!r}, which nobody performs")
+        raise TypeError(
+            f"{running.name} asked for {effect!r}, which the simulation does not perform"
+        )
 
     def _begin_solve(self, running: _Running, effect: Solve) -> None:
         solved, seconds = self._solve(effect)

@@ -204,18 +204,18 @@ class _StageTime:
         groups = [0 if knob in own else 1 for knob in knobs] or [0]
         logs = [_by_prefix(np.log(np.maximum(past, 1e-9)), prefixes, count) for past in history]
         self._prior, spread = _pooled(logs, count)
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._process = GaussianProcess(
             codes, groups, Kernel((OWN, UPSTREAM), spread**2), prior_mean=0.0, fit=False
         )
 
     def tell(self, prefix: int, seconds: float) -> None:
         value = float(np.log(max(seconds, 1e-9)))
-        if prefix in self._told:
+        if prefix in self._reported:
             return  # equal options up to this stage take equal time
         if self._prior is None:
             self._prior = np.full(len(self._process.mean), value)
-        self._told.add(prefix)
+        self._reported.add(prefix)
         self._process.tell(prefix, value - float(self._prior[prefix]), KNOWN)
 
     @property

@@ -67,7 +67,7 @@ def allocate_within_slo(problem: Problem) -> Allocation:
 def _allocated(problem: Problem, first: First) -> Allocation:
     check_demand(problem)
     if not problem.devices:
-        return nobody()
+        return empty_allocation()
     every = choices(problem)
     search = search_for(problem)
     run = SolverRun(search.solver, None)
@@ -88,7 +88,7 @@ def check_demand(problem: Problem) -> None:
         raise PlanError(f"demand is {problem.demand_qps:g} queries/s; it must be 0 or more")
 
 
-def nobody() -> Allocation:
+def empty_allocation() -> Allocation:
     """Return the plan without any usable worker."""
     binding = "devices: no worker can be used; start one"
     return Allocation((), False, binding, mode=BEST_EFFORT, served_share=0.0)

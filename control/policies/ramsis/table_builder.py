@@ -61,8 +61,8 @@ def compact(
     rows = []
     for n, (models, batches) in enumerate(zip(table.model, table.batch, strict=True), start=1):
         # The full queue has no slack: only its first decision is reachable.
-        told = zip(levels, models, batches, strict=True)
-        rows.append(tuple(_runs((at, number[m], b) for at, m, b in told if n < full or at == 0)))
+        cells = zip(levels, models, batches, strict=True)
+        rows.append(tuple(_runs((at, number[m], b) for at, m, b in cells if n < full or at == 0)))
     return SelectionTable(
         qps=table.qps,
         rows=tuple(rows),

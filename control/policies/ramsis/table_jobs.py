@@ -127,7 +127,9 @@ class TableJobs:
         self._grids: dict[str, _Grid] = {}  # by task
         self._job = 0
         self._asked: _Grid | None = None  # for which a table is in flight
-        self._told: dict[tuple[str, str], str] = {}  # why a task has no tables, by policy and task
+        self._errors: dict[
+            tuple[str, str], str
+        ] = {}  # why a task has no tables, by policy and task
 
     def follow(self, plan: Plan, devices: Mapping[str, str], now: float) -> list[Effect]:
         """Apply a plan in force: determine the tables it needs; ``devices`` are its workers'."""
@@ -184,7 +186,7 @@ class TableJobs:
         grid = self._ended(event.job)
         if grid is None or not grid.add(event.plan):
             return []
-        self._told.pop((grid.need.policy, grid.need.task), None)
+        self._errors.pop((grid.need.policy, grid.need.task), None)
         return [_sent(self._selection(grid, now))]
 
     def failed(self, event: Failed, now: float) -> list[Effect]:
@@ -203,9 +205,9 @@ class TableJobs:
         return grid if self._grids.get(grid.need.task) is grid else None
 
     def _without(self, policy: str, task: str, error: str, now: float) -> list[Effect]:
-        if self._told.get((policy, task)) == error:
+        if self._errors.get((policy, task)) == error:
             return []
-        self._told[policy, task] = error
+        self._errors[policy, task] = error
         none = Selection(
             pipeline=self._pipeline.name, task=task, policy=policy, issued_s=now, slo_s=0.0,
             workers=0, variants=(), levels_s=(), reason=error,

@@ -1,1 +1,1 @@
-"""Reading postcodes: find the digits on an envelope, read each, give the postcode back."""
+"""Read postcodes: locate the digits on an envelope, classify each, return the postcode."""

@@ -1,4 +1,4 @@
-"""A crop: one digit of an envelope as (SIDE, SIDE) uint8, ink bright on black."""
+"""Crops: one digit of an envelope as (SIDE, SIDE) uint8, bright ink on black."""
 
 import numpy as np
 from PIL import Image
@@ -10,7 +10,7 @@ JITTER = 0.7  # pixels by which locators miss a digit's centre, as measured on o
 
 
 def crop(image: Image.Image, box: Box) -> np.ndarray:
-    """What stands in the box, turned bright on black and stretched to the full range."""
+    """Return the contents of the box, bright on black, stretched to the full range."""
     scale = box.side / SIDE
     left, top = box.x - box.side / 2, box.y - box.side / 2
     paper = 255  # beyond the edge

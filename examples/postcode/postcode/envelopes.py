@@ -19,7 +19,7 @@ DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Where a digit stands: its centre and the side of the square that holds it, in pixels."""
+    """The place of a digit: its centre and the side of its square, in pixels."""
 
     x: float
     y: float

@@ -1,4 +1,4 @@
-"""From a torch network of layers in a row to ONNX, which other runtimes read."""
+"""Export a torch network, a sequence of layers, to ONNX."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How the models of this project learn: recipes and trainers, one for each kind of model."""
+"""Train the models of this project: recipes and trainers, one for each kind of model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How long a network learns, and how boldly."""
+    """The length of a training and its learning rate."""
 
     epochs: int
     rate: float = 3e-3

@@ -1,4 +1,4 @@
-"""Where are the digits? Operators that take envelopes as PNG and give crops, left to right."""
+"""Locate the digits: operators that take envelopes as PNG and return crops, from left to right."""
 
 import io
 from typing import Any

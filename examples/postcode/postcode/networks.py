@@ -69,7 +69,7 @@ class Member(nn.Module):
 
 
 class DigitMap(nn.Module):
-    """Where are digits? Images (n, 1, height, width) to maps (n, 4, height / 4, width / 4).
+    """Locate digits: images (n, 1, height, width) to maps (n, 4, height / 4, width / 4).
 
     The maps are: a digit's centre lies in this cell (a logit), how far right and down of the
     cell's middle (in cells), and the logarithm of its side over 20 pixels.

@@ -1,4 +1,4 @@
-"""How the digits of one envelope become its answer."""
+"""Combine the digits of one envelope into its answer."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which digit is it? The hooks that stand before and after the models that read crops."""
+"""Read a digit: the hooks before and after the models that classify crops."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which scans are for training, which are held out? Decided by scan, once, and never mixed."""
+"""Split the scans into training and held-out ones, once for every model and benchmark."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -71,7 +71,7 @@ def _digits(
 
 
 def _found(crops: list[np.ndarray], truths: list[tuple[np.ndarray, str]]) -> int:
-    """How many crops show the digit of their place: they look most like a crop of that digit."""
+    """Count the crops that look most like a crop of their place's digit."""
     found = 0
     for crop, (_, digit) in zip(crops, truths, strict=False):
         alike = [_likeness(crop, true) for true, _ in truths]

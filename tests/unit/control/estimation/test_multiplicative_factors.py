@@ -92,8 +92,8 @@ def test_what_a_worker_did_before_it_was_first_heard_counts_where_nothing_else_i
 
 def test_a_plan_carries_them_over_a_restart() -> None:
     seen = observed(a_report(1.0, 0.0, 0.0), a_report(2.0, 200.0, 500.0))
-    assert seen.told() == (Factor("locate/net", "read", 2.5, 200.0),)
-    known = (*seen.told(), Factor("gone/x", "read", 9.0, 500.0))
+    assert seen.factors() == (Factor("locate/net", "read", 2.5, 200.0),)
+    known = (*seen.factors(), Factor("gone/x", "read", 9.0, 500.0))
     again = Factors(EDGES).recall(known)
     assert again.multiplicity() == {NET: 2.5}
     # The life of a worker was counted in what the plan remembers.

@@ -159,7 +159,7 @@ def test_what_arrives_at_tasks_is_read_off_workers_reports() -> None:
     pipeline = problem(1.0, "proteus").pipeline
     estimates = Estimates(pipeline, None)
     for second in range(3):
-        estimates.hear(a_report(second, 10.0 * second))
+        estimates.observe(a_report(second, 10.0 * second))
     assert estimates.arriving(2.0).keys() == {"read/fast", "read/sure"}
 
 
@@ -175,7 +175,7 @@ def test_untied_branches_are_planned_by_what_each_gets_but_for_the_paper() -> No
 def test_headroom_multiplies_an_estimate_and_not_what_a_command_has_set() -> None:
     estimates = Estimates(problem(1.0, "loki").pipeline, None)
     for at in range(41):
-        estimates.hear(
+        estimates.observe(
             Report(
                 node="i", role="ingress", pipeline="p", epoch=1, incarnation=0.0, sent_s=at / 4,
                 state="ready", counts={"arrived": 25.0 * at},

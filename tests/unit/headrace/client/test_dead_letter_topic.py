@@ -89,4 +89,4 @@ def test_replay_as_json_asks_nobody_and_so_needs_a_yes(
 ) -> None:
     monkeypatch.setattr(connect, "reached", lambda _: pytest.fail("no broker was needed"))
     assert run(["dead-letters", "replay", str(WORDS), "0-17", "--json"]) == 2
-    assert "with --json nobody can be asked; add --yes" in capsys.readouterr().err
+    assert "with --json there is no prompt; add --yes" in capsys.readouterr().err

@@ -225,7 +225,7 @@ def test_limits_are_a_time_a_memory_or_both(
         ("[read]", "[reed]", ":17: tasks.locate.children.0 is 'reed', which is no task; did you m"),
         ("[read]", "[read, read]", ":17: task 'read' is a child of 'locate' and of 'locate'"),
         ("[read]", "[locate]", ":17: tasks go in a circle: locate -> locate; remove one"),
-        ("children: [read]", "slots: 4", ":16: tasks 'read' and 'locate' are nobody's child, but"),
+        ("children: [read]", "slots: 4", ":16: tasks 'read' and 'locate' have no parent, but"),
         (
             "    slots: 8\n",
             "    slots: 8\n    children: [locate]\n",

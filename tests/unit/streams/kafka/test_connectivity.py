@@ -34,20 +34,20 @@ def test_an_absence_is_one_line_however_often_the_clients_try(
 ) -> None:
     presence = Connectivity(KafkaConfig("127.0.0.1:9"))
     for attempt in range(200):
-        presence.told(REFUSED)
+        presence.failed_request(REFUSED)
         if attempt in (20, 21, 90):  # each client finds out for itself
-            presence.told(DOWN)
+            presence.failed_request(DOWN)
         presence.look(100.0 + attempt / 20)
     assert lines(told) == [("warning", f"{AT} is away: {WHY}")]
     assert presence.away
     presence.look(101.0 + REMIND_S)
     presence.look(102.0 + REMIND_S)
     assert lines(told) == [("warning", f"{AT} is still away after 30 s: {WHY}")]
-    presence.heard(141.0)
-    presence.heard(142.0)
+    presence.answered(141.0)
+    presence.answered(142.0)
     assert lines(told) == [("info", f"{AT} is back after 40.0 s")]
     assert not presence.away
-    presence.told(DOWN)
+    presence.failed_request(DOWN)
     presence.look(150.0)
     assert lines(told) == [("warning", f"{AT} is away: {WHY}")]
 
@@ -70,7 +70,7 @@ def test_what_aiokafka_says_of_an_absent_broker_becomes_its_absence(
     assert not passes(a_record("mode.timers", "Timer commit is overlapping"))
     assert passes(a_record("headrace.control", "ours"))
     assert passes(a_record("aiokafka", "the end", logging.CRITICAL))
-    presence.heard(99.5)
+    presence.answered(99.5)
     assert not passes(a_record("faust.agents", "it crashed"))
     presence.since_s = 90.0
     assert passes(a_record("faust.agents", "it crashed"))
@@ -99,11 +99,11 @@ def test_an_exception_in_aiokafka_is_told_at_once() -> None:
 
 def test_one_broken_connection_is_no_absence(told: pytest.LogCaptureFixture) -> None:
     presence = Connectivity(KafkaConfig("127.0.0.1:9"))
-    presence.told(REFUSED)
+    presence.failed_request(REFUSED)
     presence.look(1.0)
     assert (lines(told), presence.away) == ([], False)
     told.set_level(logging.DEBUG, "headrace.broker")
-    presence.told(REFUSED)
+    presence.failed_request(REFUSED)
     presence.look(2.0)
     assert lines(told) == [("debug", f"{AT} had an error: {WHY}")]
 
@@ -111,7 +111,7 @@ def test_one_broken_connection_is_no_absence(told: pytest.LogCaptureFixture) -> 
 def test_no_secret_stands_in_a_line(told: pytest.LogCaptureFixture) -> None:
     config = KafkaConfig("127.0.0.1:9", {"sasl.password": "swordfish"})
     presence = Connectivity(config)
-    presence.told(KafkaError(KafkaError._TRANSPORT, "the password swordfish is wrong"))
-    presence.told(DOWN)
+    presence.failed_request(KafkaError(KafkaError._TRANSPORT, "the password swordfish is wrong"))
+    presence.failed_request(DOWN)
     presence.look(1.0)
     assert "swordfish" not in str([record.__dict__ for record in told.records])
