@@ -46,7 +46,11 @@ ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thre
 MOST_PER_FETCH = 500
 WARM_WITHIN_S = 5.0
 # The whole batch is refused with a record that is too old, its other records under their own code.
-TOO_OLD = (KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD)
+TOO_OLD = (
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.INVALID_RECORD,
+    KafkaError._INVALID_DIFFERENT_RECORD,
+)
 _REPORTS = physical("", REPORTS)
 Place = tuple[str, int]  # topic on the broker, slot
 
