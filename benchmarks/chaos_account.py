@@ -57,6 +57,9 @@ def _answered(record: Record) -> Iterator[str]:
     for name, origin in sorted(_wanted(record).items(), key=lambda item: str(item[1])):
         if origin not in there:
             yield f"{name} at {_place(origin)} was acknowledged and has no answer"
+    for name, asked in record.asked.items():
+        if asked.acknowledged and asked.origin is None:
+            yield f"{name} was acknowledged without its offset and has no answer"
 
 
 def _answered_once(record: Record) -> Iterator[str]:

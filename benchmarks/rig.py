@@ -73,7 +73,8 @@ class Asked:
     """A query: its payload and its position in the topic."""
 
     payload: bytes
-    origin: Origin | None = None  # None: not acknowledged
+    origin: Origin | None = None  # None: not acknowledged, or at an unknown offset
+    acknowledged: bool = False
 
 
 @dataclass
@@ -269,7 +270,10 @@ class Rig:
 
         def delivered(error: Any, message: Message) -> None:
             if error is None:
-                asked.origin = Origin(message.partition(), message.offset())
+                # A broker confirms a repeated request without its offset.
+                offset, asked.acknowledged = message.offset(), True
+                if offset is not None and offset >= 0:
+                    asked.origin = Origin(message.partition(), offset)
             elif error.code() not in _PURGED:
                 raise Stuck(f"the broker did not take a query: {error.str()}")
 
@@ -340,6 +344,9 @@ class Rig:
         answer = read_answer(message.value() or b"")
         self.answers.append(answer)
         self._open.discard(answer.id)
+        asked = self.asked.get(answer.id)
+        if asked is not None and asked.acknowledged and asked.origin is None:
+            asked.origin = answer.origin
         self._made_in.setdefault(int(answer.created_s), []).append(answer)
 
     def _record(self, message: Message) -> None:

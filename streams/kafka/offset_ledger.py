@@ -7,7 +7,7 @@ decides and reports must not wait for it: workers that all fall silent would all
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
@@ -18,7 +18,9 @@ from streams.kafka.topic_contents import committed, watermarks
 Place = tuple[str, int]  # topic on the broker, slot
 Offsets = Mapping[Place, tuple[int, str]]  # the offset to commit, with its note
 Starts = list[TopicPartition]
+Answer = TypeVar("Answer")
 
+AGAIN_S = 0.2  # between two requests for offsets that fail
 SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
 CLOSE_S = 15.0  # the longest that an absent coordinator delays the end of a role
 
@@ -43,7 +45,7 @@ class OffsetLedger:
     """The offsets of one consumer group.
 
     Jobs run in order of submission. A failed commit is counted in ``failures`` and retried with the
-    next one; ``check`` raises a permanent error.
+    next one, a failed look-up is counted and repeated; ``check`` raises a permanent error.
     """
 
     def __init__(self, config: KafkaConfig, group: str, client: Any) -> None:
@@ -54,6 +56,7 @@ class OffsetLedger:
         self._pending: dict[Place, tuple[int, str]] = {}
         self._asked = False  # a commit is queued
         self._error: BaseException | None = None
+        self._closing = False
         self.failures = 0
         self.why = ""  # the error of the last failed commit
         self.confirmed: dict[Place, int] = {}  # committed offsets of the slots looked up
@@ -90,15 +93,16 @@ class OffsetLedger:
         """Call ``then`` on the ledger's thread with the slots' committed offsets, else the
         beginning."""
         wanted = tuple(slots)
-        self._jobs.put(lambda: then(self._found(topic, wanted)))
+        self._jobs.put(lambda: self._answered(lambda: self._found(topic, wanted), then))
 
     def ends(self, places: Iterable[Place], then: Callable[[dict[Place, int]], None]) -> None:
         """Call ``then`` on the ledger's thread with the end offsets."""
         wanted = tuple(places)
-        self._jobs.put(lambda: then({p: self._end(p) for p in wanted}))
+        self._jobs.put(lambda: self._answered(lambda: {p: self._end(p) for p in wanted}, then))
 
     def close(self) -> None:
         """Run the queued jobs, then stop the thread and close the client."""
+        self._closing = True
         self._jobs.put(None)
         self._thread.join(CLOSE_S)
         if not self._thread.is_alive():
@@ -120,6 +124,22 @@ class OffsetLedger:
             except Empty:
                 # Without polls the client accumulates its errors.
                 self._client.poll(0)
+
+    def _answered(self, ask: Callable[[], Answer], then: Callable[[Answer], None]) -> None:
+        """Ask until the broker answers: it may be frozen, away, or moving the group."""
+        while True:
+            try:
+                found = ask()
+            except KafkaException as error:
+                if error.args[0].code() in HOPELESS:
+                    raise
+                if self._closing:
+                    return None
+                self.failures += 1
+                self.why = self._config.hide(error.args[0].str())
+                self._client.poll(AGAIN_S)
+            else:
+                return then(found)
 
     def _commit(self) -> None:
         with self._lock:

@@ -34,6 +34,8 @@ class Coordinator:
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> Any:
         self.calls.append("committed")
+        if self.errors:
+            raise KafkaException(KafkaError(self.errors.pop(0)))
         for place in partitions:
             place.offset = self.offsets.get((place.topic, place.partition), (-1001, ""))[0]
         return partitions
@@ -75,6 +77,20 @@ def test_a_commit_that_fails_is_counted_and_made_with_the_next_one() -> None:
     book.close()
     assert client.offsets == {PLACE: (5, "note"), ("t", 1): (3, "")}
     assert "timed out" in book.why.lower()
+
+
+def test_offsets_are_looked_up_again_where_a_frozen_broker_does_not_answer(
+    found: list[Any],
+) -> None:
+    client = Coordinator(KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+    client.offsets[PLACE] = (5, "note")
+    book = ledger(client)
+    book.look_up("t", [0], found.append)
+    until(lambda: found)
+    book.check()
+    book.close()
+    assert [(p.topic, p.partition, p.offset) for p in found[0]] == [("t", 0, 5)]
+    assert book.failures == 2
 
 
 def test_a_newer_offset_is_not_overwritten_by_one_that_failed_before_it() -> None:
