@@ -1,6 +1,7 @@
 """The queue of commands: one at a time, in order, each id once."""
 
 from collections import OrderedDict, deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from schemas.records import Command, Settings
@@ -52,3 +53,10 @@ class CommandQueue:
     def next(self) -> Command | None:
         """Return the next command, or None while one is in flight."""
         return self._queue.popleft() if self._queue and self.pending is None else None
+
+    def urgent(self, actions: Collection[str]) -> list[Command]:
+        """Remove and return the commands of these actions, which overtake the others."""
+        found = [command for command in self._queue if command.action in actions]
+        if found:
+            self._queue = deque(x for x in self._queue if x.action not in actions)
+        return found

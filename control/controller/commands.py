@@ -176,3 +176,4 @@ ACTIONS: Mapping[str, tuple[str, Action]] = {
     "replan": ("", _replan),
     "rollback": ("epoch", _rollback),
 }
+PAUSES = frozenset(("pause", "resume"))  # actions that change who is admitted, and no worker

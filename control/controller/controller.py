@@ -4,9 +4,11 @@ Records of earlier lives (plans, command results) arrive before the first ``Woke
 node. From then on it solves when a worker is new, leaves or is lost, when a command asks for it,
 when demand jumps or fan-out drifts, and at the policy's interval; one solve at a time. The result
 of a solve is the target; on the way there, when workers have loaded or drained, plans follow
-without a solve, and so do routes as demand moves. Slots of a lost worker are reassigned at once.
+without a solve, and so do routes as demand moves. Slots of a lost worker are reassigned at once,
+and ``pause`` and ``resume`` neither need a solve nor wait for one.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +16,7 @@ from msgspec.structs import replace
 
 from control.checks.violations import sentences
 from control.controller.command_queue import COMMAND_VALID_S, CommandQueue, Pending
-from control.controller.commands import CommandError, Situation, carry_out, unexpired
+from control.controller.commands import PAUSES, CommandError, Situation, carry_out, unexpired
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership, ReportAges
 from control.controller.plan_gate import PlanGate
 from control.estimation.estimates import Estimates
@@ -247,6 +249,7 @@ class Controller:
             if now >= self._merge_s:
                 self._target.moved(self._ready)
                 self._ready = []
+            effects += self._pauses(now)
             effects += self._next_command(now)
             effects += self._solve(now)
             effects += self._advance(now)
@@ -282,25 +285,81 @@ class Controller:
         made = assemble(base, leases, self._pipeline, profile, ground.members, ground.expected)
         return self._publish(made, now)
 
+    def _pauses(self, now: float) -> list[Effect]:
+        """Carry out ``pause`` and ``resume`` at once, whatever solve is in flight."""
+        effects: list[Effect] = []
+        if self._plan is None:  # the first plan needs a solve anyway
+            return effects
+        for command in self._command_queue.urgent(PAUSES):
+            try:
+                unexpired(command, now)
+                settings, message = carry_out(command, self._situation(now))
+            except CommandError as error:
+                effects.append(self._answer(command, False, str(error), now))
+                continue
+            effects += self._pause(command, settings, message, now)
+        return effects
+
+    def _pause(
+        self, command: Command, settings: Settings, message: str, now: float
+    ) -> list[Effect]:
+        assert self._plan is not None
+        paused = settings.paused
+        reasons = (by_command(command.action, command.id),)
+        base = replace(
+            self._plan,
+            settings=replace(self._plan.settings, paused=paused),
+            reason=sentence(reasons),
+            causes=causes(reasons),
+        )
+        ground = self._ground(base.settings, now)
+        made = assemble(
+            base, base.leases, self._pipeline, self._estimates.profile, ground.members,
+            ground.expected,
+        )  # fmt: skip
+        effects = self._publish(made, now)
+        done = self._plan is not None and self._plan.settings.paused == paused
+        if done:
+            self._keep_paused(paused=paused)
+        return [*effects, self._answer(command, done, message if done else self._trouble, now)]
+
+    def _keep_paused(self, *, paused: bool) -> None:
+        """Apply a pause to what is under way: the target, a solve in flight, a pending command."""
+        self._settings = replace(self._settings, paused=paused)
+        self._target.pause(paused=paused)
+        pending = self._command_queue.pending
+        if pending is not None:
+            pending = dataclasses.replace(pending, before=replace(pending.before, paused=paused))
+            self._command_queue.pending = pending
+        flight = self._in_flight
+        if flight is not None:
+            self._in_flight = dataclasses.replace(
+                flight,
+                settings=replace(flight.settings, paused=paused),
+                pending=pending if flight.pending is not None else None,
+            )
+
     def _next_command(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
         while (command := self._command_queue.next()) is not None:
-            situation = Situation(
-                pipeline=self._pipeline,
-                settings=self._settings,
-                devices=self._members.devices,
-                plans=self._history.plans,
-                neighbours=self._other_pipelines(now),
-            )
             try:
                 unexpired(command, now)
-                settings, message = carry_out(command, situation)
+                settings, message = carry_out(command, self._situation(now))
             except CommandError as error:
                 effects.append(self._answer(command, False, str(error), now))
                 continue
             self._command_queue.pending = Pending(command, message, self._settings)
             self._settings = settings
         return effects
+
+    def _situation(self, now: float) -> Situation:
+        return Situation(
+            pipeline=self._pipeline,
+            settings=self._settings,
+            devices=self._members.devices,
+            plans=self._history.plans,
+            neighbours=self._other_pipelines(now),
+        )
 
     def _solve(self, now: float) -> list[Effect]:
         # Without reports no demand is known: only a command replaces the plan in force.

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from control.problem.candidates import device_kinds
 from control.problem.plan_reasons import ROUTES, STAGED, PlanReason
 from control.problem.problem import Allocation, Problem
@@ -29,6 +31,12 @@ class RolloutTarget:
     def resume(self, plan: Plan) -> None:
         """Resume from the plan of an earlier life."""
         self._target = Target.of(plan)
+
+    def pause(self, *, paused: bool) -> None:
+        """Pause or resume the target, and with it every plan on the way."""
+        if self._target is not None:
+            settings = structs.replace(self._target.settings, paused=paused)
+            self._target = replace(self._target, settings=settings)
 
     def moved(self, reasons: Iterable[PlanReason]) -> None:
         """Add events that the next step may have waited for."""

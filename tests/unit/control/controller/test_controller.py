@@ -23,6 +23,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.enumerations import PlanCause
 from schemas.pipeline import Policy
 from schemas.records import Command, CommandResult, Garbled, Plan, Record, Route, Settings
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_ingress_report
@@ -272,6 +273,44 @@ def test_a_paused_pipeline_admits_nothing_and_keeps_its_routes() -> None:
     assert (world.plan.capacity_qps, world.plan.routes) == (0.0, routes)
     world.command("resume")
     assert world.plan.capacity_qps == 100.0
+
+
+def test_a_pause_waits_for_no_solve_and_outlasts_the_one_in_flight() -> None:
+    world = a_world(profile=a_profile(), solving=False).start("w0", "w1", "w2")
+    world.finish_solves()
+    leases = world.plan.leases
+    world.command("set-slo", slo="1s")  # its solve takes long
+    assert len(world.solves) == 1
+    result = world.command("pause")
+    assert result is not None
+    assert (result.ok, result.message, result.epoch) == (True, "ingress refuses queries", 2)
+    assert (world.plan.capacity_qps, world.plan.leases) == (0.0, leases)
+    assert PlanCause.COMMAND in world.plan.causes
+    assert [each.action for each in world.results] == ["pause"]  # the other one still waits
+    world.finish_solves()
+    assert [each.action for each in world.results] == ["pause", "set-slo"]
+    assert (world.plan.settings.paused, world.plan.settings.slo_s) == (True, 1.0)
+    assert world.plan.capacity_qps == 0.0
+    resumed = world.command("resume")
+    assert resumed is not None
+    assert resumed.ok
+    assert world.plan.capacity_qps == 100.0
+    world.run(3.0)  # steps and routes follow without it
+    assert not world.plan.settings.paused
+
+
+def test_a_pause_outlasts_a_command_that_fails() -> None:
+    world = a_world(profile=a_profile(), solving=False).start("w0", "w1", "w2")
+    world.finish_solves()
+    world.command("apply-policy", policy="huge")
+    world.command("pause")
+    world.finish_solves()
+    assert [(each.action, each.ok) for each in world.results] == [
+        ("pause", True), ("apply-policy", False),
+    ]  # fmt: skip
+    world.command("replan")
+    world.finish_solves()
+    assert world.plan.settings.paused
 
 
 def test_a_command_that_leads_to_no_plan_changes_nothing() -> None:
