@@ -34,8 +34,8 @@ from control.controller.membership import DEAD_AFTER_S
 from control.problem.plan_reasons import solved_for
 from headrace.arrivals.arrival_processes import Times, read_arrivals
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
-from headrace.fidelity.fidelity_run import machine
 from headrace.fidelity.live_run import LiveEnvironment, answers, number_of, play, staged
+from headrace.machine import machine
 from headrace.processes import end_session, environment
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes

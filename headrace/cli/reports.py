@@ -1,7 +1,8 @@
-"""``headrace report`` and ``fidelity``: a live run's figures, alone and beside a simulation."""
+"""``headrace report`` and ``fidelity``: a live run's figures, alone and beside a prediction."""
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ from headrace.cli.shared_options import (
     read_deployed,
     read_file,
 )
+from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
 
 
@@ -29,8 +31,8 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
     """Report the outcomes of a live pipeline's queries.
 
     Outcomes, latencies, accuracy, devices, and drops by task and reason, read from the answers
-    and plans on the broker, so that it also works after the pipeline has ended. A certificate of
-    the simulation beside the file (headrace fidelity) is shown.
+    and plans on the broker, so that it also works after the pipeline has ended. The newest
+    certificate of the simulation beside the file (headrace fidelity) is shown.
 
     \b
     Example:
@@ -54,54 +56,80 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
 
 @click.command()
 @pipeline_argument
-@click.option(
-    "--arrivals", type=click.Path(path_type=Path), required=True, help="A file of arrival times."
-)
+@click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times.")
 @click.option("--dilate", type=click.FloatRange(1), default=1.0, show_default=True,
-              help="Let time go so many times slower live; for emulated devices.")  # fmt: skip
+              help="Slow time by this factor live; for emulated devices.")  # fmt: skip
 @click.option("--policy", metavar="NAME", help="The policy; without it the file's.")
+@click.option("--devices", metavar="N", help="Workers, not the file's: 8, cpu=4,cuda:0=2.")
+@click.option("--repeats", type=click.IntRange(3), default=3, show_default=True,
+              help="Live runs.")  # fmt: skip
+@click.option("--simulations", type=click.IntRange(2), default=8, show_default=True,
+              help="Seeds of the prediction, from --seed on.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N")
-@click.option("--warm-up", type=DurationType(), default="10s", show_default=True,
-              help="Of the arrivals; tells of the machine and is not counted.")  # fmt: skip
+@click.option("--warm-up", type=DurationType(), default="0s", show_default=True,
+              help="Arrivals that are not counted, live and predicted.")  # fmt: skip
 @click.option("--until", type=DurationType(), help="Cut the arrivals there, as in 60s.")
-@click.option("--simulations", type=click.IntRange(1), default=3, show_default=True,
-              help="So many, with seeds from --seed on; their mean is compared.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), help="Where to store the certificate.")
+@click.option("--world", metavar="PATH|none", help="A calibration, as in simulate.")
+@click.option("--history", is_flag=True, help="Show every certificate made so far.")
 @json_option
 def fidelity(
     file: Path,
-    arrivals: Path,
+    arrivals: Path | None,
     dilate: float,
-    policy: str | None,
-    seed: int,
+    devices: str | None,
     warm_up: float,
     until: float | None,
-    simulations: int,
-    out: Path | None,
+    history: bool,
     as_json: bool,
+    **options: Any,
 ) -> int:
-    """Run arrivals live and simulated, and certify the differences.
+    """Certify by live runs how well simulations predict them.
 
-    The live run has a temporary local broker and every role as a process; the simulation has the
-    same arrivals, seed and policy. The certificate is stored beside the pipeline file, as
-    pipeline.fidelity.json for pipeline.yaml.
+    Simulates the arrivals from a cold start with this machine's calibration (headrace calibrate),
+    writes and hashes the prediction, then runs the arrivals live, each time on a temporary local
+    broker with every role as a process. Exit code 1: the error of some metric is above its bound,
+    its floor and the spread of the live runs. Every certificate is kept, misses too, in
+    pipeline.certificates for pipeline.yaml.
 
     \b
     Example:
-      headrace fidelity pipeline.yaml --arrivals trace.txt
+      headrace fidelity pipeline.yaml --arrivals trace.txt --policy loki --devices 6
       headrace fidelity cluster.yaml --arrivals trace.txt --dilate 8 --until 60s --json
+      headrace fidelity pipeline.yaml --history
     """
     from headrace.fidelity.certificate_text import text
-    from headrace.fidelity.fidelity_run import asked, certify, place, store
+    from headrace.fidelity.fidelity_run import asked, certify
+    from headrace.simulation.overrides import parsed
 
     read = read_deployed(file)
+    if history:
+        return _show_history(read.path, as_json)
+    if arrivals is None:
+        raise click.UsageError("give --arrivals, or --history")
+    counts = parsed(devices) if devices else None
     wish = asked(
-        read, arrivals, policy=policy, seed=seed, dilate=dilate, warm_up_s=warm_up, until_s=until,
-        simulations=simulations,
-    )  # fmt: skip
-    found = certify(wish)
-    path = out or place(read.path)
-    store(found, path)
+        read, arrivals, devices=counts, dilate=dilate, warm_up_s=warm_up, until_s=until, **options
+    )
+    say(f"predicted with {wish.world.sentence}")
+    found, path = certify(wish)
     print_json(found.as_json()) if as_json else print_text(text(found))
-    say(f"stored as {path}")
+    say(f"kept as {path}")
+    return 0 if found.met else UNSUCCESSFUL
+
+
+def _show_history(path: Path, as_json: bool) -> int:
+    from headrace.fidelity.certificate_store import history
+    from headrace.fidelity.certificate_text import history_text
+
+    kept = history(path)
+    if as_json:
+        print_json([
+            {"prediction": each.at, "genuine": each.genuine,
+             "certificate": each.certificate.as_json() if each.certificate else None}
+            for each in kept
+        ])  # fmt: skip
+    elif kept:
+        print_text(history_text(kept))
+    else:
+        print_text(f"no certificate of {path.name} was made yet; run `headrace fidelity`")
     return 0

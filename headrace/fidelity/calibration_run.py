@@ -17,7 +17,7 @@ from headrace.fidelity.live_run import LiveEnvironment, answers, play, staged
 from headrace.fidelity.variant_file import as_asked
 from headrace.fidelity.world_fit import broker_quantiles, fitted
 from headrace.machine import machine
-from headrace.simulation.experiments import capacity
+from headrace.simulation.experiments import plannable_demand
 from headrace.simulation.run_input import devices
 from headrace.simulation.world_file import Calibration, profiles_sha256, tasks_sha256
 from headrace.terminal import progress
@@ -76,7 +76,7 @@ def rates_of(wish: CalibrationRequest) -> tuple[float, ...]:
         rates = wish.rates_qps if len(wish.rates_qps) > 1 else (HALF * wish.rates_qps[0],)
         return tuple(sorted({*rates, *wish.rates_qps}))
     try:
-        found = capacity(wish.file, policies=[wish.policy or wish.file.pipeline.policy])
+        found = plannable_demand(wish.file, policies=[wish.policy or wish.file.pipeline.policy])
     except PlanError as error:
         raise CalibrationError(f"no rate to measure at is known ({error}); give --rate") from error
     most = float(found[0]["demand_qps"])

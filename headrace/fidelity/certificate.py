@@ -1,66 +1,87 @@
-"""Certificate of a simulation: a live run and simulated ones compared metric by metric.
+"""Certificate of a simulation: a prediction judged by live repeats, metric by metric.
 
-A certificate is valid for one pipeline file, profile, policy and arrivals, by their hashes. The
-bounds are Headrace's own: ``must`` is required if the host is not overloaded, ``aim`` is the
-tighter goal.
+The prediction was made with a calibration from another run, or with built-in figures, and hashed
+before the live runs. It is a miss if the error is above the largest of three: the bound, the
+absolute floor, and the standard deviation of the live repeats. Skill compares the error with that
+of null models, which need no simulator.
 
-    certificate = certified(conditions, live, simulated)
-    print(certificate.verdict)
+    certificate = certified(conditions, predicted, live, nulls=nulls, conditional=conditional)
+    print(certificate.met)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from math import fsum
+from dataclasses import asdict, dataclass
+from math import fsum, sqrt
+from statistics import stdev
 from typing import Any
+
+from scipy.special import stdtrit
 
 from headrace.errors import CertificateError
 from headrace.results.figures import Figures
 
-FORMAT = 1
-FLOOR = 0.01  # of the SLO: a difference of latencies below it changes no outcome that counts
+FORMAT = 2
 MOST_LOAD = 0.7  # of the whole machine; above it the machine causes the delays
+CERTAINTY = 0.95  # of the prediction's interval
 
 AIM, MUST, MISSED, UNJUDGED = "aim", "must", "missed", ""
-RELATIVE, ABSOLUTE = "relative", "absolute"
+Values = Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The bounds of a metric's error; of the live value if ``relative``, else in its own unit.
+
+    Errors up to ``floor``, in the metric's unit, are never judged against the bounds.
+    """
+
+    must: float
+    aim: float
+    floor: float
+    relative: bool
+
+
+BOUNDS: Mapping[str, Bound] = {
+    "p50_ms": Bound(must=0.10, aim=0.05, floor=2.0, relative=True),
+    "p95_ms": Bound(must=0.10, aim=0.05, floor=2.0, relative=True),
+    "p99_ms": Bound(must=0.20, aim=0.10, floor=2.0, relative=True),
+    "branch_violation": Bound(must=0.02, aim=0.005, floor=0.001, relative=False),
+    "violation": Bound(must=0.02, aim=0.005, floor=0.001, relative=False),
+    "accuracy": Bound(must=0.005, aim=0.001, floor=0.001, relative=False),
+}
+METRICS = (*BOUNDS, "devices_mean")  # the last one is not judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedMetric:
-    """One line of a certificate: ``error`` is simulated - live, or that divided by live.
+    """One line of a certificate; ``_ms`` in its name: milliseconds, else a fraction or a count.
 
-    ``simulated`` is the mean of the simulations, ``low`` and ``high`` their range.
-    ``must`` and ``aim`` bound the error's magnitude; None: no bound. ``floor`` is the absolute
-    difference, in the metric's unit, that is within ``must`` whatever the error; None: no floor.
-    ``verdict`` is the tighter bound that is met, "missed", or "" without bounds.
+    ``low`` and ``high`` bound a single new run with 95 % probability, as the simulations vary.
+    ``live`` is the mean of the live repeats and ``spread`` their standard deviation. ``error`` is
+    predicted - live, divided by live for a latency. ``skill`` is 1 - |error| / |error of the best
+    null model|; None if neither exceeds the floor or no null model has a value. ``verdict``: the
+    tighter bound that is met, "missed", or "" for a metric without bounds.
     """
 
     name: str
-    unit: str  # ms, fraction, devices, queries
+    predicted: float | None
+    low: float | None
+    high: float | None
     live: float | None
-    simulated: float | None
+    spread: float | None
     error: float | None
-    kind: str  # relative, absolute
-    must: float | None = None
-    aim: float | None = None
-    verdict: str = UNJUDGED
-    low: float | None = None
-    high: float | None = None
-    floor: float | None = None
+    skill: float | None
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The conditions of both runs: inputs, versions, machine and its load.
+    """The conditions of prediction and live runs: inputs, versions, machine and its load.
 
-    ``dilate``: the factor by which time ran slower in the live run. ``host_cpu_share``: the busy
-    fraction of all cores while queries were sent; ``own_cpu_share``: the run's own part of it.
-    ``behind_ms``: the largest delay of a query behind its arrival time, in pipeline time.
-    ``hop_ms``: quantiles of a hop between tasks (wall time) in the live run, which the simulation
-    replays; empty: it used the built-in ones. ``way_in_ms``, ``way_out_ms``: likewise each of the
-    two hops to the first task, and the hop to egress. ``lag_ms``: from the end of a batch until its
-    worker knows. Of real devices: ``start_ms``, from the earliest possible start of a batch to its
-    start, and ``stretch``, its duration over the profiled median. ``simulations``: their number,
-    with seeds from ``seed`` on.
+    ``dilate``: the factor by which time ran slower live. ``notes``: what to know about the
+    prediction, such as a load that was not calibrated. ``host_cpu_share``: the busy fraction of
+    all cores in the busiest live run; ``behind_ms``: the largest delay of a query behind its
+    arrival time, in pipeline time. ``warm_up_s`` of the arrivals are not counted.
     """
 
     pipeline: str
@@ -74,30 +95,46 @@ class Conditions:
     warm_up_s: float
     policy: str
     seed: int
+    simulations: int
     dilate: float
     devices: Mapping[str, int]
-    date: str  # ISO 8601, UTC
     machine: str
     versions: Mapping[str, str]
-    host_cpu_share: float | None
-    behind_ms: float
-    own_cpu_share: float | None = None
-    hop_ms: Mapping[str, float] = field(default_factory=dict)
-    simulations: int = 1
-    way_in_ms: Mapping[str, float] = field(default_factory=dict)
-    way_out_ms: Mapping[str, float] = field(default_factory=dict)
-    lag_ms: Mapping[str, float] = field(default_factory=dict)
-    start_ms: Mapping[str, float] = field(default_factory=dict)
-    stretch: Mapping[str, float] = field(default_factory=dict)
-    slo_ms: float | None = None  # None: a certificate from before floors
+    notes: tuple[str, ...] = ()
+    host_cpu_share: float | None = None
+    behind_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The errors of a simulation against a live run, with verdicts."""
+    """A judged prediction.
 
-    conditions: Conditions
+    ``sha256`` is that of the prediction's file, written at ``predicted_at``; the first live run
+    started at ``live_started_at`` (ISO 8601, UTC). ``world``: the calibration (path, hash, date),
+    None for built-in figures. ``live_runs``: the figures of each repeat. ``conditional``: the mean
+    of simulations that replay the delays and the plan of the live runs themselves, which tests
+    queueing and control logic and predicts nothing. ``nulls``: predictions of the null models.
+    """
+
+    predicted_at: str
+    sha256: str
+    live_started_at: str
+    world: Mapping[str, Any] | None
     metrics: tuple[CertifiedMetric, ...]
+    conditions: Conditions
+    live_runs: tuple[Mapping[str, float | None], ...]
+    conditional: Mapping[str, float | None]
+    nulls: Mapping[str, Mapping[str, float | None]]
+
+    @property
+    def repeats(self) -> int:
+        """The number of live runs."""
+        return len(self.live_runs)
+
+    @property
+    def met(self) -> bool:
+        """Whether no metric is missed."""
+        return all(metric.verdict != MISSED for metric in self.metrics)
 
     @property
     def verdict(self) -> str:
@@ -107,7 +144,7 @@ class Certificate:
 
     @property
     def warning(self) -> str:
-        """The reason to doubt the live run itself; "" without one."""
+        """The reason to doubt the live runs themselves; "" without one."""
         share = self.conditions.host_cpu_share
         if share is None:
             return "the load of the host could not be read; the bounds hold below 70 % only"
@@ -119,18 +156,32 @@ class Certificate:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the certificate as stored JSON."""
+        """Return what ``headrace fidelity --json`` prints."""
         return {
-            "format": FORMAT,
-            "verdict": self.verdict,
-            "warning": self.warning,
-            "conditions": asdict(self.conditions),
+            "predicted_at": self.predicted_at,
+            "sha256": self.sha256,
+            "live_started_at": self.live_started_at,
+            "repeats": self.repeats,
+            "world": None if self.world is None else dict(self.world),
+            "met": self.met,
             "metrics": [asdict(metric) for metric in self.metrics],
         }
 
+    def as_stored(self) -> dict[str, Any]:
+        """Return the certificate as it is kept: the printed keys, and what they rest on."""
+        return {
+            "format": FORMAT,
+            **self.as_json(),
+            "warning": self.warning,
+            "conditions": asdict(self.conditions),
+            "live_runs": [dict(run) for run in self.live_runs],
+            "conditional": dict(self.conditional),
+            "nulls": {name: dict(values) for name, values in self.nulls.items()},
+        }
+
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Certificate":
-        """Return the certificate from the JSON of ``as_json``; raises ``CertificateError``."""
+    def from_stored(cls, value: Mapping[str, Any]) -> "Certificate":
+        """Return the certificate of ``as_stored``; raises ``CertificateError``."""
         found = value.get("format") if isinstance(value, Mapping) else None
         if found != FORMAT:
             raise CertificateError(
@@ -138,110 +189,115 @@ class Certificate:
                 "`headrace fidelity` again"
             )
         try:
+            conditions = {**value["conditions"], "notes": tuple(value["conditions"]["notes"])}
             return cls(
-                conditions=Conditions(**value["conditions"]),
+                conditions=Conditions(**conditions),
                 metrics=tuple(CertifiedMetric(**metric) for metric in value["metrics"]),
-            )
+                live_runs=tuple(value["live_runs"]),
+                **{name: value[name] for name in (
+                    "predicted_at", "sha256", "live_started_at", "world", "conditional", "nulls",
+                )},
+            )  # fmt: skip
         except (KeyError, TypeError) as error:
             raise CertificateError(
                 f"the certificate cannot be read ({error}); run `headrace fidelity` again"
             ) from error
 
 
-# name, unit, kind, must, aim
-_BOUNDS: tuple[tuple[str, str, str, float | None, float | None], ...] = (
-    ("p50_ms", "ms", RELATIVE, 0.10, 0.05),
-    ("p95_ms", "ms", RELATIVE, 0.10, 0.05),
-    ("p99_ms", "ms", RELATIVE, None, 0.05),
-    ("branch_violation", "fraction", ABSOLUTE, 0.02, 0.005),
-    ("violation", "fraction", ABSOLUTE, 0.02, 0.005),
-    ("accuracy", "fraction", ABSOLUTE, 0.005, 0.001),
-    ("devices_mean", "devices", RELATIVE, None, None),
-    ("queries", "queries", RELATIVE, None, None),
-)
+# ---------------------------------------------------------------------- the prediction
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The bounds of a metric; see ``CertifiedMetric``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """The predicted value of a metric with its interval; None if a simulation has no value."""
 
-    must: float | None = None
-    aim: float | None = None
-    floor: float | None = None
-
-
-UNBOUNDED = Limits()
-
-
-def certified(conditions: Conditions, live: Figures, *simulated: Figures) -> Certificate:
-    """Return the certificate of a live run and one or more simulations of the same arrivals."""
-    return Certificate(conditions=conditions, metrics=tuple(_metrics(conditions, live, simulated)))
+    name: str
+    predicted: float | None
+    low: float | None
+    high: float | None
+    simulated: tuple[float | None, ...]  # by seed
 
 
-def _metrics(
-    conditions: Conditions, live: Figures, simulated: Sequence[Figures]
-) -> Iterator[CertifiedMetric]:
-    floor_ms = None if conditions.slo_ms is None else FLOOR * conditions.slo_ms
-    for name, unit, kind, must, aim in _BOUNDS:
-        values = [getattr(each, name) for each in simulated]
-        bounds = Limits(must, aim, floor_ms if unit == "ms" and must is not None else None)
-        yield metric(name, unit, kind, getattr(live, name), values, bounds)
-    both = (live, *simulated)
-    yield from _parts("drops", "fraction", ABSOLUTE, [each.drops for each in both])
-    yield from _parts("step", "ms", RELATIVE, [each.steps_ms for each in both])
-    yield from _parts("replicas", "devices", RELATIVE, [each.replicas for each in both])
+def predicted(simulated: Sequence[Figures]) -> tuple[Predicted, ...]:
+    """Return the prediction of every metric from simulations with different seeds."""
+    return tuple(_predicted(name, [values_of(each)[name] for each in simulated])
+                 for name in METRICS)  # fmt: skip
 
 
-def _parts(
-    name: str, unit: str, kind: str, runs: Sequence[Mapping[str, float]]
-) -> Iterator[CertifiedMetric]:
-    """Yield a line for each part of a figure; a missing part is 0. ``runs[0]`` is the live run."""
-    for part in dict.fromkeys(key for run in runs for key in run):
-        live, *simulated = (run.get(part, 0.0) for run in runs)
-        yield metric(f"{name}/{part}", unit, kind, live, simulated)
-
-
-def metric(
-    name: str,
-    unit: str,
-    kind: str,
-    live: float | None,
-    simulated: Sequence[float | None],
-    limits: Limits = UNBOUNDED,
-) -> CertifiedMetric:
-    """Return a line with its error and verdict; without a simulated value if a simulation has
-    none."""
+def _predicted(name: str, simulated: Sequence[float | None]) -> Predicted:
     known = [value for value in simulated if value is not None]
-    whole = len(known) == len(simulated) > 0
-    mean = fsum(known) / len(known) if whole else None
-    error = _error(kind, live, mean)
-    same = live is None and mean is None
-    apart = None if live is None or mean is None else abs(mean - live)
-    return CertifiedMetric(
-        name=name, unit=unit, live=live, simulated=mean, error=error, kind=kind,
-        must=limits.must, aim=limits.aim, verdict=_verdict(0.0 if same else error, apart, limits),
-        low=min(known) if whole else None, high=max(known) if whole else None, floor=limits.floor,
+    if not known or len(known) < len(simulated):
+        return Predicted(name=name, predicted=None, low=None, high=None, simulated=tuple(simulated))
+    mean, count = fsum(known) / len(known), len(known)
+    half = 0.0
+    if count > 1:
+        students = float(stdtrit(count - 1, (1 + CERTAINTY) / 2))
+        half = students * stdev(known) * sqrt(1 + 1 / count)
+    low, high = max(mean - half, 0.0), mean + half
+    share = name in BOUNDS and not BOUNDS[name].relative
+    return Predicted(
+        name=name, predicted=mean, low=low, high=min(high, 1.0) if share else high,
+        simulated=tuple(simulated),
     )  # fmt: skip
 
 
-def _error(kind: str, live: float | None, simulated: float | None) -> float | None:
-    if live is None or simulated is None:
+def values_of(figures: Figures) -> dict[str, float | None]:
+    """Return the metrics of a run by name."""
+    return {name: getattr(figures, name) for name in METRICS}
+
+
+# ---------------------------------------------------------------------- the verdict
+
+
+def judged(
+    prediction: Sequence[Predicted],
+    live: Sequence[Values],
+    nulls: Mapping[str, Values],
+) -> Iterator[CertifiedMetric]:
+    """Yield every metric of a prediction with its error, skill and verdict."""
+    for each in prediction:
+        found = [run.get(each.name) for run in live]
+        known = [value for value in found if value is not None]
+        whole = len(known) == len(found) > 0
+        mean = fsum(known) / len(known) if whole else None
+        spread = (stdev(known) if len(known) > 1 else 0.0) if whole else None
+        bases = [values.get(each.name) for values in nulls.values()]
+        yield CertifiedMetric(
+            name=each.name, predicted=each.predicted, low=each.low, high=each.high, live=mean,
+            spread=spread, error=_error(each.name, each.predicted, mean),
+            skill=_skill(each.name, each.predicted, mean, bases),
+            verdict=_verdict(each.name, each.predicted, mean, spread or 0.0),
+        )  # fmt: skip
+
+
+def _error(name: str, value: float | None, live: float | None) -> float | None:
+    if value is None or live is None:
         return None
-    difference = simulated - live
-    if kind == ABSOLUTE or difference == 0:
-        return difference
-    return difference / live if live else None
+    bound = BOUNDS.get(name)
+    if value == live or bound is None or not bound.relative:
+        return value - live
+    return (value - live) / live if live else None
 
 
-def _verdict(error: float | None, apart: float | None, limits: Limits) -> str:
-    must, aim, floor = limits.must, limits.aim, limits.floor
-    if must is None and aim is None:
+def _skill(
+    name: str, value: float | None, live: float | None, bases: Sequence[float | None]
+) -> float | None:
+    bound, known = BOUNDS.get(name), [base for base in bases if base is not None]
+    if bound is None or value is None or live is None or not known:
+        return None
+    own, best = abs(value - live), min(abs(base - live) for base in known)
+    if max(own, best) <= bound.floor:
+        return None
+    return 1.0 - own / max(best, bound.floor)
+
+
+def _verdict(name: str, value: float | None, live: float | None, spread: float) -> str:
+    bound = BOUNDS.get(name)
+    if bound is None or (value is None and live is None):
         return UNJUDGED
-    if error is not None and aim is not None and abs(error) <= aim:
+    if value is None or live is None:
+        return MISSED
+    error, unit = abs(value - live), abs(live) if bound.relative else 1.0
+    if error <= max(bound.aim * unit, bound.floor):
         return AIM
-    # Without a ``must`` bound every value counts as MUST: an aim alone is never missed.
-    if must is None or (error is not None and abs(error) <= must):
-        return MUST
-    if apart is not None and floor is not None and apart <= floor:
-        return MUST
-    return MISSED
+    return MUST if error <= max(bound.must * unit, bound.floor, spread) else MISSED

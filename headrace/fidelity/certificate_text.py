@@ -1,81 +1,99 @@
-"""Format a certificate as text."""
+"""Format certificates, and their history, as text."""
+
+from collections.abc import Iterator, Sequence
 
 from headrace.cells import columns
-from headrace.fidelity.certificate import ABSOLUTE, RELATIVE, Certificate, CertifiedMetric
+from headrace.fidelity.certificate import BOUNDS, Certificate, CertifiedMetric
+from headrace.fidelity.certificate_store import Kept
 
 VERDICTS = {"aim": "within the aim", "must": "within bounds", "missed": "MISSED", "": ""}
-_HEAD = ("metric", "live", "simulated", "range", "error", "bound", "aim", "")
+_HEAD = ("metric", "predicted", "95 %", "live", "spread", "error", "bound", "skill",
+         "conditional", "")  # fmt: skip
 
 
 def text(certificate: Certificate) -> str:
     """Return the metrics as a table, and the conditions."""
-    lines = [_HEAD, *(_row(metric) for metric in certificate.metrics)]
+    lines = [_HEAD, *(_row(metric, certificate) for metric in certificate.metrics)]
     table = columns(lines, left=(0, len(_HEAD) - 1))
     return "\n".join([table, "", *_conditions(certificate)])
 
 
-def _row(metric: CertifiedMetric) -> tuple[str, ...]:
+def _row(metric: CertifiedMetric, certificate: Certificate) -> tuple[str, ...]:
+    name, bound = metric.name, BOUNDS.get(metric.name)
+    limit = "" if bound is None else _signed(bound.must, name)[1:]
     return (
-        metric.name.removesuffix("_ms").replace("_", " ") + (" ms" if metric.unit == "ms" else ""),
-        _value(metric.live, metric.unit),
-        _value(metric.simulated, metric.unit),
-        _range(metric),
-        _error(metric.error, metric, signed=True),
-        _bound(metric),
-        _error(metric.aim, metric),
+        name.removesuffix("_ms").replace("_", " ") + (" ms" if name.endswith("_ms") else ""),
+        _value(metric.predicted, name),
+        f"{_value(metric.low, name)} to {_value(metric.high, name)}",
+        _value(metric.live, name),
+        _value(metric.spread, name),
+        "-" if metric.error is None else _signed(metric.error, name),
+        limit,
+        "" if metric.skill is None else f"{metric.skill:.2f}",
+        _value(certificate.conditional.get(name), name),
         VERDICTS[metric.verdict],
     )
 
 
-def _value(value: float | None, unit: str) -> str:
+def _value(value: float | None, name: str) -> str:
     if value is None:
         return "-"
-    if unit == "fraction":
-        return f"{value:.2%}"
-    return f"{value:.0f}" if unit == "queries" else f"{value:.1f}"
+    fraction = name in BOUNDS and not BOUNDS[name].relative
+    return f"{value:.2%}" if fraction else f"{value:.1f}"
 
 
-def _range(metric: CertifiedMetric) -> str:
-    if metric.low == metric.high:
-        return ""
-    return f"{_value(metric.low, metric.unit)} to {_value(metric.high, metric.unit)}"
+def _signed(error: float, name: str) -> str:
+    bound = BOUNDS.get(name)
+    if bound is None:
+        return f"{error:+.1f}"
+    return f"{error:+.1%}" if bound.relative else f"{error * 100:+.2f} pt"
 
 
-def _error(value: float | None, metric: CertifiedMetric, *, signed: bool = False) -> str:
-    if value is None:
-        return "-" if signed else ""
-    sign = "+" if signed else ""
-    if metric.kind == RELATIVE:
-        return f"{value:{sign}.1%}"
-    points = value * 100 if metric.unit == "fraction" else value
-    return f"{points:{sign}.2f} pt" if metric.kind == ABSOLUTE else f"{points:{sign}g}"
-
-
-def _bound(metric: CertifiedMetric) -> str:
-    floor = "" if metric.floor is None else f" or {metric.floor:g} {metric.unit}"
-    return _error(metric.must, metric) + floor
-
-
-def _conditions(certificate: Certificate) -> list[str]:
+def _conditions(certificate: Certificate) -> Iterator[str]:
     it = certificate.conditions
     load = "unknown" if it.host_cpu_share is None else f"{it.host_cpu_share:.0%}"
-    own = "" if it.own_cpu_share is None else f" ({it.own_cpu_share:.0%} by the run itself)"
     slower = f", time {it.dilate:g} times slower" if it.dilate != 1 else ""
     devices = ", ".join(f"{count} {device}" for device, count in it.devices.items())
-    lines = [
-        f"{it.queries} queries of {it.arrivals} over {it.seconds:g} s"
-        f"{slower}; {it.policy}, {devices}; simulated {it.simulations} times, seed {it.seed}",
-        f"{it.machine}; host {load} busy{own}; a query left {it.behind_ms:.1f} ms late at worst",
-    ]
-    for what, figures, form in (
-        ("a hop, as seen and simulated: {} of the wall", it.hop_ms, "{:g} ms"),
-        ("from the end of a batch until its worker knew: {} of the wall", it.lag_ms, "{:g} ms"),
-        ("a batch, by its profiled median: {}", it.stretch, "{:.2f}"),
-        ("from when a batch could begin until it did: {}", it.start_ms, "{:g} ms"),
-    ):
-        if figures:
-            shown = (f"{name} {form.format(value)}" for name, value in figures.items())
-            lines.append(what.format(", ".join(shown)))
+    met = "every bound is met" if certificate.met else "MISSED"
+    yield f"{met}: {certificate.repeats} live runs against a prediction made before them"
+    yield (
+        f"predicted {certificate.predicted_at} from {it.simulations} simulations, seeds from "
+        f"{it.seed}; first live run {certificate.live_started_at}; SHA-256 {certificate.sha256}"
+    )
+    yield (
+        f"{it.queries} queries of {it.arrivals} over {it.seconds:g} s{slower}; {it.policy}, "
+        f"{devices}; {it.machine}; host {load} busy; a query left {it.behind_ms:.1f} ms late at "
+        "worst"
+    )
+    yield from it.notes
     if it.warm_up_s:
-        lines.append(f"the first {it.warm_up_s:g} s are not counted")
-    return lines + ([certificate.warning] if certificate.warning else [])
+        yield f"the first {it.warm_up_s:g} s of the arrivals are not counted"
+    yield "conditional: simulations that replay the live runs' own delays and plans; no prediction"
+    if certificate.warning:
+        yield certificate.warning
+
+
+def history_text(kept: Sequence[Kept]) -> str:
+    """Return every kept prediction in a line, oldest first."""
+    head = ("predicted at", "policy", "devices", "queries/s", "p50 error", "p95 error",
+            "violation error", "accuracy error", "host busy", "")  # fmt: skip
+    return columns([head, *map(_past, kept)], left=(0, 1, len(head) - 1))
+
+
+def _past(kept: Kept) -> tuple[str, ...]:
+    found = kept.certificate
+    if found is None:
+        return (kept.at, *[""] * 8, "not judged: its live runs were broken off")
+    it, errors = found.conditions, {metric.name: metric.error for metric in found.metrics}
+    load = "-" if it.host_cpu_share is None else f"{it.host_cpu_share:.0%}"
+    verdict = VERDICTS[found.verdict] if kept.genuine else "its prediction was changed afterwards"
+    return (
+        found.predicted_at,
+        it.policy,
+        str(sum(it.devices.values())),
+        f"{it.queries / max(it.seconds - it.warm_up_s, 1e-9):.0f}",
+        *("-" if (error := errors.get(name)) is None else _signed(error, name)
+          for name in ("p50_ms", "p95_ms", "violation", "accuracy")),
+        load,
+        verdict,
+    )  # fmt: skip

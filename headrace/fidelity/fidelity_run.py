@@ -1,54 +1,90 @@
-"""``headrace fidelity``: run the same arrivals live and simulated, and make the certificate."""
+"""``headrace fidelity``: predict, keep the prediction, run live, and judge it."""
 
-import hashlib
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from msgspec import structs
 
-from control.policies import policy_named, selections
+from control.policies import policy_named
 from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
-from headrace.atomic_file import write_whole
 from headrace.broker.jar_lock import ROOTS
-from headrace.config.pipeline_file import PipelineFile, load_profile
-from headrace.errors import CertificateError, PipelineError
-from headrace.fidelity.certificate import Certificate, Conditions, certified
-from headrace.fidelity.delay_trace import delay_text as told_of
-from headrace.fidelity.delay_trace import seen
-from headrace.fidelity.live_run import LiveEnvironment, answers, number_of, play, staged
+from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import PipelineError
+from headrace.fidelity.calibration_run import LIBRARIES
+from headrace.fidelity.certificate import (
+    METRICS,
+    Certificate,
+    Conditions,
+    Predicted,
+    judged,
+    predicted,
+    values_of,
+)
+from headrace.fidelity.certificate_store import keep, keep_prediction, sha256
+from headrace.fidelity.conditional import conditional
+from headrace.fidelity.live_figures import live_figures
+from headrace.fidelity.live_run import LiveEnvironment, check_emulated, play, staged
+from headrace.fidelity.null_models import null_models
+from headrace.fidelity.variant_file import as_asked
 from headrace.machine import machine
-from headrace.results.figures import Figures, figures
-from headrace.results.latency_steps import StepTimes
-from headrace.roles.wiring import accuracies
-from headrace.simulation.run_input import Run, devices
-from headrace.simulation.simulation_run import simulated
-from headrace.simulation.warm_start import Start, start_of
-from headrace.terminal import progress
-from schemas.records import Plan
-from streams.observers.run_metrics import RunMetrics, given_up
-from streams.simulated.delays import DelayTrace
-
-SUFFIX = ".fidelity.json"
-LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
+from headrace.results.figures import Figures
+from headrace.simulation.figures_run import figures_of
+from headrace.simulation.overrides import Devices, changed
+from headrace.simulation.run_input import Run
+from headrace.simulation.world_file import ChosenWorld, beyond, chosen, profiles_sha256
+from headrace.terminal import progress, say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRequest:
-    """The runs to certify. ``until_s`` cuts the arrivals; ``warm_up_s`` of them are not counted."""
+    """The runs to certify. ``until_s`` cuts the arrivals; ``warm_up_s`` of them are not counted.
+
+    ``file`` has the workers of the runs, ``original`` is the file beside which the certificate is
+    kept. Simulations have seeds from ``seed`` on.
+    """
 
     file: PipelineFile
+    original: PipelineFile
     arrivals: Path
     policy: str
+    world: ChosenWorld
     seed: int = 0
     dilate: float = 1.0
     warm_up_s: float = 0.0
     until_s: float | None = None
-    simulations: int = 1
+    simulations: int = 8
+    repeats: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """A prediction before the live runs: its metrics, null models and conditions."""
+
+    at: datetime
+    metrics: tuple[Predicted, ...]
+    nulls: dict[str, Any]
+    conditions: Conditions
+    world: dict[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        """The common name of the files that keep it: the time."""
+        return self.at.strftime("%Y%m%dT%H%M%S.%fZ")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the prediction as it is kept and hashed."""
+        return {
+            "predicted_at": _iso(self.at),
+            "world": self.world,
+            "metrics": [asdict(metric) for metric in self.metrics],
+            "nulls": self.nulls,
+            "conditions": asdict(self.conditions),
+        }
 
 
 def asked(
@@ -56,44 +92,60 @@ def asked(
     arrivals: Path,
     *,
     policy: str | None = None,
-    seed: int = 0,
-    dilate: float = 1.0,
-    warm_up_s: float = 0.0,
-    until_s: float | None = None,
-    simulations: int = 1,
+    devices: Devices = None,
+    world: str | None = None,
+    **options: Any,
 ) -> CertificateRequest:
-    """Return the request of the options; raises ``PipelineError`` for an unknown policy."""
+    """Return the request of the options.
+
+    Raises ``PipelineError`` for an unknown policy or impossible workers, ``CalibrationError`` for
+    a calibration that cannot be used, and ``Unsuccessful`` for real devices that are dilated.
+    """
     name = policy or file.pipeline.policy
     if policy_named(file.pipeline, name) is None:
         raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
-    return CertificateRequest(
-        file=file, arrivals=arrivals, policy=name, seed=seed, dilate=dilate, warm_up_s=warm_up_s,
-        until_s=until_s, simulations=simulations,
+    wanted = changed(file, devices)
+    wish = CertificateRequest(
+        file=wanted, original=file, arrivals=arrivals, policy=name, world=chosen(wanted, world),
+        **options,
     )  # fmt: skip
+    check_emulated(wanted, wish.dilate)
+    return wish
 
 
-def certify(wish: CertificateRequest) -> Certificate:
-    """Run live, simulate, compare and return the certificate. Raises as ``staged`` does."""
+def certify(wish: CertificateRequest) -> tuple[Certificate, Path]:
+    """Predict, run live, judge and keep the certificate; return it with its path.
+
+    Raises as ``staged`` does; the prediction is kept also then.
+    """
     times = drawn(wish)
-    _rehearse(wish, times)
-    with (
-        staged(wish.file, wish.policy, wish.dilate) as stage,
-        progress("live", len(times)) as advance,
-    ):
-        play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
-    world = machine_seen(wish, times, stage)
-    seeds = range(wish.seed, wish.seed + wish.simulations)
-    start = start_seen(wish, stage.plans, stage.began_s)
-    simulations = [foretold(replace(wish, seed=seed), times, world, start) for seed in seeds]
-    return certified(
-        conditions(wish, times, stage, world), live_figures(wish, times, stage), *simulations
+    prediction = predict(wish, times)
+    kept = keep_prediction(wish.original.path, prediction.name, prediction.as_json())
+    say(f"predicted; kept as {kept}, SHA-256 {(digest := sha256(kept))}")
+    started = datetime.now(UTC)
+    live = [_live_run(wish, times, number) for number in range(wish.repeats)]
+    figures = [values_of(each.figures) for each in live]
+    shares = [each.host_cpu_share for each in live]
+    busiest = max((share for share in shares if share is not None), default=None)
+    certificate = Certificate(
+        predicted_at=_iso(prediction.at),
+        sha256=digest,
+        live_started_at=_iso(started),
+        world=prediction.world,
+        metrics=tuple(judged(prediction.metrics, figures, prediction.nulls)),
+        conditions=replace(
+            prediction.conditions,
+            host_cpu_share=None if None in shares else busiest,
+            behind_ms=round(max(each.behind_s for each in live) * 1e3, 3),
+        ),
+        live_runs=tuple(figures),
+        conditional=_means([values_of(each.conditional) for each in live]),
+        nulls=prediction.nulls,
     )
+    return certificate, keep(wish.original.path, prediction.name, certificate)
 
 
-def _rehearse(wish: CertificateRequest, times: Times) -> None:
-    """Simulate the first query, to fail before the live run if the simulation cannot run."""
-    run = Run(file=wish.file, policy=wish.policy, seed=wish.seed, arrivals=Recorded(times[:1]))
-    simulated(run, lambda sent: None)
+# ---------------------------------------------------------------------- before the live runs
 
 
 def drawn(wish: CertificateRequest) -> Times:
@@ -109,148 +161,105 @@ def drawn(wish: CertificateRequest) -> Times:
     return times
 
 
-def machine_seen(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> DelayTrace:
-    """Return the machine's delays during the arrivals, from the answers."""
-    from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
-    known = (each for each in answers(stage) if each.answered_s < until_s)
-    profile = load_profile(wish.file)
-    return seen(known, profile, devices(wish.file), wish.dilate, from_s, until_s)
+def predict(wish: CertificateRequest, times: Times) -> Prediction:
+    """Simulate from a cold start, once for each seed, and return the prediction."""
+    runs = [
+        Run(
+            file=wish.file, policy=wish.policy, seed=seed, arrivals=Recorded(times),
+            warm_up_s=wish.warm_up_s, dilate=wish.dilate, world=wish.world.world,
+        )
+        for seed in range(wish.seed, wish.seed + wish.simulations)
+    ]  # fmt: skip
+    with progress("predicting", len(times) * len(runs)) as advance:
+        found = [figures_of(run, _offset(advance, at * len(times))) for at, run in enumerate(runs)]
+    rate_qps = len(times) / float(times[-1]) if times[-1] > 0 else 0.0
+    calibration, rng = wish.world.calibration, np.random.default_rng(wish.seed)
+    nulls = null_models(wish.file, wish.policy, calibration, rate_qps, wish.dilate, rng)
+    world = wish.world
+    return Prediction(
+        at=datetime.now(UTC),
+        metrics=predicted(found),
+        nulls={name: dict(values) for name, values in nulls.items()},
+        conditions=_conditions(wish, times, rate_qps),
+        world=None if world.calibration is None or world.path is None else {
+            "path": world.path.name, "sha256": world.sha256, "date": world.calibration.date,
+        },
+    )  # fmt: skip
 
 
-def start_seen(wish: CertificateRequest, plans: Iterable[Plan], began_s: float) -> Start | None:
-    """Return the state of the live run at the end of its warm-up.
-
-    None if workers select by tables: the tables are computed before the arrivals begin and do not
-    belong to a given plan.
-    """
-    pipeline = wish.file.pipeline
-    policy = policy_named(pipeline, wish.policy)
-    if policy is None or selections(pipeline, policy):
-        return None
-    return start_of(plans, began_s, wish.warm_up_s, policy.interval_s)
+def _offset(advance: Callable[[int, str], None], before: int) -> Callable[[int], None]:
+    return lambda sent: advance(before + sent, "")
 
 
-def foretold(
-    wish: CertificateRequest, times: Times, world: DelayTrace, start: Start | None
-) -> Figures:
-    """Simulate with the request's seed and return the figures.
-
-    The plan after a cold start depends on chance and stays for minutes, so simulations start with
-    the plan that the live run had reached.
-    """
-    run = Run(
-        file=wish.file,
-        policy=wish.policy,
-        seed=wish.seed,
-        arrivals=Recorded(times),
-        warm_up_s=wish.warm_up_s,
-        dilate=wish.dilate,
-        replay=world,
-        start=start,
-    )
-    watches: list[StepTimes] = []
-
-    def watch(metrics: RunMetrics) -> StepTimes:
-        watches.append(StepTimes(metrics))
-        return watches[-1]
-
-    with progress(f"simulated with seed {wish.seed}", len(times)) as advance:
-        ended = simulated(run, lambda sent: advance(sent, ""), watch=watch)
-    return figures(ended.account, watches[0], ended.last_s)
-
-
-def live_figures(wish: CertificateRequest, times: Times, stage: LiveEnvironment) -> Figures:
-    """Return the figures of the live run."""
-    since_s = stage.began_s + wish.warm_up_s
-    metrics = RunMetrics(wish.file.pipeline, accuracies(load_profile(wish.file)), since_s)
-    steps = StepTimes()
-    for plan in sorted(stage.plans, key=lambda each: each.epoch):
-        metrics.plan(plan, plan.issued_s)
-    first = len(times) - _counted(wish, times)
-    for answer in answers(stage):
-        if number_of(answer) >= first:
-            # CreateTime is truncated to whole ms, so the first query's may be before ``since_s``.
-            counted = structs.replace(answer, created_s=max(answer.created_s, since_s))
-            metrics.take(counted, given_up(counted), answer.answered_s)
-            steps.take(counted)
-    metrics.close(_counted(wish, times))
-    return figures(metrics, steps, stage.began_s + float(times[-1]))
-
-
-def _counted(wish: CertificateRequest, times: Times) -> int:
-    return int(len(times) - np.searchsorted(times, wish.warm_up_s))
-
-
-def conditions(
-    wish: CertificateRequest, times: Times, stage: LiveEnvironment, world: DelayTrace
-) -> Conditions:
-    """Return the conditions of the runs."""
-    file = wish.file
+def _conditions(wish: CertificateRequest, times: Times, rate_qps: float) -> Conditions:
+    file, world = wish.file, wish.world.world
+    outside = "" if world is None else beyond(world, rate_qps / wish.dilate)
     return Conditions(
         pipeline=file.pipeline.name,
         file=file.path.name,
         file_sha256=sha256(file.path),
-        profiles_sha256={path.name: sha256(path) for path in file.profiles},
+        profiles_sha256=profiles_sha256(file),
         arrivals=wish.arrivals.name,
         arrivals_sha256=sha256(wish.arrivals),
-        queries=_counted(wish, times),
+        queries=int(len(times) - np.searchsorted(times, wish.warm_up_s)),
         seconds=round(float(times[-1]), 3),
         warm_up_s=wish.warm_up_s,
         policy=wish.policy,
         seed=wish.seed,
+        simulations=wish.simulations,
         dilate=wish.dilate,
         devices=dict(file.cluster.devices),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
         versions={**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)},
-        host_cpu_share=stage.host_cpu_share,
-        behind_ms=round(stage.behind_s * 1e3, 3),
-        own_cpu_share=stage.own_cpu_share,
-        **told_of(world),
-        slo_ms=file.pipeline.slo_s * 1e3,
-        simulations=wish.simulations,
+        notes=tuple(filter(None, (wish.world.sentence, outside))),
     )
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+# ---------------------------------------------------------------------- live
 
 
-def place(file: Path) -> Path:
-    """Return the path of a pipeline file's certificate."""
-    return file.with_name(file.stem + SUFFIX)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LiveRun:
+    """The figures of one live run, and of the simulation that replays it."""
+
+    figures: Figures
+    conditional: Figures
+    host_cpu_share: float | None
+    behind_s: float
 
 
-def store(certificate: Certificate, path: Path) -> None:
-    """Write the certificate atomically."""
-    write_whole(path, json.dumps(certificate.as_json(), indent=1) + "\n")
+def _live_run(wish: CertificateRequest, times: Times, number: int) -> _LiveRun:
+    """Run live from a cold start, with a broker of its own."""
+    what = f"live, {number + 1} of {wish.repeats}"
+    with ExitStack() as stack:
+        devices = dict(wish.file.cluster.devices)
+        file = stack.enter_context(as_asked(wish.original, wish.policy, devices))
+        stage = stack.enter_context(staged(file, wish.policy, wish.dilate))
+        advance = stack.enter_context(progress(what, len(times)))
+
+        def each(at: LiveEnvironment, sent: int) -> None:
+            advance(sent, f"{len(at.answers)} answers")
+
+        play(stage, times, each, wish.seed + number)
+        found = live_figures(stage, times, wish.warm_up_s)
+        again = conditional(
+            stage, times, policy=wish.policy, warm_up_s=wish.warm_up_s, seed=wish.seed + number,
+            dilate=wish.dilate,
+        )  # fmt: skip
+    return _LiveRun(
+        figures=found, conditional=again, host_cpu_share=stage.host_cpu_share,
+        behind_s=stage.behind_s,
+    )  # fmt: skip
 
 
-def stored(file: Path) -> Certificate | None:
-    """Return the certificate beside a pipeline file, None without one; raises
-    ``CertificateError``."""
-    path = place(file)
-    try:
-        return Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(
-            f"the certificate {path} cannot be read; run `headrace fidelity` again"
-        ) from error
+def _means(runs: list[dict[str, float | None]]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name in METRICS:
+        values = [run[name] for run in runs]
+        known = [value for value in values if value is not None]
+        found[name] = sum(known) / len(known) if len(known) == len(values) else None
+    return found
 
 
-def stale(certificate: Certificate, file: PipelineFile) -> tuple[str, ...]:
-    """Return the names of the files that changed after the certificate was made."""
-    known = {
-        certificate.conditions.file: certificate.conditions.file_sha256,
-        **certificate.conditions.profiles_sha256,
-    }
-    return tuple(each.name for each in _files(file) if known.get(each.name) != sha256(each))
-
-
-def _files(file: PipelineFile) -> Iterable[Path]:
-    return (file.path, *file.profiles)
+def _iso(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")

@@ -81,7 +81,7 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvir
     Raises the errors of ``LocalRun.start`` and ``LocalRun.await_ready``, and ``Unsuccessful`` for
     real devices with a dilation.
     """
-    _check_emulated(file, dilate)
+    check_emulated(file, dilate)
     with (
         tempfile.TemporaryDirectory(prefix="headrace-fidelity-") as folder,
         temporary_broker(Path(folder) / "broker", "starting a broker for this run") as (broker, _),
@@ -106,7 +106,8 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvir
             run.kill()
 
 
-def _check_emulated(file: PipelineFile, dilate: float) -> None:
+def check_emulated(file: PipelineFile, dilate: float) -> None:
+    """Raise ``Unsuccessful`` for real devices with a dilation."""
     real = [device for device, _ in file.cluster.devices if device != EMULATED]
     if real and dilate != 1.0:
         raise Unsuccessful(

@@ -14,7 +14,7 @@ from headrace.config.cluster_cost import costs
 from headrace.config.pipeline_file import PipelineFile, load_profile
 from headrace.errors import Unsuccessful
 from headrace.fidelity.certificate import Certificate
-from headrace.fidelity.fidelity_run import stale, stored
+from headrace.fidelity.certificate_store import newest, stale
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.results.time_series import Recorder, TimeSeries, width_s
@@ -136,7 +136,7 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
     if not known:  # no accuracies were measured
         nothing = tuple(None for _ in recording.accuracy)
         recording, found = replace(recording, accuracy=nothing), replace(found, accuracy=None)
-    certificate = stored(file.path)
+    certificate = newest(file.path)
     return LiveReport(
         file=file,
         first_s=first_s,

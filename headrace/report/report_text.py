@@ -92,7 +92,7 @@ def _costs(made: LiveReport) -> Iterator[tuple[str, str]]:
 
 def _certificate(made: LiveReport) -> Iterator[str]:
     if made.certificate is not None:
-        about = "How far a simulation of this pipeline may be trusted (headrace fidelity)."
+        about = "How well simulations of this pipeline predicted live runs (headrace fidelity)."
         shown = f'<pre class="wide">{escape(certificate_text(made.certificate))}</pre>'
         yield section("Certificate of the simulation", f"{about} {_stale(made)}".strip(), shown)
 
@@ -101,7 +101,11 @@ def _certificate_lines(made: LiveReport) -> list[str]:
     if made.certificate is None:
         return []
     stale = [_stale(made)] if made.stale else []
-    head = f"the simulation's certificate: {made.certificate.verdict}"
+    it = made.certificate
+    head = (
+        f"the simulation's newest certificate: {it.verdict}; predicted {it.predicted_at}, "
+        f"{it.repeats} live runs"
+    )
     return ["", head, *stale, *([made.certificate.warning] if made.certificate.warning else [])]
 
 

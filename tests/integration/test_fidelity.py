@@ -1,6 +1,7 @@
-"""``headrace fidelity``: a live run in slower time beside its simulation."""
+"""A calibration, a prediction and its live runs, on brokers of their own."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,30 +10,38 @@ from benchmarks.small_cluster import a_cluster, some_arrivals
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.fidelity import live_run as fidelity_live
-from headrace.fidelity.certificate import Certificate
-from headrace.fidelity.fidelity_run import stale, stored
+from headrace.fidelity.certificate_store import history, stale
+from headrace.fidelity.fidelity_run import asked, certify
+from headrace.simulation.world_file import place, read
 
 pytestmark = [pytest.mark.kafka, pytest.mark.alone]
 
 FAST = {"fast": {"replicas": {"detect/small": 1, "read/small": 1}}}
 
 
-def test_arrivals_run_live_and_simulated_and_the_certificate_is_stored(
+def test_what_a_calibration_predicts_is_kept_before_it_is_judged_by_live_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fidelity_live, "WARM_UP_S", 0.5)
     path, arrivals = a_cluster(tmp_path, policies=FAST), some_arrivals(tmp_path, 20.0, 6.0)
-    command = ["fidelity", str(path), "--arrivals", str(arrivals), "--policy", "fast"]
-    assert run([*command, "--dilate", "2", "--warm-up", "1s", "--until", "4s", "--json"]) == 0
-    certificate = Certificate.from_json(json.loads(capsys.readouterr().out))
-    file = read_pipeline_file(path)
-    assert stored(path) == certificate
-    assert stale(certificate, file) == ()
-    metrics = {metric.name: (metric.live, metric.simulated) for metric in certificate.metrics}
-    assert metrics["queries"] == (60, 60)  # 80 without the second of warm-up
-    assert metrics["devices_mean"] == (2.0, 2.0)
+    rate = ["--rate", "20", "--rate", "30", "--seconds", "3s", "--passes", "1"]
+    assert run(["calibrate", str(path), *rate, "--dilate", "2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    file, world = read_pipeline_file(path), read(place(path))
+    assert [phase["rate_qps"] for phase in document["phases"]] == [10.0, 15.0]
+    assert world.world.rates_qps == (10.0, 15.0)
+    assert all(phase.ways_in for phase in world.world.phases)
+    wish = asked(file, arrivals, policy="fast", devices=3, dilate=2.0, until_s=3.0, simulations=2)
+    certificate, _ = certify(replace(wish, repeats=1))
+    (kept,) = history(path)
+    assert (kept.certificate, kept.genuine) == (certificate, True)
+    assert certificate.predicted_at < certificate.live_started_at
+    assert certificate.world is not None
+    assert certificate.world["date"] == world.date
+    values = {m.name: (m.predicted, m.live) for m in certificate.metrics}
+    assert values["devices_mean"] == (2.0, 2.0)
     it = certificate.conditions
-    assert (it.policy, it.dilate, it.warm_up_s, it.devices) == ("fast", 2.0, 1.0, {"emulated": 4})
-    assert "lost" not in {name.removeprefix("drops/") for name in metrics}
+    assert (it.policy, it.dilate, it.warm_up_s, it.devices) == ("fast", 2.0, 0.0, {"emulated": 3})
+    assert it.queries == 60
     path.write_text(path.read_text() + "\n")
     assert stale(certificate, read_pipeline_file(path)) == ("pipeline.yaml",)

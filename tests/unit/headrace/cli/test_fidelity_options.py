@@ -1,24 +1,28 @@
-"""``headrace fidelity``: what cannot be certified is refused before anything runs; the text."""
+"""``headrace fidelity`` and ``calibrate``: what cannot be done is refused before anything runs."""
 
-from dataclasses import replace
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
 from headrace.cli.main import run
-from headrace.errors import BAD_INPUT, UNSUCCESSFUL, CertificateError
-from headrace.fidelity.certificate import certified
-from headrace.fidelity.certificate_text import text
-from headrace.fidelity.fidelity_run import place, store, stored
-from tests.unit.headrace.fidelity.test_certificate import CONDITIONS, LIVE
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.errors import BAD_INPUT, UNSUCCESSFUL
+from headrace.fidelity.calibration_run import CalibrationRequest, arrivals, rates_of, steps_of
+from headrace.fidelity.certificate_store import keep, keep_prediction
+from headrace.fidelity.fidelity_run import asked, drawn, predict
+from headrace.simulation.world_file import place, store
+from tests.unit.headrace.fidelity.test_certificate import a_certificate
+from tests.unit.headrace.simulation.test_world_file import NOW, a_calibration
 
 
 def said(
     capsys: pytest.CaptureFixture[str], folder: Path, *options: str, **changes: object
 ) -> tuple[int, str]:
-    path, arrivals = a_cluster(folder, **changes), some_arrivals(folder, 20.0, 4.0)
-    code = run(["fidelity", str(path), "--arrivals", str(arrivals), *options])
+    path, times = a_cluster(folder, **changes), some_arrivals(folder, 20.0, 4.0)
+    code = run(["fidelity", str(path), "--arrivals", str(times), *options])
     return code, capsys.readouterr().err
 
 
@@ -36,38 +40,63 @@ def test_a_warm_up_that_leaves_nothing_is_refused(
 
 def test_real_devices_cannot_be_dilated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = {"devices": {"cuda:0": 4}}
-    code, error = said(capsys, tmp_path, "--dilate", "4", "--warm-up", "1s", cluster=cluster)
+    code, error = said(capsys, tmp_path, "--dilate", "4", cluster=cluster)
     assert (code, "leave --dilate out" in error) == (UNSUCCESSFUL, True)
 
 
-def test_a_certificate_lies_beside_its_pipeline_file(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.yaml"
-    certificate = certified(CONDITIONS, LIVE, LIVE)
-    assert stored(file) is None
-    store(certificate, place(file))
-    assert (place(file).name, stored(file)) == ("pipeline.fidelity.json", certificate)
-    place(file).write_text("{")
-    with pytest.raises(CertificateError, match="cannot be read"):
-        stored(file)
+def test_fewer_than_three_live_runs_certify_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, error = said(capsys, tmp_path, "--repeats", "2")
+    assert (code, "3" in error) == (BAD_INPUT, True)
 
 
-def test_a_certificate_for_a_person() -> None:
-    simulated = replace(LIVE, p50_ms=112.0, violation=0.06)
-    busy = replace(CONDITIONS, host_cpu_share=0.9, own_cpu_share=0.4)
-    shown = [line.split() for line in text(certified(busy, LIVE, simulated)).splitlines()]
-    assert shown[1] == ["p50", "ms", "100.0", "112.0", "+12.0%", "10.0%", "5.0%", "MISSED"]
-    assert shown[5][:9] == [
-        "violation",
-        "5.00%",
-        "6.00%",
-        "+1.00",
-        "pt",
-        "2.00",
-        "pt",
-        "0.50",
-        "pt",
-    ]
-    told = text(certified(busy, LIVE, simulated))
-    assert "host 90% busy (40% by the run itself)" in told
-    assert "loki, 20 emulated; simulated 1 times, seed 0" in told
-    assert "bounds hold below 70%" in told
+def test_the_history_needs_no_arrivals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = a_cluster(tmp_path)
+    assert run(["fidelity", str(path)]) == BAD_INPUT
+    assert "--arrivals, or --history" in capsys.readouterr().err
+    assert run(["fidelity", str(path), "--history"]) == 0
+    assert "no certificate" in capsys.readouterr().out
+    keep_prediction(path, "1", {})
+    keep(path, "1", a_certificate(p50_ms=150.0))
+    assert run(["fidelity", str(path), "--history", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["prediction"], row["certificate"]["met"]) == ("1", False)
+
+
+def test_a_prediction_follows_from_its_request_alone(tmp_path: Path) -> None:
+    """Other devices and policy than calibrated; the same figures again from the same inputs."""
+    file = read_pipeline_file(a_cluster(tmp_path))
+    store(a_calibration(file), place(file.path))
+    times = some_arrivals(tmp_path, 20.0, 4.0)
+
+    def made() -> dict[str, object]:
+        wish = asked(
+            file, times, policy="fast", devices=2, world=str(place(file.path)), simulations=2
+        )
+        it = predict(wish, drawn(wish))
+        return {**it.as_json(), "predicted_at": ""}
+
+    first = made()
+    assert first == made()
+    assert first["world"] == {
+        "path": "pipeline.world.json", "sha256": first["world"]["sha256"],  # type: ignore[index]
+        "date": NOW.isoformat(),
+    }  # fmt: skip
+    metrics = {each["name"]: each["predicted"] for each in first["metrics"]}  # type: ignore[index, attr-defined]
+    assert (metrics["devices_mean"], metrics["violation"]) == (2.0, 0.0)
+    assert set(first["nulls"]) == {"calibration", "M/D/c"}  # type: ignore[call-overload]
+
+
+def test_rates_go_up_and_down_so_that_a_drift_is_no_effect_of_the_rate(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    assert rates_of(CalibrationRequest(file=file, rates_qps=(40.0,))) == (20.0, 40.0)
+    assert rates_of(CalibrationRequest(file=file, rates_qps=(40.0, 10.0))) == (10.0, 40.0)
+    low, high = rates_of(CalibrationRequest(file=file, policy="loki"))
+    assert 0 < low < high
+    steps = steps_of((10.0, 30.0), 5.0, 2)
+    assert [step.rate_qps for step in steps] == [10.0, 30.0, 30.0, 10.0]
+    times = arrivals(steps, np.random.default_rng(0))
+    assert list(times) == sorted(times)
+    counts = [int(((times >= s.from_s) & (times < s.until_s)).sum()) for s in steps]
+    assert [20 < n < 85 for n in counts] == [True, False, False, True]

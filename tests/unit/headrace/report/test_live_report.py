@@ -10,14 +10,13 @@ from benchmarks.small_cluster import a_cluster
 from headrace.client.formats import read_answer
 from headrace.config.pipeline_file import DeviceType, PipelineFile, read_pipeline_file
 from headrace.errors import CertificateError
-from headrace.fidelity.certificate import Conditions, certified
-from headrace.fidelity.fidelity_run import place, store
+from headrace.fidelity.certificate_store import folder, keep, keep_prediction
 from headrace.report.live_report import InForce, answers_since, reported
 from headrace.report.report_text import report_page, report_text
-from headrace.results.figures import Figures
 from schemas.codec.single_object import encode
 from schemas.records import REFUSED, Answer, End, Plan, Settings
 from tests.builders import a_hop, a_lease, a_plan, an_answer
+from tests.unit.headrace.fidelity.test_certificate import a_certificate
 
 START_S = 1_700_000_000.0
 
@@ -98,28 +97,20 @@ def test_the_report_is_told_and_drawn(file: PipelineFile) -> None:
 
 
 def test_a_certificate_beside_the_file_is_shown_and_said_to_be_stale(file: PipelineFile) -> None:
-    live = Figures(
-        queries=1000, p50_ms=100.0, p95_ms=200.0, p99_ms=240.0, branch_violation=0.02,
-        violation=0.05, accuracy=0.96, devices_mean=4.0,
-    )  # fmt: skip
-    conditions = Conditions(
-        pipeline="lines", file="pipeline.yaml", file_sha256="another", profiles_sha256={},
-        arrivals="trace.txt", arrivals_sha256="c", queries=1100, seconds=60.0, warm_up_s=5.0,
-        policy="loki", seed=0, dilate=1.0, devices={"emulated": 4}, date="2026-11-21T18:00:00Z",
-        machine="a CPU", versions={}, host_cpu_share=0.5, behind_ms=1.0,
-    )  # fmt: skip
-    store(certified(conditions, live, live), place(file.path))
+    keep_prediction(file.path, "20261122T120000Z", {"predicted_at": "then"})
+    keep(file.path, "20261122T120000Z", a_certificate())
     made = reported(file, ANSWERS, PLANS)
     told, page = report_text(made), report_page(made)
-    assert "the simulation's certificate: aim" in told
+    assert "the simulation's newest certificate: aim; predicted 2026-11-22T12:00" in told
     assert "pipeline.yaml, profile.json changed since" in told
     assert "Certificate of the simulation" in page
-    assert "1100 queries of trace.txt" in page
+    assert "1100 queries of arrivals.txt" in page
     assert made.as_json()["certificate_stale"] == ["pipeline.yaml", "profile.json"]
 
 
 def test_a_certificate_that_cannot_be_read_is_told(file: PipelineFile) -> None:
-    place(file.path).write_text("{}")
+    keep_prediction(file.path, "at", {})
+    (folder(file.path) / "at.certificate.json").write_text("{}")
     with pytest.raises(CertificateError):
         reported(file, ANSWERS, PLANS)
 

@@ -9,7 +9,7 @@ from msgspec import structs
 from control.estimation.demand import counted
 from control.problem.plan_reasons import STEPS
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.fidelity.fidelity_run import CertificateRequest, start_seen
+from headrace.fidelity.conditional import start_seen
 from headrace.simulation.warm_start import GivenPlan, Start, filed, start_of
 from schemas.effects import PLANS, Arrived, Effect, Event, Send, Wake, Woke
 from schemas.enumerations import PlanCause
@@ -104,8 +104,5 @@ def test_workers_that_choose_by_tables_start_without_a_given_plan() -> None:
         ("read.yaml", "ramsis", None),
         ("pipeline.yaml", "loki", Start(PLAN, 18.0)),
     ]:
-        wish = CertificateRequest(
-            file=read_pipeline_file(folder / name), arrivals=Path("a"), policy=policy,
-            warm_up_s=20.0,
-        )  # fmt: skip
-        assert start_seen(wish, [PLAN], 100.0) == start, name
+        pipeline = read_pipeline_file(folder / name).pipeline
+        assert start_seen(pipeline, policy, [PLAN], 100.0, 20.0) == start, name

@@ -1,0 +1,55 @@
+"""The conditional comparison: simulate with the delays and the plan of the live run itself.
+
+It says how far queueing and control logic are right about a machine that is known. It predicts
+nothing: each ten seconds are simulated with what was seen in the ten seconds beside them, under
+the plan that the live run had reached when its warm-up ended.
+"""
+
+from collections.abc import Iterable
+
+from control.policies import policy_named, selections
+from headrace.arrivals.arrival_processes import Recorded, Times
+from headrace.config.pipeline_file import load_profile
+from headrace.fidelity.delay_trace import seen
+from headrace.fidelity.live_run import LiveEnvironment, answers
+from headrace.results.figures import Figures
+from headrace.simulation.figures_run import figures_of
+from headrace.simulation.run_input import Run, devices
+from headrace.simulation.warm_start import Start, start_of
+from schemas.pipeline import Pipeline
+from schemas.records import Plan
+from streams.simulated.delays import DelayTrace
+
+
+def conditional(
+    stage: LiveEnvironment, times: Times, *, policy: str, warm_up_s: float, seed: int, dilate: float
+) -> Figures:
+    """Return the figures of a simulation that replays a finished live run's delays and plan."""
+    start = start_seen(stage.file.pipeline, policy, stage.plans, stage.began_s, warm_up_s)
+    run = Run(
+        file=stage.file, policy=policy, seed=seed, arrivals=Recorded(times), warm_up_s=warm_up_s,
+        dilate=dilate, replay=machine_seen(stage, times, dilate), start=start,
+    )  # fmt: skip
+    return figures_of(run, lambda sent: None)
+
+
+def machine_seen(stage: LiveEnvironment, times: Times, dilate: float) -> DelayTrace:
+    """Return the machine's delays during the arrivals, from the answers."""
+    from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
+    known = (each for each in answers(stage) if each.answered_s < until_s)
+    profile = load_profile(stage.file)
+    return seen(known, profile, devices(stage.file), dilate, from_s, until_s)
+
+
+def start_seen(
+    pipeline: Pipeline, policy: str, plans: Iterable[Plan], began_s: float, warm_up_s: float
+) -> Start | None:
+    """Return the state of the live run at the end of its warm-up.
+
+    None if workers select by tables: the tables are computed before the arrivals begin and do not
+    belong to a given plan.
+    """
+    found = policy_named(pipeline, policy)
+    if found is None or selections(pipeline, found):
+        return None
+    return start_of(plans, began_s, warm_up_s, found.interval_s)

@@ -1,0 +1,35 @@
+"""A judged run's roles read a file that names the policy and has the workers."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.small_cluster import a_cluster
+from headrace.config.pipeline_file import load_profile, read_pipeline_file
+from headrace.errors import PipelineError
+from headrace.fidelity.variant_file import as_asked
+
+
+def test_a_file_that_has_them_already_is_used_as_it_is(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    with as_asked(file, file.pipeline.policy, 4) as found:
+        assert found is file
+
+
+def test_another_policy_and_other_workers_are_in_a_file_for_the_time_of_the_run(
+    tmp_path: Path,
+) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    before = set(tmp_path.iterdir())
+    with as_asked(file, "fast", {"emulated": 2}) as found:
+        again = read_pipeline_file(found.path)
+        assert (again.pipeline.policy, again.cluster.devices) == ("fast", (("emulated", 2),))
+        assert load_profile(again) == load_profile(file)
+        assert found.pipeline.name == file.pipeline.name
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    with pytest.raises(PipelineError, match="no policy 'best'"), as_asked(file, "best"):
+        pass
