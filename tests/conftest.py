@@ -13,6 +13,10 @@ settings.register_profile("developer", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
+# Brokers of tests live for seconds: without the optimising compiler a start takes 5 s of CPU,
+# not 8.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 
 @pytest.fixture
 def rng() -> np.random.Generator:

@@ -197,7 +197,8 @@ def format_command(java: Path, classpath: str, home: Home, identity: Identity) -
     """Return the command that formats an empty data directory."""
     tool = ["kafka.tools.StorageTool", "format", "-t", identity.cluster]
     return [
-        *_java_command(java, classpath, home, heap=["-Xmx128m"]),
+        # It ends within a second or two: optimised code would not pay.
+        *_java_command(java, classpath, home, heap=["-Xmx128m", "-XX:TieredStopAtLevel=1"]),
         *tool,
         "-c",
         str(home.server_properties),
