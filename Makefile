@@ -3,6 +3,8 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 FILLED := $(VENV)/.filled
+# Where tests that need a broker or models lie; to collect the others too takes 13 s a process.
+MARKED := tests/integration tests/contract tests/unit/examples tests/unit/test_no_code_from_files.py
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
 .PHONY: demo test check docs site reference compiled pure kcat lock clean
@@ -13,8 +15,9 @@ demo: $(FILLED)
 test: $(FILLED)
 	@$(MAKE) --no-print-directory kcat
 	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not slow" tests
-	$(PYTHON) -m pytest -q -n 2 --dist loadfile -m "(kafka or models) and not alone and not slow" tests
-	$(PYTHON) -m pytest -q -m "alone and not slow" tests
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile \
+	  -m "(kafka or models) and not alone and not slow" $(MARKED)
+	$(PYTHON) -m pytest -q -m "alone and not slow" tests/integration
 
 check: $(FILLED)
 	$(VENV)/bin/ruff format --check .

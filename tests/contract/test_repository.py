@@ -186,3 +186,16 @@ def test_the_image_installs_by_lock_and_finds_our_packages_first() -> None:
     assert "--require-hashes" in text
     assert "PYTHONPATH=/opt/headrace" in text
     assert re.search(r"^USER (?!root)", text, re.MULTILINE)
+
+
+def test_make_test_looks_for_brokers_and_models_where_they_are_used() -> None:
+    places = re.search(r"^MARKED := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert places is not None
+    found = {
+        str(path.relative_to(ROOT)): set(re.findall(r"mark\.(\w+)", path.read_text()))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    }
+    marked = [path for path, marks in found.items() if marks & {"kafka", "models"}]
+    assert [path for path in marked if not path.startswith(tuple(places[1].split()))] == []
+    alone = [path for path, marks in found.items() if "alone" in marks]
+    assert [path for path in alone if not path.startswith("tests/integration/")] == []
