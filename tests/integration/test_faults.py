@@ -186,21 +186,6 @@ def test_every_role_killed_one_after_the_other(rig: Rig) -> None:
     tell("six kills in a row", rig, at_s)
 
 
-def test_a_rolling_restart_of_every_role_loses_nothing(rig: Rig) -> None:
-    at_s, took_s = time.time(), {}
-    for name in rig.roles:
-        began_s = time.time()
-        assert rig.stop(name) == 0
-        rig.start(name)
-        rig.until(rig.serves, f"{name} to be back")
-        took_s[name] = time.time() - began_s
-    each_ended_once(rig)
-    told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took_s.items())
-    # Of what came after its own restart, the second in the row.
-    duplicates = rig.reports["egress-0"].counts["duplicates"]
-    tell("rolling restart", rig, at_s, told, f"{duplicates:g} duplicates seen")
-
-
 def test_a_control_app_that_was_stopped_does_not_take_the_others_back(rig: Rig) -> None:
     rig.roles["control-2"] = Role("control-2", "control")
     rig.start("control-2")

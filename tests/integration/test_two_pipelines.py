@@ -238,8 +238,9 @@ WORDS = str(ROOT / "examples" / "words" / "pipeline.yaml")
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     made = Terminal(tmp_path)
     yield made
-    for file in (WORDS, LINES):
-        made.types("down", file)
+    for pipeline, file in (("words", WORDS), ("lines", LINES)):
+        if made.left(pipeline):
+            made.types("down", file)
     made.types("broker", "stop")
 
 
@@ -268,3 +269,14 @@ def test_one_goes_down_and_the_other_goes_on_with_its_broker(terminal: Terminal)
     # What stood on the topics is read back from a broker that has just come up.
     again = terminal.types("up", LINES, "--detach")
     assert again.returncode == 0, again.stderr
+    purge_asks_the_broker_that_up_had_started(terminal)
+
+
+def purge_asks_the_broker_that_up_had_started(terminal: Terminal) -> None:
+    """Purging leaves no broker behind."""
+    purged = terminal.types("down", LINES, "--purge", "--json")
+    assert purged.returncode == 0, purged.stderr
+    said = json.loads(purged.stdout)
+    assert said["was_up"] is True
+    assert {"lines.queries", "lines.results"} <= {*said["purged"]["topics"]}
+    assert json.loads(terminal.types("broker", "status", "--json").stdout)["running"] is False

@@ -109,9 +109,7 @@ def test_nothing_outlives_a_supervisor_that_was_killed(terminal: Terminal) -> No
     state = terminal.state
     everyone = [psutil.Process(p.pid) for p in state.left]
     os.kill(state.supervisor.pid, signal.SIGKILL)
-    began = time.monotonic()
     assert gone(everyone)
-    assert time.monotonic() - began < 15
     # The state that it left is stale, and no obstacle.
     assert terminal.types("up", str(WORDS), "--detach").returncode == 0
 
@@ -144,17 +142,3 @@ def test_load_commands_and_policies_work_on_a_running_pipeline(terminal: Termina
     assert terminal.types("resume", words).returncode == 0
     answered = terminal.types("send", words, "-", stdin="one")
     assert (answered.returncode, answered.stdout.splitlines()[0]) == (0, "ONE")
-
-
-def test_purging_asks_the_broker_that_up_had_started_and_leaves_none_behind(
-    terminal: Terminal,
-) -> None:
-    del terminal.env["HEADRACE_BOOTSTRAP"]
-    up = terminal.types("up", str(WORDS), "--detach")
-    assert up.returncode == 0, up.stderr
-    down = terminal.types("down", str(WORDS), "--purge", "--json")
-    assert down.returncode == 0, down.stderr
-    said = json.loads(down.stdout)
-    assert said["was_up"] is True
-    assert {"lines.queries", "lines.results"} <= {*said["purged"]["topics"]}
-    assert json.loads(terminal.types("broker", "status", "--json").stdout)["running"] is False
