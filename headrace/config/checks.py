@@ -26,6 +26,7 @@ def check(file: FileSection, source: Source) -> None:
     check_tree(file.tasks, source)
     check_policies(file, source)
     check_workers(file, source)
+    check_egress(file, source)
     check_sharing(file, source)
     for policy, section in policies(file):
         check_replicas(policy, section, file, source)
@@ -41,6 +42,22 @@ def check(file: FileSection, source: Source) -> None:
     check_weights(file, source)
     check_tiers(file, source)
     check_knobs(file, source)
+
+
+def check_egress(file: FileSection, source: Source) -> None:
+    """Check that every egress has as many partitions.
+
+    Then ``egress_partitions`` may change under traffic: a query's records, some of them sent before
+    the change, all reach one egress.
+    """
+    partitions, processes = file.egress_partitions, file.cluster.egress
+    if partitions % processes:
+        fitting = [n for n in range(1, partitions + 1) if partitions % n == 0]
+        raise source.error(
+            ("cluster", "egress"),
+            f"{{}} is {processes}, which does not divide egress_partitions ({partitions}), so that "
+            f"a query could have two egresses; write one of {', '.join(map(str, fitting))}",
+        )
 
 
 def check_children(tasks: Mapping[str, TaskSection], source: Source) -> None:

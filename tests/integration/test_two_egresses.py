@@ -26,6 +26,19 @@ def rig(broker: str, tmp_path: Path) -> Iterator[Rig]:
         rig.close()
 
 
+@pytest.fixture
+def shared(broker: str, tmp_path: Path) -> Iterator[Rig]:
+    """A pipeline of two ingresses and two egresses."""
+    cluster = {**PIPELINE["cluster"], "ingress": 2, "egress": 2}
+    rig = Rig(broker, tmp_path, {**PIPELINE, "cluster": cluster})
+    try:
+        rig.up()
+        rig.offer(RATE)
+        yield rig
+    finally:
+        rig.close()
+
+
 def second(rig: Rig) -> "Popen[bytes]":
     """Start another egress of the share; return the process of the first one."""
     first = rig._processes.pop("egress-0")
@@ -76,3 +89,22 @@ def test_of_two_egresses_that_start_at_once_one_serves(rig: Rig) -> None:
     rig.until(rig.serves, "the other to serve")
     rig.pass_time(1)
     each_answered_once(rig)
+
+
+def test_two_ingresses_and_two_egresses_share_the_queries_and_one_of_each_may_die(
+    shared: Rig,
+) -> None:
+    def each_serves() -> bool:
+        counts = {name: report.counts for name, report in shared.reports.items()}
+        return all(counts[f"ingress-{n}"]["admitted"] for n in (0, 1)) and all(
+            any(counts[f"egress-{n}"][end] for end in ("answered", "late", "dropped", "failed"))
+            for n in (0, 1)
+        )
+
+    shared.until(each_serves, "queries and answers of each")
+    for name in ("egress-1", "ingress-0"):
+        shared.kill(name)
+        shared.start(name)
+        shared.until(shared.serves, f"{name} to serve again")
+    shared.until(each_serves, "queries and answers of each")
+    each_answered_once(shared)

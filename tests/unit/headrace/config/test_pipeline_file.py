@@ -215,6 +215,11 @@ def test_limits_are_a_time_a_memory_or_both(
         ),
         ("shop.pipeline:join", "shop.join", ":5: combine is 'shop.join'; write it as package.mod"),
         ('"cuda:0": 1', "cuda: 1", ":24: cluster.devices.cuda: 'cuda' is no device; devices are"),
+        (
+            "egress: 2",
+            "egress: 3",
+            ":25: cluster.egress is 3, which does not divide egress_partitio",
+        ),
         ("egress: 2", "share: 0", ":25: cluster.share is 0; it must be above 0 and at most 1"),
         ("egress: 2", "share: 1.5", ":25: cluster.share is 1.5; it must be above 0 and at most 1"),
         ("egress: 2", "share: .nan", ":25: cluster.share is nan; it must be above 0 and at most"),
