@@ -233,6 +233,11 @@ def policy_named(pipeline: Pipeline, name: str) -> Policy | None:
     return found.usual if found else None
 
 
+def fixed_policies(pipeline: Pipeline) -> list[Policy]:
+    """Return the file's policies with fixed replicas, in file order."""
+    return [p for p in pipeline.policies if p.replicas and not spec_of(p.kind).follows_demand]
+
+
 def choosing_kinds() -> tuple[str, ...]:
     """Return the kinds whose workers choose a model for each batch: values of `selection`."""
     return tuple(name for name in known_kinds() if spec_of(name).choose)

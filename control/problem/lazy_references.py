@@ -11,12 +11,23 @@ from typing import Any, TypeVar
 _Value = TypeVar("_Value")
 
 
+def parts(reference: str) -> tuple[str, str]:
+    """Split "package.module:name"; raise ``ValueError`` unless it has both."""
+    module, _, name = reference.partition(":")
+    if not (module and name):
+        raise ValueError(
+            f"{reference!r} names no class or function; write it as package.module:name"
+        )
+    return module, name
+
+
 def load(reference: str) -> Any:
     """Return the object that "package.module:name" refers to.
 
-    Raises ``ImportError`` for a missing module and ``AttributeError`` for a missing name.
+    Raises ``ValueError`` for another form, ``ImportError`` for a missing module and
+    ``AttributeError`` for a missing name.
     """
-    module, _, name = reference.partition(":")
+    module, name = parts(reference)
     return getattr(import_module(module), name)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from control.problem.lazy_references import parts
 from headrace.config.checks import check, policies, topological
 from headrace.config.policy_sections import policy_of
 from headrace.config.sections import (
@@ -273,7 +274,10 @@ def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
 
 
 def _imported(spec: str, what: str) -> Any:
-    module, _, name = spec.partition(":")
+    try:
+        module, name = parts(spec)
+    except ValueError as error:
+        raise PipelineError(f"{what}: {error}") from error
     try:
         return getattr(import_module(module), name)
     except ImportError as error:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from control.policies import fixed_policies
 from headrace.demo.demo_report import DemoReport
 from headrace.demo.environment import DemoEnvironment, EnvironmentOptions, demo_environment
 from headrace.demo.load_script import loaded, material
-from headrace.demo.script import fixed_policies, scripted
+from headrace.demo.script import scripted
 from headrace.errors import PipelineError
 from headrace.terminal import say
 
@@ -56,7 +57,7 @@ class PolicyComparison:
 def compared(wish: EnvironmentOptions) -> PolicyComparison:
     """Run every policy; raises as ``demo_environment`` does, and ``PipelineError`` without fixed
     plans."""
-    names = fixed_policies(wish.file.pipeline)
+    names = [policy.name for policy in fixed_policies(wish.file.pipeline)]
     if not names or wish.file.pipeline.policy in names:
         raise PipelineError(
             f"{wish.file.path}: --compare sets the file's policy {wish.file.pipeline.policy!r} "

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from control.policies import policy_named, spec_of
+from control.policies import fixed_policies, policy_named, spec_of
 from control.policies.loki.allocate import allocate
 from control.problem.problem import PlanError, Problem
 from headrace.arrivals.arrival_processes import Times, ramp
@@ -129,7 +129,7 @@ def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -
     low = peak_qps * LOW / HIGH
     rates = {"quiet": (low, low), "rising": (low, peak_qps), "peak": (peak_qps, peak_qps),
              "falling": (peak_qps, low), "recovery": (low, low)}  # fmt: skip
-    fixed = fixed_policies(pipeline)
+    fixed = [policy.name for policy in fixed_policies(pipeline)]
     return Script(
         phases=tuple(Phase(name, part * seconds, *rates[name]) for name, part in SHARES),
         policy=fixed[0] if fixed else pipeline.policy,
@@ -137,11 +137,6 @@ def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -
         then_s=CHANGE_AT * seconds,
         hardware_qps=most_qps,
     )
-
-
-def fixed_policies(pipeline: Pipeline) -> list[str]:
-    """Return the file's policies with fixed replicas, in file order."""
-    return [p.name for p in pipeline.policies if p.replicas and not spec_of(p.kind).follows_demand]
 
 
 def steady_qps(plan: Plan) -> float:

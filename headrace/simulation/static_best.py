@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from control.checks.allocation_check import items_per_s, rate
-from control.policies import POLICIES, policy_named
+from control.policies import POLICIES, fixed_policies, policy_named
 from control.policies.loki.allocate import allocate
 from control.policies.static import divide
 from control.problem.problem import Allocation, PlanError, Problem
@@ -80,7 +80,7 @@ def search(run: Run, rows: Rows) -> StaticSearch:
     asked = _asked(run.file, float(rates.mean()))
     tried += _more(run, singles(asked, f"{NAME} of one variant per task"), tried, rows)
     own = policy_named(run.file.pipeline, "static") or POLICIES["static"].usual
-    fixed_ones = [p for p in run.file.pipeline.policies if p.kind == "static" and p.name != NAME]
+    fixed_ones = [p for p in fixed_policies(run.file.pipeline) if p.name != NAME]
     for policy in {each.name: each for each in (own, *fixed_ones)}.values():
         tried.append(Tried(None, policy, rows([replace(run, policy=policy.name)])[0]))
     for _ in range(ROUNDS):

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
+from control.problem.lazy_references import parts
 from operators.models.libraries import missing
 from operators.models.model_errors import BadReference
 from operators.models.user_modules import import_module
@@ -17,11 +18,10 @@ def resolve(reference: str) -> Any:
     Raise ``BadReference`` with the nearest existing name, or ``MissingExtra`` if the module needs
     the library of an extra that is not installed; other errors of the module propagate.
     """
-    place, _, name = reference.partition(":")
-    if not (place and name):
-        raise BadReference(
-            f"{reference!r} names no class or function; write it as package.module:name"
-        )
+    try:
+        place, name = parts(reference)
+    except ValueError as error:
+        raise BadReference(str(error)) from error
     module = _module(place, reference)
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
