@@ -40,7 +40,8 @@ from streams.observers.run_metrics import RunMetrics
 WITHIN = 1.01  # the search ends once the lowest failing rate is this close to the highest kept
 FIRST_STEP = 1.12
 PICK_QUERIES = 5_000  # per trial where ten mixes are compared, all with the same arrivals
-LIKELY = 0.88  # typical capacity of a good mix, as a share of its bound
+LIKELY = 0.94  # typical capacity of a good mix, as a share of its bound
+LIKELY_STEP = 1.04
 LOWEST_QPS = 1e-3
 # Policies that follow measured demand start with a plan for none: their first seconds are excluded.
 WARM_UP_S = 10.0
@@ -238,7 +239,7 @@ def mix_simulator(file: PipelineFile, asked: MixRequest) -> Simulate:
         wanted = [
             CapacityRequest(
                 file=replace(named, cluster=mix.cluster), policy=policy, sizes=sizes,
-                queries=PICK_QUERIES, start_qps=LIKELY * bound_qps,
+                queries=PICK_QUERIES, start_qps=LIKELY * bound_qps, first_step=LIKELY_STEP,
             )
             for mix, bound_qps in mixes
         ]  # fmt: skip

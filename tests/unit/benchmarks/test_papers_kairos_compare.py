@@ -48,7 +48,7 @@ def test_the_page_has_every_rule_and_marks_what_misses_its_least_value() -> None
     assert "| earliest | **1.08** (1.24, must 1.22, aim 1.10) |" in text
     assert "| homogeneous | 2.19 (2.20, must 2.00, aim 2.30) |" in text  # 50 scaled by 2.5 / 2.104
     assert "| rm2 | fluid | 1 | 1.000 | 0.900 | 0.940 | 7 mixes, 1.000 |" in text
-    assert "Seeds by model: rm2 2." in text
+    assert "Seeds that every rule has run, by model: rm2 1." in text
 
 
 def test_the_oracle_serves_large_queries_on_base_devices_and_small_ones_on_the_others() -> None:
