@@ -1,0 +1,43 @@
+"""The page of certificates: its cases, and the order of policies."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.certificates import CertifiedRow, cases, order, page
+from headrace.fidelity.certificate import Certificate
+from tests.unit.headrace.fidelity.test_certificate import CONDITIONS, a_certificate
+
+ROW = CertifiedRow(
+    name="cluster", file=Path("x.yaml"), rate_qps=100.0, dilate=4.0, devices=20, other_devices=16,
+    policies=("loki", "inferline", "proteus"),
+)  # fmt: skip
+
+
+def of(policy: str, predicted: float, live: float, spread: float = 0.001) -> Certificate:
+    made = a_certificate()
+    metrics = tuple(
+        replace(m, predicted=predicted, live=live, spread=spread) if m.name == "violation" else m
+        for m in made.metrics
+    )
+    return replace(made, metrics=metrics, conditions=replace(CONDITIONS, policy=policy))
+
+
+def test_a_row_is_certified_beside_its_calibration_too() -> None:
+    assert cases(ROW) == (
+        (0.5, "loki", 20), (1.0, "loki", 20), (1.5, "loki", 20), (1.0, "inferline", 20),
+        (1.0, "proteus", 20), (1.0, "loki", 16),
+    )  # fmt: skip
+
+
+def test_the_order_of_policies_is_judged_where_they_differ_live() -> None:
+    one, two, near = of("loki", 0.1, 0.1), of("proteus", 0.2, 0.3), of("inferline", 0.09, 0.1005)
+    assert order([one, two, near], "violation").startswith("as live (2 pairs")
+    assert "wrong for loki and proteus" in order([one, of("proteus", 0.05, 0.3)], "violation")
+
+
+def test_the_page_has_every_certificate_and_says_how_busy_the_host_was() -> None:
+    found = [("cluster: 1 of the load, loki, 20 devices", a_certificate(p50_ms=150.0))]
+    told = page(found)
+    assert "1 certificates, 1 of them missed" in told
+    assert "at most 50% busy" in told
+    assert "MISSED" in told
