@@ -29,8 +29,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
+import scipy  # its submodules take most of a second to load, on first use; every role imports this
 
 from control.policies.kairos.device_mixes import Counts, Floats
 from control.problem.problem import PlanError
@@ -275,17 +274,17 @@ def _solved(
     time = times.latency_s[:, carried][rows, columns] / unit_s
     pairs = np.arange(len(rows))
     last = len(rows)  # the variable lambda
-    served = coo_array(
+    served = scipy.sparse.coo_array(
         (
             np.concatenate([np.ones(last), -p]),
             (np.concatenate([columns, np.arange(len(p))]), np.append(pairs, np.full(len(p), last))),
         ),
         shape=(len(p), last + 1),
     )
-    busy = coo_array((time, (rows, pairs)), shape=(len(mix), last + 1))
+    busy = scipy.sparse.coo_array((time, (rows, pairs)), shape=(len(mix), last + 1))
     goal = np.zeros(last + 1)
     goal[last] = -1.0
-    found: Any = linprog(  # type: ignore[call-overload]
+    found: Any = scipy.optimize.linprog(  # type: ignore[call-overload]
         goal, A_ub=busy, b_ub=mix, A_eq=served, b_eq=np.zeros(len(p)), method="highs",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )  # fmt: skip
