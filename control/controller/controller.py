@@ -65,6 +65,7 @@ from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Garbled, Lease, Plan, Report, Settings
 
 TICK_S = 0.1
+JUST_S = 0.001  # after the time at which a worker counts as lost
 UNLIKE_S = 1.0  # least time from a solve to the next because estimates have changed
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 MERGE_S = 0.25
@@ -118,7 +119,8 @@ class Controller:
         self._gate = PlanGate(pipeline, memory, self._table_jobs.sets)
         self._quiet: frozenset[str] = frozenset()
         self._neighbours: dict[str, float] = {}  # other pipelines -> time of their last report
-        self._contested = self._settled = False
+        # News: of a report since the last review.
+        self._contested = self._settled = self._news = False
         self._ages = ReportAges()
         self._started_s: float | None = None
         # Times: last solve, next solve, merge of ready workers, next tick.
@@ -128,9 +130,19 @@ class Controller:
         if self._started_s is not None:
             self._members.wake(now)
         effects = self._take(event, now)
-        if self._started_s is None:
+        if self._started_s is None or self._routine(event, now):
             return effects
         return [*effects, *self._review(now)]
+
+    def _routine(self, event: Event, now: float) -> bool:
+        """Return whether an event calls for nothing before the next tick: a report without news.
+
+        A review looks at every worker, and a thousand workers report 5,000 times a second.
+        """
+        if type(event) is not Arrived or type(event.record) is not Report or now >= self._wake_s:
+            return False
+        news, self._news = self._news, False
+        return not news
 
     def _take(self, event: Event, now: float) -> list[Effect]:
         if isinstance(event, Arrived):
@@ -177,7 +189,7 @@ class Controller:
     def _look_ahead(self, report: Report, now: float) -> None:
         """Outbid a plan that nodes follow and that the plans topic has lost."""
         if self._history.lost(report.epoch, now):
-            self._contested = True
+            self._contested = self._news = True
             self._reasons.append(plan_lost(report.epoch))
 
     def _counted(self, event: Counted, now: float) -> None:
@@ -187,6 +199,7 @@ class Controller:
     def _worker_news(self, news: PlanReason | None, now: float) -> None:
         if news is None:
             return
+        self._news = True
         if news.cause == PlanCause.WORKER_SERVES:
             # Others of the same round of reports are likely to follow: one plan for all.
             self._merge_s = self._merge_s if self._ready else now + MERGE_S
@@ -255,7 +268,9 @@ class Controller:
             effects += self._advance(now)
             effects += self._table_jobs.more()
         if now >= self._wake_s:
-            self._wake_s = now + TICK_S
+            # Also when a silent worker's time is up, so that its loss is noticed at once.
+            lost_s = self._members.next_loss_s(now) + JUST_S
+            self._wake_s = min(now + TICK_S, lost_s)
             effects.append(Wake(self._wake_s))
         return effects
 

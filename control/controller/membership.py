@@ -154,6 +154,12 @@ class Membership:
             del self._workers[name]
         return tuple(lost)
 
+    def next_loss_s(self, now: float) -> float:
+        """Return the earliest time after ``now`` at which a worker may count as lost unless it
+        reports."""
+        ends = (worker.known_s + DEAD_AFTER_S for worker in self._workers.values())
+        return min((at_s for at_s in ends if at_s > now), default=float("inf"))
+
     def _may_load(self, worker: _Worker, now: float) -> bool:
         """Return whether a silent worker may be held by a library that it imports."""
         return worker.loading and now - max(worker.known_s, self._listening_s) <= LOADING_S

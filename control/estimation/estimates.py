@@ -48,8 +48,8 @@ class Estimates:
     def observe(self, report: Report) -> None:
         """Update the estimates with a report of any role."""
         self._demand = self._demand.observe(report)
-        self._at_tasks = self._at_tasks.observe(report)
-        self._readings, news = self._readings.take(report)
+        self._at_tasks.observe(report)
+        news = self._readings.take(report)
         if news is not None:
             self._factors = self._factors.observe(news)
             self._slowdown = self._slowdown.observe(news)

@@ -1,7 +1,7 @@
 """Differences between a worker's successive reports; counts start at 0 with each incarnation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from schemas.records import Report
 
@@ -24,23 +24,27 @@ class News:
         return self.report.counts.get(name, 0.0) - (self.before or NONE).get(name, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
 class ReportDeltas:
-    """The last report of every worker; ``take`` returns the next state."""
+    """The last report of every worker, updated in place: a thousand workers report five times a
+    second."""
 
-    _last: Mapping[str, Report] = field(default_factory=dict)
+    __slots__ = ("_last",)
 
-    def take(self, report: Report) -> tuple["ReportDeltas", News | None]:
-        """Return the state after a report, and its news; None if it is stale or no worker's."""
+    def __init__(self) -> None:
+        self._last: dict[str, Report] = {}
+
+    def take(self, report: Report) -> News | None:
+        """Remember a report and return its news; None if it is stale or no worker's."""
         if report.role != "worker":
-            return self, None
+            return None
         before = self._last.get(report.node)
         if before is None:
             news = News(report, None, None)
         elif (report.incarnation, report.sent_s) <= (before.incarnation, before.sent_s):
-            return self, None
+            return None
         elif report.incarnation > before.incarnation:
             news = News(report, NONE, None)
         else:
             news = News(report, before.counts, report.sent_s - before.sent_s)
-        return ReportDeltas({**self._last, report.node: report}), news
+        self._last[report.node] = report
+        return news

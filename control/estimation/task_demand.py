@@ -11,7 +11,7 @@ split.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import exp
 
 from schemas.count_names import count_name
@@ -32,19 +32,21 @@ class _Reading:
     queued: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
 class TaskDemand:
-    """Rates so far; ``observe`` returns the next state."""
+    """Rates so far, updated in place: a thousand workers report five times a second."""
 
-    _readings: Mapping[str, _Reading] = field(default_factory=dict)
+    __slots__ = ("_readings",)
 
-    def observe(self, report: Report) -> "TaskDemand":
-        """Return the state after a report; only a worker's report changes it."""
+    def __init__(self) -> None:
+        self._readings: dict[str, _Reading] = {}
+
+    def observe(self, report: Report) -> None:
+        """Update the rates with a report; only a worker's report changes them."""
         if report.role != "worker":
-            return self
+            return
         before = self._readings.get(report.node)
         if before is not None and _stale(before, report):
-            return self
+            return
         arrived = {
             count_name(name).of: count
             for name, count in report.counts.items()
@@ -57,7 +59,7 @@ class TaskDemand:
         for slot in report.slots:
             queued[slot.task] = queued.get(slot.task, 0.0) + slot.queued
         reading = _Reading(report.incarnation, report.sent_s, arrived, rates, queued)
-        return TaskDemand({**self._readings, report.node: reading})
+        self._readings[report.node] = reading
 
     def arriving(self, now: float) -> dict[str, float]:
         """Return items per second by "task/variant", for variants with any arrivals."""

@@ -32,7 +32,7 @@ class Seen:
 
     def hear(self, *reports: Report) -> Factors:
         for report in reports:
-            self._readings, news = self._readings.take(report)
+            news = self._readings.take(report)
             self.factors = self.factors.observe(news) if news else self.factors
         return self.factors
 

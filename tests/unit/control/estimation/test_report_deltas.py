@@ -14,7 +14,7 @@ FIRST = Report(
 def after(*reports: Report) -> News | None:
     readings, news = ReportDeltas(), None
     for report in reports:
-        readings, news = readings.take(report)
+        news = readings.take(report)
     return news
 
 

@@ -31,7 +31,7 @@ def seen(*reports: Report, profile: ProfileTable | None = PROFILE) -> dict[str, 
     slowdown, readings = Slowdown(profile), ReportDeltas()
     # Its first batch, with which a library found its kernels, was before.
     for each in (report(0, 0.0, 0.2), report(1, 9.0, 0.4), *reports):
-        readings, news = readings.take(each)
+        news = readings.take(each)
         slowdown = slowdown.observe(news) if news else slowdown
     return slowdown.stretches()
 
