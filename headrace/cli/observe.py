@@ -62,7 +62,9 @@ class _Pattern(click.ParamType):
 @click.option("--role", "roles", multiple=True, metavar="NAME", help="Of this role only, as cpu-0.")
 @click.option("--level", type=click.Choice(LEVELS), default="debug", help="From this level on.")
 @click.option("--grep", "pattern", type=_Pattern(), default="", help="Lines that match it only.")
-@click.option("--last", type=click.IntRange(0), default=100, show_default=True, help="So many.")
+@click.option(
+    "--last", type=click.IntRange(0), default=100, show_default=True, help="Number of lines."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
 def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
     """Show the logs of all roles merged by time, the last run's included.

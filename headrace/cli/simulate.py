@@ -78,7 +78,7 @@ RUN_OPTIONS = (
     ),
     click.option(
         "--burst", type=click.FloatRange(1),
-        help="With --rate: so many times the rate in bursts of 2 s, 20 s apart on average.",
+        help="With --rate: factor on the rate in bursts of 2 s, 20 s apart on average.",
     ),
     click.option(
         "--policy", multiple=True, metavar="NAME", help="Policies; without it the file's."
@@ -89,7 +89,7 @@ RUN_OPTIONS = (
     click.option(
         "--faults", type=click.Path(path_type=Path), help="YAML: what goes wrong, and when."
     ),
-    click.option("--random-faults", type=click.IntRange(0), default=0, help="So many by chance."),
+    click.option("--random-faults", type=click.IntRange(0), default=0, help="Drawn at random."),
     click.option("--warm-up", type=DurationType(), help="Count from then on only, as in 10s."),
     click.option(
         "--latency", type=click.Choice(["mean", "p50", "p90", "p95", "p99"]), default=None,
