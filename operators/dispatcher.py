@@ -37,7 +37,6 @@ from control.policies.kairos.dispatch_rules import (
 from control.policies.kairos.latency_learning import LatencyModel
 from control.policies.kairos.matching import MatchingWeights, Vector, device_costs, matched
 from control.policies.kairos.query_sizes import SizeDistribution, observed
-from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 from control.problem.lazy_references import load
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import ANSWERED, Completion, Lease, Plan, Work
@@ -252,6 +251,9 @@ class Dispatcher:
         sizes = self._sizes_seen()
         if self._policy is None or PRICES.of(self._policy) != MARGINAL or sizes is None:
             return speeds
+        # Imported late: SciPy takes half a second to import, and most ingresses never dispatch.
+        from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
+
         latency_s = [
             [self._profile.mean_s(name, size) for size in sizes.sizes]
             for name in self._profile.types
