@@ -16,9 +16,9 @@ _HEAD = (
 
 
 def principals(pipeline: Pipeline, prefix: str | None) -> dict[str, str]:
-    """Return the principal of each role; the default prefix is ``<pipeline>-``."""
+    """Return the principal of each role that the pipeline has; the default prefix is its name."""
     prefix = f"{pipeline.name}-" if prefix is None else prefix
-    return {role: f"User:{prefix}{role}" for role in ROLES}
+    return {role: f"User:{prefix}{role}" for role in ROLES if rights(pipeline, role)}
 
 
 def acl_rows(pipeline: Pipeline, named: Mapping[str, str]) -> list[dict[str, Any]]:

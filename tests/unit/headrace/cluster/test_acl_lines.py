@@ -112,7 +112,7 @@ def test_a_line_gives_one_principal_the_same_operations_on_several_resources() -
 
 
 def test_rows_say_the_same_as_the_rights() -> None:
-    pipeline = a_pipeline()
+    pipeline = replace(a_pipeline(), sessions=True)
     rows = acl_rows(pipeline, principals(pipeline, None))
     assert {row["principal"] for row in rows} == {f"User:{pipeline.name}-{r}" for r in ROLES}
     for role in ROLES:
@@ -121,6 +121,12 @@ def test_rows_say_the_same_as_the_rights() -> None:
             for row in rows
             if row["role"] == role
         ) == rights(pipeline, role)
+
+
+def test_a_pipeline_without_sessions_has_no_profiler() -> None:
+    pipeline = a_pipeline()
+    assert set(principals(pipeline, None)) == set(ROLES) - {"profiler"}
+    assert "# profiler" not in acl_lines(pipeline, principals(pipeline, None))
 
 
 def test_the_command_prints_lines_for_a_shell_or_json(capsys: pytest.CaptureFixture[str]) -> None:
