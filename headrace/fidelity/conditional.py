@@ -46,10 +46,11 @@ def start_seen(
 ) -> Start | None:
     """Return the state of the live run at the end of its warm-up.
 
-    None if workers select by tables: the tables are computed before the arrivals begin and do not
+    None without a warm-up: the plan is then one for no load, which the live run left at once. None
+    if workers select by tables: the tables are computed before the arrivals begin and do not
     belong to a given plan.
     """
     found = policy_named(pipeline, policy)
-    if found is None or selections(pipeline, found):
+    if found is None or not warm_up_s or selections(pipeline, found):
         return None
     return start_of(plans, began_s, warm_up_s, found.interval_s)

@@ -106,3 +106,9 @@ def test_workers_that_choose_by_tables_start_without_a_given_plan() -> None:
     ]:
         pipeline = read_pipeline_file(folder / name).pipeline
         assert start_seen(pipeline, policy, [PLAN], 100.0, 20.0) == start, name
+
+
+def test_without_a_warm_up_there_is_no_plan_for_the_load_to_start_with() -> None:
+    folder = Path(__file__).parents[4] / "examples" / "postcode"
+    pipeline = read_pipeline_file(folder / "pipeline.yaml").pipeline
+    assert start_seen(pipeline, "loki", [PLAN], 103.0, 0.0) is None
