@@ -109,8 +109,8 @@ def run_options(function: F) -> F:
     return function
 
 
-def requested(file: "PipelineFile", options: Mapping[str, Any]) -> "SimulationRequest":
-    """Return the request that the values of ``RUN_OPTIONS`` make, and say which world it has.
+def requested(file: "PipelineFile", options: Mapping[str, Any]) -> tuple["SimulationRequest", str]:
+    """Return the request that the values of ``RUN_OPTIONS`` make, and a sentence on its world.
 
     Raises ``CalibrationError``.
     """
@@ -119,9 +119,8 @@ def requested(file: "PipelineFile", options: Mapping[str, Any]) -> "SimulationRe
     from headrace.simulation.world_file import chosen
 
     found = chosen(file, options["world"])
-    say(f"simulated with {found.sentence}")
     devices = options["devices"]
-    return SimulationRequest(
+    request = SimulationRequest(
         policies=options["policy"], seeds=options["seed"], arrivals=options["arrivals"],
         from_topic=options["from_topic"], bootstrap=options["bootstrap"],
         rate_qps=options["rate"], seconds=options["seconds"], cv=options["cv"],
@@ -130,6 +129,7 @@ def requested(file: "PipelineFile", options: Mapping[str, Any]) -> "SimulationRe
         devices=parsed(devices) if devices else None, slo_s=options["slo"],
         world=found.world,
     )  # fmt: skip
+    return request, f"simulated with {found.sentence}"
 
 
 @click.command(cls=RepeatedOptions)
@@ -163,7 +163,9 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
 
     outs = [asked.pop(name) for name in ("queries_out", "seconds_out")]
     deployed = read_deployed(file)
-    wanted = runs(deployed, requested(deployed, asked))
+    request, world = requested(deployed, asked)
+    wanted = runs(deployed, request)
+    say(world)  # after the errors of the request
     found = exported(wanted, *outs) if any(outs) else rows(wanted, trace_out)
     print_json(found) if as_json else print_text(table_text(found))
     return 0
@@ -200,8 +202,9 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     if html is not None:
         writable(html)
     deployed = read_deployed(file)
-    request = requested(deployed, asked)
+    request, world = requested(deployed, asked)
     made = compared(deployed, request)
+    say(world)
     if html is not None:
         write_page(html, comparison_page(made, request.workload_text()))
         say(f"wrote {html}")

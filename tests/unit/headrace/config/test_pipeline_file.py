@@ -117,11 +117,12 @@ def pipeline_of_good(folder: Path) -> Pipeline:
             ),
         ),
         policies=(
-            Policy(name="static"),
+            Policy(name="static", options={"traffic": {}}),
             Policy(
                 name="fast",
                 replicas={"read/forest": 3, "locate/net": 1},
                 batch={"read/forest": 64},
+                options={"traffic": {}},
             ),
         ),
         policy="fast",
@@ -532,8 +533,9 @@ def test_what_a_policy_does_while_it_runs_is_that_of_its_kind_or_what_the_file_s
         POLICIES["loki"].usual, name="ours", dropping="per-task", utilisation=0.7, interval_s=5.0
     )
     assert policy_named(pipeline, "fast") == Policy(
-        name="fast", replicas={"read/forest": 3, "locate/net": 1}, batch={"read/forest": 64}
-    )
+        name="fast", replicas={"read/forest": 3, "locate/net": 1}, batch={"read/forest": 64},
+        options={"traffic": {}},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

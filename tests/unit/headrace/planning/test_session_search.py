@@ -72,7 +72,7 @@ def test_keys_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert set(found["first"]) == {"seconds", "steps", "placement", "configuration"}
     assert set(found["steps"][0]) == {
         "n", "from", "configuration", "placement", "utility", "samples", "cached", "accuracy",
-        "confidence", "verdict", "compliant", "seconds",
+        "confidence", "verdict", "compliant", "error", "seconds",
     }  # fmt: skip
     assert set(found["plans"][0]) == {
         "configuration", "settings", "placement", "shares", "latency_ms", "accuracy",
