@@ -1,6 +1,7 @@
 """Find a query's answer: search the results topic backwards from its newest record."""
 
 import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +15,7 @@ from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.topics import physical
+from streams.topics import LEASE_MS, physical
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -54,14 +55,34 @@ def _newest(
     looked_at = 0
     with waiting(f"searching {topic}"):
         for stretch in newest_first(kafka, topic):
-            for message in stretch:
-                answer = found(message, read=read)
-                if answer is not None:
-                    return answer
+            answer = newest_answer(stretch, partial(found, read=read))
+            if answer is not None:
+                return answer
             looked_at += len(stretch)
     raise Unsuccessful(
         f"{nothing} is among the {looked_at} on {topic}; {hint} answers are kept for an hour"
     )
+
+
+def newest_answer(
+    stretch: Sequence["Message"], found: Callable[["Message"], Answer | None]
+) -> Answer | None:
+    """Return the last given of the answers found in a stretch, whose newest record is first.
+
+    Records carry the time of their egress' lease, so those of the last seconds compare by
+    ``answered_s``.
+    """
+    matches: list[Answer] = []
+    oldest_ms = 0
+    for message in stretch:
+        stamp_ms = message.timestamp()[1]
+        if matches and stamp_ms < oldest_ms:
+            break
+        answer = found(message)
+        if answer is not None:
+            oldest_ms = oldest_ms or stamp_ms - LEASE_MS
+            matches.append(answer)
+    return max(matches, key=lambda answer: answer.answered_s, default=None)
 
 
 def answer_of(message: "Message", name: str, read: Read) -> Answer | None:

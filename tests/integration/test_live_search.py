@@ -121,10 +121,10 @@ def test_killed_profilers_lose_no_finished_block(broker: str, tmp_path: Path) ->
 
         def tend_and_kill() -> None:
             tend()
-            if len(killed) < 2 and len(records()) > 3 * len(killed):
-                victim = running()[len(killed) % 2]
-                os.kill(victim.pid, signal.SIGKILL)
-                killed.append(victim.pid)
+            alive = running()
+            if len(killed) < 2 and alive and len(records()) > 3 * len(killed):
+                os.kill(alive[-1].pid, signal.SIGKILL)
+                killed.append(alive[-1].pid)
 
         with LiveProfiles(
             kafka, file.pipeline, search_space(file), sample_set(0), "s", tend=tend_and_kill

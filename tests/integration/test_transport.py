@@ -12,8 +12,10 @@ from streams.kafka import transport as module
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.topic_contents import read_to_end
 from streams.kafka.transport import KafkaTransport
+from streams.topics import Topic
 
 pytestmark = pytest.mark.kafka
 
@@ -83,7 +85,7 @@ def test_after_an_outage_the_time_to_confirm_counts_from_the_brokers_return(
         transport.end_turn(now)
 
     if report_first:
-        transport._heard = True
+        transport._answered = True
         transport.end_turn(1035.0)
         assert not transport.away
     delivered(1035.0)  # away for longer than a broker may leave sends unconfirmed
@@ -175,6 +177,7 @@ def test_a_transport_warms_up_before_the_first_record_and_does_without_a_broker(
 
 
 def test_a_role_whose_reports_were_away_for_a_while_is_told_when_one_arrives(broker: str) -> None:
+    ensure_topics(KafkaConfig(broker), [Topic("headrace.reports", 1)])
     transport, returned = KafkaTransport(KafkaConfig(broker), "silent"), list[float]()
     transport.notice_silence(0.7, lambda: returned.append(transport._reported_s))
     until_s = time.monotonic() + 30
