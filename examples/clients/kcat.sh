@@ -14,9 +14,11 @@ now_ms=$(($(date +%s) * 1000))
 printf '%s\n' "$text" | kcat -b "$broker" -t words.queries -P \
   -H "headrace-id=$query" -H "headrace-deadline-ms=$((now_ms + 5000))"
 
-# The answer's key is the query's id. All results since we asked, until ours is among them.
+# The answer's key is the query's id. All results since we asked, until ours is among them. A
+# result has the time of its egress' lease, which is up to two seconds older than the answer.
+since_ms=$((now_ms - 2000))
 for _ in 1 2 3 4 5 6 7 8 9 10; do
-  answer=$(kcat -b "$broker" -t words.results -C -o "s@$now_ms" -e -q -f '%k %s\n' |
+  answer=$(kcat -b "$broker" -t words.results -C -o "s@$since_ms" -e -q -f '%k %s\n' |
     grep "^$query " | head -n 1 || true)
   if [ -n "$answer" ]; then
     printf '%s\n' "${answer#"$query" }"

@@ -130,13 +130,15 @@ def _started(
     runtime = find_java() if java is None else check_java(java)
     jars = classpath(progress)
     identity = _reachable_identity(place, nodes)
-    living = _living(place, identity)
+    # The pids of spawned nodes are kept: right after its start a process has no command line yet.
+    living = list(_living(place, identity))
     begun: list[int] = []
     try:
         for number, pid in enumerate(living, 1):
             if pid is None:
                 begun.append(_spawned(place, identity, number, runtime, jars))
-        return _answering(place, _running(place, identity, started_here=True))
+                living[number - 1] = begun[-1]
+        return _answering(place, _running(place, identity, tuple(living), started_here=True))
     except BaseException:
         end_all(begun)
         raise
@@ -159,8 +161,9 @@ def _spawned(place: Home, identity: Identity, number: int, runtime: Path, jars: 
     return pid
 
 
-def _running(place: Home, identity: Identity, *, started_here: bool) -> Running:
-    living = _living(place, identity)
+def _running(
+    place: Home, identity: Identity, living: tuple[int | None, ...], *, started_here: bool
+) -> Running:
     first = next((i for i, pid in enumerate(living) if pid is not None), 0)
     return Running(
         bootstrap=identity.bootstrap,
@@ -191,7 +194,7 @@ def _found(place: Home) -> Running | None:
         identity = _read_identity(place)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    running = _running(place, identity, started_here=False)
+    running = _running(place, identity, _living(place, identity), started_here=False)
     return running if running.pid else None
 
 
