@@ -14,8 +14,8 @@ from headrace.fidelity.delay_trace import seen
 from headrace.fidelity.live_run import LiveEnvironment, answers
 from headrace.results.figures import Figures
 from headrace.simulation.figures_run import figures_of
-from headrace.simulation.run_input import Run, devices
-from headrace.simulation.warm_start import Start, start_of
+from headrace.simulation.run_input import Run, Start, devices
+from headrace.simulation.warm_start import start_of
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.simulated.delays import DelayTrace

@@ -1,4 +1,7 @@
-"""The complete input of a simulated run, and the queries and devices that follow from it."""
+"""The complete input of a simulated run, and the queries and devices that follow from it.
+
+A run starts empty, or under a plan already in force (``Start``).
+"""
 
 from dataclasses import dataclass
 
@@ -10,11 +13,22 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.topology import cluster_workers
 from headrace.errors import PipelineError
 from headrace.simulation.faults import Fault
-from headrace.simulation.warm_start import Start
 from profiles.profile_table import ProfileTable
-from schemas.records import Query
+from schemas.records import Plan, Query
 from streams.simulated.delays import STAMP_S, DelayTrace
 from streams.simulated.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A plan in force, and when planning begins, seconds after the start of the arrivals.
+
+    Demand is counted by whole seconds of the clock; the arrivals begin ``phase_s`` into one.
+    """
+
+    plan: Plan
+    plans_from_s: float
+    phase_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,27 +5,15 @@ keeps the counts of the input topic for its successor.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from control.controller.controller import TICK_S
 from control.problem.plan_reasons import solved_for
+from headrace.simulation.run_input import Start
 from schemas.effects import PLANS, Counted, Effect, Event, Node, Send, Wake, Woke
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A plan in force, and when planning begins, seconds after the start of the arrivals.
-
-    Demand is counted by whole seconds of the clock; the arrivals begin ``phase_s`` into one.
-    """
-
-    plan: Plan
-    plans_from_s: float
-    phase_s: float = 0.0
 
 
 def start_of(

@@ -10,9 +10,8 @@ from msgspec import structs
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.simulation.run_input import Run
+from headrace.simulation.run_input import Run, Start
 from headrace.simulation.simulation_run import Ended, simulated
-from headrace.simulation.warm_start import Start
 from schemas.effects import PLANS, Effect, Event, Send
 from schemas.records import Plan
 

@@ -10,7 +10,8 @@ from control.estimation.demand import counted
 from control.problem.plan_reasons import STEPS
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.fidelity.conditional import start_seen
-from headrace.simulation.warm_start import GivenPlan, Start, filed, start_of
+from headrace.simulation.run_input import Start
+from headrace.simulation.warm_start import GivenPlan, filed, start_of
 from schemas.effects import PLANS, Arrived, Effect, Event, Send, Wake, Woke
 from schemas.enumerations import PlanCause
 from schemas.records import Plan, Settings
