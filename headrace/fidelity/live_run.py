@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 
 from headrace.arrivals.arrival_processes import Times
-from headrace.broker.warm_up import warm_up
+from headrace.broker.broker_warm_up import warm_up
 from headrace.broker.watchdog import temporary_broker
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.load import made

@@ -4,6 +4,7 @@ import ast
 import importlib
 import subprocess
 import sys
+from collections import defaultdict
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -78,6 +79,13 @@ def test_every_import_is_absolute() -> None:
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert relative == []
+
+
+def test_no_two_modules_share_a_file_name() -> None:
+    by_name = defaultdict(list)
+    for path in modules():
+        by_name[path.name].append(str(path))
+    assert [paths for paths in by_name.values() if len(paths) > 1] == []
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import TopicPartition
 
-from headrace.broker.warm_up import PARTITIONS, TOPIC, warm_up
+from headrace.broker.broker_warm_up import PARTITIONS, TOPIC, warm_up
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import watermarks
