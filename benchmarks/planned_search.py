@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from control.policies.compass.pricing import priced
+from control.policies.compass.search.pricing import priced
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
 from headrace.planning.recorded_truth import RecordedTruth, read_truth
 from headrace.planning.session_search import Asked, Found, RecordedProfiles, searched

@@ -15,7 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command does, befor
 
 import numpy as np
 
-from control.policies.compass.instance import (
+from control.policies.compass.schedule.instance import (
     COST,
     GOODPUT,
     Candidate,
@@ -24,7 +24,7 @@ from control.policies.compass.instance import (
     SessionPlan,
     Tier,
 )
-from control.policies.compass.reference_schedulers import SCHEDULERS
+from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
 from control.problem.problem import PlanError
 
 PRICES = {"cloud": 5.075, "near": 2.0, "near-edge": 1.3}  # $ an hour per GPU

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from control.policies.compass.prefix_cache import PrefixCache
-from control.policies.compass.space import Space
+from control.policies.compass.search.prefix_cache import PrefixCache
+from control.policies.compass.search.space import Space
 from operators.join import Combine, OpenQuery, answer
 from operators.record_size import record_size
 from operators.serving.fanout import outcome

@@ -31,7 +31,7 @@ from benchmarks.papers.compass_model import (
     draw,
 )
 from benchmarks.papers.sources import DataError
-from control.policies.compass.pricing import priced
+from control.policies.compass.search.pricing import priced
 
 PAGE = Path("docs/results/compass.md")
 OPERATOR = "operators.models.python:Python"

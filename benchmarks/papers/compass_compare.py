@@ -22,9 +22,15 @@ from scipy.special import ndtr
 from benchmarks.papers.compass_model import DrawnQuery, applications, draw
 from benchmarks.papers.compass_page import page
 from benchmarks.papers.sources import DataError
-from control.policies.compass.camo import Past, Profiled, SearchOptions, SessionSearch
-from control.policies.compass.gaussian_process import GaussianProcess, Kernel
-from control.policies.compass.sequential_test import Estimate, StopRule, Tested, Verdict, run_test
+from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch
+from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
+from control.policies.compass.search.sequential_test import (
+    Estimate,
+    StopRule,
+    Tested,
+    Verdict,
+    run_test,
+)
 
 Floats = NDArray[np.float64]
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers.sources import DataError
-from control.policies.compass.camo import Slo
-from control.policies.compass.composition import Deployment
-from control.policies.compass.space import Knob, Space, Stage
+from control.policies.compass.search.camo import Slo
+from control.policies.compass.search.composition import Deployment
+from control.policies.compass.search.space import Knob, Space, Stage
 
 Floats = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from control.policies.compass.space import Knob, Space, Stage
-from control.policies.compass.tiers import Link, SessionTier
+from control.policies.compass.search.space import Knob, Space, Stage
+from control.policies.compass.search.tiers import Link, SessionTier
 from control.problem.problem import PlanError
 from headrace.config.checks import topological
 from headrace.config.field_types import objectives
@@ -21,7 +21,7 @@ from schemas.pipeline import Variant
 from schemas.variant_id import variant_key
 
 if TYPE_CHECKING:
-    from control.policies.compass.composition import Deployment
+    from control.policies.compass.search.composition import Deployment
 
 VARIANT = "variant"  # the knob of a task's variants
 
@@ -70,7 +70,7 @@ class SessionSpace:
     def deployment(self, memory: np.ndarray[Any, np.dtype[np.float64]]) -> "Deployment":
         """Return the factors of placements; raises ``PlanError`` for a missing link."""
         # Imported late: SciPy's import takes half a second, and every role imports this module.
-        from control.policies.compass.placement_factors import deployment
+        from control.policies.compass.search.placement_factors import deployment
 
         return deployment(self.space, self.tiers, self.links, self.origin, memory)
 

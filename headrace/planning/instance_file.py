@@ -13,9 +13,15 @@ from typing import Any
 
 import msgspec
 
-from control.policies.compass.instance import Candidate, Instance, PlanItem, SessionPlan, Tier
-from control.policies.compass.reference_schedulers import SCHEDULERS
-from control.policies.compass.scheduling import Schedule
+from control.policies.compass.schedule.instance import (
+    Candidate,
+    Instance,
+    PlanItem,
+    SessionPlan,
+    Tier,
+)
+from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
+from control.policies.compass.schedule.scheduling import Schedule
 from control.problem.problem import PlanError
 from headrace.planning.dry_run import spent
 

@@ -11,10 +11,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from control.policies.compass.camo import Floats, Past, Profiled, Proposal
-from control.policies.compass.profile_run import ProfileRun
-from control.policies.compass.sequential_test import Estimate, StopRule, Tested, Verdict, plain
-from control.policies.compass.space import leaves
+from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
+from control.policies.compass.search.profile_run import ProfileRun
+from control.policies.compass.search.sequential_test import (
+    Estimate,
+    StopRule,
+    Tested,
+    Verdict,
+    plain,
+)
+from control.policies.compass.search.space import leaves
 from headrace.client.topic_clients import Tail
 from headrace.config.session_space import SessionSpace
 from headrace.errors import Unsuccessful

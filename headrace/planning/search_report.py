@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from control.policies.compass.pricing import Priced
-from control.policies.compass.space import Space
+from control.policies.compass.search.pricing import Priced
+from control.policies.compass.search.space import Space
 from headrace.config.session_space import SessionSpace, space_counts
 from headrace.planning.session_search import Found, Step
 

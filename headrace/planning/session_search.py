@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from control.policies import policy_named
-from control.policies.compass.camo import (
+from control.policies.compass.search.camo import (
     Floats,
     Past,
     Profiled,
@@ -19,9 +19,9 @@ from control.policies.compass.camo import (
     SessionSearch,
     Slo,
 )
-from control.policies.compass.profile_run import ProfileRun
-from control.policies.compass.sequential_test import StopRule, Tested
-from control.policies.compass.space import Space
+from control.policies.compass.search.profile_run import ProfileRun
+from control.policies.compass.search.sequential_test import StopRule, Tested
+from control.policies.compass.search.space import Space
 from control.problem.problem import PlanError
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.session_space import SessionSpace

@@ -21,7 +21,7 @@ import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec.structs import replace
 
-from control.policies.compass.prefix_cache import PrefixCache
+from control.policies.compass.search.prefix_cache import PrefixCache
 from headrace.config.pipeline_file import (
     PipelineFile,
     load_combine,

@@ -91,6 +91,7 @@ def test_the_rules_of_import_hold() -> None:
         "the two drivers are twins, not parents",
         "model adapters are handed in",
         "control: layers",
+        "compass: a search knows no schedule, a schedule no search",
         "headrace: layers",
         "plans are checked by code that did not make them",
         "plans are not made by code that checks them",

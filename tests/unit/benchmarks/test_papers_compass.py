@@ -12,7 +12,7 @@ from benchmarks.papers.compass_compare import BASELINES, METHODS, Method, _searc
 from benchmarks.papers.compass_model import applications, draw
 from benchmarks.papers.compass_page import page
 from benchmarks.papers.sources import DataError
-from control.policies.compass.sequential_test import StopRule
+from control.policies.compass.search.sequential_test import StopRule
 from headrace.cli.main import run
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from control.policies.compass.gaussian_process import GaussianProcess, Kernel
-from control.policies.compass.space import Space, leaves
-from control.policies.compass.trimming import Occupied, stretch
+from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
+from control.policies.compass.search.space import Space, leaves
+from control.policies.compass.search.trimming import Occupied, stretch
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

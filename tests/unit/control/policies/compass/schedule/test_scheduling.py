@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control.policies.compass.classes import classes
-from control.policies.compass.instance import Candidate, Instance, PlanItem, SessionPlan, Tier
 from control.policies.compass.packing import place
-from control.policies.compass.reference_schedulers import SCHEDULERS
-from control.policies.compass.relaxation import DIRECT, dual_bound, model
-from control.policies.compass.scheduling import Schedule, packed, schedule
+from control.policies.compass.schedule.classes import classes
+from control.policies.compass.schedule.instance import (
+    Candidate,
+    Instance,
+    PlanItem,
+    SessionPlan,
+    Tier,
+)
+from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
+from control.policies.compass.schedule.relaxation import DIRECT, dual_bound, model
+from control.policies.compass.schedule.scheduling import Schedule, packed, schedule
 from control.problem.problem import PlanError
 
 ITEM = st.builds(
@@ -144,7 +150,7 @@ def test_sifting_finds_the_bound_of_the_whole_program(
     instance = drawn(2500, 7, 250 if objective == "goodput" else None, (1.0, 1.3, 2.2))
     assert model(instance, classes(instance), objective).columns > DIRECT
     sifted = schedule(instance, objective).bound
-    monkeypatch.setattr("control.policies.compass.relaxation.DIRECT", 10**9)
+    monkeypatch.setattr("control.policies.compass.schedule.relaxation.DIRECT", 10**9)
     whole = schedule(instance, objective).bound
     assert sifted == pytest.approx(whole, rel=2e-6)
 

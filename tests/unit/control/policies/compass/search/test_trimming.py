@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.policies.compass.trimming import Occupied, trimmed
+from control.policies.compass.search.trimming import Occupied, trimmed
 
 STAGE = st.builds(
     Occupied,

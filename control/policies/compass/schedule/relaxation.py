@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
 
-from control.policies.compass.classes import Classes, Floats, Ints
-from control.policies.compass.instance import COST, Instance
 from control.policies.compass.packing import EMPTY_ROWS, FREE_GIVES, GIVES, TAKES
+from control.policies.compass.schedule.classes import Classes, Floats, Ints
+from control.policies.compass.schedule.instance import COST, Instance
 
 DIRECT = 4_000  # columns up to which the program is solved directly
 SAMPLE = 600  # classes that give the first prices

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.policies.compass.sequential_test import (
+from control.policies.compass.search.sequential_test import (
     StopRule,
     Verdict,
     at_least,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.policies.compass.profile_run import ProfileRun, blocks
-from control.policies.compass.sequential_test import StopRule, Verdict, run_test
+from control.policies.compass.search.profile_run import ProfileRun, blocks
+from control.policies.compass.search.sequential_test import StopRule, Verdict, run_test
 from control.problem.problem import PlanError
 
 RULE = StopRule(least=20, most=95)

@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 from scipy import optimize, sparse
 
-from control.policies.compass.greedy import Pair, cheapest_pairs, first_fit, greedy_pairs
-from control.policies.compass.instance import (
+from control.policies.compass.schedule.greedy import Pair, cheapest_pairs, first_fit, greedy_pairs
+from control.policies.compass.schedule.instance import (
     COST,
     Instance,
     demand,
 )
-from control.policies.compass.scheduling import Schedule, finished, schedule
+from control.policies.compass.schedule.scheduling import Schedule, finished, schedule
 from control.problem.problem import Meter, PlanError, SolverRun, unmetered
 
 ILP_NODES = 100_000

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from control.policies.compass.classes import Classes, chosen_plans, classes
-from control.policies.compass.greedy import first_fit, greedy_pairs
-from control.policies.compass.instance import COST, GOODPUT, OBJECTIVES, Instance, demand
 from control.policies.compass.packing import gpus
-from control.policies.compass.relaxation import ProgramData, Relaxed, model, relax
-from control.policies.compass.rounding import (
+from control.policies.compass.schedule.classes import Classes, chosen_plans, classes
+from control.policies.compass.schedule.greedy import first_fit, greedy_pairs
+from control.policies.compass.schedule.instance import COST, GOODPUT, OBJECTIVES, Instance, demand
+from control.policies.compass.schedule.relaxation import ProgramData, Relaxed, model, relax
+from control.policies.compass.schedule.rounding import (
     EXACT_COLUMNS,
     PackedSessions,
     mended,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from control.policies.compass.composition import Deployment
-from control.policies.compass.space import Space, leaves
-from control.policies.compass.tiers import Link, SessionTier
+from control.policies.compass.search.composition import Deployment
+from control.policies.compass.search.space import Space, leaves
+from control.policies.compass.search.tiers import Link, SessionTier
 from control.problem.problem import PlanError
 
 Floats = NDArray[np.float64]

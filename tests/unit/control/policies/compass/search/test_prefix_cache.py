@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.policies.compass.prefix_cache import PrefixCache
+from control.policies.compass.search.prefix_cache import PrefixCache
 
 PUTS = st.lists(
     st.tuples(st.integers(0, 20), st.floats(0.001, 1.0), st.integers(1, 40), st.booleans()),

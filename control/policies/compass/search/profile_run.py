@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from control.policies.compass.sequential_test import (
+from control.policies.compass.search.sequential_test import (
     Estimate,
     Floats,
     StopRule,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from control.policies.compass.camo import Past, Profiled, SearchOptions, SessionSearch, Slo
-from control.policies.compass.composition import Deployment, HopBytes
-from control.policies.compass.sequential_test import StopRule, Verdict, run_test
-from control.policies.compass.space import Knob, Space, Stage
+from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch, Slo
+from control.policies.compass.search.composition import Deployment, HopBytes
+from control.policies.compass.search.sequential_test import StopRule, Verdict, run_test
+from control.policies.compass.search.space import Knob, Space, Stage
 from control.problem.problem import PlanError
 
 TIERS = ("edge", "near", "cloud")

@@ -9,8 +9,15 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from control.policies.compass.instance import COST, Bin, Instance, PlanItem, SessionPlan, demand
 from control.policies.compass.packing import QUARTERS, gpus
+from control.policies.compass.schedule.instance import (
+    COST,
+    Bin,
+    Instance,
+    PlanItem,
+    SessionPlan,
+    demand,
+)
 
 Pair = tuple[int, int]  # session, plan
 

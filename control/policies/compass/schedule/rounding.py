@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from control.policies.compass.classes import Ints
 from control.policies.compass.packing import gpus
-from control.policies.compass.relaxation import (
+from control.policies.compass.schedule.classes import Ints
+from control.policies.compass.schedule.relaxation import (
     ProgramData,
     Relaxed,
     assemble,

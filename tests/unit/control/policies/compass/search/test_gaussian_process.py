@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from control.policies.compass.gaussian_process import GaussianProcess, Kernel
+from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
 
 CODES = np.random.default_rng(0).integers(0, [4, 3, 5, 3], (200, 4))
 OBSERVED = np.random.default_rng(1).choice(200, 25, replace=False)

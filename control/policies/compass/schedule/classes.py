@@ -11,7 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from control.policies.compass.instance import Bin, Candidate, Demand, Instance, PlanItem, demand
+from control.policies.compass.schedule.instance import (
+    Bin,
+    Candidate,
+    Demand,
+    Instance,
+    PlanItem,
+    demand,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

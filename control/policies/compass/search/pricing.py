@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from control.policies.compass.composition import Deployment
 from control.policies.compass.packing import QUARTERS
-from control.policies.compass.trimming import BATCHING, Trimmed, trimmed
+from control.policies.compass.search.composition import Deployment
+from control.policies.compass.search.trimming import BATCHING, Trimmed, trimmed
 
 Floats = NDArray[np.float64]
 

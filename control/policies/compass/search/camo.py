@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from control.policies.compass.committee import Committee
-from control.policies.compass.composition import Deployment, HopBytes, StageTimes, meets
-from control.policies.compass.gaussian_process import GaussianProcess, Kernel
-from control.policies.compass.pricing import Priced, cheapest_estimate, priced
-from control.policies.compass.sequential_test import StopRule, Tested, Verdict
+from control.policies.compass.search.committee import Committee
+from control.policies.compass.search.composition import Deployment, HopBytes, StageTimes, meets
+from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
+from control.policies.compass.search.pricing import Priced, cheapest_estimate, priced
+from control.policies.compass.search.sequential_test import StopRule, Tested, Verdict
 from control.problem.problem import PlanError
 
 Floats = NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""Schedule all sessions together on tiers of shared GPUs: relaxation, rounding, and references."""
