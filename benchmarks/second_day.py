@@ -48,7 +48,6 @@ FILE = """
 name: second-day
 slo: 2s
 grace: 1s
-answer_paths: none
 results: json
 tasks:
   split: {variants: {v: {operator: 'operators:Split'}}, children: [shout]}

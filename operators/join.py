@@ -84,14 +84,13 @@ def answer(
     except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
         said = brief(_not_sent(error, pipeline))
         return _ended(query, End(FAILED, EGRESS_TASK, said, ReasonCode.COMBINE), items, now)
-    reported = items if pipeline.answer_paths == "all" else []
     return Answer(
         id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
         task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
         result=result, created_s=query.created_s, deadline_s=query.deadline_s, answered_s=now,
         epoch=query.epoch, expected_accuracy=_expected(leaves, accuracies),
-        paths=tuple([i.path for i in reported]),
-        ends=tuple([i.end for i in reported if i.end is not None]),
+        paths=tuple([i.path for i in items]),
+        ends=tuple([i.end for i in items if i.end is not None]),
         reason_code=bad.reason_code if bad else ReasonCode.NONE,
     )  # fmt: skip
 

@@ -166,12 +166,41 @@ class Noticed(Struct, frozen=True, gc=False, kw_only=True):
     reason_code: ReasonCode = ReasonCode.NONE
 
 
+class TreeHop(Struct, frozen=True, gc=False):
+    """A hop that all branches below it share; ``before`` is the index of the hop before it, -1 for
+    the first hop of a path."""
+
+    before: int
+    hop: Hop
+
+
+class TreeBranches(Struct, frozen=True, gc=False):
+    """``count`` neighbouring branches with the same last hop (-1: none) and the same end, both as
+    indices."""
+
+    hop: int
+    end: int
+    count: int
+
+
+class PathTree(Struct, frozen=True, gc=False):
+    """The paths and ends of all branches in branch order, each hop and each end once.
+
+    ``schemas/codec/path_tree.py`` converts an answer's ``paths`` and ``ends`` to it and back.
+    """
+
+    hops: tuple[TreeHop, ...] = ()
+    ends: tuple[End, ...] = ()
+    branches: tuple[TreeBranches, ...] = ()
+
+
 class Answer(Struct, frozen=True, gc=False, kw_only=True):
     """The outcome of a query; ``operators.outcomes.outcome_of`` gives the one it counts under.
 
     ``outcome`` is answered, dropped, failed or refused; ``late`` marks an answer behind its
     deadline, ``incomplete`` one with a branch missing. ``paths`` has the hops of every branch that
-    reached egress, in branch order, and ``ends`` their ends. Where there is no answer, or no
+    reached egress, in branch order, and ``ends`` their ends; on the results topic a ``tree`` may
+    stand in place of both. Where there is no answer, or no
     complete one, ``reason_code`` gives the reason for programs, ``reason`` for people.
     """
 
@@ -191,6 +220,7 @@ class Answer(Struct, frozen=True, gc=False, kw_only=True):
     paths: tuple[tuple[Hop, ...], ...] = ()
     ends: tuple[End, ...] = ()
     reason_code: ReasonCode = ReasonCode.NONE
+    tree: PathTree | None = None
 
 
 class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):

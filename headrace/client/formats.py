@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from schemas.codec.confluent import ConfluentCodec
 from schemas.codec.json_form import answer_from_json
+from schemas.codec.path_tree import unfolded
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import QUERIES, RESULTS
@@ -48,14 +49,17 @@ def answers_in(values: Iterable[bytes], read: Read) -> list[Answer]:
 
 
 def read_answer(value: bytes) -> Answer:
-    """Decode an answer in JSON or Avro, by its first byte; raises ``CodecError``."""
-    return answer_from_json(value) if value[:1] == b"{" else _answer(decode(value))
+    """Decode an answer in JSON or Avro, by its first byte; raises ``CodecError``.
+
+    It has its ``paths`` and ``ends`` where the record has a tree.
+    """
+    return _answer(answer_from_json(value) if value[:1] == b"{" else decode(value))
 
 
 def _answer(record: object) -> Answer:
     if not isinstance(record, Answer):
         raise CodecError(f"a {type(record).__name__} record where an Answer was expected")
-    return record
+    return unfolded(record)
 
 
 def _raw(pipeline: Pipeline) -> Write:

@@ -12,7 +12,7 @@ from typing import Any
 
 from schemas.codec.values import CodecError, pack
 from schemas.enumerations import ReasonCode
-from schemas.records import Answer, End, Hop, Item, Work
+from schemas.records import Answer, End, Hop, Item, PathTree, Work
 
 Parts = list[bytes | memoryview]
 
@@ -130,11 +130,33 @@ def answer_parts(answer: Answer, parts: Parts) -> None:
         for path in answer.paths:
             _add_path(path, parts)
     parts.append(_END_OF_BLOCKS)
-    if answer.ends:
-        parts.append(_number(len(answer.ends)))
-        parts.extend([_end(end) for end in answer.ends])
-    parts.append(_END_OF_BLOCKS)
+    _add_ends(answer.ends, parts)
     parts.append(_CODES[answer.reason_code])
+    _add_tree(answer.tree, parts)
+
+
+def _add_ends(ends: tuple[End, ...], parts: Parts) -> None:
+    if ends:
+        parts.append(_number(len(ends)))
+        parts.extend([_end(end) for end in ends])
+    parts.append(_END_OF_BLOCKS)
+
+
+def _add_tree(tree: PathTree | None, parts: Parts) -> None:
+    if tree is None:
+        parts.append(_NULL)
+        return
+    parts.append(_SECOND)
+    if tree.hops:
+        parts.append(_number(len(tree.hops)))
+        parts.extend([_number(each.before) + _hop(each.hop) for each in tree.hops])
+    parts.append(_END_OF_BLOCKS)
+    _add_ends(tree.ends, parts)
+    if tree.branches:
+        parts.append(_number(len(tree.branches)))
+        for run in tree.branches:
+            parts.append(_number(run.hop) + _number(run.end) + _number(run.count))
+    parts.append(_END_OF_BLOCKS)
 
 
 # --- values, by union branch (``values.pack``) ----------------------------------------------------

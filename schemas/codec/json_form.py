@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from schemas.codec.older_releases import FILL
 from schemas.codec.raw import MAX_ID_LENGTH, query_from_raw
-from schemas.codec.rows import REASON_CODES, TO_ROW
+from schemas.codec.rows import REASON_CODES, TO_ROW, path_tree
 from schemas.codec.schema_store import MARK
 from schemas.codec.single_object import CodecError, decode
 from schemas.codec.values import pack
@@ -61,10 +61,11 @@ def answer_from_json(value: bytes) -> Answer:
         for coded in (row, *row["ends"]):
             coded.setdefault("reason_code", ReasonCode.NONE)
         FILL["Answer"](row)
+        tree = row.pop("tree", None)
         row["origin"] = Origin(**row["origin"])
         row["paths"] = tuple(tuple(Hop(**hop) for hop in path) for path in row["paths"])
         row["ends"] = tuple(End(**_coded(end)) for end in row["ends"])
-        return Answer(**_coded(row))
+        return Answer(**_coded(row), tree=None if tree is None else path_tree(tree))
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise CodecError(f"the record is no answer in JSON: {error}") from error
 
@@ -95,7 +96,7 @@ def _text(record: Record) -> str:
 
 def _spelled(value: Any) -> Any:
     if isinstance(value, Struct):
-        return asdict(value)
+        return _fields(value)
     if isinstance(value, bytes):
         return binascii.b2a_base64(value, newline=False).decode()
     if isinstance(value, np.ndarray):
@@ -109,6 +110,13 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise CodecError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+def _fields(record: Struct) -> dict[str, Any]:
+    fields = asdict(record)
+    if isinstance(record, Answer) and record.tree is None:
+        del fields["tree"]  # a reader of release 6 refuses keys that it does not know
+    return fields
 
 
 _ENCODER = json.JSONEncoder(default=_spelled, allow_nan=False, separators=(",", ":"))

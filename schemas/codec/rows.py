@@ -22,6 +22,7 @@ from schemas.records import (
     Notice,
     Noticed,
     Origin,
+    PathTree,
     Plan,
     ProfileRequest,
     ProfileResult,
@@ -33,6 +34,8 @@ from schemas.records import (
     SelectionTable,
     Settings,
     SlotState,
+    TreeBranches,
+    TreeHop,
     Work,
 )
 
@@ -45,7 +48,8 @@ _NODE_STATES: dict[str, NodeState] = {state.value: state for state in NodeState}
 
 
 def _end(row: Row) -> End:
-    return End(row["outcome"], row["task"], row["reason"], REASON_CODES[row["reason_code"]])
+    code = REASON_CODES.get(row["reason_code"], ReasonCode.OTHER)  # JSON of a later release
+    return End(row["outcome"], row["task"], row["reason"], code)
 
 
 def _item_row(item: Item) -> Row:
@@ -121,7 +125,25 @@ def _answer_row(answer: Answer) -> Row:
     row["expected_accuracy"] = _optional(answer.expected_accuracy)
     row["paths"] = [[asdict(hop) for hop in path] for path in answer.paths]
     row["ends"] = [asdict(end) for end in answer.ends]
+    row["tree"] = None if answer.tree is None else ("headrace.PathTree", _tree_row(answer.tree))
     return row
+
+
+def _tree_row(tree: PathTree) -> Row:
+    return {
+        "hops": [{"before": each.before, "hop": asdict(each.hop)} for each in tree.hops],
+        "ends": [asdict(end) for end in tree.ends],
+        "branches": [asdict(run) for run in tree.branches],
+    }
+
+
+def path_tree(row: Row) -> PathTree:
+    """Return the tree of an answer's row."""
+    return PathTree(
+        tuple([TreeHop(each["before"], Hop(**each["hop"])) for each in row["hops"]]),
+        tuple([_end(end) for end in row["ends"]]),
+        tuple([TreeBranches(**run) for run in row["branches"]]),
+    )
 
 
 def _answer(row: Row) -> Answer:
@@ -130,6 +152,7 @@ def _answer(row: Row) -> Answer:
     row["paths"] = tuple([tuple([Hop(**hop) for hop in path]) for path in row["paths"]])
     row["ends"] = tuple([_end(end) for end in row["ends"]])
     row["reason_code"] = REASON_CODES[row["reason_code"]]
+    row["tree"] = None if row["tree"] is None else path_tree(row["tree"])
     return Answer(**row)
 
 

@@ -23,7 +23,7 @@ from schemas.records import Record
 
 __all__ = [
     "CodecError", "Reader", "decode", "encode", "prefix_of", "read", "reader_of", "write",
-    "write_as", "write_row",
+    "write_as", "write_row", "writes_newest",
 ]  # fmt: skip
 
 _PREFIX_LENGTH = 10
@@ -92,6 +92,11 @@ def write_as(release: int | None) -> None:
         schema = schemas.get(kind.__name__)
         if schema is not None and schema.prefix != CURRENT[kind.__name__].prefix:
             _OLDER[kind] = schema
+
+
+def writes_newest(kind: type) -> bool:
+    """Return whether records of a class are written by their newest schema (see ``write_as``)."""
+    return kind not in _OLDER
 
 
 def encode(record: Record) -> bytes:

@@ -7,12 +7,13 @@ from msgspec.structs import replace
 
 from schemas.codec.confluent import ConfluentCodec
 from schemas.codec.json_form import answer_to_json, origin_of_answer
+from schemas.codec.path_tree import folded
 from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
-from schemas.codec.single_object import CodecError, decode, encode
+from schemas.codec.single_object import CodecError, decode, encode, writes_newest
 from schemas.effects import QUERIES, RESULTS
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
-from schemas.records import FAILED, Answer, Garbled, Query, Record
+from schemas.records import ANSWERED, FAILED, Answer, Garbled, Query, Record
 from streams.topics import physical
 
 
@@ -41,7 +42,15 @@ def decoder(pipeline: Pipeline, topic: str) -> Decode:
 
 def encoder(pipeline: Pipeline, topic: str) -> Encode:
     """Return the encoder of a logical topic."""
-    return ANSWERS[pipeline.results](pipeline) if topic == RESULTS else encode
+    if topic != RESULTS:
+        return encode
+    reported, write = PATHS[pipeline.answer_paths], ANSWERS[pipeline.results](pipeline)
+
+    def answer(record: Record) -> bytes:
+        assert isinstance(record, Answer)
+        return write(reported(record))
+
+    return answer
 
 
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
@@ -97,6 +106,15 @@ def _garbled(fetched: Fetched, reason: str) -> Garbled:
     return Garbled(fetched.value or b"", reason, headers)
 
 
+def _tree(answer: Answer) -> Answer:
+    return folded(answer) if writes_newest(Answer) else answer
+
+
+def _without_paths(answer: Answer) -> Answer:
+    """Return the answer without paths; one without a result keeps them, for ``explain``."""
+    return replace(answer, paths=(), ends=()) if answer.outcome == ANSWERED else answer
+
+
 def _json_answer(record: Record) -> bytes:
     assert isinstance(record, Answer)
     try:
@@ -126,6 +144,12 @@ INPUTS: dict[str, Callable[[Pipeline], Decode]] = {
     "raw": _raw_query,
     "avro": lambda _: lambda fetched: _query(fetched, decode),
     "confluent": _confluent_query,
+}
+# What answers on the topic tell of their branches, by ``answer_paths``.
+PATHS: dict[str, Callable[[Answer], Answer]] = {
+    "tree": _tree,
+    "all": lambda answer: answer,
+    "none": _without_paths,
 }
 ANSWERS: dict[str, Callable[[Pipeline], Encode]] = {
     "avro": lambda _: encode,

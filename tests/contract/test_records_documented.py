@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from schemas.codec.json_form import command_from_json, to_json
+from schemas.codec.path_tree import folded
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, MAX_ID_LENGTH, SLO_CLASS_HEADER
 from schemas.codec.single_object import encode
 from schemas.codec.values import DTYPES, MAX_DEPTH
@@ -71,11 +72,11 @@ EXAMPLES = [
             ),
         ),
     ),
-    Answer(
+    folded(Answer(
         id="letter-17", origin=Origin(0, 4711), outcome="answered", result="75001",
         created_s=TIME, deadline_s=TIME + 0.3, answered_s=TIME + 0.02, epoch=12,
-        expected_accuracy=0.96, paths=((LOCATED, READ),), ends=(End("answered", "read"),),
-    ),
+        expected_accuracy=0.96, paths=((LOCATED, READ),) * 5, ends=(End("answered", "read"),) * 5,
+    )),
     DeadLetter(
         topic="postcode.queries", partition=0, offset=4713,
         reason="the value is empty; it must be the payload itself", value=b"",

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from operators.join import OpenQuery, answer, as_list, refusal
-from operators.serving.fanout import split
-from schemas.codec.json_form import to_json
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -203,21 +201,3 @@ def test_a_refusal_says_why() -> None:
     assert refusal(noticed, Origin(0, 0), 0.1) == an_answer(
         outcome=REFUSED, reason="over capacity", task="ingress", answered_s=0.1, epoch=0
     )
-
-
-def test_an_answer_may_leave_the_story_of_its_branches_out() -> None:
-    item = an_ended("a")
-    short = closed(a_query(item), a_pipeline(answer_paths="none"))
-    assert (short.outcome, short.result) == (ANSWERED, ["a"])
-    assert (short.paths, short.ends) == ((), ())
-    assert closed(a_query(item), ONE).paths != ()
-
-
-def test_six_thousand_branches_without_paths_are_below_200_kb() -> None:
-    items = [
-        an_ended(at % 3, (0, at), credit=credit)
-        for at, credit in enumerate(split(FULL_CREDIT, 6000))
-    ]  # fmt: skip
-    short = closed(a_query(*items), a_pipeline(answer_paths="none"))
-    assert len(to_json(short)) < 200_000
-    assert len(to_json(closed(a_query(*items), ONE))) > 1_000_000

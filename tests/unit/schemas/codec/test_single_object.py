@@ -427,7 +427,7 @@ def test_what_an_older_writer_did_not_say_takes_its_default(work: Work, answer: 
     answer = replace(answer, reason_code=ReasonCode.OTHER, ends=ends)
     for record, without, default in (
         (replace(work, items=items), ("attempt",), {"attempt": 1}),
-        (answer, ("late", "paths"), {"late": False, "paths": ()}),
+        (answer, ("late", "paths", "tree"), {"late": False, "paths": (), "tree": None}),
     ):
         schema = older(type(record).__name__, *without)
         body = BytesIO()

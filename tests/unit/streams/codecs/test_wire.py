@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from headrace.client.formats import read_answer
-from schemas.codec.single_object import encode
+from schemas.codec.single_object import decode, encode, write_as
 from schemas.effects import QUERIES, RESULTS, Send
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline, Policy, Task, Variant
@@ -15,6 +15,7 @@ from schemas.records import Answer, Garbled, Origin, Query
 from streams.codecs.size_gate import fitting
 from streams.codecs.wire import Fetched, decoder, encoder
 from streams.topics import MAX_RECORD_BYTES
+from tests.builders import a_hop, an_answer, an_end
 
 PIPELINE = Pipeline(
     name="p",
@@ -75,6 +76,38 @@ def test_an_answer_that_fits_no_record_says_so_instead(form: str) -> None:
         reason_code=ReasonCode.COMBINE,
     )
     assert "MiB fits no record (at most 8)" in answer.reason
+
+
+BRANCHED = an_answer(
+    paths=((a_hop(task="a"), a_hop()), (a_hop(task="a"), a_hop())),
+    ends=(an_end("answered", "read"),) * 2,
+)
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_a_hop_that_branches_share_is_written_once_and_read_as_paths(form: str) -> None:
+    written = encoder(replace(PIPELINE, results=form), RESULTS)(BRANCHED)
+    assert written.count(b"idle") == 2
+    assert read_answer(written) == BRANCHED
+
+
+def test_answers_tell_every_branch_or_nothing_of_them_where_the_file_says_so() -> None:
+    every, no = (encoder(replace(PIPELINE, answer_paths=kind), RESULTS) for kind in ("all", "none"))
+    assert decode(every(BRANCHED)) == BRANCHED
+    assert decode(no(BRANCHED)) == structs.replace(BRANCHED, paths=(), ends=())
+    dropped = structs.replace(BRANCHED, outcome="dropped")
+    assert decode(no(dropped)) == dropped  # for ``explain``
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_readers_of_release_6_get_paths(form: str) -> None:
+    write_as(6)
+    try:
+        written = encoder(replace(PIPELINE, results=form), RESULTS)(BRANCHED)
+    finally:
+        write_as(None)
+    assert written.count(b"idle") == 4
+    assert read_answer(written) == BRANCHED
 
 
 def test_confluent_framing_goes_through_a_registry() -> None:
