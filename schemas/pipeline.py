@@ -114,7 +114,7 @@ class Pipeline:
     schema_registry: str = ""  # URL; for "confluent" only
     combine: str = ""  # "package.module:function", "" for the list of leaf outputs
     incomplete: str = "answered"  # or "dropped": an answer with a branch missing is worthless
-    answer_paths: str = "tree"  # or "all", "none": hops and ends on the results topic
+    answer_paths: str = "auto"  # or "tree", "all", "none": hops and ends on the results topic
     slo_classes: Mapping[str, float] = field(default_factory=dict)  # seconds
     admission: bool = True  # refuse at ingress beyond the plan's capacity
     grace_s: float = 1.0  # egress waits this long behind a deadline before it closes a query

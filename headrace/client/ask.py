@@ -14,7 +14,7 @@ from headrace.errors import Unsuccessful
 from headrace.results.tally import latency_ms
 from operators.outcomes import outcome_of
 from schemas.codec.json_form import to_json
-from schemas.codec.path_tree import folded
+from schemas.codec.path_tree import compact
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Query
 from streams.kafka.preflight import prepare
@@ -56,7 +56,7 @@ def send_one(
 
 def answer_json(answer: Answer) -> dict[str, Any]:
     """Return the JSON form of an answer, with the latency."""
-    row: dict[str, Any] = json.loads(to_json(folded(answer)))
+    row: dict[str, Any] = json.loads(to_json(compact(answer)))
     row["latency_ms"] = round(latency_ms(answer), 3)
     return row
 

@@ -169,7 +169,7 @@ class FileSection(Section):
     schema_registry: str | None = None
     combine: Spec | None = None
     incomplete: Literal["answered", "dropped"] = "answered"
-    answer_paths: Literal["tree", "all", "none"] = "tree"
+    answer_paths: Literal["auto", "tree", "all", "none"] = "auto"
     slo_classes: dict[Name, Duration] = {}
     admission: bool = True
     grace: Duration = 1.0

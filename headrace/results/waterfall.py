@@ -15,7 +15,7 @@ from typing import Any
 from headrace.results.tally import latency_ms
 from operators.drop_reasons import brief
 from schemas.codec.json_form import to_json
-from schemas.codec.path_tree import folded
+from schemas.codec.path_tree import compact
 from schemas.enumerations import ReasonCode
 from schemas.records import Answer, Hop
 from schemas.variant_id import variant_key
@@ -82,7 +82,7 @@ class Explained:
     def as_json(self) -> dict[str, Any]:
         """Return the waterfall with the whole answer; times in ms since the query's creation."""
         return {
-            "answer": json.loads(to_json(folded(self.answer))),
+            "answer": json.loads(to_json(compact(self.answer))),
             "latency_ms": round(latency_ms(self.answer), 3),
             "deadline_ms": round((self.answer.deadline_s - self.answer.created_s) * 1e3, 3),
             "stages": [_stage_row(stage) for stage in self.stages],

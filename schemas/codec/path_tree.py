@@ -10,6 +10,12 @@ from schemas.codec.values import CodecError
 from schemas.records import Answer, End, Hop, PathTree, TreeBranches, TreeHop
 
 MOST_BRANCHES = 1_000_000  # a few bytes can claim any number
+FEW_BRANCHES = 32  # up to here ``compact`` tells them one by one, as every release before 7 does
+
+
+def compact(answer: Answer) -> Answer:
+    """Return the answer, with a tree where it has more than ``FEW_BRANCHES`` branches."""
+    return answer if len(answer.paths) <= FEW_BRANCHES else folded(answer)
 
 
 def folded(answer: Answer) -> Answer:

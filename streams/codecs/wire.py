@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from schemas.codec.confluent import ConfluentCodec
 from schemas.codec.json_form import answer_to_json, origin_of_answer
-from schemas.codec.path_tree import folded
+from schemas.codec.path_tree import compact, folded
 from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
 from schemas.codec.single_object import CodecError, decode, encode, writes_newest
 from schemas.effects import QUERIES, RESULTS
@@ -106,8 +106,9 @@ def _garbled(fetched: Fetched, reason: str) -> Garbled:
     return Garbled(fetched.value or b"", reason, headers)
 
 
-def _tree(answer: Answer) -> Answer:
-    return folded(answer) if writes_newest(Answer) else answer
+def _readable(form: Callable[[Answer], Answer]) -> Callable[[Answer], Answer]:
+    """Return the form, or none where readers of an older release are to understand the answer."""
+    return lambda answer: form(answer) if writes_newest(Answer) else answer
 
 
 def _without_paths(answer: Answer) -> Answer:
@@ -147,7 +148,8 @@ INPUTS: dict[str, Callable[[Pipeline], Decode]] = {
 }
 # What answers on the topic tell of their branches, by ``answer_paths``.
 PATHS: dict[str, Callable[[Answer], Answer]] = {
-    "tree": _tree,
+    "auto": _readable(compact),
+    "tree": _readable(folded),
     "all": lambda answer: answer,
     "none": _without_paths,
 }

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from headrace.client.formats import read_answer
+from schemas.codec.path_tree import FEW_BRANCHES
 from schemas.codec.single_object import decode, encode, write_as
 from schemas.effects import QUERIES, RESULTS, Send
 from schemas.enumerations import ReasonCode
@@ -86,9 +87,21 @@ BRANCHED = an_answer(
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_a_hop_that_branches_share_is_written_once_and_read_as_paths(form: str) -> None:
-    written = encoder(replace(PIPELINE, results=form), RESULTS)(BRANCHED)
+    trees = replace(PIPELINE, results=form, answer_paths="tree")
+    written = encoder(trees, RESULTS)(BRANCHED)
     assert written.count(b"idle") == 2
     assert read_answer(written) == BRANCHED
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_few_branches_are_told_one_by_one_and_many_as_a_tree(form: str) -> None:
+    write = encoder(replace(PIPELINE, results=form), RESULTS)
+    many = structs.replace(
+        BRANCHED, paths=BRANCHED.paths * FEW_BRANCHES, ends=BRANCHED.ends * FEW_BRANCHES
+    )
+    assert write(BRANCHED).count(b"idle") == 4
+    assert write(many).count(b"idle") == 2
+    assert read_answer(write(many)) == many
 
 
 def test_answers_tell_every_branch_or_nothing_of_them_where_the_file_says_so() -> None:
@@ -103,7 +116,7 @@ def test_answers_tell_every_branch_or_nothing_of_them_where_the_file_says_so() -
 def test_readers_of_release_6_get_paths(form: str) -> None:
     write_as(6)
     try:
-        written = encoder(replace(PIPELINE, results=form), RESULTS)(BRANCHED)
+        written = encoder(replace(PIPELINE, results=form, answer_paths="tree"), RESULTS)(BRANCHED)
     finally:
         write_as(None)
     assert written.count(b"idle") == 4
