@@ -80,7 +80,7 @@ class Egress:
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
         self._wakes_s = float("inf")
-        self._reporter = Reporter(name, "egress", pipeline.name, incarnation)
+        self._reporter = Reporter(name, "egress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(answered=0, late=0, incomplete=0, dropped=0, failed=0, refused=0)
         self._counts["duplicates"] = 0

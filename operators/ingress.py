@@ -100,7 +100,7 @@ class Ingress:
         self._pending: dict[int, list[Noticed]] = {}
         self._flushing = False
         self._flush_s = 0.0
-        self._reporter = Reporter(name, "ingress", pipeline.name, incarnation)
+        self._reporter = Reporter(name, "ingress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(
             arrived=0, admitted=0, refused=0, dropped=0, regressed=regressed, missing=0

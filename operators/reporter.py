@@ -5,7 +5,10 @@ from collections.abc import Callable, Sequence
 from operators.serving.outbox import Onward
 from schemas.effects import REPORTS, Effect, Send, Wake
 from schemas.enumerations import NodeState
+from schemas.pipeline import Pipeline
+from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import ANSWERED, Report, SlotState
+from schemas.release import READS, RELEASE
 
 INTERVAL_S = 0.2
 FAULTS = frozenset((NodeState.FAILED, NodeState.STUCK))  # states that come with an error
@@ -15,12 +18,12 @@ class Reporter:
     """A node's counts and state, and its reports when they are due."""
 
     __slots__ = (
-        "_epoch", "_incarnation", "_next", "_pipeline", "_role", "counts", "device", "error",
-        "name", "slots", "state", "task", "variant",
+        "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_role", "counts", "device",
+        "error", "name", "slots", "state", "task", "variant",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, role: str, pipeline: str, incarnation: float, device: str = ""
+        self, name: str, role: str, pipeline: Pipeline, incarnation: float, device: str = ""
     ) -> None:
         self.name = name
         self.device = device
@@ -28,10 +31,11 @@ class Reporter:
         self.error = ""  # why the state is one of ``FAULTS``
         self.task = ""
         self.variant = ""
-        self.counts: dict[str, float] = {}
+        self.counts: dict[str, float] = {READS: float(RELEASE)}
         self.slots: Callable[[], tuple[SlotState, ...]] = tuple
         self._role = role
-        self._pipeline = pipeline
+        self._pipeline = pipeline.name
+        self._file = fingerprint(pipeline)
         self._incarnation = incarnation
         self._epoch = 0
         self._next = float("-inf")
@@ -80,5 +84,5 @@ class Reporter:
             node=self.name, role=self._role, pipeline=self._pipeline, epoch=self._epoch,
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,
             task=self.task, variant=self.variant, slots=self.slots(), counts=dict(self.counts),
-            error=self.error if self.state in FAULTS else "",
+            error=self.error if self.state in FAULTS else "", file=self._file,
         )  # fmt: skip

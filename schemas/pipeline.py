@@ -119,6 +119,7 @@ class Pipeline:
     admission: bool = True  # refuse at ingress beyond the plan's capacity
     grace_s: float = 1.0  # egress waits this long behind a deadline before it closes a query
     deadline_most_s: float | None = None  # None: ten SLOs, see ``longest_deadline_s``
+    deadline_clock: str = "producer"  # or "broker": whose clock stamps the input topic's records
     egress_partitions: int = 4
     comm_s: float = 1.4e-3  # latency of one hop
     compute_share: float = 0.5  # of the SLO without hops; the rest is for queues

@@ -254,7 +254,9 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     ``admitted``, ``refused``; egress one count per outcome (operators/outcomes.py), ``incomplete``
     answers, ``latency_s/BOUND`` by the latency of answers, and ``OUTCOME/CODE`` by the reason code
     where a query was dropped, failed or refused. ``error`` is the reason for the state ``failed``
-    or ``stuck``.
+    or ``stuck``. ``file`` is the fingerprint of the node's pipeline file
+    (``schemas/pipeline_fingerprint.py``). ``reads_release`` among the counts is the newest schema
+    release that the node reads (``schemas/release.py``).
     """
 
     node: str
@@ -270,6 +272,7 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     slots: tuple[SlotState, ...] = ()
     counts: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
+    file: str = ""
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
@@ -344,7 +347,8 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     ``capacity_qps`` is the most that ingress admits per second (None: no limit). ``mode`` is how a
     planner that scales accuracy met the demand: "hardware", "accuracy" or "best-effort".
     ``factors`` are the observed fan-outs, from which the next control app resumes. ``causes`` give
-    the reason for programs, ``reason`` for people.
+    the reason for programs, ``reason`` for people. Every node writes in the schema ``release``
+    (0: that of ``schemas.release.UNDECLARED``).
     """
 
     pipeline: str
@@ -362,6 +366,7 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     mode: str = ""
     factors: tuple[Factor, ...] = ()
     causes: tuple[PlanCause, ...] = ()
+    release: int = 0
 
 
 class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):

@@ -6,7 +6,7 @@ pipelines share the control topics; the names of the others begin with the pipel
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from schemas.effects import (
@@ -44,11 +44,12 @@ class Stamps(Enum):
     LEASE = "lease"  # the producer, with the time of its lease (streams/kafka/egress_lease.py)
 
 
+STAMPED_BY = "message.timestamp.type"  # topic property
 TOO_OLD = "message.timestamp.before.max.ms"  # topic property, since Kafka 3.6
 STAMP_SETTINGS: Mapping[Stamps, Mapping[str, str]] = {
     Stamps.PRODUCER: {},
-    Stamps.BROKER: {"message.timestamp.type": "LogAppendTime"},
-    Stamps.LEASE: {"message.timestamp.type": "CreateTime", TOO_OLD: str(LEASE_MS)},
+    Stamps.BROKER: {STAMPED_BY: "LogAppendTime"},
+    Stamps.LEASE: {STAMPED_BY: "CreateTime", TOO_OLD: str(LEASE_MS)},
 }
 
 
@@ -149,7 +150,14 @@ def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
     )
 
 
+def input_stamps(pipeline: Pipeline) -> Stamps:
+    """Return who sets the times of the input topic's records, from which deadlines count."""
+    return Stamps.BROKER if pipeline.deadline_clock == "broker" else Stamps.PRODUCER
+
+
 def _topics(rule: TopicRule, pipeline: Pipeline) -> Iterator[Topic]:
+    if rule.logical == QUERIES:
+        rule = replace(rule, stamps=input_stamps(pipeline))
     if rule.logical == EVERY_TASK:
         for task in pipeline.tasks:
             name = physical(pipeline.name, work_topic(task.name))

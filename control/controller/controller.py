@@ -18,6 +18,7 @@ from control.checks.violations import sentences
 from control.controller.command_queue import COMMAND_VALID_S, CommandQueue, Pending
 from control.controller.commands import PAUSES, CommandError, Situation, carry_out, unexpired
 from control.controller.membership import GRACE_S, REPORT_AGE_S, Membership, ReportAges
+from control.controller.node_releases import NodeReleases
 from control.controller.plan_gate import PlanGate
 from control.estimation.estimates import Estimates
 from control.policies import policy_named
@@ -31,6 +32,7 @@ from control.problem.plan_reasons import (
     after_failure,
     by_command,
     causes,
+    older_release,
     plan_lost,
     sentence,
     workers_lost,
@@ -105,7 +107,7 @@ class Controller:
         self._plan: Plan | None = None  # in force
         self._history = History(pipeline)
         self._settings = self._history.settings()
-        self._members = Membership()
+        self._members, self._releases = Membership(), NodeReleases()
         self._estimates = Estimates(pipeline, profile)
         self._command_queue = CommandQueue()
         self._in_flight: _Flight | None = None
@@ -182,6 +184,9 @@ class Controller:
             return
         self._estimates.observe(report)
         self._members.listen(now)
+        if self._releases.observe(report, now):
+            self._news = True
+            self._reasons.append(older_release(report.node, self._releases.agreed))
         self._look_ahead(report, now)
         if report.role == "worker":
             self._worker_news(self._members.observe(report, now), now)
@@ -241,6 +246,7 @@ class Controller:
         newest = self._history.newest
         if newest is None:
             return
+        self._releases.resume(newest, now)
         self._estimates.recall(newest)
         self._settings = self._history.settings()
         self._plan = replace(newest, leases=self._history.fitting(newest))
@@ -462,6 +468,7 @@ class Controller:
             return [*self._gate.reject(violations), *self._give_up(reason, now)]
         self._target.take(target, now)
         plan = self._table_jobs.expecting(plan, self._estimates.arriving_qps(now))
+        plan = replace(plan, release=self._releases.agree(now))
         if self._plan is not None and same(plan, self._plan) and not self._contested:
             tables = self._table_jobs.follow(self._plan, self._members.devices, now)
             return [*tables, *self._land(now)]
@@ -486,6 +493,7 @@ class Controller:
             issued_s=now,
             demand_qps=self._demand_qps(plan.settings, now),
             factors=self._estimates.factors,
+            release=self._releases.agree(now),
         )
         plan = self._table_jobs.expecting(plan, self._estimates.arriving_qps(now))
         violations = self._gate.plan(plan, self._ground(plan.settings, now))

@@ -59,6 +59,11 @@ def plan_lost(epoch: int) -> PlanReason:
     return PlanReason(PlanCause.PLAN_LOST, f"the plans topic has lost plan {epoch}")
 
 
+def older_release(node: str, release: int) -> PlanReason:
+    """Return the reason for a node that reads only an earlier schema release."""
+    return PlanReason(PlanCause.OTHER, f"{node} reads schema release {release} at most")
+
+
 def by_command(action: str, command_id: str) -> PlanReason:
     """Return the reason for a solve that a command asked for."""
     return PlanReason(PlanCause.COMMAND, f"command {action} ({command_id})")

@@ -82,7 +82,7 @@ def brokers(bootstrap: str | None) -> "KafkaConfig":
 
 
 def _write_as(release: str) -> None:
-    """Write records in the format of an earlier release, for a rolling upgrade."""
+    """Write records in the format of an earlier release."""
     from schemas.codec.single_object import write_as
 
     try:
@@ -91,6 +91,11 @@ def _write_as(release: str) -> None:
         raise click.UsageError(
             f"{WRITE_RELEASE} must be the number of a release, and is {release!r}: {error}"
         ) from error
+
+
+def release_limit() -> int | None:
+    """Return the newest schema release that this process may write, None for no limit."""
+    return int(os.environ.get(WRITE_RELEASE, "") or 0) or None
 
 
 def local_broker(nodes: int | None = None) -> "Running":

@@ -130,7 +130,7 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     """
     from headrace.config.cluster_cost import prices
     from headrace.roles.observability import observed
-    from headrace.roles.process_setup import dilation, process_clock
+    from headrace.roles.process_setup import dilation, process_clock, write_within_limit
     from headrace.roles.wiring import controller_maker
     from streams.control_app.app import run
 
@@ -138,7 +138,9 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     fresh = controller_maker(read)
     kafka = _kafka(bootstrap)
     with observed("control", read.pipeline, telling, prices=prices(read.cluster)) as observers:
-        run(read.pipeline, fresh, kafka, observers, dilation(), process_clock)
+        run(
+            read.pipeline, fresh, kafka, observers, dilation(), process_clock, write_within_limit()
+        )  # fmt: skip
 
 
 @click.command()

@@ -343,6 +343,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         admission=file.admission,
         grace_s=file.grace,
         deadline_most_s=file.deadline.most,
+        deadline_clock=file.deadline.clock,
         egress_partitions=file.egress_partitions,
         comm_s=file.comm,
         compute_share=file.compute_share,

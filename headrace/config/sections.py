@@ -152,6 +152,7 @@ class DeadlineSection(Section):
     """``deadline``."""
 
     most: Duration | None = None
+    clock: Literal["producer", "broker"] = "producer"
 
 
 MOST_MISTAKES = 20  # in one error message

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
 from streams.kafka.acl_rights import Right
-from streams.topics import TOO_OLD, Topic
+from streams.topics import STAMPED_BY, TOO_OLD, Topic
 
 OK, WARN, WRONG = "ok", "warn", "wrong"
 BROKER, FILE = "broker", "pipeline file"  # findings with specific exit codes
@@ -172,10 +172,13 @@ class TopicState:
     copies: int = 1  # the fewest replicas of a partition
 
 
+IN_SYNC = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
 CHECKED = (
     "cleanup.policy",
     "max.message.bytes",
+    STAMPED_BY,
     TOO_OLD,
 )  # the settings that correctness depends on
 
@@ -202,20 +205,53 @@ def topics_found(
 
 
 def replication_found(there: Mapping[str, TopicState], brokers: int) -> Finding:
-    """Judge whether acknowledged records survive the loss of one of several brokers."""
-    copies = {name: state.copies for name, state in there.items() if state.partitions}
-    alone = sorted(name for name, count in copies.items() if count < 2)
-    if brokers < 2 or not alone:
-        least = min(copies.values(), default=1)
-        return Finding("replication", OK, f"{least} of each record, {brokers} brokers")
-    return Finding(
-        "replication",
-        WARN,
-        f"1 copy of each record on {', '.join(alone)}, though there are {brokers} brokers: the "
-        "loss of one loses acknowledged queries",
+    """Judge whether acknowledged records survive the loss of one of several brokers, and whether
+    the topics still take records then."""
+    states = {name: state for name, state in sorted(there.items()) if state.partitions}
+    least = min((state.copies for state in states.values()), default=1)
+    if brokers < 2:
+        return Finding("replication", OK, f"{least} of each record, 1 broker")
+    for fault, found, mend in REPLICATION_FAULTS:
+        faulty = [name for name, state in states.items() if fault(state)]
+        if faulty:
+            return Finding("replication", WARN, found.format(_few(faulty), brokers), mend)
+    return Finding("replication", OK, f"{least} of each record, {brokers} brokers")
+
+
+def _in_sync(state: TopicState) -> int | None:
+    """Return how many copies a record needs before it is acknowledged; None if unknown."""
+    found = state.settings.get(IN_SYNC, "")
+    return int(found) if found.isdigit() else None
+
+
+# A fault of a topic, the sentence on it (topics, brokers), and the remedy; the first one counts.
+REPLICATION_FAULTS: tuple[tuple[Callable[[TopicState], bool], str, str], ...] = (
+    (
+        lambda state: state.copies < 2,
+        "1 copy of each record on {}, though there are {} brokers: the loss of one loses "
+        "acknowledged queries",
         "make the topics anew with three copies, or add replicas (kafka-reassign-partitions) and "
         "set min.insync.replicas=2",
-    )
+    ),
+    (
+        lambda state: _in_sync(state) == 1,
+        "a record on {} is acknowledged once one of {} brokers has it: the loss of that one loses "
+        "acknowledged queries",
+        "kafka-configs --alter --topic TOPIC --add-config min.insync.replicas=2",
+    ),
+    (
+        lambda state: (_in_sync(state) or 0) >= state.copies,
+        "{} take no record while one of {} brokers is away: as many copies must be in sync as "
+        "there are",
+        "add replicas (kafka-reassign-partitions), or lower min.insync.replicas to one below the "
+        "copies",
+    ),
+    (
+        lambda state: state.settings.get(UNCLEAN) == "true",
+        "{} may elect a leader without the acknowledged records (unclean election), of {} brokers",
+        "kafka-configs --alter --topic TOPIC --add-config unclean.leader.election.enable=false",
+    ),
+)
 
 
 def _topic(topic: Topic, state: TopicState) -> list[Finding]:
@@ -250,6 +286,8 @@ def _falls_short(name: str, found: Mapping[str, str], wanted: Mapping[str, str])
         return False
     if name == "cleanup.policy":
         return set(found[name].split(",")) != set(wanted[name].split(","))
+    if name == STAMPED_BY:
+        return found[name] != wanted[name]
     if name == TOO_OLD:
         return int(found[name]) > int(wanted[name])
     return int(found[name]) < int(wanted[name])

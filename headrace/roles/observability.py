@@ -13,7 +13,9 @@ from headrace.processes import ALIVE, RESTARTED
 from headrace.roles.log_options import LogOptions
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
+from schemas.release import RELEASE
 from streams.observers.clock_skew import ClockSkews
+from streams.observers.file_mismatch import FileMismatch
 from streams.observers.health import Health
 from streams.observers.journal import Journal, tell
 from streams.observers.metrics import Metrics, Sample
@@ -52,14 +54,15 @@ def observed(
     """
     journal = Journal(pipeline.name)
     health = Health(time.monotonic, _sign_of_life(env))
-    skews = ClockSkews(pipeline.name)  # of the nodes whose reports arrive: only at control
+    # Of the nodes whose reports arrive: only at control.
+    folds = (ClockSkews(pipeline.name), FileMismatch(pipeline)) if role == CONTROL else ()
     metrics = None if telling.metrics_port is None else Metrics(pipeline, prices)
     where: dict[str, str] = {}
     if metrics is not None and telling.metrics_port is not None:
-        port = _served((metrics, skews), health, pipeline, telling, reading)
+        port = _served((metrics, *folds), health, pipeline, telling, reading)
         where = {"metrics": f"http://{telling.metrics_host}:{port}/metrics"}
     _started(role, pipeline, where, env)
-    watching = (journal, health, skews) if role == CONTROL else (journal, health)
+    watching = (journal, health, *folds)
     yield watching if metrics is None else (*watching, metrics)
     tell(log, logging.INFO, "role.ended", f"{role} of {pipeline.name} ends", **_who(role, pipeline))
 
@@ -71,7 +74,7 @@ def _sign_of_life(env: Mapping[str, str]) -> Callable[[], None]:
 
 
 def _served(
-    folds: tuple[Metrics, ClockSkews],
+    folds: tuple[Metrics | ClockSkews | FileMismatch, ...],
     health: Health,
     pipeline: Pipeline,
     telling: LogOptions,
@@ -81,10 +84,15 @@ def _served(
     from headrace.roles.metrics_port import serve
 
     sources: list[Callable[[], Iterator[Sample]]] = [fold.samples for fold in folds]
+    sources.append(_build)
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
     assert telling.metrics_port is not None
     return serve(sources, telling.metrics_port, telling.metrics_host, pipeline.name, health)
+
+
+def _build() -> Iterator[Sample]:
+    yield "build_info", (version("headrace"), str(RELEASE)), 1.0
 
 
 def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[Sample]:

@@ -1,4 +1,5 @@
-"""What every role's process has: its clock, its time dilation and its garbage collector's tuning.
+"""What every role's process has: its clock, its time dilation, the schema release in which it
+writes, and its garbage collector's tuning.
 
 Records and effects form no cycles: reference counting frees them. At the default of one collection
 per 700 new objects the collector found nothing and took an eighth of the time (two stages in
@@ -8,11 +9,14 @@ simulation: 1.73 s of CPU with it, 1.52 s without).
 import gc
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import click
 
+from headrace.broker.connect import release_limit
+from schemas.codec.single_object import write_as
+from schemas.release import RELEASE, UNDECLARED
 from streams.live.dilation import REAL, Dilation
 from streams.live.steady_clock import SteadyClock
 
@@ -27,6 +31,18 @@ def collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS, 20, 100)
+
+
+def write_within_limit() -> Callable[[int], None]:
+    """Return a function that sets the schema release in which this process writes, up to
+    ``HEADRACE_WRITE_RELEASE``; before the first plan it is that of nodes that declare none."""
+    most = release_limit() or RELEASE
+
+    def write(release: int) -> None:
+        write_as(min(release, most))
+
+    write(UNDECLARED)
+    return write
 
 
 DILATION = "HEADRACE_DILATION"  # FACTOR@SINCE: slow-down factor, and its start in epoch seconds

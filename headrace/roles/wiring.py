@@ -19,7 +19,12 @@ from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
 from headrace.roles.partition_watch import watch_partitions, watch_topic_id
-from headrace.roles.process_setup import collect_seldom, dilation, process_clock
+from headrace.roles.process_setup import (
+    collect_seldom,
+    dilation,
+    process_clock,
+    write_within_limit,
+)
 from headrace.roles.subprocess_operator import Isolated
 from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress
@@ -45,16 +50,25 @@ from streams.kafka.egress_recovery import (
     notes,
 )
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.preflight import prepare
-from streams.kafka.stamp_limit import limit_stamps
 from streams.kafka.topic_admin import partitions_of, topic_id_on
+from streams.kafka.topic_stamps import set_stamps
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import EmulatedExecutor, ModelExecutor, Operator
 from streams.live.fatal_records import FatalRecords
 from streams.live.live_driver import Live
 from streams.observers.journal import tell
-from streams.topics import LEASE_MS, TOO_OLD, own_topics, physical
+from streams.topics import (
+    LEASE_MS,
+    STAMPED_BY,
+    TOO_OLD,
+    Stamps,
+    input_stamps,
+    own_topics,
+    physical,
+)
 
 log = logging.getLogger("headrace.role")
 
@@ -73,6 +87,7 @@ def run_ingress(
     name, incarnation = f"ingress-{share.index}", _now()
     namesakes = _namesakes(kafka, pipeline, (name,))
     group, mine = f"{pipeline.name}.ingress", share.mine(count)
+    _stamp_input(kafka, pipeline)
     namesakes.check()  # before this ingress commits anything
     topic_id = topic_id_on(kafka, queries)
     start = input_start(kafka, pipeline, group, mine, topic_id)
@@ -88,6 +103,17 @@ def run_ingress(
         watch_partitions(kafka, queries, count, live.fail)
         watch_topic_id(kafka, queries, topic_id, live.fail)
         _until_told(live, live.stop)
+
+
+def _stamp_input(kafka: KafkaConfig, pipeline: Pipeline) -> None:
+    """Let the broker stamp the input topic where the file asks for it; raise ``BrokerError``."""
+    topic, stamps = physical(pipeline.name, QUERIES), input_stamps(pipeline)
+    if stamps is Stamps.BROKER and not set_stamps(kafka, topic, stamps):
+        raise BrokerError(
+            f"deadline.clock is 'broker', but topic {topic!r} bears its producers' time stamps and "
+            f"this user may not change that; run `kafka-configs --alter --topic {topic} "
+            f"--add-config {STAMPED_BY}=LogAppendTime`"
+        )
 
 
 def input_start(
@@ -160,7 +186,7 @@ def _egress_lease(
             "would answer every query twice: end the other, or give this one a share of its own "
             "(--share)"
         )
-    if not limit_stamps(kafka, physical(pipeline.name, RESULTS)):
+    if not set_stamps(kafka, physical(pipeline.name, RESULTS), Stamps.LEASE):
         _warn_unfenced(pipeline)
     return lease
 
@@ -357,6 +383,7 @@ def _driver(
             observers=observers,
             fence_s=fence_s,
             fatal=FatalRecords(run_directory(pipeline.name) / f"{named}.fatal-records.json"),
+            write_as=write_within_limit(),
         )
 
 

@@ -83,7 +83,7 @@ class Worker:
         self._batch = RunningBatch(name, pipeline.ingress)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
         self._hold_s = float("inf")  # the next batch waits until then
-        self._reporter = Reporter(name, "worker", pipeline.name, incarnation, device)
+        self._reporter = Reporter(name, "worker", pipeline, incarnation, device)
         self._reporter.slots = self._slots.states
 
     def handle(self, event: Event, now: float) -> list[Effect]:

@@ -101,13 +101,14 @@ def run(
     observers: Sequence[Observer] = (),
     dilation: Dilation = REAL,
     clock: Clock = time.time,
+    write_as: Callable[[int], None] | None = None,
 ) -> None:
     """Control a pipeline until SIGTERM or SIGINT, with a fresh controller per term in charge.
 
     Raise ``BrokerError`` if the broker cannot be used.
     """
     prepare(kafka, pipeline, "control")
-    driver = ControlDriver(pipeline, fresh, kafka, observers, dilation, clock)
+    driver = ControlDriver(pipeline, fresh, kafka, observers, dilation, clock, write_as=write_as)
     for handler in logging.getLogger().handlers:
         handler.addFilter(driver.hushed())
     with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:

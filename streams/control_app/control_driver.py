@@ -38,6 +38,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
+from schemas.release import UNDECLARED
 from streams.codecs.size_gate import RecordTooLarge, fitting
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history
@@ -107,6 +108,7 @@ class ControlDriver:
         planners: Solvers | None = None,
         inputs: Inputs | None = None,
         past: Callable[[], list[Arrived]] | None = None,
+        write_as: Callable[[int], None] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._clock = clock
@@ -127,6 +129,7 @@ class ControlDriver:
         self._delivery = ReportDelivery()
         # Earlier reports are obsolete, earlier plans are in the history or deleted.
         self._read_from: Mapping[str, int] = {}
+        self._write_as = write_as
 
     # ------------------------------------------------------------------ from Faust
 
@@ -353,6 +356,8 @@ class ControlDriver:
     async def _send(self, effect: Send, host: ControlHost) -> None:
         topic = physical(self._pipeline.name, effect.topic)
         slot = effect.slot if effect.slot >= 0 else None
+        if isinstance(effect.record, Plan) and self._write_as is not None:
+            self._write_as(effect.record.release or UNDECLARED)  # from this plan on
         try:
             pieces = [*fitting(effect, encode, self._pipeline.egress_partitions)]
         except RecordTooLarge as error:

@@ -7,7 +7,7 @@ threads run and load its models.
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -26,7 +26,8 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Pipeline
-from schemas.records import Command
+from schemas.records import Command, Plan
+from schemas.release import UNDECLARED
 from streams.codecs.size_gate import MOST_ENCODED_BYTES, Encode, fitting
 from streams.codecs.wire import encoder
 from streams.fencing import Fenced, StoodStill
@@ -55,6 +56,7 @@ class Live:
         observers: Sequence[Observer] = (),
         fence_s: float | None = None,
         fatal: FatalRecords | None = None,
+        write_as: Callable[[int], None] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._fence_s = fence_s  # the longest stall that the process survives; None: any
@@ -69,7 +71,9 @@ class Live:
         self._count = 0
         self._routes: dict[str, tuple[str, Any]] = {}
         self._fatal = fatal
+        self._write_as = write_as  # sets the schema release in which this process writes
         self._slots = SlotReaders(pipeline, transport, clock, fatal)
+        self._epoch = 0  # of the plan that set the release to write
         self._stopping = False
         self._leave_by: float | None = None
 
@@ -169,7 +173,7 @@ class Live:
             self._handle(node, event)
         if self._slots.catching_up:
             for node, event in self._slots.complete(now):
-                self._handle(node, event)
+                self._deliver(node, event)
         self._transport.end_turn(now)
         for executor in self._executor.values():
             executor.look(now)
@@ -199,13 +203,25 @@ class Live:
     def _records(self, batch: FetchedBatch) -> None:
         try:
             for node, event in self._slots.events(batch):
-                self._handle(node, event)
+                self._deliver(node, event)
         except (BrokerError, LogWentBack):
             raise
         except Exception as error:
             if self._fatal is not None and self._slots.handling is not None:
                 self._fatal.ended_at(self._slots.handling, error)
             raise
+
+    def _deliver(self, node: str, event: Arrived) -> None:
+        if type(event.record) is Plan:
+            self._follow(event.record)
+        self._handle(node, event)
+
+    def _follow(self, plan: Plan) -> None:
+        """Write in the release of the newest plan."""
+        newer = plan.pipeline == self._pipeline.name and plan.epoch > self._epoch
+        if newer and self._write_as is not None:
+            self._epoch = plan.epoch
+            self._write_as(plan.release or UNDECLARED)
 
     def _patience(self) -> float:
         wait = self._timers[0][0] - self._clock() if self._timers else 1.0

@@ -41,6 +41,10 @@ METRICS: dict[str, tuple[Metric, ...]] = {
     "every": (
         _gauge("plan_epoch", "Epoch of the plan that is followed, the oldest of several nodes'."),
         _counter("dead_letters_total", "Records that nobody could read."),
+        _gauge(
+            "build_info", "1; the labels have the release and the newest schema release read.",
+            "version", "schemas",
+        ),
     ),
     "ingress, worker, egress": (
         _gauge("broker_up", "1 while a broker answers, 0 while none does."),
@@ -92,6 +96,7 @@ METRICS: dict[str, tuple[Metric, ...]] = {
     ),
     "control": (
         _gauge("clock_skew_seconds", "By how much a node's clock differs from control's, at most."),
+        _gauge("nodes_with_other_file", "Nodes whose pipeline file differs from control's."),
         _counter("plans_total", "Plans made."),
         _gauge("plan_feasible", "1 if the plan in force is feasible, else 0."),
         _gauge("plan_demand_queries_per_second", "Root queries that the plan is made for."),

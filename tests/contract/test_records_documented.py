@@ -37,6 +37,7 @@ from schemas.records import (
     SlotState,
     Work,
 )
+from schemas.release import READS, RELEASE
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "records.md").read_text()
@@ -86,7 +87,10 @@ EXAMPLES = [
         node="w-3", role="worker", pipeline="postcode", epoch=12, incarnation=TIME - 60,
         sent_s=TIME + 0.2, state=NodeState.READY, device="cpu", task="read", variant="forest",
         slots=(SlotState("read", 2, 1907, 3),),
-        counts={"arrived/read/forest": 1910.0, "finished/read/forest": 1907.0},
+        counts={
+            READS: float(RELEASE), "arrived/read/forest": 1910.0, "finished/read/forest": 1907.0,
+        },
+        file="41c2fdd510e8",
     ),
     Plan(
         pipeline="postcode", epoch=12, issued_s=TIME - 5, reason="policy fast applied",
@@ -97,7 +101,7 @@ EXAMPLES = [
             ),
         ),
         routes=(Route("read", 2, 1.0),), demand_qps=40.0, capacity_qps=120.0,
-        expected_accuracy=0.96, causes=(PlanCause.COMMAND,),
+        expected_accuracy=0.96, causes=(PlanCause.COMMAND,), release=RELEASE,
     ),
     Selection(
         pipeline="postcode", task="read", policy="ramsis", issued_s=TIME - 5, slo_s=0.1, workers=3,

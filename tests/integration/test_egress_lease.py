@@ -12,9 +12,9 @@ from streams.fencing import LeaseLost
 from streams.kafka.egress_lease import EgressLease
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.stamp_limit import limit_stamps
 from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.topic_contents import read_to_end
+from streams.kafka.topic_stamps import set_stamps
 from streams.kafka.transport import KafkaTransport
 from streams.topics import physical, topics
 from tests.builders import a_pipeline
@@ -124,7 +124,7 @@ def test_a_results_topic_from_before_there_were_leases_is_limited(broker: str) -
     kafka, topic = KafkaConfig(broker), f"old-{uuid.uuid4().hex[:8]}"
     client = admin(kafka)
     client.create_topics([NewTopic(topic, 1)])[topic].result(20)
-    assert limit_stamps(kafka, topic)
+    assert set_stamps(kafka, topic, Stamps.LEASE)
     error = write(kafka, topic, int((time.time() - 60) * 1e3))
     assert error is not None
     assert error.code() == KafkaError.INVALID_TIMESTAMP

@@ -6,6 +6,7 @@ from operators.egress import Egress, note_of, upto_of, upto_of_all
 from operators.input_place import GENERATION
 from operators.latency_histogram import bucket
 from schemas.effects import Arrived, Assign, Done, Effect, Event, Send, Wake, Woke
+from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import (
     ANSWERED,
     DROPPED,
@@ -19,6 +20,7 @@ from schemas.records import (
     Work,
 )
 from tests.builders import (
+    DECLARED,
     GRACE_S,
     SLO_S,
     a_hop,
@@ -317,7 +319,8 @@ def test_it_counts_every_query_under_one_outcome() -> None:
         egress.handle(event, now)
     assert reports(egress.handle(Woke(), CLOSES_S)) == [Report(
         node="e", role="egress", pipeline="p", epoch=3, incarnation=0.0, sent_s=CLOSES_S,
-        state="ready", counts={
+        state="ready", file=fingerprint(a_pipeline()), counts={
+            **DECLARED,
             "answered": 1, "late": 1, "incomplete": 0, "dropped": 1, "failed": 1, "refused": 1,
             "duplicates": 0, bucket(0.25): 1, bucket(0.6): 1, "dropped/unfinished": 1,
             "failed/operator": 1, "refused/over_capacity": 1,

@@ -18,6 +18,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.enumerations import ReasonCode
+from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import (
     DROPPED,
     DeadLetter,
@@ -32,6 +33,7 @@ from schemas.records import (
     Settings,
 )
 from tests.builders import (
+    DECLARED,
     SLO_S,
     a_lease,
     a_notice,
@@ -49,10 +51,12 @@ from tests.builders import (
 PLAN = a_plan([a_lease()])
 
 
+PIPELINE = a_pipeline(slo_classes={"gold": 0.1, "bronze": 2.0})
+
+
 def an_ingress(plan: Any = PLAN, **changes: Any) -> Ingress:
     """An ingress for four partitions that follows a plan, a fresh report behind it."""
-    pipeline = a_pipeline(slo_classes={"gold": 0.1, "bronze": 2.0})
-    ingress = Ingress("i", pipeline, range(4), incarnation=0.0, **changes)
+    ingress = Ingress("i", PIPELINE, range(4), incarnation=0.0, **changes)
     ingress.handle(Woke(), 0.0)
     ingress.handle(arrived(plan), 0.0)
     return ingress
@@ -314,7 +318,8 @@ def test_it_reports_what_it_took_in() -> None:
     noticing(ingress, a_query(0), a_query(1), a_query(2, at_s=-1.0))
     assert reports(ingress.handle(Woke(), 0.2)) == [Report(
         node="i", role="ingress", pipeline="p", epoch=3, incarnation=0.0, sent_s=0.2,
-        state="ready", counts={
+        state="ready", file=fingerprint(PIPELINE), counts={
+            **DECLARED,
             "arrived": 3, "admitted": 1, "refused": 1, "dropped": 1, "regressed": 0, "missing": 0,
         },
     )]  # fmt: skip

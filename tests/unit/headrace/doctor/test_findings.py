@@ -31,7 +31,8 @@ from headrace.doctor.findings import (
     verdict,
 )
 from streams.kafka.acl_rights import Right
-from streams.topics import Topic
+from streams.topics import Topic, topics
+from tests.builders import a_pipeline
 
 REQUIREMENTS = (
     "click<8.4,>=8.3",
@@ -260,3 +261,36 @@ def test_one_copy_of_each_record_is_told_where_there_are_several_brokers(
     found = replication_found({"p.queries": TopicState(4, {}, None, copies)}, brokers)
     assert (found.what, found.state) == ("replication", state)
     assert ("p.queries" in found.found) == (state == WARN)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}, ""),
+        ({"min.insync.replicas": "1"}, "acknowledged once one of 3 brokers has it"),
+        ({"min.insync.replicas": "3"}, "take no record while one of 3 brokers is away"),
+        (
+            {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"},
+            "a leader without the acknowledged records",
+        ),
+    ],
+)
+def test_settings_under_which_copies_do_not_help_are_told(
+    settings: dict[str, str], told: str
+) -> None:
+    found = replication_found({"p.queries": TopicState(4, settings, None, 3)}, 3)
+    assert (found.state, bool(found.mend)) == ((WARN, True) if told else (OK, False))
+    assert told in found.found
+    alone = replication_found({"p.queries": TopicState(4, settings, None, 1)}, 1)
+    assert alone.state == OK
+
+
+def test_an_input_topic_that_the_broker_should_stamp_is_told() -> None:
+    wanted = topics(a_pipeline({"read": []}, deadline_clock="broker"))
+    queries = next(topic for topic in wanted if topic.name.endswith(".queries"))
+    there = {queries.name: TopicState(4, {"message.timestamp.type": "CreateTime"}, None)}
+    (found,) = topics_found([queries], there, "p.yaml")
+    assert (found.state, found.what) == (WRONG, "topic")
+    assert "message.timestamp.type=LogAppendTime" in found.mend
+    there = {queries.name: TopicState(4, {"message.timestamp.type": "LogAppendTime"}, None)}
+    assert [each.state for each in topics_found([queries], there, "p.yaml")] == [OK]

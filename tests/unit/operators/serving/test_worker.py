@@ -24,6 +24,7 @@ from schemas.effects import (
 )
 from schemas.enumerations import NodeState
 from schemas.pipeline import Policy
+from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import (
     ANSWERED,
     DROPPED,
@@ -39,6 +40,7 @@ from schemas.records import (
     Work,
 )
 from tests.builders import (
+    DECLARED,
     a_hop,
     a_lease,
     a_pipeline,
@@ -104,7 +106,7 @@ def test_at_first_it_reads_plans_and_gives_a_sign_of_life() -> None:
     worker = a_worker()
     report = Report(
         node="w", role="worker", pipeline="p", epoch=0, incarnation=0.0, sent_s=5.0, state="idle",
-        device="cpu",
+        device="cpu", counts=DECLARED, file=fingerprint(a_pipeline()),
     )  # fmt: skip
     assert worker.handle(Woke(), 5.0) == [
         Assign("plans", (0,)), Send("reports", report, 0), Wake(5.2),
@@ -582,7 +584,8 @@ def test_it_reports_what_it_counted_every_200_ms() -> None:
     assert reports(effects) == [Report(
         node="w", role="worker", pipeline="p", epoch=1, incarnation=0.0, sent_s=0.2,
         state="ready", device="cpu", task="read", variant="v", slots=(SlotState("read", 0, 3, 0),),
-        counts={
+        file=fingerprint(a_pipeline()), counts={
+            **DECLARED,
             "load_s/read/v": 1.0, "arrived/read/v": 3, "dropped/read/v": 1, "finished/read/v": 2,
             "batches/read/v": 1, "busy_s/read/v": pytest.approx(0.05), "failed/read/v": 1,
         },

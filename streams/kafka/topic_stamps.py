@@ -1,4 +1,8 @@
-"""The results topic's limit on the age of time stamps, by which the broker enforces leases."""
+"""Who stamps the records of a topic, and how old a stamp may be, set on the broker.
+
+By the age limit of the results topic the broker enforces leases; by its own stamps on the input
+topic deadlines count from one clock.
+"""
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
@@ -16,13 +20,13 @@ from streams.topics import STAMP_SETTINGS, Stamps
 WAIT_S = 30.0
 
 
-def limit_stamps(config: KafkaConfig, topic: str, timeout_s: float = WAIT_S) -> bool:
-    """Return whether the broker refuses records of expired leases on this topic.
+def set_stamps(config: KafkaConfig, topic: str, stamps: Stamps, timeout_s: float = WAIT_S) -> bool:
+    """Return whether the topic's records are stamped so.
 
-    Topics from before there were leases get the settings here, where this user may alter them.
-    A topic whose settings this user may not see counts as limited: a new one is created so.
+    A topic that was created otherwise gets the settings here, where this user may alter them. One
+    whose settings this user may not see counts as set: a new one is created so.
     """
-    wanted = STAMP_SETTINGS[Stamps.LEASE]
+    wanted = STAMP_SETTINGS[stamps]
     resource = ConfigResource(ResourceType.TOPIC, topic)
     found = asked(config, lambda client: client.describe_configs([resource]), timeout_s)[resource]
     if isinstance(found, KafkaError):

@@ -1,0 +1,11 @@
+"""The schema release of this code, and how nodes of several releases find one that all can read.
+
+A node reports the newest release that it reads, among its counts: there nodes of every release can
+read it. The controller puts the least of them into its plans, and every node writes in it
+(``control/controller/node_releases.py``). So in a rolling upgrade nobody writes what another cannot
+read, and what a later release adds is written once nobody is left who cannot read it.
+"""
+
+RELEASE = 7  # the newest folder under schemas/avro/released
+UNDECLARED = 6  # what nodes read that do not report it, and what is written before a plan
+READS = "reads_release"  # the name among a report's counts
