@@ -24,7 +24,8 @@ HOT = """
     operators/offset_tracker.py operators/outcomes.py operators/plan_follower.py
     operators/record_size.py operators/reporter.py
     operators/serving/device.py operators/serving/fanout.py operators/serving/leased_slots.py
-    operators/serving/outbox.py operators/serving/running_batch.py
+    operators/serving/operator_builds.py operators/serving/outbox.py
+    operators/serving/running_batch.py
     operators/serving/table_batching.py operators/serving/worker.py
     operators/serving/worker_rules.py
     operators/models/emulated.py

@@ -19,7 +19,7 @@ class Reporter:
 
     __slots__ = (
         "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_role", "counts", "device",
-        "error", "name", "slots", "state", "task", "variant",
+        "error", "name", "slots", "state", "task", "variant", "warning",
     )  # fmt: skip
 
     def __init__(
@@ -29,6 +29,7 @@ class Reporter:
         self.device = device
         self.state = NodeState.IDLE
         self.error = ""  # why the state is one of ``FAULTS``
+        self.warning = ""  # what failed while the node serves on
         self.task = ""
         self.variant = ""
         self.counts: dict[str, float] = {READS: float(RELEASE)}
@@ -84,5 +85,5 @@ class Reporter:
             node=self.name, role=self._role, pipeline=self._pipeline, epoch=self._epoch,
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,
             task=self.task, variant=self.variant, slots=self.slots(), counts=dict(self.counts),
-            error=self.error if self.state in FAULTS else "", file=self._file,
+            error=self.error if self.state in FAULTS else self.warning, file=self._file,
         )  # fmt: skip

@@ -124,10 +124,12 @@ class Infer(Struct, frozen=True, gc=False):
 
 class Load(Struct, frozen=True, gc=False):
     """Load a variant ("task/variant") onto the device. The present one stays until the new one is
-    first used, so that a swap leaves no gap; with ``beside`` it stays for good."""
+    first used, so that a swap leaves no gap; with ``beside`` it stays for good. ``fresh``: read the
+    user's code anew; a variant that is on the device already is replaced."""
 
     variant: str
     beside: bool = False
+    fresh: bool = False
 
 
 class Solve(Struct, frozen=True, gc=False):

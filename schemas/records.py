@@ -329,7 +329,8 @@ class Settings(Struct, frozen=True, gc=False, kw_only=True):
     """The settings that commands have changed; plans carry them to the next control app.
 
     ``filed_policy`` and ``filed_slo_s`` are the pipeline file's values at that time ("", 0:
-    unknown): the file takes precedence where it has changed since.
+    unknown): the file takes precedence where it has changed since. ``reloads`` has, by
+    "task/variant", the build of its operator that workers must have (0 where it is missing).
     """
 
     policy: str
@@ -339,6 +340,7 @@ class Settings(Struct, frozen=True, gc=False, kw_only=True):
     paused: bool = False
     filed_policy: str = ""
     filed_slo_s: float = 0.0
+    reloads: Mapping[str, int] = field(default_factory=dict)
 
 
 class Plan(Struct, frozen=True, gc=False, kw_only=True):

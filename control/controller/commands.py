@@ -13,6 +13,7 @@ from control.problem.problem import PlanError
 from schemas.durations import duration
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Settings
+from schemas.variant_id import variant_id
 
 
 class CommandError(ValueError):
@@ -123,6 +124,19 @@ def _replan(situation: Situation, _: str) -> Change:
     return situation.settings, "planned again"
 
 
+def _reload(situation: Situation, target: str) -> Change:
+    """Raise the builds of a variant ("task/variant"), of all of a task's, or of "all"."""
+    tasks = situation.pipeline.task_names
+    keys = [v.key for task in situation.pipeline.tasks for v in task.variants]
+    chosen = [key for key in keys if target in ("all", key, variant_id(key).task)]
+    if not chosen:
+        raise CommandError(_unknown("variant or task", target, {*keys, *tasks, "all"}))
+    before = situation.settings.reloads
+    number = max(before.values(), default=0) + 1
+    settings = replace(situation.settings, reloads={**before, **dict.fromkeys(chosen, number)})
+    return settings, f"workers load {', '.join(chosen)} anew"
+
+
 def _rollback(situation: Situation, text: str) -> Change:
     plans = situation.plans
     plan = plans.get(int(text)) if text.strip().isdecimal() else None
@@ -130,7 +144,10 @@ def _rollback(situation: Situation, text: str) -> Change:
         raise CommandError(_unknown_epoch(text, plans))
     _known_policy(situation.pipeline, plan.settings.policy)
     now = situation.settings
-    back = replace(plan.settings, filed_policy=now.filed_policy, filed_slo_s=now.filed_slo_s)
+    back = replace(
+        plan.settings, filed_policy=now.filed_policy, filed_slo_s=now.filed_slo_s,
+        reloads=now.reloads,
+    )  # fmt: skip
     return back, f"the settings of epoch {plan.epoch} are in force"
 
 
@@ -175,5 +192,6 @@ ACTIONS: Mapping[str, tuple[str, Action]] = {
     "resume": ("", _resume),
     "replan": ("", _replan),
     "rollback": ("epoch", _rollback),
+    "reload": ("variant", _reload),
 }
 PAUSES = frozenset(("pause", "resume"))  # actions that change who is admitted, and no worker

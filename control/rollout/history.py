@@ -115,6 +115,7 @@ class History:
             demand_qps=before.demand_qps,
             drained=before.drained,
             paused=before.paused,
+            reloads=before.reloads,
         )
 
     def fitting(self, plan: Plan) -> tuple[Lease, ...]:

@@ -48,7 +48,8 @@ def command(
     """Give the control app any command and print its answer.
 
     Actions: apply-policy policy=NAME, set-slo slo=250ms, set-demand qps=N, release-demand,
-    drain target=WORKER-OR-DEVICE, restore target=..., pause, resume, replan, rollback epoch=N.
+    drain target=WORKER-OR-DEVICE, restore target=..., pause, resume, replan, rollback epoch=N,
+    reload variant=all|TASK|TASK/VARIANT.
 
     \b
     Example:
@@ -127,6 +128,27 @@ def restore(file: Path, target: str, bootstrap: str | None, as_json: bool) -> in
       headrace restore pipeline.yaml cpu-2
     """
     return _give(file, bootstrap, as_json, "restore", {"target": target})
+
+
+@click.command()
+@pipeline_argument
+@click.argument("target", default="all", metavar="[TASK|TASK/VARIANT]")
+@bootstrap_option
+@json_option
+def reload(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int:
+    """Load edited operators anew, while the earlier code serves.
+
+    Workers read the modules beside the pipeline file again and swap between two batches; code
+    that cannot be loaded is told, and the earlier code serves on. Installed packages, combine and
+    the pipeline file itself need `down` and `up`.
+
+    \b
+    Example:
+      headrace reload pipeline.yaml read/cnn
+    """
+    from headrace.client.reload import reload as reloaded
+
+    return reloaded(read_file(file), bootstrap, target, as_json=as_json)
 
 
 @click.group()

@@ -15,7 +15,7 @@ from click.exceptions import NoArgsIsHelpError
 from headrace.cli.broker import acls, broker
 from headrace.cli.calibrate import calibrate
 from headrace.cli.capacity import capacity
-from headrace.cli.command import command, drain, pause, policy, replan, restore, resume
+from headrace.cli.command import command, drain, pause, policy, reload, replan, restore, resume
 from headrace.cli.dead_letters import dead_letters
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor
@@ -42,7 +42,7 @@ SECTIONS = {
     "Run": ("up", "down", "broker", "acls"),
     "Use": ("send", "load", "gateway"),
     "Look": ("status", "logs", "explain", "report", "dead-letters"),
-    "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "command"),
+    "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "reload", "command"),
     "Roles, one process each": ("control", "ingress", "worker", "egress", "profiler"),
 }  # fmt: skip
 
@@ -79,8 +79,8 @@ class Grouped(click.Group):
 COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
     demo, doctor, down, drain, egress, explain, fidelity, ingress, init, load, logs, pause,
-    plan, policy, profile, profiler, replan, report, restore, resume, schedule, schema, search,
-    send, simulate, status, up, validate, worker,
+    plan, policy, profile, profiler, reload, replan, report, restore, resume, schedule, schema,
+    search, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

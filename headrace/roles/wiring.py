@@ -32,6 +32,7 @@ from operators.input_place import InputStart, note_of_base, start_of_input
 from operators.join import as_list
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
+from operators.models.user_modules import forget_code
 from operators.models.warm_up import Warmed
 from operators.serving.worker import Worker
 from operators.serving.worker_rules import LatencyOf
@@ -259,7 +260,9 @@ def _attach(
             live.attach(each, executor)
         else:
             make = model_maker(file)
-            running = ModelExecutor(make, host, live.post(each), process_clock, journals[each])
+            running = ModelExecutor(
+                make, host, live.post(each), process_clock, journals[each], forget_code
+            )
             live.attach(each, running)
 
 

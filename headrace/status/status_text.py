@@ -76,7 +76,7 @@ def troubles(snapshot: Snapshot) -> list[str]:
     found += [
         f"{node.name} is {node.state}{f': {node.error}' if node.error else ''}"
         for node in snapshot.nodes
-        if node.state not in (NodeState.READY, NodeState.IDLE)
+        if node.error or node.state not in (NodeState.READY, NodeState.IDLE)
     ]
     return found
 

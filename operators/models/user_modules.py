@@ -81,6 +81,7 @@ class _Loader(SourceFileLoader):
 
 
 _folders: dict[str, _Folder] = {}  # in order of registration
+_paths: dict[str, None] = {}  # registered folders without colliding names
 
 
 def make_known(folder: Path) -> None:
@@ -99,6 +100,34 @@ def make_known(folder: Path) -> None:
         sys.meta_path.insert(0, known)
     if not collides and str(path) not in sys.path:
         sys.path.insert(0, str(path))
+    if not collides:
+        _paths[str(path)] = None
+
+
+def forget_code() -> None:
+    """Forget the modules of the registered folders: the next import reads their files anew.
+
+    Objects of the old modules live on. Installed packages and Headrace's own modules stay.
+    """
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if spec is None or name == "__main__" or not _is_users(spec):
+            continue
+        del sys.modules[name]
+        # Python takes a cached file for current if the source has the same second and size.
+        if spec.cached:
+            Path(spec.cached).unlink(missing_ok=True)
+    importlib.invalidate_caches()
+
+
+def _is_users(spec: ModuleSpec) -> bool:
+    if not isinstance(spec.loader, SourceFileLoader):
+        return False
+    place = Path(str(spec.origin))
+    own = place.is_relative_to(_ROOT) and place.relative_to(_ROOT).parts[0] in OWN
+    installed = "site-packages" in place.parts
+    known = any(place.is_relative_to(folder) for folder in (*_folders, *_paths))
+    return known and not own and not installed
 
 
 def import_module(name: str) -> ModuleType:

@@ -18,6 +18,7 @@ from operators.reporter import Reporter
 from operators.serving.device import Device
 from operators.serving.fanout import failed, outcome
 from operators.serving.leased_slots import LeasedSlots, Reading
+from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.outbox import Onward
 from operators.serving.running_batch import MOST_CRASHES, BatchState, RunningBatch, Ticket, crashing
 from operators.serving.table_batching import TableBatching
@@ -77,6 +78,7 @@ class Worker:
         self._slots = LeasedSlots(name)
         self._rules = WorkerRules(UNSTEERED, pipeline, None, latency, 0.0)
         self._device = Device()
+        self._builds = OperatorBuilds()
         self._pace = LocalSlowdown(planned)
         self._tables = TableBatching(pipeline, latency, self._device, self._pace)
         self._queue: deque[Ticket] = deque()
@@ -299,10 +301,14 @@ class Worker:
     def _failed(self, event: Failed, now: float) -> list[Effect]:
         if event.job == self._batch.job and self._busy:
             return self._fail(event.error, now)
+        if isinstance(event.job, str) and self._builds.ended(event.job):
+            self._reporter.count(f"reload_failed/{event.job}")
+            self._reporter.warning = event.error
+            return self._renew()
         if isinstance(event.job, str) and self._device.gave_up(event.job):
             if not self._leaving:  # a leaving worker reports that until its process ends
                 self._reporter.state, self._reporter.error = NodeState.FAILED, event.error
-            return self._device.more()
+            return self._more()
         return []
 
     def _fail(self, reason: str, now: float) -> list[Effect]:
@@ -379,20 +385,34 @@ class Worker:
         """Follow the tables of the policy in force, and load the variants that it needs."""
         plan, wanted = self._plans.plan, self._slots.wanted
         self._tables.follow(plan.settings.policy if plan else "", wanted, now)
-        return self._device.want(wanted, self._tables.variants)
+        if plan is not None:
+            self._builds.ask(plan.settings.reloads)
+        effects = self._builds.fresh(self._device.want(wanted, self._tables.variants))
+        return [*effects, *self._renew()]
 
     def _on_device(self, event: Loaded, now: float) -> list[Effect]:
-        self._device.loaded(event.variant)
         self._reporter.count(f"load_s/{event.variant}", event.seconds)
-        effects = self._device.more() if self._busy else self._swap() or self._device.more()
-        return [*effects, *self._soon(now)]
+        if self._builds.ended(event.variant):
+            self._reporter.count(f"reloaded/{event.variant}")
+            self._reporter.warning = ""
+            return self._renew()
+        self._device.loaded(event.variant)
+        effects = self._more() if self._busy else self._swap() or self._more()
+        return [*effects, *self._renew(), *self._soon(now)]
+
+    def _more(self) -> list[Effect]:
+        return self._builds.fresh(self._device.more())
+
+    def _renew(self) -> list[Effect]:
+        """Load the next variant anew that a reload concerns; none that is about to leave."""
+        return [] if self._device.loading else self._builds.renew(self._device.held)
 
     def _swap(self) -> list[Effect]:
         """Swap the standby variant in, if any, between two batches."""
         if not self._device.swap():
             return []
         self._show_state()
-        return self._device.more()
+        return self._more()
 
     def _leave(self, now: float) -> list[Effect]:
         """Report leaving before the process ends; the control app then drains the worker."""

@@ -41,6 +41,10 @@ class Operator(Protocol):
     def predict(self, batch: list[Any]) -> list[Any]: ...
 
 
+def _nothing() -> None:
+    """Do nothing: the code of tests' operators does not change."""
+
+
 class ModelExecutor:
     """Executor of real models.
 
@@ -55,8 +59,10 @@ class ModelExecutor:
         post: Post,
         clock: Clock = time.time,
         journal: CrashJournal | None = None,
+        forget_code: Callable[[], None] = _nothing,
     ) -> None:
         self._journal = journal
+        self._forget_code = forget_code  # so that ``make`` reads the user's modules anew
         self._make = make
         self._device = device
         self._post = post
@@ -76,7 +82,7 @@ class ModelExecutor:
         self._jobs.put(effect)
 
     def load(self, effect: Load) -> None:
-        if effect.variant in self._beside and not effect.beside:
+        if effect.variant in self._beside and not effect.beside and not effect.fresh:
             self._alone(effect.variant)  # already loaded; evict the others at its first use
             self._post(Loaded(effect.variant, 0.0))
         elif effect.variant not in self._loads:
@@ -118,17 +124,23 @@ class ModelExecutor:
     def _load(self, effect: Load) -> None:
         began, variant = self._clock(), effect.variant
         try:
+            if effect.fresh:
+                self._forget_code()
             operator = self._make(variant)
             operator.load(self._device)
         except BaseException as error:  # noqa: BLE001 - a user's class may raise SystemExit too
             self._loads.pop(variant, None)
             self._post(_failed(variant, f"{variant} cannot be loaded: {_message(error)}", error))
             return
+        replaced = self._operators.get(variant) if effect.fresh else None
         self._operators[variant] = operator
+        for leaving in self._leaving.values() if replaced else ():
+            if leaving.get(variant) is replaced:
+                leaving[variant] = operator
         self._loads.pop(variant, None)
         if effect.beside:
             self._beside.add(variant)
-        else:
+        elif replaced is None:
             self._alone(variant)
         self._post(Loaded(variant, self._clock() - began))
 

@@ -1,5 +1,7 @@
 """control/controller/commands.py: what a command leads to, or why not."""
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -45,6 +47,7 @@ def after(action: str, **arguments: str) -> Settings:
         ("resume", {}, SETTINGS),
         ("replan", {}, SETTINGS),
         ("rollback", {"epoch": "4"}, Settings(policy="accurate", slo_s=1.0, paused=True)),
+        ("reload", {"variant": "read/vit"}, replace(SETTINGS, reloads={"read/vit": 1})),
     ],
 )
 def test_an_action_changes_the_settings(
@@ -87,6 +90,31 @@ def test_each_action_says_what_it_did() -> None:
 
 def test_the_actions_are_those_of_the_handbook() -> None:
     assert sorted(ACTIONS) == [
-        "apply-policy", "drain", "pause", "release-demand", "replan", "restore", "resume",
-        "rollback", "set-demand", "set-slo",
+        "apply-policy", "drain", "pause", "release-demand", "reload", "replan", "restore",
+        "resume", "rollback", "set-demand", "set-slo",
     ]  # fmt: skip
+
+
+def reloaded(target: str, before: Settings = SETTINGS) -> Settings:
+    command = Command(id="c", pipeline="", action="reload", arguments={"variant": target})
+    return carry_out(command, dataclasses.replace(SITUATION, settings=before))[0]
+
+
+def test_a_reload_concerns_a_variant_a_task_or_all() -> None:
+    every = {v.key for task in SITUATION.pipeline.tasks for v in task.variants}
+    of_read = {key for key in every if key.startswith("read/")}
+    assert reloaded("all").reloads == dict.fromkeys(every, 1)
+    assert reloaded("read").reloads == dict.fromkeys(of_read, 1)
+
+
+def test_each_reload_has_a_higher_number_which_a_rollback_keeps() -> None:
+    twice = reloaded("read", reloaded("all"))
+    assert max(twice.reloads.values()) == 2
+    situation = dataclasses.replace(SITUATION, settings=twice)
+    back = Command(id="c", pipeline="", action="rollback", arguments={"epoch": "4"})
+    assert carry_out(back, situation)[0].reloads == twice.reloads
+
+
+def test_a_reload_of_what_there_is_not_names_the_nearest() -> None:
+    with pytest.raises(CommandError, match="no variant or task 'raed'; did you mean 'read'"):
+        reloaded("raed")

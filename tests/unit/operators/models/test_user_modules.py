@@ -1,15 +1,18 @@
 """A user's modules that are called like Headrace's packages, beside the pipeline file."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import operators
+import operators.egress
 import schemas.pipeline
 from headrace.config.pipeline_file import load_combine, read_pipeline_file
 from operators.models.loading import load_operator
 from operators.models.module_references import resolve
+from operators.models.user_modules import forget_code, make_known
+from schemas.pipeline import Variant
 
 NAMES = ("operators", "control", "schemas", "streams", "profiles", "headrace")
 OPERATOR = """
@@ -85,3 +88,27 @@ def test_a_package_of_the_users_imports_its_own_parts(tmp_path: Path) -> None:
     assert resolve("streams.inner:get")() == 1
     assert resolve("streams:ONE") == 1
     assert resolve("profiles.profile_table:ProfileTable").__module__ == "profiles.profile_table"
+
+
+@pytest.mark.parametrize("module", ["operators", "mine"])
+def test_forgotten_code_is_read_anew_even_within_the_same_second(
+    tmp_path: Path, module: str
+) -> None:
+    def predicts() -> object:
+        variant = Variant(task="t", name="v", operator=f"{module}:Op")
+        return load_operator(variant).predict([0])[0]  # type: ignore[attr-defined]
+
+    text = (
+        "import {0}\nclass Op:\n  def load(self, d): pass\n  def predict(self, b): return [{0}.N]\n"
+    )
+    helper = f"helper_of_{module}"
+    (tmp_path / f"{module}.py").write_text(text.format(helper))
+    (tmp_path / f"{helper}.py").write_text("N = 1\n")
+    make_known(tmp_path)
+    before = {name: sys.modules[name] for name in ("numpy", "operators.egress")}
+    assert predicts() == 1
+    (tmp_path / f"{helper}.py").write_text("N = 2\n")
+    assert predicts() == 1
+    forget_code()
+    assert predicts() == 2
+    assert {name: sys.modules[name] for name in before} == before

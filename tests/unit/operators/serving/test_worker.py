@@ -36,11 +36,13 @@ from schemas.records import (
     Lease,
     Report,
     Route,
+    Settings,
     SlotState,
     Work,
 )
 from tests.builders import (
     DECLARED,
+    SLO_S,
     a_hop,
     a_lease,
     a_pipeline,
@@ -646,3 +648,67 @@ def test_a_full_batch_does_not_wait() -> None:
     worker = patient()
     (infer,) = inferring(batch_of(worker, *(arrived(a_work(n), n) for n in range(4)), now=0.001))
     assert len(infer.values) == 4
+
+
+# ---------------------------------------------------------------------- reloads
+
+
+def a_reload(epoch: int, number: int = 1) -> Arrived:
+    settings = Settings(policy="static", slo_s=SLO_S, reloads={"read/v": number})
+    return arrived(a_plan([a_lease()], epoch, settings=settings))
+
+
+FRESH = Load("read/v", fresh=True)
+
+
+def test_a_reload_loads_the_serving_variant_anew_while_it_serves() -> None:
+    worker = serving()
+    assert FRESH in worker.handle(a_reload(2), 0.1)
+    assert batch_of(worker, arrived(a_work(0))) == [Infer(1, "read/v", (b"x",))]
+    (report,) = reports(worker.handle(Woke(), 0.4))
+    assert report.state == NodeState.READY
+    worker.handle(loaded("read/v"), 0.5)
+    (report,) = reports(worker.handle(Woke(), 0.7))
+    assert report.counts["reloaded/read/v"] == 1
+
+
+def test_a_reload_happens_once_whatever_plans_follow() -> None:
+    worker = serving()
+    worker.handle(a_reload(2), 0.1)
+    assert FRESH not in worker.handle(a_reload(3), 0.2)
+    worker.handle(loaded("read/v"), 0.3)
+    assert FRESH not in worker.handle(a_reload(4), 0.4)
+
+
+def test_a_reload_given_during_one_follows_it() -> None:
+    worker = serving()
+    worker.handle(a_reload(2), 0.1)
+    assert FRESH not in worker.handle(a_reload(3, number=2), 0.2)
+    assert FRESH in worker.handle(loaded("read/v"), 0.3)
+
+
+def test_code_that_cannot_be_loaded_leaves_the_earlier_one_serving_and_is_told() -> None:
+    worker = serving()
+    worker.handle(a_reload(2), 0.1)
+    worker.handle(Failed("read/v", "read/v cannot be loaded: SyntaxError"), 0.2)
+    (report,) = reports(worker.handle(Woke(), 0.4))
+    assert report.state == NodeState.READY
+    assert report.error == "read/v cannot be loaded: SyntaxError"
+    assert report.counts["reload_failed/read/v"] == 1
+    assert FRESH in worker.handle(a_reload(3, number=2), 0.5)
+    worker.handle(loaded("read/v"), 0.6)
+    (report,) = reports(worker.handle(Woke(), 0.8))
+    assert report.error == ""
+
+
+def test_a_reload_during_the_first_load_follows_it() -> None:
+    worker = a_worker()
+    told(worker, (Woke(), 0.0), (arrived(a_plan([a_lease()])), 0.0))
+    assert FRESH not in worker.handle(a_reload(2), 0.1)
+    assert FRESH in worker.handle(loaded("read/v"), 0.2)
+
+
+def test_a_worker_that_starts_after_a_reload_loads_the_code_of_now_once() -> None:
+    worker = a_worker()
+    assert FRESH in told(worker, (Woke(), 0.0), (a_reload(2), 0.0))
+    assert FRESH not in worker.handle(loaded("read/v"), 0.2)

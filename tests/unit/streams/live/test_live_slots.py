@@ -222,6 +222,42 @@ def test_variants_loaded_beside_stay_until_one_is_wanted_alone(
     assert list(executor._operators) == ["read/b"]
 
 
+def test_a_fresh_load_forgets_the_users_code_and_replaces_what_serves(
+    posted: SimpleQueue[Event],
+) -> None:
+    editions = iter("12345")
+    edition = [""]
+
+    def forget() -> None:
+        edition[0] = next(editions)
+
+    executor = ModelExecutor(
+        lambda name: Named(name + edition[0]), "cpu", posted.put, lambda: 0.0, None, forget
+    )
+
+    def loads(effect: Load) -> None:
+        executor.load(effect)
+        assert posted.get(timeout=10) == Loaded(effect.variant, 0.0)
+
+    def infers(variant: str, output: str) -> None:
+        executor.infer(Infer(1, variant, (1,)))
+        assert posted.get(timeout=10) == Inferred(1, (output,), 0.0, 0.0)
+
+    loads(Load("a"))
+    loads(Load("b", beside=True))
+    infers("a", "a")
+    loads(Load("a", fresh=True))
+    infers("a", "a1")
+    infers("b", "b")  # still beside
+    loads(Load("b", fresh=True))
+    infers("b", "b2")
+    loads(Load("c"))
+    loads(Load("a", fresh=True))  # c has been loaded and not yet used
+    infers("c", "c2")
+    assert list(executor._operators) == ["c"]
+    executor.close()
+
+
 class Waiting(Named):
     """It waits until it is let go."""
 
