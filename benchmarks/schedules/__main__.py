@@ -1,11 +1,11 @@
 """Play random schedules of faults in virtual time, with the invariants after every event.
 
-    python -m benchmarks.schedules [--count 1000] [--seed 1] [--jobs 2] [--open] [--json]
+    python -m benchmarks.schedules [--count 1000] [--seed 1] [--jobs 2] [--json]
     python -m benchmarks.schedules --schedule '{"seed": ...}'
 
 Nodes, live driver, wire formats and controller are the product's; the broker, the network and the
 clocks are simulated. A failing schedule is reduced and printed with the command that repeats it;
-the exit code is then 1. ``--open`` also draws the kinds that are known to fail.
+the exit code is then 1.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.schedules.fault_schedule import KINDS, OPEN, Schedule, drawn, from_json, reduced
+from benchmarks.schedules.fault_schedule import Schedule, drawn, from_json, reduced
 from benchmarks.schedules.schedule_world import Played, play
 
 
@@ -118,12 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--open", action="store_true", help="draw the kinds known to fail as well")
     parser.add_argument("--schedule", help="play this one schedule, as a failure printed it")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
-    kinds = {**KINDS, **OPEN} if asked.open else KINDS
-    draw = partial(drawn, asked.seed, kinds=kinds)
+    draw = partial(drawn, asked.seed)
     schedules = (
         [from_json(asked.schedule)] if asked.schedule else [draw(i) for i in range(asked.count)]
     )

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
+from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import Fetched
-from streams.topics import topics
+from streams.kafka.lease_table import LEASE_S
+from streams.topics import physical, topics
 
 Place = tuple[str, int]  # topic on the broker, slot
 Do = Callable[[], None]
@@ -74,6 +76,7 @@ class Broker:
     subscribers: dict[Place, list[Do]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.leased = physical(self.pipeline.name, RESULTS)
         self.slots = {topic.name: topic.partitions for topic in topics(self.pipeline)}
 
     def places(self, topic: str) -> list[Place]:
@@ -88,14 +91,18 @@ class Broker:
         """Return the end offset of a slot."""
         return len(self.logs.get(place, ()))
 
-    def append(self, place: Place, key: bytes | None, value: bytes | None, at_s: float) -> None:
-        """Append a record with its producer's time stamp."""
+    def append(self, place: Place, key: bytes | None, value: bytes | None, at_s: float) -> bool:
+        """Append a record with its producer's time stamp; return False if that is of an expired
+        lease."""
+        if place[0] == self.leased and self.agenda.now - at_s > LEASE_S:
+            return False
         log = self.log(place)
         fetched = Fetched(place[0], place[1], len(log), at_s, key, value, None)
         log.append(fetched)
         self.watcher.appended(fetched)
         for wake in self.subscribers.get(place, ()):
             wake()
+        return True
 
     def commit(self, group: str, offsets: dict[Place, tuple[int, str]], life: str) -> None:
         """Commit offsets; the last commit wins, as without group membership in Kafka."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from benchmarks.schedules.faulty_broker import HOP_S, RETRY_S, Agenda, Broker, Link, Place
+from benchmarks.schedules.faulty_lease import FaultyLease
 from schemas.effects import REPORTS
 from streams.codecs.wire import Fetched
 from streams.kafka.transport import COMMIT_S, HAND_OVER_S, MOST_PER_FETCH
@@ -26,6 +27,7 @@ class Turn:
     """The unconfirmed sends of one driver turn, and the offsets that it reported done."""
 
     waiting: int = 0
+    refused: list["Outgoing"] = field(default_factory=list)  # for a stamp that is too old
     done: Offsets = field(default_factory=dict)
 
 
@@ -68,14 +70,16 @@ class FaultyTransport:
         clock: Callable[[], float],
         deliver: Callable[[int, list[Fetched]], None],
         *,
+        lease: FaultyLease | None = None,
         eager: bool = False,
     ) -> None:
         self._agenda, self._broker, self._link = agenda, broker, link
         self._group, self._life, self._clock, self._deliver = group, life, clock, deliver
-        self._eager = eager
+        self._eager, self._lease = eager, lease
         self.assigned = self._asked = 0
         self.alive = True
         self.frozen = False
+        self._lands_s = float("-inf")  # of what was under way at a late death
         self._turn = Turn()
         self._turns: deque[Turn] = deque()
         self._ended = self._confirmed = 0
@@ -103,7 +107,7 @@ class FaultyTransport:
 
     def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
         at = slot if slot >= 0 else crc32(key.encode()) % self._broker.slots[topic]
-        out = Outgoing((topic, at), key.encode(), value, self._clock(), self._turn)
+        out = Outgoing((topic, at), key.encode(), value, self._stamp(topic), self._turn)
         if topic == _REPORTS:
             # Reports are sent once, without a place in the turn.
             if self._broker.up and self._link.out:
@@ -113,16 +117,35 @@ class FaultyTransport:
         self._outbox.append(out)
         self._send_soon(0.0)
 
+    def _stamp(self, topic: str) -> float:
+        stamped = self._lease is not None and topic == self._broker.leased
+        return self._lease.stamp_s if stamped else self._clock()  # type: ignore[union-attr]
+
     def done(self, place: Place, offset: int, note: str) -> None:
         self._turn.done[place] = (offset, note)
 
     def end_turn(self, now: float) -> None:
         self._close_turn()
+        if self._lease is not None:
+            self._send_again(self._lease)
         self._settle()
         self._hand_over()
         if self._ready and self._agenda.now >= self._commit_at:
             self._commit_at = self._agenda.now + COMMIT_S
             self._commit()
+
+    def _send_again(self, lease: FaultyLease) -> None:
+        """Send refused records with the stamp of the renewed lease; raise ``LeaseLost``."""
+        if lease.lost is not None:
+            raise lease.lost
+        if not lease.fresh:
+            return
+        for turn in self._turns:
+            refused, turn.refused = turn.refused, []
+            for out in refused:
+                out.at_s = self._stamp(out.place[0])
+                self._outbox.append(out)
+        self._send_soon(0.0)
 
     def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
         gone = tuple(gone)
@@ -159,13 +182,13 @@ class FaultyTransport:
 
     def die(self, late_s: float | None) -> None:
         """End with the process: unsent records are lost or, with ``late_s``, arrive that much later
-        (from buffers of the operating system)."""
+        (from buffers of the operating system), as do those under way."""
         self.alive = False
         for place in list(self._positions):
             self._leave(place)
         if late_s is not None:
-            for out in self._outbox:
-                self._agenda.after(late_s, lambda out=out: self._arrive(out))  # type: ignore[misc]
+            self._lands_s = self._agenda.now + late_s
+            self._arrive_late(list(self._outbox))
         self._outbox.clear()
 
     def thaw(self) -> None:
@@ -204,36 +227,44 @@ class FaultyTransport:
 
     def _land(self, request: list[Outgoing]) -> None:
         self._sending = False
+        if self._agenda.now < self._lands_s:
+            self._arrive_late(request)
+            return
         if not (self._broker.up and self._link.out):
             if self.alive:  # lost on the way: the client repeats it in order
                 self._outbox.extendleft(reversed(request))
                 self._send_soon(RETRY_S)
             return
-        for out in request:
-            self._append(out)
-        self._agenda.after(self._hop_s, lambda: self._acknowledge(request))
+        taken = [self._append(out) for out in request]
+        self._agenda.after(self._hop_s, lambda: self._acknowledge(request, taken))
         self._send_soon(0.0)
 
-    def _arrive(self, out: Outgoing) -> None:
-        if self._broker.up:
-            self._append(out)
+    def _arrive_late(self, request: list[Outgoing]) -> None:
+        def arrive() -> None:
+            for out in request if self._broker.up else ():
+                self._append(out)
 
-    def _append(self, out: Outgoing) -> None:
-        self._broker.append(out.place, out.key, out.value, out.at_s)
+        self._agenda.at(self._lands_s, arrive)
+
+    def _append(self, out: Outgoing) -> bool:
+        return self._broker.append(out.place, out.key, out.value, out.at_s)
 
     def _land_report(self, out: Outgoing) -> None:
         if self._broker.up and self._link.out:
             self._append(out)
 
-    def _acknowledge(self, request: list[Outgoing]) -> None:
+    def _acknowledge(self, request: list[Outgoing], taken: list[bool]) -> None:
         if not self.alive:
             return
         if not (self._broker.reaches(self._link) and self._runs):
             # An idempotent producer repeats the request and is told that the broker has it.
-            self._agenda.after(RETRY_S, lambda: self._acknowledge(request))
+            self._agenda.after(RETRY_S, lambda: self._acknowledge(request, taken))
             return
-        for out in request:
-            out.turn.waiting -= 1
+        for out, is_taken in zip(request, taken, strict=True):
+            if is_taken:
+                out.turn.waiting -= 1
+            else:
+                out.turn.refused.append(out)
 
     # ------------------------------------------------------------------ turns and commits
 

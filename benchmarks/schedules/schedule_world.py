@@ -7,18 +7,13 @@ from zlib import crc32
 
 import numpy as np
 
+from benchmarks.schedules.control_process import ControlGroup, ControlProcess
+from benchmarks.schedules.data_process import DataProcess, NamesakeHeard
 from benchmarks.schedules.fault_schedule import CONTROLS, DATA, WORKERS, Schedule, ScheduledFault
 from benchmarks.schedules.faulty_broker import Agenda, Broker
-from benchmarks.schedules.faulty_roles import (
-    PARTITIONS,
-    ControlGroup,
-    ControlProcess,
-    DataProcess,
-    Making,
-    NamesakeHeard,
-    Process,
-)
+from benchmarks.schedules.node_recovery import PARTITIONS
 from benchmarks.schedules.schedule_invariants import Invariants
+from benchmarks.schedules.simulated_process import Making, Process
 from schemas.codec.single_object import encode
 from schemas.effects import COMMANDS, QUERIES
 from schemas.pipeline import Pipeline, Policy, Task, Variant
@@ -285,15 +280,12 @@ def _drain(world: World, fault: ScheduledFault) -> None:
 _BEGIN: Mapping[str, Callable[[World, ScheduledFault], None]] = {
     "kill": _kill,
     "late kill": _late_kill,
-    "late kill of egress": _late_kill,
     "freeze": _freeze,
     "frozen and replaced": _replaced(_freeze),
-    "egress frozen and replaced": _replaced(_freeze),
     "cut": _isolate,
     "deaf": _deaf,
     "mute": _mute,
     "cut and replaced": _replaced(_isolate),
-    "egress cut and replaced": _replaced(_isolate),
     "second": _second,
     "slow": _slow,
     "broker away": _broker_away,

@@ -14,15 +14,12 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from schemas.effects import LEASES, RESULTS
-from streams.fencing import LeaseLost
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, refusal
 from streams.kafka.lease_table import (
-    LEASE_S,
-    Act,
+    LeaseHolder,
     LeaseRecord,
-    LeaseTable,
     encoded,
     read_lease,
 )
@@ -47,10 +44,11 @@ class EgressLease:
     def __init__(
         self, config: KafkaConfig, pipeline: str, partitions: Sequence[int], name: str
     ) -> None:
-        self._config, self._partitions = config, tuple(partitions)
+        self._config = config
         self._topic, self.stamped = physical(pipeline, LEASES), physical(pipeline, RESULTS)
-        self.holder = f"{name} on {socket.gethostname()}, process {os.getpid()}, {_random()}"
-        self._table = LeaseTable()
+        self._lease = LeaseHolder(
+            f"{name} on {socket.gethostname()}, process {os.getpid()}, {_random()}", partitions
+        )
         self._next = 0  # the offset after the last record folded
         self._other = ""  # a living holder of one of these partitions
         self._quiet = threading.Event()  # listened for ``LISTEN_S``
@@ -59,10 +57,7 @@ class EgressLease:
         self._ending = threading.Event()
         self._releasing = False
         self._error: BaseException | None = None
-        self._free_at_s = 0.0  # monotonic
-        self._fresh_until_s = 0.0  # monotonic
         self._writing = False  # a record waits for its confirmation
-        self.stamp_ms = 0
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._thread.start()
 
@@ -86,7 +81,7 @@ class EgressLease:
                 "broker is well, then try again"
             )
         self.check()
-        self._ending.wait(max(0.0, self._free_at_s - time.monotonic()))
+        self._ending.wait(max(0.0, self._lease.free_at_s - time.monotonic()))
         self.check()
 
     def check(self) -> None:
@@ -95,9 +90,19 @@ class EgressLease:
             raise self._error
 
     @property
+    def holder(self) -> str:
+        """The name under which this process holds the lease."""
+        return self._lease.name
+
+    @property
+    def stamp_ms(self) -> int:
+        """The time stamp of answers, on the broker's clock."""
+        return int(self._lease.stamp_s * 1e3)
+
+    @property
     def fresh(self) -> bool:
         """Whether the broker would take an answer with the present stamp."""
-        return time.monotonic() < self._fresh_until_s
+        return time.monotonic() < self._lease.fresh_until_s
 
     def end(self, *, confirmed: bool) -> None:
         """End the thread; with every answer ``confirmed`` a successor need not wait."""
@@ -136,8 +141,7 @@ class EgressLease:
             if self._ending.is_set():
                 return
             for record in self._read(reader, since=history):
-                shared = set(record.partitions) & set(self._partitions)
-                if shared and record.act is not Act.RELEASE:
+                if self._lease.rivals(record):
                     self._other = record.holder
         self._quiet.set()
 
@@ -146,14 +150,14 @@ class EgressLease:
         while not self._ending.is_set():
             now_s = time.monotonic()
             if self._claiming.is_set() and now_s >= next_s and not self._writing:
-                self._write(writer, Act.RENEW if self._held.is_set() else Act.CLAIM)
+                self._write(writer, self._lease.record())
                 next_s = now_s + RENEW_S
             self._read(reader)
             writer.poll(0)
         if self._releasing and self._held.is_set():
-            self._write(writer, Act.RELEASE)
+            self._write(writer, self._lease.release())
 
-    def _write(self, writer: Producer, act: Act) -> None:
+    def _write(self, writer: Producer, record: LeaseRecord) -> None:
         def written(error: KafkaError | None, _: Message) -> None:
             self._writing = False
             if error is not None and error.code() in FORBIDDEN:
@@ -163,7 +167,6 @@ class EgressLease:
                 self._held.set()
                 self._ending.set()
 
-        record = LeaseRecord(holder=self.holder, act=act, partitions=self._partitions)
         self._writing = True
         writer.produce(self._topic, encoded(record), partition=0, on_delivery=written)
 
@@ -185,24 +188,8 @@ class EgressLease:
         return found
 
     def _fold(self, record: LeaseRecord, at_s: float) -> None:
-        self._table.take(record, at_s)
-        if record.holder == self.holder:
-            self._renewed(record, at_s)
-        elif self._held.is_set() and self._table.renewed_s(self.holder, self._partitions) is None:
-            raise LeaseLost(
-                f"{record.holder} has taken over partitions of the outputs topic that this egress "
-                "held, so it ends; run one egress per share"
-            )
-
-    def _renewed(self, record: LeaseRecord, at_s: float) -> None:
-        renewed_s = self._table.renewed_s(self.holder, self._partitions)
-        if renewed_s is None:
-            raise LeaseLost("another egress has claimed the same partitions; this one ends")
-        self.stamp_ms = int(renewed_s * 1e3)
-        now_s = time.monotonic()
-        self._fresh_until_s = now_s + LEASE_S / 2
-        if record.act is Act.CLAIM:
-            self._free_at_s = now_s + self._table.free_s(self._partitions) - at_s
+        self._lease.take(record, at_s, time.monotonic())
+        if self._lease.held:
             self._held.set()
 
 

@@ -19,6 +19,7 @@ from enum import StrEnum
 
 import msgspec
 
+from streams.fencing import LeaseLost
 from streams.topics import LEASE_MS
 
 LEASE_S = LEASE_MS / 1e3
@@ -85,6 +86,56 @@ class LeaseTable:
     def free_s(self, partitions: Iterable[int]) -> float:
         """Return the time from which nothing of earlier holders can be written."""
         return max((self._leases[p].free_s for p in partitions if p in self._leases), default=0.0)
+
+
+class LeaseHolder:
+    """A process's view of the leases of ``partitions``, as it reads the topic back.
+
+    Times ``now`` are its own, monotonic; those in records are the broker's.
+    """
+
+    __slots__ = ("_partitions", "_table", "free_at_s", "fresh_until_s", "held", "name", "stamp_s")
+
+    def __init__(self, name: str, partitions: Sequence[int]) -> None:
+        self.name = name
+        self._partitions = tuple(partitions)
+        self._table = LeaseTable()
+        self.held = False  # its claim was read back
+        self.free_at_s = 0.0  # from then on nothing of earlier holders can be written
+        self.fresh_until_s = float("-inf")  # so long the broker takes records stamped ``stamp_s``
+        self.stamp_s = 0.0
+
+    def record(self) -> LeaseRecord:
+        """Return the claim or renewal to write next."""
+        act = Act.RENEW if self.held else Act.CLAIM
+        return LeaseRecord(holder=self.name, act=act, partitions=self._partitions)
+
+    def release(self) -> LeaseRecord:
+        """Return the record by which a successor need not wait."""
+        return LeaseRecord(holder=self.name, act=Act.RELEASE, partitions=self._partitions)
+
+    def rivals(self, record: LeaseRecord) -> bool:
+        """Return whether a record shows another process that holds one of the partitions."""
+        shared = not set(record.partitions).isdisjoint(self._partitions)
+        return shared and record.act is not Act.RELEASE and record.holder != self.name
+
+    def take(self, record: LeaseRecord, at_s: float, now: float) -> None:
+        """Fold a record that the broker stamped with ``at_s``; raise ``LeaseLost``."""
+        self._table.take(record, at_s)
+        renewed_s = self._table.renewed_s(self.name, self._partitions)
+        if record.holder != self.name:
+            if self.held and renewed_s is None:
+                raise LeaseLost(
+                    f"{record.holder} has taken over partitions of the outputs topic that this "
+                    "egress held, so it ends; run one egress per share"
+                )
+            return
+        if renewed_s is None:
+            raise LeaseLost("another egress has claimed the same partitions; this one ends")
+        self.stamp_s, self.fresh_until_s = renewed_s, now + LEASE_S / 2
+        if record.act is Act.CLAIM:
+            self.free_at_s = now + self._table.free_s(self._partitions) - at_s
+            self.held = True
 
 
 def encoded(record: LeaseRecord) -> bytes:

@@ -1,0 +1,80 @@
+"""Nodes as their processes start them: with what earlier lives have committed and answered.
+
+By the product's rules (``headrace/roles/wiring.py``), over the faulty broker's offsets and logs.
+"""
+
+from collections.abc import Callable
+
+from benchmarks.schedules.faulty_broker import Broker
+from benchmarks.schedules.simulated_process import Making
+from operators.egress import Egress, made_s, upto_of_all
+from operators.ingress import Ingress
+from operators.input_place import note_of_base, start_of_input
+from operators.serving.worker import Worker
+from schemas.codec.single_object import decode
+from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
+from streams.codecs.wire import origins
+from streams.kafka.egress_recovery import Committed, answers_from_s
+from streams.topics import physical
+
+PARTITIONS = 4  # of the input topic
+TOPIC_ID = "input"  # of the input topic, which no schedule makes anew
+
+
+def ingress(making: Making, broker: Broker, name: str, incarnation: float) -> Node:
+    """Return an ingress of all partitions, as ``headrace.roles.wiring.input_start`` resumes it."""
+    pipeline = making.pipeline
+    group, topic = f"{pipeline.name}.ingress", physical(pipeline.name, QUERIES)
+    outputs = broker.notes(f"{pipeline.name}.egress", physical(pipeline.name, OUTPUTS))
+    closed = upto_of_all(note for _, note in outputs.values())
+    mine = range(PARTITIONS)
+    start = start_of_input(mine, broker.notes(group, topic), closed, TOPIC_ID)
+    fresh = {(topic, p): (0, note_of_base(base, TOPIC_ID)) for p, base in start.bases.items()}
+    broker.commit(group, fresh, name)
+    return Ingress(
+        name, pipeline, mine, incarnation=incarnation, upto=start.upto, topic_id=TOPIC_ID,
+        regressed=start.regressed,
+    )  # fmt: skip
+
+
+def egress(making: Making, broker: Broker, name: str, incarnation: float) -> Node:
+    """As ``streams/kafka/egress_recovery.py`` recovers."""
+    pipeline = making.pipeline
+    topic = physical(pipeline.name, OUTPUTS)
+    notes = broker.notes(f"{pipeline.name}.egress", topic)
+    places = []
+    for _, slot in broker.places(topic):
+        offset, note = notes.get(slot, (0, ""))
+        times = [
+            at_s
+            for each in broker.log((topic, slot))[offset:]
+            for at_s in (each.at_s, *made_s(decode(each.value or b"")))
+        ]
+        places.append(Committed(slot, offset, note, min(times, default=None)))
+    since_s = answers_from_s(places)
+    read = origins(pipeline)
+    answered = [
+        origin
+        for place in broker.places(physical(pipeline.name, RESULTS))
+        for each in broker.log(place)
+        if since_s is not None and each.at_s >= since_s
+        for origin in read(each.value or b"")
+    ]
+    return Egress(
+        name, pipeline, range(pipeline.egress_partitions), incarnation=incarnation,
+        upto=upto_of_all(each.note for each in places),
+        answered=() if making.forgetful else answered,
+    )  # fmt: skip
+
+
+def worker(making: Making, broker: Broker, name: str, incarnation: float) -> Node:
+    return Worker(
+        name, making.pipeline, "emulated", incarnation=incarnation, latency=lambda v, n: 0.004 * n
+    )
+
+
+NODES: dict[str, Callable[[Making, Broker, str, float], Node]] = {
+    "ingress": ingress,
+    "egress": egress,
+    "workers": worker,
+}

@@ -1,0 +1,48 @@
+"""What every simulated process has: a clock of its host, a link to the broker, and faults."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchmarks.schedules.faulty_broker import Agenda, Link
+from profiles.profile_table import ProfileTable
+from schemas.pipeline import Pipeline
+from streams.live.executors import Emulation
+
+
+class Wall:
+    """The wall clock of a process's host: it may be off, and step."""
+
+    def __init__(self, agenda: Agenda, off_s: float) -> None:
+        self._agenda = agenda
+        self.off_s = off_s
+
+    def __call__(self) -> float:
+        return self._agenda.now + self.off_s
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What the roles of a world are made of; tests replace parts to break an invariant."""
+
+    pipeline: Pipeline
+    model: Callable[[str, str], Emulation]
+    load_s: float
+    profile: ProfileTable | None = None  # of the planners
+    careless: bool = False  # egress writes without a lease
+    eager: bool = False  # commit before sends are confirmed
+    forgetful: bool = False  # egress does not read its answers back
+
+
+class Process(Protocol):
+    """A process of the system."""
+
+    name: str
+    life: str
+    alive: bool
+    link: Link
+    wall: Wall
+
+    def die(self, late_s: float | None = None) -> None: ...
+    def freeze(self) -> None: ...
+    def thaw(self) -> None: ...
