@@ -1,6 +1,6 @@
 """Play random schedules of faults in virtual time, with the invariants after every event.
 
-    python -m benchmarks.schedules [--count 1000] [--seed 1] [--jobs 2] [--json]
+    python -m benchmarks.schedules [--count 1000] [--seed 1] [--first 0] [--jobs 2] [--json]
     python -m benchmarks.schedules --schedule '{"seed": ...}'
 
 Nodes, live driver, wire formats and controller are the product's; the broker, the network and the
@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from benchmarks.schedules.fault_schedule import Schedule, drawn, from_json, reduced
@@ -117,14 +116,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Random schedules of faults in virtual time.")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="index of the first: runs in parts")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--schedule", help="play this one schedule, as a failure printed it")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
-    draw = partial(drawn, asked.seed)
-    schedules = (
-        [from_json(asked.schedule)] if asked.schedule else [draw(i) for i in range(asked.count)]
-    )
+    indices = range(asked.first, asked.first + asked.count)
+    given = asked.schedule
+    schedules = [from_json(given)] if given else [drawn(asked.seed, i) for i in indices]
     row = measure(schedules, asked.jobs)
     print(json.dumps(row) if asked.json else report(row))
     return 1 if row["failures"] else 0

@@ -11,6 +11,7 @@ CONTROLS = ("control-0", "control-1")
 DATA = ("ingress-0", "egress-0", *WORKERS)
 ROLES = (*DATA, *CONTROLS)
 NONE = ("",)
+POLICIES = ("static", "other", "loki")
 
 FIRST_S, LAST_S = 1.0, 7.0  # faults begin within this time
 STEP_S = 4.0  # clocks are off by at most this; egress's recovery allows for 5 s
@@ -37,6 +38,7 @@ class Schedule:
     fan_out: int
     slo_s: float
     faults: tuple[ScheduledFault, ...]
+    policy: str = "static"
 
     def to_json(self) -> str:
         """Return the schedule as one line of JSON."""
@@ -62,7 +64,7 @@ class FaultKind:
 # ``amount`` later. freeze, cut, deaf and mute (both directions, from the broker, to the broker)
 # last for ``for_s``. replaced: cut off for ``for_s``; another process of its name starts ``amount``
 # after the beginning. second: another process of a living name starts. slow: each hop takes
-# ``amount`` more. step: the wall clock is off by ``amount``. policy, drain: a command.
+# ``amount`` more. step: the wall clock is off by ``amount``. policy (its target), drain: a command.
 KINDS: Mapping[str, FaultKind] = {
     "kill": FaultKind(ROLES, (0.05, 3.0)),
     "late kill": FaultKind(DATA, (0.05, 2.0), (0.1, 4.0)),
@@ -76,7 +78,7 @@ KINDS: Mapping[str, FaultKind] = {
     "slow": FaultKind(ROLES, (0.5, 5.0), (0.01, 0.5)),
     "broker away": FaultKind(NONE, (0.2, 8.0)),
     "step": FaultKind(ROLES, (0.5, 8.0), (-STEP_S, STEP_S)),
-    "policy": FaultKind(NONE, (0.0, 0.0)),
+    "policy": FaultKind(POLICIES, (0.0, 0.0)),
     "drain": FaultKind(WORKERS, (0.5, 3.0)),
 }
 
@@ -92,6 +94,7 @@ def drawn(seed: int, index: int, kinds: Mapping[str, FaultKind] = KINDS) -> Sche
         queries=int(rng.integers(20, 80)),
         fan_out=int(rng.integers(0, 4)),
         slo_s=float(rng.choice([0.3, 1.0, 4.0])),
+        policy=str(rng.choice(["static", "static", "loki"])),
         faults=tuple(sorted(faults, key=lambda fault: (fault.at_s, fault.kind, fault.target))),
     )
 

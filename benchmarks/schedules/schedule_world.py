@@ -14,6 +14,8 @@ from benchmarks.schedules.faulty_broker import Agenda, Broker
 from benchmarks.schedules.node_recovery import PARTITIONS
 from benchmarks.schedules.schedule_invariants import Invariants
 from benchmarks.schedules.simulated_process import Making, Process
+from profiles.measurements import EMULATED, Entry, FanOut, Latency
+from profiles.profile_table import ProfileTable
 from schemas.codec.single_object import encode
 from schemas.effects import COMMANDS, QUERIES
 from schemas.pipeline import Pipeline, Policy, Task, Variant
@@ -24,6 +26,7 @@ QUERIES_S = (1.2, 7.5)  # the producer writes within this time
 SETTLE_S = 22.0  # after the last fault: leases, hand-overs, deadlines
 RESTART_S = 0.3  # the supervisor's pause
 LOAD_S = 0.05
+ITEM_S = 0.004  # of a batch, and at most of each item in it
 
 
 class Drawn:
@@ -33,7 +36,7 @@ class Drawn:
         self._rng, self._fan_out = rng, fan_out  # None: a leaf
 
     def latency_s(self, batch: int) -> float:
-        return 0.004 * (1.0 + float(self._rng.random(batch).sum()))
+        return ITEM_S * (1.0 + float(self._rng.random(batch).sum()))
 
     def predict(self, values: list[str]) -> list[object]:
         return [self._output(value) for value in values]
@@ -46,7 +49,7 @@ class Drawn:
 
 
 def pipeline_of(schedule: Schedule) -> Pipeline:
-    """Return two stages with two variants and two policies."""
+    """Return two stages with two variants and three policies."""
 
     def task(name: str, children: tuple[str, ...]) -> Task:
         variants = tuple(Variant(task=name, name=v, operator="m:C", batch=4) for v in "vw")
@@ -59,8 +62,9 @@ def pipeline_of(schedule: Schedule) -> Pipeline:
         policies=(
             Policy(name="static", replicas={"locate/v": 1, "read/v": 3}),
             Policy(name="other", replicas={"locate/v": 2, "read/w": 2}),
+            Policy(name="loki", kind="loki", interval_s=2.0),
         ),
-        policy="static",
+        policy=schedule.policy,
         input="avro",
         results="avro",
         grace_s=0.25,
@@ -75,7 +79,38 @@ def making_of(schedule: Schedule) -> Making:
         rng = np.random.default_rng([schedule.seed, crc32(f"{node} {variant}".encode())])
         return Drawn(rng, schedule.fan_out if variant.startswith("locate") else None)
 
-    return Making(pipeline_of(schedule), model, LOAD_S)
+    return Making(pipeline_of(schedule), model, LOAD_S, _profile(schedule))
+
+
+def _profile(schedule: Schedule) -> ProfileTable:
+    """Return what planners know: variant w is more accurate and slower than v."""
+    children = {"read": FanOut(schedule.fan_out / 2, {schedule.fan_out: 1.0})}
+    return ProfileTable(
+        "p",
+        tuple(
+            _entry(task, variant, below)
+            for task, below in (("locate", children), ("read", {}))
+            for variant in ("v", "w")
+        ),
+    )
+
+
+def _entry(task: str, variant: str, children: Mapping[str, FanOut]) -> Entry:
+    stretch, accuracy = (1.0, 0.8) if variant == "v" else (1.5, 0.9)
+    latency = tuple(
+        Latency(
+            batch=batch, repeats=9,
+            **dict.fromkeys(TIMES, stretch * ITEM_S * (1.0 + batch)),
+        )
+        for batch in (1, 2, 4)
+    )  # fmt: skip
+    return Entry(
+        task=task, variant=variant, device=EMULATED, operator="m:C", weights_sha256="",
+        load_s=LOAD_S, memory_bytes=1, accuracy=accuracy, children=children, latency=latency,
+    )  # fmt: skip
+
+
+TIMES = ("mean_s", "p50_s", "p90_s", "p95_s", "p99_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +304,7 @@ def _step(world: World, fault: ScheduledFault) -> None:
 
 
 def _policy(world: World, fault: ScheduledFault) -> None:
-    world.command("apply-policy", policy="other" if fault.at_s % 1.0 < 0.5 else "static")
+    world.command("apply-policy", policy=fault.target)
 
 
 def _drain(world: World, fault: ScheduledFault) -> None:

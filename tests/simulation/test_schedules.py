@@ -7,6 +7,7 @@ import pytest
 from benchmarks.schedules.__main__ import again, tried
 from benchmarks.schedules.fault_schedule import (
     KINDS,
+    POLICIES,
     Schedule,
     ScheduledFault,
     drawn,
@@ -30,8 +31,9 @@ def test_a_drawn_schedule_keeps_every_invariant(index: int) -> None:
     assert one.error == "", again(one.schedule)
 
 
-def test_without_faults_every_query_has_its_answer() -> None:
-    played = play(QUIET)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_faults_every_query_has_its_answer(policy: str) -> None:
+    played = play(replace(QUIET, policy=policy))
     assert played.queries == 30
     assert played.restarts == played.refused == played.went_back == 0
 
