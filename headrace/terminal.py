@@ -20,9 +20,27 @@ if TYPE_CHECKING:
 LINE_EVERY_S = 5.0
 
 
+_displays: list["Console"] = []  # of the live displays, the newest last
+
+
 def say(text: str) -> None:
-    """Print a message for the user on stderr."""
-    click.echo(text, err=True)
+    """Print a message for the user on stderr, above a live display if there is one."""
+    if _displays:
+        _displays[-1].print(text, markup=False, highlight=False, soft_wrap=True)
+    else:
+        click.echo(text, err=True)
+
+
+@contextlib.contextmanager
+def display() -> Iterator["Console"]:
+    """Yield the console of a live display on stderr."""
+    from rich.console import Console
+
+    _displays.append(Console(stderr=True, highlight=False))
+    try:
+        yield _displays[-1]
+    finally:
+        _displays.pop()
 
 
 def print_json(value: Any) -> None:
@@ -60,9 +78,7 @@ def waiting(what: str) -> Iterator[None]:
         say(what)
         yield
         return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
+    with display() as console, console.status(what):
         yield
 
 
@@ -98,7 +114,6 @@ def counting(what: str, total: int) -> Iterator[Advance]:
 
 @contextlib.contextmanager
 def _bar(what: str, total: int, clock: "ProgressColumn") -> Iterator[Advance]:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
@@ -110,7 +125,10 @@ def _bar(what: str, total: int, clock: "ProgressColumn") -> Iterator[Advance]:
         clock,
         TextColumn("{task.fields[note]}", table_column=rest),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+    with (
+        display() as console,
+        Progress(*columns, console=console, transient=True, expand=True) as bar,
+    ):
         task = bar.add_task(what, total=total, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -91,7 +91,12 @@ class Bursts:
         return np.sort(np.concatenate(found))
 
 
-Arrivals = Recorded | Rates | Renewal | Bursts
+class Arrivals(Protocol):
+    """Arrivals of a load or a simulation."""
+
+    def drawn(self, rng: np.random.Generator) -> Times:
+        """Return the arrival times of one run, seconds from the start, ascending."""
+        ...
 
 
 def poisson(rate_qps: float, seconds: float, rng: np.random.Generator) -> Times:

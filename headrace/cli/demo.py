@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.shared_options import bootstrap_option, json_option
 from headrace.errors import UNSUCCESSFUL
-from headrace.terminal import print_json, print_rich
+from headrace.terminal import print_json, print_text
 
 
 @click.command()
@@ -30,7 +30,8 @@ def demo(
 ) -> int:
     """Show a pipeline at work, then report and clean up.
 
-    FILE defaults to the postcode pipeline of the repository. Without --bootstrap the demo starts a
+    Runs up, load, policy apply, status, report and down, and prints each command first. FILE
+    defaults to the postcode pipeline of the repository. Without --bootstrap the demo starts a
     temporary broker. The load rises past the capacity of the most accurate variants and falls
     again, and a command changes from a fixed plan to the policy that scales; a pipeline without
     such a policy gets a steady load, and a command changes the plan half-way. Exit code 0 only
@@ -43,22 +44,27 @@ def demo(
       headrace demo --compare
     """
     from headrace.config.pipeline_file import read_pipeline_file
-    from headrace.demo.environment import EnvironmentOptions, shipped_pipeline
+    from headrace.demo.demo_results import comparison_json, comparison_text
+    from headrace.demo.demo_run import (
+        DemoOptions,
+        compared,
+        demonstrated,
+        left_text,
+        shipped_pipeline,
+    )
 
-    wish = EnvironmentOptions(
+    wish = DemoOptions(
         file=read_pipeline_file(file or shipped_pipeline()), bootstrap=bootstrap, seconds=seconds,
-        rate_qps=rate, seed=seed,
+        rate_qps=rate, seed=seed, as_json=as_json,
     )  # fmt: skip
     if compare:
-        from headrace.demo.policy_comparison import compared
-        from headrace.demo.policy_comparison_text import shown as shown_compared
-
-        found = compared(wish)
-        print_json(found.as_json()) if as_json else print_rich(shown_compared(found))
-        return 0 if found.sound else UNSUCCESSFUL
-    from headrace.demo.demo_text import shown
-    from headrace.demo.load_script import show
-
-    report = show(wish)
-    print_json(report.as_json()) if as_json else print_rich(shown(report))
-    return 0 if report.sound else UNSUCCESSFUL
+        runs, left = compared(wish)
+        print_json(comparison_json(runs, left)) if as_json else print_text(comparison_text(runs))
+        lost = sum(each.lost for _, each in runs)
+    else:
+        found, left = demonstrated(wish)
+        lost = found.lost
+        if as_json:
+            print_json(found.as_json(left))
+    wish.told(left_text(left))
+    return UNSUCCESSFUL if lost or left else 0

@@ -9,6 +9,7 @@ from headrace.cli.shared_options import (
     DurationType,
     bootstrap_option,
     json_option,
+    phases_option,
     pipeline_argument,
     read_file,
 )
@@ -55,6 +56,10 @@ def send(as_json: bool, **asked: Any) -> int:
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Queries/s on average.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long.")
 @click.option("--arrivals", type=click.Path(path_type=Path), help="Arrival times instead: a file.")
+@phases_option
+@click.option("--warm-up", type=DurationType(), default="0s", show_default=True,
+              help="At 15 queries/s before it, not counted.")  # fmt: skip
+@click.option("--watch", is_flag=True, help="Show the pipeline's status meanwhile.")
 @click.option("--input", "payload", type=click.File("rb"), help="Send this instead of the workload")
 @click.option("--seed", default=0, show_default=True, help="Of arrivals and inputs.")
 @click.option(
@@ -68,15 +73,20 @@ def load(as_json: bool, **asked: Any) -> int:
 
     Random times are a Poisson process. Inputs come from the pipeline file's workload, which also
     scores the results. An arrivals file has one time in ms per line, ms,size below such a header,
-    or second,qps for every second.
+    or second,qps for every second. With --phases the rate is constant or changes linearly in each
+    phase, and the outcomes are told by phase and policy, with the devices and variants in use.
 
     \b
     Example:
       headrace load examples/postcode/pipeline.yaml --rate 20 --seconds 30
+      headrace load pipeline.yaml --phases calm=20s@5,rise=10s@5-60,burst=10s@60 --watch
       headrace load pipeline.yaml --arrivals trace.txt --input sample.png --json
     """
-    from headrace.client.load import load_row, load_text, loaded
+    from headrace.broker.connect import reached
+    from headrace.load.load import loaded, requested
+    from headrace.load.load_text import load_row, load_text
 
-    row = load_row(loaded(read_file(asked["file"]), asked))
-    print_json(row) if as_json else print_text(load_text(row))
-    return UNSUCCESSFUL if row["lost"] else 0
+    file, wish = read_file(asked["file"]), requested(asked)
+    found = loaded(file, reached(asked["bootstrap"]), wish)
+    print_json(load_row(found)) if as_json else print_text(load_text(found))
+    return UNSUCCESSFUL if found.tally.counts["lost"] else 0

@@ -33,6 +33,25 @@ class DurationType(click.ParamType):
             self.fail(str(error).replace("{}", "the duration", 1), param)
 
 
+class PhasesType(click.ParamType):
+    """A load in phases, NAME=LENGTH@RATE[-RATE],...: headrace/arrivals/load_phases.py."""
+
+    name = "PHASES"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        from headrace.arrivals.load_phases import Phases
+        from headrace.errors import ArrivalsError
+
+        if isinstance(value, Phases):
+            return value
+        try:
+            return Phases.parsed(str(value))
+        except ArrivalsError as error:
+            self.fail(str(error), param)
+
+
 def pipeline_argument(function: F) -> F:
     """Add the argument ``FILE``."""
     return click.argument("file", type=click.Path(path_type=Path))(function)
@@ -64,6 +83,15 @@ def _remember(_context: click.Context, _option: click.Parameter, path: Path | No
     # secrets stay off their command lines.
     if path is not None:
         os.environ[KAFKA_CONFIG] = str(path.absolute())
+
+
+def phases_option(function: F) -> F:
+    """Add ``--phases``, whose value is ``Phases`` or None."""
+    return click.option(
+        "--phases",
+        type=PhasesType(),
+        help="Rates by phase in queries/s, as in calm=10s@5,rise=10s@5-60,burst=4s@60.",
+    )(function)
 
 
 def json_option(function: F) -> F:

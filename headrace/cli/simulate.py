@@ -13,6 +13,7 @@ from headrace.cli.shared_options import (
     F,
     bootstrap_option,
     json_option,
+    phases_option,
     pipeline_argument,
     read_deployed,
 )
@@ -69,6 +70,7 @@ WORLD_OPTION = click.option(
 # The options of every command that simulates.
 RUN_OPTIONS = (
     click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times."),
+    phases_option,
     click.option("--from-topic", metavar="TOPIC", help="Arrivals as recorded in an input topic."),
     click.option("--rate", type=click.FloatRange(0, min_open=True), help="Queries/s on average."),
     click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long."),
@@ -120,10 +122,13 @@ def requested(file: "PipelineFile", options: Mapping[str, Any]) -> tuple["Simula
 
     found = chosen(file, options["world"])
     devices = options["devices"]
+    if options["phases"] is not None and options["arrivals"] is not None:
+        raise click.UsageError("--phases has its own rates and length; leave --arrivals out")
     request = SimulationRequest(
-        policies=options["policy"], seeds=options["seed"], arrivals=options["arrivals"],
-        from_topic=options["from_topic"], bootstrap=options["bootstrap"],
-        rate_qps=options["rate"], seconds=options["seconds"], cv=options["cv"],
+        policies=options["policy"], seeds=options["seed"],
+        arrivals=options["phases"] or options["arrivals"], from_topic=options["from_topic"],
+        bootstrap=options["bootstrap"], rate_qps=options["rate"], seconds=options["seconds"],
+        cv=options["cv"],
         burst=options["burst"], faults=options["faults"], random_faults=options["random_faults"],
         warm_up_s=options["warm_up"], latency=options["latency"], solve_s=options["solve_time"],
         devices=parsed(devices) if devices else None, slo_s=options["slo"],

@@ -73,8 +73,8 @@ def _serve(run: LocalRun, received: ReceivedSignal, *, as_json: bool) -> None:
     try:
         run.start()
         plan = run.await_ready(received)
-        row = _row(run, plan, time.monotonic() - began)
-        print_json(row) if as_json else print_text(_text(row))
+        row = up_row(run, plan, time.monotonic() - began)
+        print_json(row) if as_json else print_text(up_text(row))
         while not received.signal:
             run.tend()
             time.sleep(TEND_EVERY_S)
@@ -88,7 +88,8 @@ def _serve(run: LocalRun, received: ReceivedSignal, *, as_json: bool) -> None:
         run.stop()
 
 
-def _row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:
+def up_row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:
+    """Return what `up` says once the pipeline is ready, as a JSON row."""
     return {
         "pipeline": run.name,
         "bootstrap": run.bootstrap,
@@ -104,7 +105,8 @@ def _row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:
     }
 
 
-def _text(row: dict[str, Any]) -> str:
+def up_text(row: dict[str, Any]) -> str:
+    """Return the row as text."""
     lines = [
         f"{row['pipeline']} is up after {row['ready_s']:.0f} s at {row['bootstrap']}: "
         f"{', '.join(row['nodes'])}",

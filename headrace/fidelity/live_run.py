@@ -22,11 +22,11 @@ from headrace.arrivals.arrival_processes import Times
 from headrace.broker.broker_warm_up import warm_up
 from headrace.broker.watchdog import temporary_broker
 from headrace.client.formats import answers_in, reader_of
-from headrace.client.load import made
 from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.config.pipeline_file import PipelineFile, load_workload
 from headrace.errors import Unsuccessful
+from headrace.load.load import made
 from headrace.roles.process_setup import dilated
 from headrace.terminal import say, waiting
 from profiles.measurements import EMULATED

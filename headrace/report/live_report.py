@@ -15,8 +15,10 @@ from headrace.config.pipeline_file import PipelineFile, load_profile
 from headrace.errors import Unsuccessful
 from headrace.fidelity.certificate import Certificate
 from headrace.fidelity.certificate_store import newest, stale
+from headrace.results.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
+from headrace.results.policies_in_force import InForce, policies_in_force
 from headrace.results.time_series import Recorder, TimeSeries, width_s
 from headrace.results.variant_outcomes import VariantOutcomes, by_variant
 from headrace.roles.wiring import accuracies
@@ -33,14 +35,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
-    """A policy and the time at which it came into force, seconds since the epoch."""
-
-    since_s: float
-    policy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveReport:
     """The report of queries created from ``first_s`` to ``last_s``, seconds since the epoch."""
 
@@ -54,6 +48,7 @@ class LiveReport:
     certificate: Certificate | None
     stale: tuple[str, ...]  # files that have changed since the certificate
     variants: tuple[VariantOutcomes, ...] = ()
+    expected: ExpectedAccuracy | None = None  # None without measured paths
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``headrace report --json`` prints."""
@@ -68,6 +63,7 @@ class LiveReport:
             "certificate": self.certificate.as_json() if self.certificate else None,
             "certificate_stale": list(self.stale),
             "variants": [asdict(each) for each in self.variants],
+            "path_accuracy": self.expected.as_json() if self.expected else None,
         }
 
 
@@ -119,7 +115,8 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
     """Return the report of these answers (one or more) under these plans."""
     first_s = min(answer.created_s for answer in answers)
     last_s = max(answer.created_s for answer in answers)
-    known = accuracies(load_profile(file))
+    profile = load_profile(file)
+    known = accuracies(profile)
     metrics, steps = RunMetrics(file.pipeline, known, first_s), StepTimes()
     recorder = Recorder(metrics, width_s(last_s - first_s))
     for at_s, record in _in_turn(answers, history, first_s):
@@ -144,10 +141,11 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
         figures=found,
         counts=dict(metrics.counts),
         recording=recording,
-        policies=tuple(_policies(history, first_s, last_s)),
+        policies=tuple(policies_in_force(history, first_s, last_s)),
         certificate=certificate,
         stale=stale(certificate, file) if certificate else (),
         variants=by_variant(answers),
+        expected=expected_accuracy(answers, profile),
     )
 
 
@@ -165,19 +163,6 @@ def _in_turn(
         *((answer.answered_s, answer) for answer in answers),
     ]
     yield from sorted(later, key=lambda each: each[0])
-
-
-def _policies(history: Sequence[Plan], first_s: float, last_s: float) -> Iterator[InForce]:
-    """Yield the policies that were in force, each with its start."""
-    in_force = ""
-    for plan in sorted(history, key=lambda each: each.epoch):
-        if plan.issued_s > last_s:
-            return
-        following = [p for p in history if p.epoch > plan.epoch and p.issued_s <= first_s]
-        if following or plan.settings.policy == in_force:
-            continue
-        in_force = plan.settings.policy
-        yield InForce(since_s=plan.issued_s, policy=in_force)
 
 
 def clock(at_s: float) -> str:

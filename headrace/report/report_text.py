@@ -10,16 +10,19 @@ from headrace.html.comparison_page import setting
 from headrace.html.page import number, page, section, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
 from headrace.report.live_report import LiveReport, clock
+from profiles.path_accuracy import gap_text
 from schemas.records import ANSWERED
 
 LIVE = "live"
+BAR = 24  # characters for the longest step
 
 
 def report_text(made: LiveReport) -> str:
     """Return the report as text."""
     table = columns(_figures(made), left=(0, 1))
     variants = ["", columns(_variants(made))] if made.variants else []
-    return "\n".join([*_lead(made), "", table, *variants, *_certificate_lines(made)])
+    parts = [*variants, *_steps(made), *_expected(made), *_certificate_lines(made)]
+    return "\n".join([*_lead(made), "", table, *parts])
 
 
 def report_page(made: LiveReport) -> str:
@@ -75,6 +78,31 @@ def _variants(made: LiveReport) -> list[tuple[str, ...]]:
         for each in made.variants
     ]  # fmt: skip
     return [_VARIANT_HEAD, *rows]
+
+
+def _steps(made: LiveReport) -> list[str]:
+    """Return where the time of answered queries went on average, with a bar for each step."""
+    steps = made.figures.steps_ms
+    total, longest = sum(steps.values()), max(steps.values(), default=0.0)
+    if longest <= 0:
+        return []
+    rows = [
+        (step, f"{mean:.2f} ms", percent(mean / total), "#" * round(BAR * max(0.0, mean) / longest))
+        for step, mean in steps.items()
+    ]
+    return ["", "where the time went, mean of answered queries", columns(rows, left=(0, 3))]
+
+
+def _expected(made: LiveReport) -> list[str]:
+    expected = made.expected
+    if expected is None:
+        return []
+    return [
+        "",
+        f"expected accuracy of what was answered: {percent(expected.by_paths)} by measured paths, "
+        f"{percent(expected.by_products)} by products of variants",
+        gap_text(expected.gap),
+    ]
 
 
 def _variant_section(made: LiveReport) -> str:

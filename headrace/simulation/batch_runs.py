@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from headrace.arrivals.arrival_processes import Arrivals, Bursts, Recorded, Renewal, read_workload
+from headrace.arrivals.load_phases import Phases
 from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
@@ -38,13 +39,13 @@ T = TypeVar("T")
 class SimulationRequest:
     """What to simulate: policies x seeds on one workload, and what to override in the file.
 
-    Exactly one of ``arrivals`` (a file, or recorded times), ``from_topic`` and ``rate_qps`` with
-    ``seconds`` is given. Without ``policies`` the file's is meant, without ``seeds`` seed 0.
+    Exactly one of ``arrivals`` (a file, recorded times or phases), ``from_topic`` and ``rate_qps``
+    with ``seconds`` is given. Without ``policies`` the file's is meant, without ``seeds`` seed 0.
     """
 
     policies: Sequence[str] = ()
     seeds: Sequence[int] = ()
-    arrivals: Path | Recorded | None = None
+    arrivals: Path | Recorded | Phases | None = None
     from_topic: str | None = None
     bootstrap: str | None = None  # of the topic
     rate_qps: float | None = None
@@ -67,7 +68,7 @@ class SimulationRequest:
         ]
         if len(given) != 1:
             raise click.UsageError(
-                "give one of --arrivals, --from-topic, and --rate with --seconds"
+                "give one of --arrivals, --phases, --from-topic, and --rate with --seconds"
             )
         if isinstance(self.arrivals, Path):
             return read_workload(self.arrivals)
@@ -89,7 +90,7 @@ class SimulationRequest:
         if isinstance(self.arrivals, Path):
             return self.arrivals.name
         if self.arrivals is not None:
-            return "recorded times"
+            return str(self.arrivals) if isinstance(self.arrivals, Phases) else "recorded times"
         if self.from_topic is not None:
             return f"the topic {self.from_topic}"
         burst = f", bursts of {self.burst:g} times as much" if self.burst else ""

@@ -16,13 +16,15 @@ from msgspec import structs
 from benchmarks import rig
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Renewal
+from headrace.arrivals.load_phases import Phase, Phases
 from headrace.client.ask import answer_text
 from headrace.client.find_answer import answer_that_ended
 from headrace.client.formats import reader_of
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
-from headrace.demo.demo_report import DemoConditions, Seen, Span
-from headrace.demo.demo_report import report as demo_report
+from headrace.demo.demo_results import DemoResult
+from headrace.load.load import LoadResult
 from headrace.report.live_report import LiveReport, reported
+from headrace.results.phase_outcomes import Seen, Span, by_phase
 from headrace.results.tally import Sent, Tally, tally
 from headrace.results.time_series import Recorder
 from headrace.results.waterfall import explained
@@ -204,8 +206,12 @@ def the_demo(taped: Taped) -> dict[str, Any]:
     spans = (Span("first", "a", 0.0, middle_s), Span("second", "b", middle_s, UNTIL_S))
     sent = [Sent(answer.id, answer.created_s) for answer in taped.answers]
     by_id = {answer.id: answer for answer in taped.answers}
-    seen = Seen(sent=sent, answers=by_id, score=lambda a, b: (1, 1), spans=spans, plans=())
-    return demo_report(CONDITIONS, seen, None).as_json()
+    seen = Seen(sent=sent, answers=by_id, score=lambda a, b: (1, 1), plans=())
+    load = LoadResult(
+        tally=tally(sent, by_id, seen.score), seconds=UNTIL_S, behind_ms=0.0, seed=0, inputs=1,
+        arrivals=Phases((Phase("all", UNTIL_S, 1.0, 1.0),)), phases=by_phase(spans, seen),
+    )  # fmt: skip
+    return DemoResult(load, the_report(taped), None, hardware_qps=None).as_json(())
 
 
 def the_comparison(taped: Taped) -> tuple[Comparison, dict[str, Any]]:
@@ -223,12 +229,6 @@ def the_comparison(taped: Taped) -> tuple[Comparison, dict[str, Any]]:
     runs = {"static": (played,), STATIC_BEST: (played,)}
     made = Comparison(taped.file, (0,), runs, found)
     return made, comparison_as_json(made)
-
-
-CONDITIONS = DemoConditions(
-    pipeline="p", machine="", seconds=UNTIL_S, rate_qps=1.0, peak_qps=1.0, hardware_qps=None,
-    seed=0, warm_up=0, distinct_inputs=1, behind_ms=0.0,
-)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- what they say

@@ -1,4 +1,4 @@
-"""The script of a demo: the load's phases, and the command with its time.
+"""The load of a demo, and the policy command during it.
 
 If the pipeline scales accuracy and has a profile, demand rises from low to beyond the capacity of
 its most accurate variants and falls again: the plan uses more devices, then faster variants, then
@@ -6,16 +6,12 @@ returns. The command changes from a fixed plan to the scaling policy. Otherwise 
 and a command changes from one fixed plan to another half-way.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
-
-import numpy as np
 
 from control.policies import fixed_policies, policy_named, spec_of
 from control.policies.loki.allocate import allocate
 from control.problem.problem import PlanError, Problem
-from headrace.arrivals.arrival_processes import Times, ramp
+from headrace.arrivals.load_phases import Phase, Phases
 from headrace.config.pipeline_file import PipelineFile
 from headrace.planning.dry_run import PlanRequest, problem
 from schemas.pipeline import Pipeline
@@ -33,110 +29,67 @@ LEAST_STEADY_QPS, MOST_STEADY_QPS = 2.0, 40.0
 UNMEASURED_QPS = 20.0  # without a profiled capacity
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A part of the load: its rate changes linearly from one value to the other."""
-
-    name: str
-    seconds: float
-    from_qps: float
-    to_qps: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class DemoLoad:
     """The load, its first policy, and the policy that a command applies (None: no command).
 
     ``hardware_qps`` is the demand that the most accurate variants can serve on all devices by the
     profile; None for a steady load.
     """
 
-    phases: tuple[Phase, ...]
+    phases: Phases
     policy: str
     then: str | None
-    then_s: float
+    then_s: float  # from the start of the load
     hardware_qps: float | None = None
 
-    @property
-    def seconds(self) -> float:
-        """The length of the load."""
-        return sum(phase.seconds for phase in self.phases)
-
-    @property
-    def mean_qps(self) -> float:
-        """The expected mean rate."""
-        queries = sum(p.seconds * (p.from_qps + p.to_qps) / 2 for p in self.phases)
-        return queries / self.seconds
-
-    @property
-    def peak_qps(self) -> float:
-        """The highest rate."""
-        return max(max(phase.from_qps, phase.to_qps) for phase in self.phases)
-
-    def arrivals(self, rng: np.random.Generator) -> Times:
-        """Return Poisson arrivals at the phases' rates."""
-        ends = accumulate(phase.seconds for phase in self.phases)
-        return np.concatenate(
-            [
-                end - p.seconds + ramp(p.from_qps, p.to_qps, p.seconds, rng)
-                for end, p in zip(ends, self.phases, strict=True)
-            ]
-        )
-
-    def spans(self) -> Iterator[tuple[str, float, float]]:
-        """Yield each phase's name, begin and end, in seconds from the start."""
-        ends = accumulate(phase.seconds for phase in self.phases)
-        for end, phase in zip(ends, self.phases, strict=True):
-            yield phase.name, end - phase.seconds, end
-
-    def at(self, elapsed_s: float) -> tuple[str, float]:
-        """Return the phase and its rate at a time; ("over", 0.0) after the last phase."""
-        for phase, (_, began, end) in zip(self.phases, self.spans(), strict=True):
-            if elapsed_s < end:
-                part = max(0.0, elapsed_s - began) / phase.seconds
-                return phase.name, phase.from_qps + part * (phase.to_qps - phase.from_qps)
-        return "over", 0.0
-
-    def only(self, policy: str) -> "Script":
+    def only(self, policy: str) -> "DemoLoad":
         """Return the same load under one policy without a command."""
         return replace(self, policy=policy, then=None)
 
 
-def scripted(file: PipelineFile, plan: Plan, seconds: float, rate_qps: float | None) -> Script:
-    """Return the script for a pipeline with this first plan; ``rate_qps`` is the highest rate."""
+def demo_load(file: PipelineFile, plan: Plan, seconds: float, rate_qps: float | None) -> DemoLoad:
+    """Return the load for a pipeline with this first plan; ``rate_qps`` is the highest rate."""
     most = hardware_qps(file)
     if most is None:
         return steady(file.pipeline, plan, seconds, rate_qps)
     return hill(file.pipeline, most, seconds, rate_qps or min(MOST_QPS, HIGH * most))
 
 
-def steady(pipeline: Pipeline, plan: Plan, seconds: float, rate_qps: float | None) -> Script:
-    """Return a script with one rate, and another fixed plan half-way if the file has one."""
+def steady(pipeline: Pipeline, plan: Plan, seconds: float, rate_qps: float | None) -> DemoLoad:
+    """Return one phase, and another fixed plan half-way if the file has one."""
     in_force = plan.settings.policy
     others = [p.name for p in pipeline.policies if p.name not in (in_force, "static")]
     rate = rate_qps or steady_qps(plan)
-    return Script(
-        phases=(Phase("steady", seconds, rate, rate),),
+    return DemoLoad(
+        phases=Phases((Phase("steady", seconds, rate, rate),)),
         policy=in_force,
         then=others[0] if others else None,
         then_s=seconds / 2,
     )
 
 
-def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -> Script:
-    """Return a script that rises and falls; the command changes the file's first fixed plan to
-    the scaling policy."""
-    low = peak_qps * LOW / HIGH
-    rates = {"quiet": (low, low), "rising": (low, peak_qps), "peak": (peak_qps, peak_qps),
-             "falling": (peak_qps, low), "recovery": (low, low)}  # fmt: skip
+def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -> DemoLoad:
+    """Return phases that rise and fall; the command changes the file's first fixed plan to the
+    scaling policy."""
+    low, peak = _readable(peak_qps * LOW / HIGH), _readable(peak_qps)
+    rates = {"quiet": (low, low), "rising": (low, peak), "peak": (peak, peak),
+             "falling": (peak, low), "recovery": (low, low)}  # fmt: skip
     fixed = [policy.name for policy in fixed_policies(pipeline)]
-    return Script(
-        phases=tuple(Phase(name, part * seconds, *rates[name]) for name, part in SHARES),
+    return DemoLoad(
+        phases=Phases(
+            tuple(Phase(name, round(part * seconds, 3), *rates[name]) for name, part in SHARES)
+        ),
         policy=fixed[0] if fixed else pipeline.policy,
         then=pipeline.policy if fixed else None,
         then_s=CHANGE_AT * seconds,
         hardware_qps=most_qps,
     )
+
+
+def _readable(rate_qps: float) -> float:
+    """Round a rate so that the command line that shows it sends it exactly."""
+    return float(f"{rate_qps:.3g}")
 
 
 def steady_qps(plan: Plan) -> float:

@@ -1,0 +1,1 @@
+"""`headrace load`: an open loop of queries, its phases and its outcomes."""
