@@ -123,7 +123,8 @@ class Rig:
             lines = [f"{name}={value}\n" for name, value in self.properties.items()]
             written.write_text("".join(lines))
             self.variables[KAFKA_CONFIG] = str(written)
-        self.roles = {role.name: role for role in roles(self.file.cluster)}
+        scored = self.file.pipeline.labels is not None
+        self.roles = {role.name: role for role in roles(self.file.cluster, scored=scored)}
         ensure_topics(self.kafka, topics(self.file.pipeline))
         # Outages are deliberate: the client library logs them to a file only.
         self._library = logging.FileHandler(self.log("rig"))

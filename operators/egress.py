@@ -120,7 +120,9 @@ class Egress:
             return []
         effects: list[Effect] = []
         if query is None:
-            query = OpenQuery(work.query_id, work.origin, work.created_s, work.deadline_s)
+            query = OpenQuery(
+                work.query_id, work.origin, work.created_s, work.deadline_s, work.slo_class
+            )
             effects = self._await(key, query)
         query.held.append((event.slot, event.offset))
         if query.take(work):
@@ -163,7 +165,9 @@ class Egress:
         if noticed.refused:
             self._progress[event.slot].finish(event.offset)
             return self._emit(refusal(noticed, origin, now))
-        query = OpenQuery(noticed.query_id, origin, noticed.created_s, noticed.deadline_s)
+        query = OpenQuery(
+            noticed.query_id, origin, noticed.created_s, noticed.deadline_s, noticed.slo_class
+        )
         query.held.append((event.slot, event.offset))
         return self._await(key, query)
 

@@ -132,24 +132,18 @@ class Ingress:
         deadline = self._deadline(query, event.at_s, now)
         if deadline is None:
             known = ", ".join(sorted(self._pipeline.slo_classes)) or "none"
-            return self._refuse(
-                event, name, event.at_s + self._pipeline.slo_s,
-                bad_input(
-                    f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}"
-                ),
-                now,
-            )  # fmt: skip
+            unknown = f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}"
+            noticed = _noticed(event, name, event.at_s + self._pipeline.slo_s)
+            return self._refuse(event, noticed, bad_input(unknown), now)
+        noticed = _noticed(event, name, deadline, self._class_of(query))
         if now > deadline:
-            return self._too_late(event, name, deadline, now)
+            return self._too_late(event, noticed, now)
         unfit = self._oversize(query) or excess(query.payload)
         refusal = bad_input(unfit) if unfit else self._refusal(now)
         if refusal is not None:
-            return self._refuse(event, name, deadline, refusal, now)
+            return self._refuse(event, noticed, refusal, now)
         self._counts["admitted"] += 1
-        work = self._work(event, name, deadline, Item(value=query.payload), size=query.size)
-        noticed = Noticed(
-            query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline
-        )
+        work = self._work(event, noticed, Item(value=query.payload), size=query.size)
         return [*self._onward(work, now), *self._notice(event, noticed, now)]
 
     def _onward(self, work: Work, now: float) -> list[Effect]:
@@ -203,54 +197,51 @@ class Ingress:
             return OVER_CAPACITY
         return None
 
-    def _refuse(
-        self, event: Arrived, name: str, deadline: float, reason: Reason, now: float
-    ) -> list[Effect]:
-        self._counts["refused"] += 1
-        noticed = Noticed(
-            query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
-            refused=brief(reason.text), reason_code=reason.code,
-        )  # fmt: skip
-        return self._notice(event, noticed, now)
+    def _class_of(self, query: Query) -> str:
+        """Return the query's SLO class; "" if it has none or gives an unknown one."""
+        return query.slo_class if query.slo_class in self._pipeline.slo_classes else ""
 
-    def _too_late(self, event: Arrived, name: str, deadline: float, now: float) -> list[Effect]:
+    def _refuse(self, event: Arrived, noticed: Noticed, reason: Reason, now: float) -> list[Effect]:
+        self._counts["refused"] += 1
+        refused = replace(noticed, refused=brief(reason.text), reason_code=reason.code)
+        return self._notice(event, refused, now)
+
+    def _too_late(self, event: Arrived, noticed: Noticed, now: float) -> list[Effect]:
         self._counts["dropped"] += 1
-        end = dropped(TASK, read_late(now - deadline))
-        work = self._work(event, name, deadline, Item(end=end), task="")
+        end = dropped(TASK, read_late(now - noticed.deadline_s))
+        work = self._work(event, noticed, Item(end=end), task="")
         return [
             Send(OUTPUTS, work, self._egress_slot(event.slot)),
-            *self._notice(event, Noticed(
-                query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
-            ), now),
-        ]  # fmt: skip
+            *self._notice(event, noticed, now),
+        ]
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         event = self._placed(event)
         name = garbled.id or f"{event.slot}-{event.offset}"
-        deadline = event.at_s + self._slo_s
+        noticed = _noticed(event, name, event.at_s + self._slo_s)
         return [
             dead_letter(event, garbled, self._reporter.name, now),
-            *self._refuse(event, name, deadline, bad_input(garbled.reason), now),
+            *self._refuse(event, noticed, bad_input(garbled.reason), now),
         ]
 
     def _work(
         self,
         event: Arrived,
-        name: str,
-        deadline: float,
+        noticed: Noticed,
         item: Item,
         task: str | None = None,
         size: int = 1,
     ) -> Work:
         return Work(
-            query_id=name,
+            query_id=noticed.query_id,
             origin=Origin(event.slot, event.offset),
             task=self._root if task is None else task,
-            created_s=event.at_s,
-            deadline_s=deadline,
+            created_s=noticed.created_s,
+            deadline_s=noticed.deadline_s,
             epoch=self._plans.epoch,
             items=(item,),
             size=size,
+            slo_class=noticed.slo_class,
         )
 
     # ------------------------------------------------------------------ notices
@@ -363,3 +354,11 @@ class Ingress:
         if self._flushing and now >= self._flush_s:
             effects += self._flush()
         return [*effects, *self._reporter.due(now)]
+
+
+def _noticed(event: Arrived, name: str, deadline: float, slo_class: str = "") -> Noticed:
+    """Return the notice of a query that is admitted."""
+    return Noticed(
+        query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
+        slo_class=slo_class,
+    )  # fmt: skip

@@ -41,13 +41,19 @@ _ALWAYS_FIT = frozenset((type(None), bool, float))
 class OpenQuery:
     """A query that egress awaits; ``credit`` is the sum over its ended branches."""
 
-    __slots__ = ("branches", "created_s", "credit", "deadline_s", "epoch", "held", "id", "origin")
+    __slots__ = (
+        "branches", "created_s", "credit", "deadline_s", "epoch", "held", "id", "origin",
+        "slo_class",
+    )  # fmt: skip
 
-    def __init__(self, name: str, origin: Origin, created_s: float, deadline_s: float) -> None:
+    def __init__(
+        self, name: str, origin: Origin, created_s: float, deadline_s: float, slo_class: str = ""
+    ) -> None:
         self.id = name
         self.origin = origin
         self.created_s = created_s
         self.deadline_s = deadline_s
+        self.slo_class = slo_class
         self.credit = 0
         self.epoch = 0
         self.branches: dict[tuple[int, ...], Item] = {}
@@ -91,7 +97,7 @@ def answer(
         epoch=query.epoch, expected_accuracy=_expected(leaves, accuracies),
         paths=tuple([i.path for i in items]),
         ends=tuple([i.end for i in items if i.end is not None]),
-        reason_code=bad.reason_code if bad else ReasonCode.NONE,
+        reason_code=bad.reason_code if bad else ReasonCode.NONE, slo_class=query.slo_class,
     )  # fmt: skip
 
 
@@ -117,7 +123,7 @@ def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:
     return Answer(
         id=noticed.query_id, origin=origin, outcome=REFUSED, reason=noticed.refused,
         task="ingress", created_s=noticed.created_s, deadline_s=noticed.deadline_s,
-        answered_s=now, reason_code=noticed.reason_code,
+        answered_s=now, reason_code=noticed.reason_code, slo_class=noticed.slo_class,
     )  # fmt: skip
 
 
@@ -127,6 +133,7 @@ def _ended(query: OpenQuery, bad: End, items: list[Item], now: float) -> Answer:
         late=False, incomplete=False, created_s=query.created_s, deadline_s=query.deadline_s,
         answered_s=now, epoch=query.epoch, paths=tuple(i.path for i in items),
         ends=tuple(i.end for i in items if i.end is not None), reason_code=bad.reason_code,
+        slo_class=query.slo_class,
     )  # fmt: skip
 
 

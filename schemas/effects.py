@@ -27,6 +27,8 @@ COMPLETIONS = "completions"
 LEASES = "leases"
 PROFILE_REQUESTS = "profile-requests"
 PROFILE_RESULTS = "profile-results"
+LABELS = "labels"
+ACCURACY = "accuracy"
 
 
 def work_topic(task: str) -> str:

@@ -68,6 +68,24 @@ class QuerySize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """How answers are scored by the labels that users send.
+
+    ``scorer`` is "package.module:function" of a result and its truth; "": exact match. An answer
+    waits for its label, and a label for its answer, for ``within_s`` and in ``memory_bytes``.
+    """
+
+    scorer: str = ""
+    within_s: float = 3600.0
+    memory_bytes: int = 64_000_000
+
+    @property
+    def most_truth_bytes(self) -> int:
+        """The largest truth of a label."""
+        return self.memory_bytes // 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """A policy of a pipeline: its kind, and the values of its options.
 
@@ -126,6 +144,7 @@ class Pipeline:
     branches: str = "tied"  # every query visits all of them; "untied": one of them
     ingress: int = 1  # processes that share the input topic
     size: QuerySize | None = None  # None: every query has size 1
+    labels: Labels | None = None  # None: answers are not scored
     sessions: bool = False  # query plans of sessions are searched: there are tiers
 
     @property

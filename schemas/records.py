@@ -122,6 +122,7 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     items: tuple[Item, ...] = ()
     follow: int = 0
     size: int = 1  # the query's
+    slo_class: str = ""  # the query's
 
 
 class Completion(Struct, frozen=True, gc=False, kw_only=True):
@@ -164,6 +165,7 @@ class Noticed(Struct, frozen=True, gc=False, kw_only=True):
     deadline_s: float
     refused: str = ""
     reason_code: ReasonCode = ReasonCode.NONE
+    slo_class: str = ""
 
 
 class TreeHop(Struct, frozen=True, gc=False):
@@ -221,6 +223,7 @@ class Answer(Struct, frozen=True, gc=False, kw_only=True):
     ends: tuple[End, ...] = ()
     reason_code: ReasonCode = ReasonCode.NONE
     tree: PathTree | None = None
+    slo_class: str = ""  # the query's
 
 
 class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
@@ -453,6 +456,59 @@ class ProfileResult(Struct, frozen=True, gc=False, kw_only=True):
     error: str = ""
 
 
+class Label(Struct, frozen=True, gc=False, kw_only=True):
+    """What the answer to query ``id`` should have been: its true result, or how much is right.
+
+    With ``truth`` a scorer compares it with the answer's result; ``right`` of ``of`` parts is the
+    sender's own judgement.
+    """
+
+    id: str
+    truth: Value = None
+    right: float | None = None
+    of: float | None = None
+
+
+class AccuracyRow(Struct, frozen=True, gc=False, kw_only=True):
+    """The labelled answers of one path and class in the hour from ``hour_s`` on.
+
+    ``path`` names the distinct variant paths of the query's branches, sorted, with " + " between
+    them; so every query is in one row. ``right`` and ``of`` are sums over the queries,
+    ``right_right``, ``right_of`` and ``of_of`` sums of products. ``low`` and ``high`` bound
+    ``accuracy`` with 95 % confidence (control/estimation/accuracy_sums.py).
+    """
+
+    path: str
+    slo_class: str
+    hour_s: float
+    queries: int
+    right: float
+    of: float
+    right_right: float
+    right_of: float
+    of_of: float
+    accuracy: float
+    low: float
+    high: float
+
+
+class MeasuredAccuracy(Struct, frozen=True, gc=False, kw_only=True):
+    """The accuracy of a pipeline's answers by their labels, so far.
+
+    ``counts`` are labels by what became of them (operators/scorer.py). The maps hold, by partition,
+    the offset below which answers and labels are counted here; ``trouble`` is the newest error of
+    the scorer.
+    """
+
+    pipeline: str
+    at_s: float
+    rows: tuple[AccuracyRow, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    answers_upto: Mapping[str, int] = field(default_factory=dict)
+    labels_upto: Mapping[str, int] = field(default_factory=dict)
+    trouble: str = ""
+
+
 class Command(Struct, frozen=True, gc=False, kw_only=True):
     """A person's command: ``action`` with its ``arguments``, all strings.
 
@@ -490,6 +546,8 @@ Record = (
     | Selection
     | ProfileRequest
     | ProfileResult
+    | Label
+    | MeasuredAccuracy
     | Command
     | CommandResult
     | Garbled

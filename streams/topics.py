@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from schemas.effects import (
+    ACCURACY,
     COMMAND_RESULTS,
     COMMANDS,
     COMPLETIONS,
     DEAD_LETTERS,
+    LABELS,
     LEASES,
     OUTPUTS,
     PLANS,
@@ -67,6 +69,13 @@ class TopicRule:
     compacted: bool = False
     stamps: Stamps = Stamps.PRODUCER
     sessions: bool = False  # only of a pipeline whose sessions' plans are searched
+    labels: bool = False  # only of a pipeline whose answers are scored by labels
+
+    def concerns(self, pipeline: Pipeline) -> bool:
+        """Whether the pipeline has the topic."""
+        return (pipeline.sessions or not self.sessions) and (
+            pipeline.labels is not None or not self.labels
+        )
 
     @property
     def settings(self) -> dict[str, str]:
@@ -108,6 +117,8 @@ TABLE = (
     TopicRule(logical=LEASES, partitions=1, kept_ms=10 * MINUTE_MS, stamps=Stamps.BROKER),
     TopicRule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS, stamps=Stamps.LEASE),
     TopicRule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
+    TopicRule(logical=LABELS, partitions=4, kept_ms=DAY_MS, labels=True),
+    TopicRule(logical=ACCURACY, partitions=1, kept_ms=None, compacted=True, labels=True),
     TopicRule(logical=PROFILE_REQUESTS, partitions=8, kept_ms=HOUR_MS, sessions=True),
     TopicRule(
         logical=PROFILE_RESULTS, partitions=1, kept_ms=7 * DAY_MS, compacted=True, sessions=True
@@ -145,14 +156,21 @@ def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
     return tuple(
         topic
         for rule in TABLE
-        if pipeline.sessions or not rule.sessions
-        for topic in _topics(rule, pipeline)
+        if rule.concerns(pipeline)
+        for topic in _topics(_lasting(rule, pipeline), pipeline)
     )
 
 
 def input_stamps(pipeline: Pipeline) -> Stamps:
     """Return who sets the times of the input topic's records, from which deadlines count."""
     return Stamps.BROKER if pipeline.deadline_clock == "broker" else Stamps.PRODUCER
+
+
+def _lasting(rule: TopicRule, pipeline: Pipeline) -> TopicRule:
+    """Return the rule with answers and labels kept for as long as they wait for each other."""
+    if pipeline.labels is None or rule.kept_ms is None or rule.logical not in (RESULTS, LABELS):
+        return rule
+    return replace(rule, kept_ms=max(rule.kept_ms, int(pipeline.labels.within_s * 1e3)))
 
 
 def _topics(rule: TopicRule, pipeline: Pipeline) -> Iterator[Topic]:

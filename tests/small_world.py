@@ -2,6 +2,7 @@
 workers, an egress, and 200 seeded queries, some of which miss their deadline."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,8 @@ SLO_S = 0.06
 Input = tuple[float, str, int, Record]
 
 
-def small_pipeline() -> Pipeline:
-    return a_pipeline({"locate": ["read"], "read": []}, slo_s=SLO_S)
+def small_pipeline(**changes: Any) -> Pipeline:
+    return a_pipeline({"locate": ["read"], "read": []}, slo_s=SLO_S, **changes)
 
 
 def small_nodes(pipeline: Pipeline, batch_s: float = 0.01) -> dict[str, Node]:

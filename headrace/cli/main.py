@@ -43,7 +43,7 @@ SECTIONS = {
     "Use": ("send", "load", "gateway"),
     "Look": ("status", "logs", "explain", "report", "dead-letters"),
     "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "reload", "command"),
-    "Roles, one process each": ("control", "ingress", "worker", "egress", "profiler"),
+    "Roles, one process each": ("control", "ingress", "worker", "egress", "scorer", "profiler"),
 }  # fmt: skip
 
 

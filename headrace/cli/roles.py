@@ -146,6 +146,25 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
 @click.command()
 @pipeline_argument
 @bootstrap_option
+@role_options
+def scorer(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
+    """Run the scorer: measure the accuracy of answers by the labels of the labels topic.
+
+    One is enough for a pipeline. Labels are JSON such as {"id": "letter-17", "truth": "75001"} or
+    {"id": "letter-17", "right": 4, "of": 5}.
+
+    \b
+    Example:
+      headrace scorer pipeline.yaml --bootstrap kafka:9092
+    """
+    from headrace.roles.wiring import run_scorer
+
+    run_scorer(read_deployed(file), _kafka(bootstrap), telling)
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
 @click.option(
     "--name", default="profiler-0", show_default=True, help="Its name in results; unique."
 )

@@ -103,7 +103,7 @@ class LocalRun:
         self._file = file
         self._said = said
         self._kafka = kafka
-        self.roles = roles(file.cluster)
+        self.roles = roles(file.cluster, scored=file.pipeline.labels is not None)
         self.supervisor = Supervisor(file.path, kafka.bootstrap, directory, said)
         self._state = RunState(
             pipeline=file.pipeline.name,

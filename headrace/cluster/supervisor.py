@@ -174,7 +174,7 @@ class Supervisor:
         until = self.clock() + drain_s
         while self.clock() < until and self._serving() and not drained():
             time.sleep(0.1)
-        for kind in ("control", "worker", "egress"):
+        for kind in ("control", "worker", "egress", "scorer"):
             self._stop(kind)
 
     def stop_all(self, kind: str) -> None:

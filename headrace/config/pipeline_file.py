@@ -18,6 +18,7 @@ from headrace.config.policy_sections import policy_of
 from headrace.config.sections import (
     ClusterSection,
     FileSection,
+    LabelsSection,
     TaskSection,
     TypeSection,
     validated,
@@ -29,7 +30,7 @@ from operators.models.user_modules import import_module, make_known
 from operators.user_frames import sentence, with_frames
 from profiles.measurements import Entry, ProfileError
 from profiles.profile_table import ProfileTable
-from schemas.pipeline import Pipeline, QuerySize, Task, Variant
+from schemas.pipeline import Labels, Pipeline, QuerySize, Task, Variant
 
 __all__ = [
     "Cluster",
@@ -38,6 +39,7 @@ __all__ = [
     "check_measured",
     "load_combine",
     "load_profile",
+    "load_scorer",
     "load_workload",
     "make_importable",
     "planning_profile",
@@ -265,11 +267,19 @@ def load_workload(file: PipelineFile) -> Any:
 
 def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
     """Return the pipeline's combine function, ``None`` without one; raises ``PipelineError``."""
-    if not pipeline.combine:
-        return None
-    function = _imported(pipeline.combine, "combine")
+    return _function(pipeline.combine, "combine") if pipeline.combine else None
+
+
+def load_scorer(labels: Labels) -> Callable[[Any, Any], Any] | None:
+    """Return the function that scores a result by its truth, ``None`` for an exact match; raises
+    ``PipelineError``."""
+    return _function(labels.scorer, "labels.scorer") if labels.scorer else None
+
+
+def _function(spec: str, what: str) -> Callable[..., Any]:
+    function = _imported(spec, what)
     if not callable(function):
-        raise PipelineError(f"combine names {pipeline.combine}, which is no function; write one")
+        raise PipelineError(f"{what} names {spec}, which is no function; write one")
     return function  # type: ignore[no-any-return]
 
 
@@ -351,7 +361,12 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         ingress=file.cluster.ingress,
         size=QuerySize(most=file.size.most, header=file.size.header) if file.size else None,
         sessions=bool(file.cluster.tiers),
+        labels=_labels(file.labels) if file.labels else None,
     )
+
+
+def _labels(section: LabelsSection) -> Labels:
+    return Labels(scorer=section.scorer or "", within_s=section.within, memory_bytes=section.memory)
 
 
 def _task(name: str, section: TaskSection, folder: Path) -> Task:

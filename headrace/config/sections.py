@@ -80,6 +80,14 @@ class LinkSection(Section):
     delay: Latency = 0.0
 
 
+class LabelsSection(Section):
+    """``labels``."""
+
+    scorer: Spec | None = None
+    within: Duration = 3600.0
+    memory: Size = 64_000_000
+
+
 class ProfilingSection(Section):
     """``profiling``."""
 
@@ -186,6 +194,7 @@ class FileSection(Section):
     size: QuerySizeSection | None = None
     sizes: str | None = None
     profiling: ProfilingSection | None = None
+    labels: LabelsSection | None = None
     weight: Positive = 1.0
 
 
@@ -283,6 +292,7 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (3, "cluster"): TypeSection,
     (1, "size"): QuerySizeSection,
     (1, "deadline"): DeadlineSection,
+    (1, "labels"): LabelsSection,
 }
 
 CLUSTER_SECTIONS: dict[Place, type[Section]] = {

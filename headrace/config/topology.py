@@ -33,8 +33,8 @@ class Share:
         return tuple(p for p in range(count) if p % self.of == self.index)
 
 
-def roles(cluster: Cluster) -> tuple[Role, ...]:
-    """Return every role of a cluster section, in start order.
+def roles(cluster: Cluster, *, scored: bool = False) -> tuple[Role, ...]:
+    """Return every role of a cluster section, in start order; ``scored``: with a scorer.
 
     With ``metrics_port`` the roles have ascending ports from that one.
     """
@@ -46,6 +46,7 @@ def roles(cluster: Cluster) -> tuple[Role, ...]:
             for device, count in cluster.devices
             for role in cluster_workers(cluster, device, count)
         ),
+        *((Role("scorer", "scorer", (), ("scorer",)),) if scored else ()),
         *_shared("ingress", cluster.ingress),
     )
     first = cluster.metrics_port

@@ -12,6 +12,7 @@ from headrace.config.pipeline_file import (
     PipelineFile,
     load_combine,
     load_profile,
+    load_scorer,
     load_workload,
     planning_profile,
 )
@@ -64,6 +65,8 @@ def examined(file: PipelineFile) -> Examined:
     """
     table = load_profile(file)
     load_combine(file.pipeline)
+    if file.pipeline.labels:
+        load_scorer(file.pipeline.labels)
     if file.workload:
         load_workload(file)
     for task in file.pipeline.tasks:

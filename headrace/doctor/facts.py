@@ -143,7 +143,8 @@ def _file(path: Path | None) -> tuple[PipelineFile | None, Finding | None]:
 
 def _ports(file: PipelineFile) -> Finding:
     state = read_state(run_directory(file.pipeline.name))
-    ports = {role.name: role.metrics_port or 0 for role in roles(file.cluster)}
+    scored = file.pipeline.labels is not None
+    ports = {role.name: role.metrics_port or 0 for role in roles(file.cluster, scored=scored)}
     taken = [role for role, port in ports.items() if not _is_free(port)]
     return ports_found(ports, taken, is_up=state is not None and state.supervisor.alive)
 

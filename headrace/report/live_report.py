@@ -11,17 +11,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.cluster_cost import costs
-from headrace.config.pipeline_file import PipelineFile, load_profile
+from headrace.config.pipeline_file import PipelineFile, load_profile, load_scorer
 from headrace.errors import Unsuccessful
 from headrace.fidelity.certificate import Certificate
 from headrace.fidelity.certificate_store import newest, stale
 from headrace.results.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from headrace.results.figures import Figures, figures
+from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, scored
 from headrace.results.latency_steps import StepTimes
 from headrace.results.policies_in_force import InForce, policies_in_force
 from headrace.results.time_series import Recorder, TimeSeries, width_s
 from headrace.results.variant_outcomes import VariantOutcomes, by_variant
 from headrace.roles.wiring import accuracies
+from operators.scorer import exact_match
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan
 from streams.observers.run_metrics import RunMetrics, given_up
@@ -49,6 +51,7 @@ class LiveReport:
     stale: tuple[str, ...]  # files that have changed since the certificate
     variants: tuple[VariantOutcomes, ...] = ()
     expected: ExpectedAccuracy | None = None  # None without measured paths
+    measured: LabelAccuracy | None = None  # None: no answer has a label
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``headrace report --json`` prints."""
@@ -64,6 +67,7 @@ class LiveReport:
             "certificate_stale": list(self.stale),
             "variants": [asdict(each) for each in self.variants],
             "path_accuracy": self.expected.as_json() if self.expected else None,
+            "measured": asdict(self.measured) if self.measured else None,
         }
 
 
@@ -89,7 +93,20 @@ def live_report(file: PipelineFile, kafka: "KafkaConfig", now: float, seconds: f
             f"no query of {file.pipeline.name!r} was answered in the last {seconds:g} s; send some "
             "with `headrace load`, or look further back with --last"
         )
-    return reported(file, answers, history)
+    return replace(reported(file, answers, history), measured=_measured(file, kafka, answers))
+
+
+def _measured(
+    file: PipelineFile, kafka: "KafkaConfig", answers: Sequence[Answer]
+) -> LabelAccuracy | None:
+    from headrace.client.accuracy_topic import labels_since
+
+    labels = file.pipeline.labels
+    if labels is None:
+        return None
+    first_s = min(answer.created_s for answer in answers)
+    found = labels_since(kafka, file.pipeline.name, first_s)
+    return label_accuracy(scored(answers, found, load_scorer(labels) or exact_match))
 
 
 def answers_since(

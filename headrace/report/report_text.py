@@ -21,7 +21,8 @@ def report_text(made: LiveReport) -> str:
     """Return the report as text."""
     table = columns(_figures(made), left=(0, 1))
     variants = ["", columns(_variants(made))] if made.variants else []
-    parts = [*variants, *_steps(made), *_expected(made), *_certificate_lines(made)]
+    measured = ["", columns(_measured(made))] if made.measured else []
+    parts = [*variants, *measured, *_steps(made), *_expected(made), *_certificate_lines(made)]
     return "\n".join([*_lead(made), "", table, *parts])
 
 
@@ -32,6 +33,7 @@ def report_page(made: LiveReport) -> str:
     body = [
         section("Figures", "Of the queries that have an answer.", table(("", "live"), rows)),
         _variant_section(made),
+        *_measured_section(made),
         *over_time(named, f"seconds since {clock(made.first_s)}"),
         latencies(named, made.file.pipeline.slo_s),
         given_up(named),
@@ -109,6 +111,32 @@ def _variant_section(made: LiveReport) -> str:
     rows = [[text(row[0]), *map(number, row[1:])] for row in _variants(made)[1:]]
     about = "Queries with a branch through the variant; answered: complete and in time."
     return section("Outcomes by variant", about, table(_VARIANT_HEAD, rows))
+
+
+_MEASURED_HEAD = ("measured by labels", "labels", "accuracy", "from", "to")
+
+
+def _measured(made: LiveReport) -> list[tuple[str, ...]]:
+    """Return the measured accuracy of all, by path, class and hour, the head first."""
+    found = made.measured
+    if found is None:
+        return []
+    rows = (found.overall, *found.paths, *found.classes, *found.hours)
+    return [
+        _MEASURED_HEAD,
+        *(
+            (each.name, f"{each.queries:,}",
+             *(percent(share, 2) for share in (each.accuracy, each.low, each.high)))
+            for each in rows
+        ),
+    ]  # fmt: skip
+
+
+def _measured_section(made: LiveReport) -> Iterator[str]:
+    rows = [[text(row[0]), *map(number, row[1:])] for row in _measured(made)[1:]]
+    if rows:
+        about = "Of the answers that have a label, by path, class and hour, with 95 % intervals."
+        yield section("Measured accuracy", about, table(_MEASURED_HEAD, rows))
 
 
 def _costs(made: LiveReport) -> Iterator[tuple[str, str]]:

@@ -10,9 +10,16 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from control.controller.controller import Controller
-from headrace.config.pipeline_file import PipelineFile, load_combine, load_profile, planning_profile
+from headrace.client.accuracy_topic import newest_accuracy
+from headrace.config.pipeline_file import (
+    PipelineFile,
+    load_combine,
+    load_profile,
+    load_scorer,
+    planning_profile,
+)
 from headrace.config.topology import Share
-from headrace.errors import NameTaken
+from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.log_options import SILENT, LogOptions
@@ -34,11 +41,12 @@ from operators.models.emulated import Emulated
 from operators.models.loading import load_operator, preload
 from operators.models.user_modules import forget_code
 from operators.models.warm_up import Warmed
+from operators.scorer import Scorer, exact_match
 from operators.serving.worker import Worker
 from operators.serving.worker_rules import LatencyOf
 from profiles.measurements import EMULATED, ProfileError
 from profiles.profile_table import ProfileTable
-from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
+from schemas.effects import LABELS, OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id
 from streams.codecs.wire import origins
@@ -171,6 +179,36 @@ def run_egress(
     with _driver(
         pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S, lease=lease
     ) as live:
+        _until_told(live, live.stop)
+
+
+def run_scorer(file: PipelineFile, kafka: KafkaConfig, telling: LogOptions = SILENT) -> None:
+    """Serve as scorer until SIGTERM or SIGINT; raise ``PipelineError`` without ``labels``."""
+    pipeline = file.pipeline
+    labels = pipeline.labels
+    if labels is None:
+        raise PipelineError(
+            f"{file.path}: there is nothing to score: no labels are expected; add a line such as: "
+            "labels: {scorer: package.module:function}"
+        )
+    prepare(kafka, pipeline, "scorer")
+    name, incarnation = "scorer", _now()
+    namesakes = _namesakes(kafka, pipeline, (name,))
+    namesakes.check()
+    node = Scorer(
+        name,
+        pipeline,
+        labels,
+        load_scorer(labels) or exact_match,
+        incarnation=incarnation,
+        answer_slots=range(partitions_of(kafka, physical(pipeline.name, RESULTS))),
+        label_slots=range(partitions_of(kafka, physical(pipeline.name, LABELS))),
+        earlier=newest_accuracy(kafka, pipeline.name),
+    )
+    with _driver(
+        pipeline, {name: node}, kafka, f"{pipeline.name}.scorer", telling, namesakes=namesakes
+    ) as live:
+        namesakes.watch(incarnation, live.fail)
         _until_told(live, live.stop)
 
 

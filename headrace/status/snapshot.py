@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.config.cluster_cost import cost_of, per_thousand
+from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, of_rows
 from operators.latency_histogram import quantile_s
 from schemas.count_names import count_name
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
-from schemas.records import DROPPED, FAILED, REFUSED, Lease, Plan, Report
+from schemas.records import DROPPED, FAILED, REFUSED, Lease, MeasuredAccuracy, Plan, Report
 from schemas.variant_id import variant_key
 
 WINDOW_S = 3.0
@@ -107,6 +108,9 @@ class Snapshot:
     variants: tuple[VariantRow, ...]
     devices: tuple[DeviceRow, ...]
     nodes: tuple[NodeRow, ...]
+    measured: LabelAccuracy | None = None  # None: no answer has a label
+    labels: Mapping[str, int] = field(default_factory=dict)  # by what became of them
+    label_trouble: str = ""  # the newest error of the scorer
 
     def as_json(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object."""
@@ -129,6 +133,7 @@ class Board:
     variants: tuple[tuple[str, str], ...] = ()
     plan: Plan | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
+    measured: MeasuredAccuracy | None = None
     _nodes: dict[str, Series] = field(default_factory=dict)
 
     def see(self, records: Iterable[object]) -> None:
@@ -137,6 +142,8 @@ class Board:
             if isinstance(record, Plan) and record.pipeline == self.pipeline:
                 if self.plan is None or record.epoch > self.plan.epoch:
                     self.plan = record
+            elif isinstance(record, MeasuredAccuracy) and record.pipeline == self.pipeline:
+                self.measured = record
             elif isinstance(record, Report) and record.pipeline == self.pipeline:
                 self._report(record)
 
@@ -187,6 +194,9 @@ class Board:
             variants=tuple(self._rows(alive, rates, lag)),
             devices=tuple(_devices(crew)),
             nodes=tuple(_node(series[-1], now) for _, series in sorted(alive.items())),
+            measured=label_accuracy(of_rows(self.measured.rows)) if self.measured else None,
+            labels=dict(self.measured.counts) if self.measured else {},
+            label_trouble=self.measured.trouble if self.measured else "",
         )
 
     def _rows(

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cells import decimal, percent
+from headrace.results.label_accuracy import AccuracyFigure
 from headrace.status.snapshot import Snapshot, VariantRow
 from schemas.enumerations import NodeState
 
@@ -44,6 +45,7 @@ def head(snapshot: Snapshot) -> list[str]:
         f"p99 {decimal(snapshot.p99_ms)} ms",
         *_cost(snapshot),
         *_reasons(snapshot),
+        *_measured(snapshot),
     ]
 
 
@@ -64,6 +66,26 @@ def _reasons(snapshot: Snapshot) -> list[str]:
     return [f"without an answer/s: {', '.join(listed)}"] if listed else []
 
 
+def _measured(snapshot: Snapshot) -> list[str]:
+    """Return lines with the measured accuracy, if answers have labels, and unused labels."""
+    lines = []
+    if snapshot.measured is not None:
+        classes = snapshot.measured.classes if len(snapshot.measured.classes) > 1 else ()
+        figures = (snapshot.measured.overall, *classes, *snapshot.measured.paths)
+        lines = [f"measured accuracy: {'; '.join(map(figure_text, figures))}"]
+    unused = [f"{count:,} {name}" for name, count in snapshot.labels.items()
+              if count and name in ("repeated", "unreadable", "failed", "unmatched")]  # fmt: skip
+    return [*lines, *([f"labels not counted: {', '.join(unused)}"] if unused else [])]
+
+
+def figure_text(figure: AccuracyFigure) -> str:
+    """Return a measured accuracy as text, in per cent with its interval."""
+    return (
+        f"{figure.name} {percent(figure.accuracy, 2)} ({percent(figure.low, 2)} to "
+        f"{percent(figure.high, 2)}, {figure.queries:,} labels)"
+    )
+
+
 def troubles(snapshot: Snapshot) -> list[str]:
     """Return the problems that need attention, a line each."""
     found = []
@@ -73,6 +95,8 @@ def troubles(snapshot: Snapshot) -> list[str]:
         found.append("paused: queries are refused; `headrace resume FILE` lets them in")
     if snapshot.feasible is False:
         found.append(f"the plan is not feasible: {snapshot.binding}")
+    if snapshot.label_trouble:
+        found.append(f"labels cannot all be scored: {snapshot.label_trouble}")
     found += [
         f"{node.name} is {node.state}{f': {node.error}' if node.error else ''}"
         for node in snapshot.nodes

@@ -6,13 +6,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.client.accuracy_topic import newest_accuracy
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import PlanTail, Tail, decoded
 from headrace.config.cluster_cost import prices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.status.snapshot import WINDOW_S, Board, Snapshot, board_of
 from headrace.terminal import print_json, print_rich, print_text, rich_console
-from schemas.effects import PLANS, REPORTS
+from schemas.effects import ACCURACY, PLANS, REPORTS
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Report
 from streams.kafka.kafka_config import KafkaConfig
@@ -84,6 +85,22 @@ class Watch(_Feed):
         self._board = board_of(pipeline, priced)
         self._backlog = Backlog(kafka, pipeline)
         super().__init__(kafka, self._board.see)
+        topic = physical(pipeline.name, ACCURACY)
+        self._accuracy = Tail(kafka, topic) if pipeline.labels else None
+        if self._accuracy is not None:
+            self._see((newest_accuracy(kafka, pipeline.name),))
+
+    def feed(self, seconds: float) -> None:
+        """Read records for ``seconds``, with at least one poll of each topic."""
+        super().feed(seconds)
+        if self._accuracy is not None:
+            self._see(decoded(value) for value in self._accuracy.take(0))
+
+    def close(self) -> None:
+        """Close the readers of all topics."""
+        super().close()
+        if self._accuracy is not None:
+            self._accuracy.close()
 
     def snapshot(self, *, with_lag: bool = True) -> Snapshot:
         """Return the current snapshot; ``with_lag`` queries the broker for the backlog."""

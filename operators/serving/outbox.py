@@ -78,6 +78,7 @@ class _Parcel:
             epoch=epoch,
             attempt=work.attempt,
             items=tuple(self.items),
+            slo_class=work.slo_class,
         )
         return Send(work_topic(task) if task else OUTPUTS, parcel, self.slot)
 

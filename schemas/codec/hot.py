@@ -110,6 +110,7 @@ def work_parts(work: Work, parts: Parts) -> None:
     parts.append(_END_OF_BLOCKS)
     parts.append(_number(work.follow))
     parts.append(_number(work.size))
+    parts.append(_text(work.slo_class))
 
 
 def answer_parts(answer: Answer, parts: Parts) -> None:
@@ -133,6 +134,7 @@ def answer_parts(answer: Answer, parts: Parts) -> None:
     _add_ends(answer.ends, parts)
     parts.append(_CODES[answer.reason_code])
     _add_tree(answer.tree, parts)
+    parts.append(_text(answer.slo_class))
 
 
 def _add_ends(ends: tuple[End, ...], parts: Parts) -> None:

@@ -23,11 +23,11 @@ from schemas.codec.schema_store import MARK
 from schemas.codec.single_object import CodecError, decode
 from schemas.codec.values import pack
 from schemas.enumerations import ReasonCode
-from schemas.records import Answer, Command, End, Hop, Origin, Record
+from schemas.records import Answer, Command, End, Hop, Origin, Record, Value
 
 __all__ = [
-    "answer_from_json", "answer_to_json", "command_from_json", "decode_any", "origin_of_answer",
-    "query_from_raw", "to_json",
+    "answer_from_json", "answer_to_json", "command_from_json", "decode_any", "json_value",
+    "origin_of_answer", "query_from_raw", "to_json",
 ]  # fmt: skip
 
 # --- records ------------------------------------------------------------------------------------
@@ -82,6 +82,16 @@ def origin_of_answer(value: bytes) -> list[tuple[int, int]]:
         return [(int(origin["partition"]), int(origin["offset"]))]
     except (LookupError, RecursionError, TypeError, ValueError):
         return []
+
+
+def json_value(value: Value) -> Any:
+    """Return a value as it reads back from its JSON form; raise CodecError if it has none."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    try:
+        return json.loads(_ENCODER.encode(value))
+    except ValueError:
+        raise CodecError("the value holds NaN or an infinity, which JSON cannot say") from None
 
 
 def _text(record: Record) -> str:

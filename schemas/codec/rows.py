@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from schemas.codec.values import pack, unpack
 from schemas.enumerations import NodeState, PlanCause, ReasonCode
 from schemas.records import (
+    AccuracyRow,
     Answer,
     Command,
     CommandResult,
@@ -18,7 +19,9 @@ from schemas.records import (
     Factor,
     Hop,
     Item,
+    Label,
     Lease,
+    MeasuredAccuracy,
     Notice,
     Noticed,
     Origin,
@@ -230,6 +233,29 @@ def _profile_result(row: Row) -> ProfileResult:
     return ProfileResult(**row)
 
 
+def _label_row(label: Label) -> Row:
+    return {
+        "id": label.id,
+        "truth": pack(label.truth),
+        "right": _optional(label.right),
+        "of": _optional(label.of),
+    }
+
+
+def _label(row: Row) -> Label:
+    row["truth"] = unpack(row["truth"])
+    return Label(**row)
+
+
+def _measured_row(measured: MeasuredAccuracy) -> Row:
+    return {**asdict(measured), "rows": [asdict(row) for row in measured.rows]}
+
+
+def _measured(row: Row) -> MeasuredAccuracy:
+    row["rows"] = tuple([AccuracyRow(**each) for each in row["rows"]])
+    return MeasuredAccuracy(**row)
+
+
 def _optional(number: float | None) -> Any:
     return None if number is None else ("double", number)
 
@@ -246,6 +272,8 @@ TO_ROW: dict[type[Struct], Callable[[Any], Row]] = {
     Selection: _selection_row,
     ProfileRequest: asdict,
     ProfileResult: asdict,
+    Label: _label_row,
+    MeasuredAccuracy: _measured_row,
     Command: asdict,
     CommandResult: asdict,
 }
@@ -262,6 +290,8 @@ FROM_ROW: dict[str, Callable[[Row], Record]] = {
     "Selection": _selection,
     "ProfileRequest": lambda row: ProfileRequest(**row),
     "ProfileResult": _profile_result,
+    "Label": _label,
+    "MeasuredAccuracy": _measured,
     "Command": lambda row: Command(**row),
     "CommandResult": lambda row: CommandResult(**row),
 }

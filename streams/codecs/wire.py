@@ -6,11 +6,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from schemas.codec.confluent import ConfluentCodec
-from schemas.codec.json_form import answer_to_json, origin_of_answer
-from schemas.codec.path_tree import compact, folded
+from schemas.codec.json_form import answer_from_json, answer_to_json, origin_of_answer
+from schemas.codec.label_form import label_of
+from schemas.codec.path_tree import compact, folded, unfolded
 from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
 from schemas.codec.single_object import CodecError, decode, encode, writes_newest
-from schemas.effects import QUERIES, RESULTS
+from schemas.effects import LABELS, QUERIES, RESULTS
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, FAILED, Answer, Garbled, Query, Record
@@ -35,9 +36,11 @@ Encode = Callable[[Record], bytes]
 
 def decoder(pipeline: Pipeline, topic: str) -> Decode:
     """Return the decoder of a logical topic; it returns ``Garbled`` for an unreadable record."""
-    if topic != QUERIES:
-        return _avro
-    return INPUTS[pipeline.input](pipeline)
+    if topic == QUERIES:
+        return INPUTS[pipeline.input](pipeline)
+    if topic == RESULTS:
+        return _answers(pipeline)
+    return _label if topic == LABELS else _avro
 
 
 def encoder(pipeline: Pipeline, topic: str) -> Encode:
@@ -60,7 +63,7 @@ def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
     """
     if pipeline.results == "json":
         return origin_of_answer
-    read = _confluent(pipeline, RESULTS).decode if pipeline.results == "confluent" else decode
+    read = _reader(pipeline)
 
     def found(value: bytes) -> list[tuple[int, int]]:
         try:
@@ -72,6 +75,29 @@ def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
         return [(record.origin.partition, record.origin.offset)]
 
     return found
+
+
+def _reader(pipeline: Pipeline) -> Callable[[bytes], Record]:
+    """Return the function that decodes a record of the results topic."""
+    if pipeline.results == "json":
+        return answer_from_json
+    return _confluent(pipeline, RESULTS).decode if pipeline.results == "confluent" else decode
+
+
+def _answers(pipeline: Pipeline) -> Decode:
+    read = _reader(pipeline)
+
+    def answer(value: bytes) -> Record:
+        record = read(value)
+        if not isinstance(record, Answer):
+            raise CodecError(f"a {type(record).__name__} record where an Answer was expected")
+        return unfolded(record)
+
+    return lambda fetched: _decoded(fetched, answer)
+
+
+def _label(fetched: Fetched) -> Record:
+    return _decoded(fetched, lambda value: label_of(value, fetched.key or b""))
 
 
 def _avro(fetched: Fetched) -> Record:

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from schemas.effects import (
+    ACCURACY,
     COMMAND_RESULTS,
     COMMANDS,
     COMPLETIONS,
     DEAD_LETTERS,
+    LABELS,
     LEASES,
     OUTPUTS,
     PLANS,
@@ -90,8 +92,8 @@ def _control(_: Pipeline) -> _Uses:
     )  # fmt: skip
 
 
-def _producer(_: Pipeline) -> _Uses:
-    return _Uses(writes=(QUERIES,))
+def _producer(pipeline: Pipeline) -> _Uses:
+    return _Uses(writes=(QUERIES, *((LABELS,) if pipeline.labels else ())))
 
 
 def _consumer(_: Pipeline) -> _Uses:
@@ -108,6 +110,17 @@ def _profiler(pipeline: Pipeline) -> _Uses:
     )  # fmt: skip
 
 
+def _scorer(pipeline: Pipeline) -> _Uses:
+    if pipeline.labels is None:
+        return _Uses()
+    # It reads back what it counted, so that a restart counts nothing twice.
+    return _Uses(
+        writes=(ACCURACY, REPORTS, DEAD_LETTERS),
+        reads=(RESULTS, LABELS, ACCURACY, PLANS, REPORTS),
+        commits=("scorer",),
+    )
+
+
 def _operator(pipeline: Pipeline) -> _Uses:
     searches = pipeline.sessions
     return _Uses(
@@ -115,6 +128,7 @@ def _operator(pipeline: Pipeline) -> _Uses:
         reads=(
             *(PLANS, REPORTS, COMMAND_RESULTS, RESULTS, DEAD_LETTERS),
             *((PROFILE_RESULTS,) if searches else ()),
+            *((ACCURACY, LABELS) if pipeline.labels else ()),
         ),
         makes=True,
         watches=("ingress", "workers", "egress", "control"),
@@ -134,6 +148,7 @@ ROLES: dict[str, Callable[[Pipeline], _Uses]] = {
     "egress": _egress,
     "control": _control,
     "profiler": _profiler,
+    "scorer": _scorer,
     "producer": _producer,
     "consumer": _consumer,
     "operator": _operator,

@@ -94,6 +94,21 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _summary("served_accuracy_ratio", "Expected accuracy of what was answered in time."),
         _counter("duplicates_total", "Pieces of work that came again and were not counted."),
     ),
+    "scorer": (
+        _counter(
+            "labels_total",
+            "Labels by what became of them: scored, repeated, unreadable, failed, unmatched.",
+            "outcome",
+        ),
+        _gauge("measured_accuracy_ratio", "Accuracy by labels.", "path", "class"),
+        _gauge(
+            "measured_accuracy_low_ratio", "Lower end of its 95 % interval.", "path", "class"
+        ),
+        _gauge(
+            "measured_accuracy_high_ratio", "Upper end of its 95 % interval.", "path", "class"
+        ),
+        _gauge("measured_accuracy_labels", "Labels that it is measured by.", "path", "class"),
+    ),
     "control": (
         _gauge("clock_skew_seconds", "By how much a node's clock differs from control's, at most."),
         _gauge("nodes_with_other_file", "Nodes whose pipeline file differs from control's."),

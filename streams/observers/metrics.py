@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from control.estimation.accuracy_sums import AccuracySums, total
 from operators.drop_reasons import EGRESS_TASK
 from operators.outcomes import cause_of, missed_at, outcome_of
+from operators.scorer import sums_of
 from schemas.count_names import count_name
 from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Send, Solve, Solved
 from schemas.enumerations import NodeState
@@ -25,6 +27,7 @@ from schemas.records import (
     CommandResult,
     DeadLetter,
     Hop,
+    MeasuredAccuracy,
     Origin,
     Plan,
     Report,
@@ -94,6 +97,7 @@ class Metrics:
         self._reports: dict[str, Report] = {}
         self._epochs: dict[str, int] = {}
         self._plan: Plan | None = None
+        self._measured: MeasuredAccuracy | None = None
         self._counts: Counter[tuple[str, Labels]] = Counter()
         self._observed: dict[tuple[str, Labels], Observed] = {}
         self._solving: dict[int, float] = {}
@@ -104,6 +108,7 @@ class Metrics:
         self._asked: dict[type, Callable[[str, Any, float], None]] = {
             Answer: self._answer, DeadLetter: self._dead_letter, Report: self._report,
             Plan: self._planned, CommandResult: self._command, Solve: self._solve,
+            MeasuredAccuracy: self._accuracy,
         }  # fmt: skip
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
@@ -170,6 +175,11 @@ class Metrics:
         # Records come from other processes, and the number of labels must stay small.
         return task if task in self._tasks else OTHER
 
+    # ------------------------------------------------------------------ scorer
+
+    def _accuracy(self, node: str, effect: Any, now: float) -> None:
+        self._measured = effect.record
+
     # ------------------------------------------------------------------ control
 
     def _planned(self, node: str, effect: Any, now: float) -> None:
@@ -205,6 +215,8 @@ class Metrics:
         yield from ((name, labels, o) for (name, labels), o in list(self._observed.items()))
         reports = list(self._reports.values())
         yield from _reported(reports)
+        if self._measured is not None:
+            yield from _labelled(self._measured)
         if self._epochs:
             yield "plan_epoch", (), min(list(self._epochs.values()))
         if not reports and self._plan is not None:  # the control app sends no reports
@@ -244,6 +256,23 @@ def _reported(reports: Sequence[Report]) -> Iterator[Sample]:
     yield from ((name, labels, value) for (name, labels), value in sums.items())
     if reports:
         yield from (("nodes", (state,), float(states[state])) for state in STATES)
+
+
+def _labelled(measured: MeasuredAccuracy) -> Iterator[Sample]:
+    """Yield labels by outcome and, over all hours, the accuracy by path and class."""
+    for outcome, count in measured.counts.items():
+        if outcome != "labels":
+            yield "labels_total", (outcome,), float(count)
+    groups: dict[Labels, list[AccuracySums]] = {}
+    for row in measured.rows:
+        groups.setdefault((row.path, row.slo_class), []).append(sums_of(row))
+    for labels, parts in groups.items():
+        sums = total(parts)
+        low, high = sums.interval()
+        yield "measured_accuracy_ratio", labels, sums.accuracy or 0.0
+        yield "measured_accuracy_low_ratio", labels, low
+        yield "measured_accuracy_high_ratio", labels, high
+        yield "measured_accuracy_labels", labels, float(sums.queries)
 
 
 def _plan(plan: Plan) -> Iterator[Sample]:

@@ -14,6 +14,7 @@ from zlib import crc32
 from control.estimation.demand import counted
 from operators.plan_follower import CatchUp
 from schemas.effects import (
+    ACCURACY,
     COMMAND_RESULTS,
     COMMANDS,
     COMPLETIONS,
@@ -53,7 +54,7 @@ from streams.simulated.topic_log import Log, Place, SlotReader
 from streams.topics import logical, topics
 
 _LANDING = float("-inf")  # records precede every timer of the same instant
-_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS)  # no node reads these
+_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS, ACCURACY)  # until a node does
 _UNCOMMITTED = (PLANS, REPORTS, COMMANDS, COMPLETIONS, *_UNREAD)
 
 
@@ -412,6 +413,7 @@ class Simulated:
         for place in sorted((topic, slot) for slot in slots):
             if place not in running.read:
                 log = running.read[place] = self._logs.get(place) or self._log(place)
+                log.open()
                 reader = SlotReader(running.name, running, log.start(self.now), self.now)
                 log.readers[running.name] = reader
                 self._catch_up(log, reader, self._read_past if topic == PLANS else self._read)

@@ -38,7 +38,7 @@ class Log:
     place: Place
     keeps: bool  # retain every record for inspection after the run
     commits: bool  # readers begin at the committed offset
-    unread: bool  # no node reads the topic
+    unread: bool  # no node reads the topic so far
     reports: bool  # records of the reports topic, with its own delay
     records: list[tuple[Record, float]] = field(default_factory=list)
     first: int = 0
@@ -48,6 +48,12 @@ class Log:
     readers: dict[str, SlotReader] = field(default_factory=dict)
     committed: int = 0
     note: str = ""
+
+    def open(self) -> None:
+        """Let nodes read a topic that none read so far, from the records kept or to come."""
+        if self.unread:
+            self.unread, self.commits = False, True
+            self.landed = self.first + len(self.records)
 
     def settle(self, now: float, name: str = "") -> None:
         """Commit the due offsets of one reader, or of all."""

@@ -13,6 +13,7 @@ from schemas.codec.single_object import encode
 from schemas.codec.values import DTYPES, MAX_DEPTH
 from schemas.enumerations import NodeState, PlanCause, ReasonCode
 from schemas.records import (
+    AccuracyRow,
     Answer,
     Command,
     CommandResult,
@@ -21,7 +22,9 @@ from schemas.records import (
     End,
     Hop,
     Item,
+    Label,
     Lease,
+    MeasuredAccuracy,
     Notice,
     Noticed,
     Origin,
@@ -124,6 +127,19 @@ EXAMPLES = [
         scores=(0.8, 1.0), seconds={"scan": 0.004, "read": 0.006},
         bytes={"scan": 2600.0, "read": 80.0}, cached={"scan": 2, "read": 0}, input_bytes=10800.0,
         spent_s=0.006, device="cpu", profiler="profiler-0", finished_s=TIME + 0.4,
+    ),
+    Label(id="letter-17", truth="75001"),
+    MeasuredAccuracy(
+        pipeline="postcode", at_s=TIME + 3,
+        rows=(
+            AccuracyRow(
+                path="locate/components > read/forest", slo_class="", hour_s=TIME, queries=10,
+                right=8.0, of=10.0, right_right=8.0, right_of=8.0, of_of=10.0, accuracy=0.8,
+                low=0.4902, high=0.9433,
+            ),
+        ),
+        counts={"labels": 11, "scored": 10, "repeated": 1}, answers_upto={"0": 4712},
+        labels_upto={"0": 11},
     ),
     Command(
         id="c-1", pipeline="postcode", action="apply-policy", arguments={"policy": "fast"},

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from schemas.pipeline import MOST_DEADLINE_S, Pipeline, Policy, Task, Variant
+from schemas.pipeline import MOST_DEADLINE_S, Labels, Pipeline, Policy, Task, Variant
 from streams.topics import (
     DAY_MS,
     EVERY_TASK,
@@ -24,6 +24,7 @@ PIPELINE = Pipeline(
     policies=(Policy(name="static"),),
     policy="static",
     sessions=True,
+    labels=Labels(),
 )
 
 
@@ -37,6 +38,7 @@ def test_every_topic_is_made_as_its_rule_says() -> None:
         *(f"headrace.{name}" for name in ("plans", "reports", "commands", "command-results")),
         *(f"p.{name}" for name in ("queries", "work.first", "work.second", "completions")),
         *(f"p.{name}" for name in ("outputs", "leases", "results", "dead-letters")),
+        *(f"p.{name}" for name in ("labels", "accuracy")),
         *(f"p.{name}" for name in ("profile-requests", "profile-results")),
     ]
     assert made["p.work.second"].partitions == CHILD.slots

@@ -45,6 +45,7 @@ from tests.builders import (
     arrived,
     quiet,
     reports,
+    sent,
     told,
 )
 
@@ -220,7 +221,15 @@ def test_the_records_deadline_wins_over_its_class_and_that_over_the_pipelines(
     changes: dict[str, Any], deadline_s: float
 ) -> None:
     (send, _) = an_ingress().handle(a_query(at_s=10.0, **changes), 10.0)
-    assert send == to_root(created_s=10.0, deadline_s=deadline_s)
+    known = changes.get("slo_class", "").replace("unknown", "")
+    assert send == to_root(created_s=10.0, deadline_s=deadline_s, slo_class=known)
+
+
+def test_notices_bear_the_class_of_their_queries() -> None:
+    effects = noticing(an_ingress(), a_query(slo_class="gold"))
+    (notice,) = sent(effects, "outputs")
+    assert isinstance(notice, Notice)
+    assert [noticed.slo_class for noticed in notice.queries] == ["gold"]
 
 
 def test_a_plan_may_have_another_slo_than_the_pipeline_file() -> None:

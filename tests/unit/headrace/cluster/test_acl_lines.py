@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.cli.main import run
 from headrace.cluster.acl_lines import acl_lines, acl_rows, principals
-from schemas.pipeline import Pipeline
+from schemas.pipeline import Labels, Pipeline
 from streams.kafka.acl_rights import CREATE, DELETE, GROUP, READ, ROLES, TOPIC, WRITE, Right, rights
 from streams.topics import topics
 from tests.control_world import a_pipeline
@@ -112,7 +112,7 @@ def test_a_line_gives_one_principal_the_same_operations_on_several_resources() -
 
 
 def test_rows_say_the_same_as_the_rights() -> None:
-    pipeline = replace(a_pipeline(), sessions=True)
+    pipeline = replace(a_pipeline(), sessions=True, labels=Labels())
     rows = acl_rows(pipeline, principals(pipeline, None))
     assert {row["principal"] for row in rows} == {f"User:{pipeline.name}-{r}" for r in ROLES}
     for role in ROLES:
@@ -123,9 +123,9 @@ def test_rows_say_the_same_as_the_rights() -> None:
         ) == rights(pipeline, role)
 
 
-def test_a_pipeline_without_sessions_has_no_profiler() -> None:
+def test_a_pipeline_without_sessions_and_labels_has_no_profiler_and_no_scorer() -> None:
     pipeline = a_pipeline()
-    assert set(principals(pipeline, None)) == set(ROLES) - {"profiler"}
+    assert set(principals(pipeline, None)) == set(ROLES) - {"profiler", "scorer"}
     assert "# profiler" not in acl_lines(pipeline, principals(pipeline, None))
 
 

@@ -401,8 +401,8 @@ def test_absurd_lengths_cost_neither_memory_nor_time(length: int) -> None:
     count = BytesIO()
     fastavro.schemaless_writer(count, "long", length)
     data = encode(replace(WORK, items=()))
-    assert data[-3:] == b"\x00\x00\x02"  # no items, follow, size
-    survives(data[:-3] + count.getvalue())  # items
+    assert data[-4:] == b"\x00\x00\x02\x00"  # no items, follow, size, class
+    survives(data[:-4] + count.getvalue())  # items
     survives(CURRENT["Query"].prefix + b"\x0a" + count.getvalue() + b"abc")  # a payload's bytes
     with pytest.raises(CodecError):
         decode(CURRENT["Command"].prefix + count.getvalue() + b"abc")  # an id
@@ -529,6 +529,8 @@ def test_an_earlier_release_can_be_written_for_processes_of_it() -> None:
     write_as(5)
     assert decode(encode(work)) == work
     write_as(6)
+    assert decode(encode(replace(work, slo_class="gold"))) == work
+    write_as(7)
     assert encode(work) == today
     with pytest.raises(ValueError, match=r"no release 99; released are \[1, 2"):
         write_as(99)

@@ -1,0 +1,318 @@
+"""Scorer: join answers with labels and measure the accuracy by path, class and hour.
+
+Everything that the scorer knows follows from two topics: results and labels. It writes what it has
+counted, and up to which offsets, as one record that a restart begins with; it commits the offsets
+of the oldest answer and label that it still keeps, so a restart reads these again, and a pair whose
+both records lie below the counted offsets is not counted again.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from control.estimation.accuracy_sums import AccuracySums
+from operators.dead_letter import dead_letter
+from operators.label_join import Place, WaitingRoom
+from operators.outcomes import outcome_of
+from operators.plan_follower import PlanFollower
+from operators.record_size import brief, record_size
+from operators.reporter import Reporter
+from operators.user_frames import sentence
+from schemas.codec.json_form import json_value
+from schemas.effects import (
+    ACCURACY,
+    LABELS,
+    RESULTS,
+    Arrived,
+    Assign,
+    Done,
+    Effect,
+    Event,
+    Send,
+    Wake,
+    Woke,
+)
+from schemas.enumerations import NodeState
+from schemas.pipeline import Labels, Pipeline
+from schemas.records import (
+    ANSWERED,
+    AccuracyRow,
+    Answer,
+    Garbled,
+    Label,
+    MeasuredAccuracy,
+    Plan,
+    Value,
+)
+
+# A judge of (result, truth): (parts right, parts), a share from 0 to 1, or right or wrong.
+Judge = Callable[[Value, Value], Any]
+RowKey = tuple[str, str, float]  # path, class, start of the hour
+
+WRITE_S = 2.0  # between two records of what was counted
+HOUR_S = 3600.0
+MOST_PATHS = 50  # more count together under ``OTHER``
+MOST_ROWS = 1000
+OTHER = "other"
+COUNTS = ("labels", "scored", "repeated", "unreadable", "failed", "unmatched")
+
+
+class Answered(Struct, frozen=True, gc=False):
+    """What the scorer keeps of an answer. ``counted``: it was read before the last restart."""
+
+    result: Value
+    path: str
+    slo_class: str
+    hour_s: float
+    counted: bool
+
+
+class Labelled(Struct, frozen=True, gc=False):
+    """A label that waits, likewise."""
+
+    label: Label
+    counted: bool
+
+
+class Scorer:
+    """The scorer node. ``judge`` compares a result with a truth; ``earlier`` is what an earlier
+    incarnation wrote last."""
+
+    def __init__(
+        self,
+        name: str,
+        pipeline: Pipeline,
+        labels: Labels,
+        judge: Judge,
+        *,
+        incarnation: float,
+        answer_slots: Sequence[int],
+        label_slots: Sequence[int],
+        earlier: MeasuredAccuracy | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._judge = judge
+        self._most_truth = labels.most_truth_bytes
+        self._slots = {RESULTS: tuple(answer_slots), LABELS: tuple(label_slots)}
+        self._plans = PlanFollower(pipeline.name)
+        self._answers = WaitingRoom[Answered](labels.memory_bytes // 2, labels.within_s)
+        self._labels = WaitingRoom[Labelled](labels.memory_bytes // 2, labels.within_s)
+        self._rows: dict[RowKey, AccuracySums] = {}
+        self._paths: set[str] = set()
+        self._trouble = ""
+        self._counted = {RESULTS: dict[int, int](), LABELS: dict[int, int]()}
+        self._reporter = Reporter(name, "scorer", pipeline, incarnation)
+        self._counts = self._reporter.counts
+        self._counts.update(dict.fromkeys(COUNTS, 0))
+        if earlier is not None:
+            self._resume(earlier)
+        self._upto = {topic: dict(by_slot) for topic, by_slot in self._counted.items()}
+        self._written: MeasuredAccuracy | None = earlier
+        self._write_s = float("-inf")
+
+    def _resume(self, earlier: MeasuredAccuracy) -> None:
+        self._rows = {(r.path, r.slo_class, r.hour_s): sums_of(r) for r in earlier.rows}
+        self._paths = {path for path, _, _ in self._rows}
+        self._counts.update({name: earlier.counts.get(name, 0) for name in COUNTS})
+        self._trouble = earlier.trouble
+        self._counted = {
+            RESULTS: {int(slot): upto for slot, upto in earlier.answers_upto.items()},
+            LABELS: {int(slot): upto for slot, upto in earlier.labels_upto.items()},
+        }
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if type(event) is Arrived:
+            record = event.record
+            if type(record) is Answer:
+                self._answer(event, record, now)
+            elif type(record) is Label:
+                self._label(event, record, now)
+            elif type(record) is Garbled:
+                return self._garbled(event, record, now)
+            elif type(record) is Plan and self._plans.accept(record):
+                self._reporter.follow(record.epoch, NodeState.READY)
+            return []
+        if type(event) is Woke:
+            return self._woke(now)
+        return []
+
+    # ------------------------------------------------------------------ arrivals
+
+    def _answer(self, event: Arrived, answer: Answer, now: float) -> None:
+        counted = self._pass(event)
+        if outcome_of(answer) != ANSWERED:
+            return
+        kept = Answered(
+            answer.result, path_of(answer), answer.slo_class,
+            answer.answered_s // HOUR_S * HOUR_S, counted,
+        )  # fmt: skip
+        self._answers.add(answer.id, kept, record_size(answer.result), _place(event, now))
+        self._answers.expire(now)
+        self._join(answer.id)
+
+    def _label(self, event: Arrived, label: Label, now: float) -> None:
+        counted = self._pass(event)
+        if not counted:
+            self._counts["labels"] += 1
+        size = record_size(label.truth)
+        if size > self._most_truth:
+            self._complain(f"a truth of {size} bytes; at most {self._most_truth} are kept", counted)
+            return
+        if label.id in self._labels:
+            self._counts["repeated"] += not counted
+            return
+        self._labels.add(label.id, Labelled(label, counted), size, _place(event, now))
+        self._expire(now)
+        self._join(label.id)
+
+    def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
+        if self._pass(event) or event.topic != LABELS:
+            return []
+        self._counts["labels"] += 1
+        self._counts["unreadable"] += 1
+        return [dead_letter(event, garbled, self._reporter.name, now)]
+
+    def _pass(self, event: Arrived) -> bool:
+        """Return whether the record is counted already, and note its place."""
+        upto = self._upto[event.topic]
+        upto[event.slot] = max(upto.get(event.slot, 0), event.offset + 1)
+        return event.offset < self._counted[event.topic].get(event.slot, 0)
+
+    def _expire(self, now: float) -> None:
+        self._counts["unmatched"] += len(self._labels.expire(now))
+
+    # ------------------------------------------------------------------ scores
+
+    def _join(self, name: str) -> None:
+        if not (self._answers.waits(name) and self._labels.waits(name)):
+            return
+        answered, labelled = self._answers.take(name), self._labels.take(name)
+        if answered.counted and labelled.counted:
+            return
+        try:
+            right, of = score(answered.result, labelled.label, self._judge)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function
+            self._complain(f"the label of {name!r}: {sentence(error)}", counted=False)
+            return
+        self._counts["scored"] += 1
+        path = answered.path if self._is_known(answered.path) else OTHER
+        key = (path, answered.slo_class, answered.hour_s)
+        self._rows[key] = self._rows.get(key, AccuracySums()).plus(right, of)
+        self._forget_hours()
+
+    def _is_known(self, path: str) -> bool:
+        """Return whether the path has rows of its own; the first ``MOST_PATHS`` have."""
+        if len(self._paths) < MOST_PATHS:
+            self._paths.add(path)
+        return path in self._paths
+
+    def _complain(self, trouble: str, counted: bool) -> None:
+        if not counted:
+            self._counts["failed"] += 1
+            self._trouble = brief(trouble)
+
+    def _forget_hours(self) -> None:
+        """Forget the oldest hours beyond ``MOST_ROWS``."""
+        while len(self._rows) > MOST_ROWS:
+            oldest = min(hour for _, _, hour in self._rows)
+            for key in [each for each in self._rows if each[2] == oldest]:
+                del self._rows[key]
+
+    # ------------------------------------------------------------------ time
+
+    def _woke(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._plans.started:
+            effects = [
+                *self._plans.start(),
+                *(Assign(topic, slots) for topic, slots in self._slots.items()),
+            ]
+        if now >= self._write_s:
+            self._write_s = now + WRITE_S
+            effects += [*self._write(now), Wake(self._write_s)]
+        return [*effects, *self._reporter.due(now)]
+
+    def _write(self, now: float) -> list[Effect]:
+        """Return the record of what was counted and, behind it, the commits; [] without news."""
+        self._answers.expire(now)
+        self._expire(now)
+        found = self._measured(now)
+        if self._written is not None and _same(found, self._written):
+            return []
+        self._written = found
+        commits = [self._done(RESULTS, self._answers), self._done(LABELS, self._labels)]
+        return [Send(ACCURACY, found, 0, self._pipeline.name), *commits]
+
+    def _done(self, topic: str, room: "WaitingRoom[Any]") -> Effect:
+        upto = self._upto[topic]
+        kept = room.oldest(upto)
+        done = tuple(Done(slot, kept.get(slot, upto[slot])) for slot in sorted(upto))
+        return Assign(topic, done=done)
+
+    def _measured(self, now: float) -> MeasuredAccuracy:
+        return MeasuredAccuracy(
+            pipeline=self._pipeline.name,
+            at_s=now,
+            rows=tuple([row_of(key, self._rows[key]) for key in sorted(self._rows)]),
+            counts={name: int(self._counts[name]) for name in COUNTS},
+            answers_upto={str(slot): upto for slot, upto in sorted(self._upto[RESULTS].items())},
+            labels_upto={str(slot): upto for slot, upto in sorted(self._upto[LABELS].items())},
+            trouble=self._trouble,
+        )
+
+
+def score(result: Value, label: Label, judge: Judge) -> tuple[float, float]:
+    """Return (parts right, parts) of a result by its label.
+
+    Raises what ``judge`` raises, and ``ValueError`` for a judgement that makes no sense.
+    """
+    if label.right is not None and label.of is not None:
+        return label.right, label.of  # checked by the codec
+    judged = judge(result, label.truth)
+    right, of = judged if isinstance(judged, (tuple, list)) else (float(judged), 1.0)
+    right, of = float(right), float(of)
+    if not (0.0 <= right <= of and 0.0 < of <= 1e9 and math.isfinite(of)):
+        raise ValueError(f"{right:g} right of {of:g} parts; write 0 <= right <= of, of above 0")
+    return right, of
+
+
+def exact_match(result: Value, truth: Value) -> bool:
+    """Return whether a result equals its truth in JSON form: bytes as base64, arrays as objects."""
+    return bool(json_value(result) == json_value(truth))
+
+
+def path_of(answer: Answer) -> str:
+    """Return the distinct variant paths of an answer's branches, sorted, as one text."""
+    paths = {" > ".join([hop.key for hop in path]) for path in answer.paths}
+    return " + ".join(sorted(paths))
+
+
+def sums_of(row: AccuracyRow) -> AccuracySums:
+    """Return the sums of a row."""
+    return AccuracySums(
+        queries=row.queries, right=row.right, of=row.of, right_right=row.right_right,
+        right_of=row.right_of, of_of=row.of_of,
+    )  # fmt: skip
+
+
+def row_of(key: RowKey, sums: AccuracySums) -> AccuracyRow:
+    """Return the row of a path, class and hour."""
+    low, high = sums.interval()
+    return AccuracyRow(
+        path=key[0], slo_class=key[1], hour_s=key[2], queries=sums.queries, right=sums.right,
+        of=sums.of, right_right=sums.right_right, right_of=sums.right_of, of_of=sums.of_of,
+        accuracy=sums.accuracy or 0.0, low=low, high=high,
+    )  # fmt: skip
+
+
+def _place(event: Arrived, now: float) -> Place:
+    # A producer may stamp its record with any time; a future one would never expire.
+    return Place(event.slot, event.offset, min(event.at_s, now))
+
+
+def _same(one: MeasuredAccuracy, other: MeasuredAccuracy) -> bool:
+    return (one.rows, one.counts, one.answers_upto, one.labels_upto) == (
+        other.rows, other.counts, other.answers_upto, other.labels_upto
+    )  # fmt: skip

@@ -1,0 +1,90 @@
+"""Labels on a real broker: a scorer measures the accuracy, through restarts and hostile labels."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from benchmarks.rig import Rig
+from benchmarks.squares import PIPELINE, right
+from headrace.cli.main import run
+from headrace.client.accuracy_topic import newest_accuracy
+from schemas.codec.single_object import encode
+from schemas.effects import LABELS
+from schemas.records import Label, MeasuredAccuracy
+from streams.kafka.kafka_client import producer
+from streams.topics import physical
+
+pytestmark = pytest.mark.kafka
+
+JUDGE = """
+def judge(result, truth):
+    return 1 - abs(result - truth), 1
+"""
+HOSTILE = (
+    b"",
+    b"{",
+    b"\x00\x01",
+    b'{"id": "x"}',
+    b'{"id": "x", "right": 9, "of": 1}',
+    b"\xff" * 5000,
+)
+
+
+@pytest.fixture(scope="module")
+def rig(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("labels")
+    (folder / "judged_here.py").write_text(JUDGE)
+    labels = {"scorer": "judged_here:judge"}
+    with closing(Rig(broker, folder, {**PIPELINE, "slo": "4s", "labels": labels})) as rig:
+        rig.up()
+        yield rig
+
+
+def label(rig: Rig, *values: bytes) -> None:
+    with closing(producer(rig.kafka)) as sender:
+        for value in values:
+            sender.produce(physical(rig.name, LABELS), value)
+        sender.flush(10.0)
+
+
+def measured(rig: Rig, scored: int) -> MeasuredAccuracy:
+    found: list[MeasuredAccuracy] = []
+
+    def counted() -> bool:
+        newest = newest_accuracy(rig.kafka, rig.name)
+        found[:] = [newest] if newest else []
+        return bool(found) and found[0].counts["scored"] >= scored
+
+    rig.until(counted, f"{scored} labels to be scored")
+    return found[0]
+
+
+def test_labels_give_an_accuracy_and_survive_a_killed_scorer(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [rig.ask(str(number).encode()) for number in range(8)]
+    truths = [right(number) + (number > 5) for number in range(8)]
+    label(rig, *HOSTILE)
+    label(rig, *(json.dumps({"id": name, "truth": truth}).encode()
+                 for name, truth in zip(names[:4], truths, strict=False)))  # fmt: skip
+    assert measured(rig, 4).counts["unreadable"] == len(HOSTILE)
+    rig.kill("scorer")
+    label(rig, *(encode(Label(id=name, truth=truth)) for name, truth in
+                 zip(names[2:], truths[2:], strict=True)))  # fmt: skip
+    rig.start("scorer")
+    found = measured(rig, 8)
+    assert found.counts["scored"] == 8
+    assert found.counts["repeated"] == 2
+    (row,) = found.rows
+    assert (row.path, row.queries, row.accuracy) == ("split/plain > square/plain", 8, 0.75)
+
+    given = [str(rig.file.path), "--bootstrap", rig.bootstrap, "--json"]
+    assert run(["status", *given, "--once"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["measured"]["overall"]["accuracy"] == 0.75
+    assert run(["report", *given]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["measured"]["paths"] == status["measured"]["paths"]
+    assert report["measured"]["overall"]["queries"] == 8
