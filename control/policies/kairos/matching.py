@@ -23,9 +23,10 @@ import numpy as np
 
 PENALTY = 10.0  # times the SLO
 LEAST_COST = 0.1
-# From so many rows on, the solver gets rows in descending order of their regret (mean less least
-# cost) and, if square, reduced columns: its augmenting paths are up to four times shorter.
-REORDERED = 64
+# The solver's augmenting paths are up to ten times longer on large matrices as they come: devices
+# of one type cost nearly the same. From ``LARGE`` rows on the matrix is prepared.
+LARGE = 64
+CROWDED = 0.8  # queries per device from which columns are reduced
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -67,7 +68,7 @@ def costs_of(
     if weights.urgency:
         cost -= (weights.urgency * wait_s)[:, None]
     late = worst_s > (slack_s - weights.guard * weights.slo_s)[:, None]
-    cost[late] = PENALTY * weights.slo_s
+    np.putmask(cost, late, PENALTY * weights.slo_s)
     return cost
 
 
@@ -81,15 +82,45 @@ def matched(cost: Matrix) -> list[tuple[int, int]]:
         return [(0, int(cost.argmin()))]
     if columns == 1:
         return [(int(cost.argmin()), 0)]
+    if rows < LARGE or rows > columns:
+        return _solved(cost)
+    return _matched_large(cost)
+
+
+def _matched_large(cost: Matrix) -> list[tuple[int, int]]:
+    """As ``matched``, for no more queries than devices.
+
+    A query that costs the same on every device, as one that is late everywhere, takes a device that
+    the others leave over: within the solver it would only lengthen the augmenting paths.
+    """
+    indifferent = (cost == cost[:, :1]).all(axis=1)
+    chosen = np.flatnonzero(~indifferent)
+    few = len(chosen) < CROWDED * cost.shape[1]
+    found = _by_regret(cost[chosen]) if few else _padded(cost[chosen])
+    pairs = [(int(chosen[i]), j) for i, j in found]
+    taken = {j for _, j in pairs}
+    left = [j for j in range(cost.shape[1]) if j not in taken]
+    return sorted([*pairs, *zip(np.flatnonzero(indifferent).tolist(), left, strict=False)])
+
+
+def _by_regret(cost: Matrix) -> list[tuple[int, int]]:
+    """Solve with the rows in descending order of their regret: mean less least cost."""
+    order = np.argsort(cost.min(axis=1) - cost.mean(axis=1), kind="stable")
+    return [(int(order[i]), j) for i, j in _solved(cost[order])]
+
+
+def _padded(cost: Matrix) -> list[tuple[int, int]]:
+    """Solve a square of the rows and rows of zeros: every column is taken, so that a constant per
+    column, here its least cost, changes no optimum."""
+    rows, columns = cost.shape
+    square: Matrix = np.zeros((columns, columns))
+    square[:rows] = cost
+    return [(i, j) for i, j in _solved(square - cost.min(axis=0)) if i < rows]
+
+
+def _solved(cost: Matrix) -> list[tuple[int, int]]:
     # Imported late: SciPy takes half a second to import, and most importers never match.
     from scipy.optimize import linear_sum_assignment
 
-    if rows < REORDERED or rows > columns:
-        i, j = linear_sum_assignment(cost)
-        return list(zip(i.tolist(), j.tolist(), strict=True))
-    least = cost.min(axis=1)
-    order = np.argsort(least - cost.mean(axis=1), kind="stable")
-    if rows == columns:  # every column is assigned, so a constant per column changes no optimum
-        cost = cost - cost.min(axis=0)
-    i, j = linear_sum_assignment(cost[order])
-    return sorted(zip(order[i].tolist(), j.tolist(), strict=True))
+    i, j = linear_sum_assignment(cost)
+    return list(zip(i.tolist(), j.tolist(), strict=True))

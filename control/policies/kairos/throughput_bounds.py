@@ -26,12 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
-from typing import Any
 
 import numpy as np
-import scipy  # its submodules take most of a second to load, on first use; every role imports this
 
 from control.policies.kairos.device_mixes import Counts, Floats
+from control.policies.kairos.pattern_simplex import PatternSimplex
 from control.problem.problem import PlanError
 
 SAMPLED_PRICES = 192
@@ -39,6 +38,8 @@ MOST_SUPPORTS = 12  # types up to which the sampled prices cover every subset of
 MOST_BITS = 63  # types up to which the types of a mix fit an integer
 LEAST_SAMPLED = 16  # prices for a thousand types, whose table would not fit the memory otherwise
 CHUNK = 4096  # mixes per matrix product
+FIRST_PATTERNS = 8  # of the sampled prices that bound a mix best
+GAP = 1e-7  # between the throughput found and the bound that its prices prove
 # Roberts' sequence: multiples modulo 1 of the powers of 1 / _GOLDEN fill a cube evenly, without
 # random numbers.
 _GOLDEN = 1.32471795724474602596
@@ -146,11 +147,13 @@ class FluidBound:
 
     times: ServiceTimes
     _prices: Floats = field(init=False)  # [prices, types]
-    _priced: list[Floats] = field(init=False, default_factory=list)  # by type
+    _priced: list[Floats] = field(init=False)  # of the sampled prices, by type
     _g: dict[bytes, Floats] = field(init=False, default_factory=dict)  # by support
+    _programs: dict[bytes, PatternSimplex] = field(init=False, default_factory=dict)  # by support
 
     def __post_init__(self) -> None:
         self._prices = _sampled_prices(self.times)
+        self._priced = _priced(self.times, self._prices)
 
     def above(self, counts: Counts) -> Floats:
         """Return a value at or above the exact bound of each mix, in queries/s."""
@@ -170,17 +173,16 @@ class FluidBound:
     def exact(self, mix: Floats) -> float:
         """Return the exact bound of a mix, in queries/s; counts may be fractional.
 
-        Raises ``PlanError`` if the linear program is not solved to a relative gap of 1e-7.
+        Raises ``PlanError`` if the linear program is not solved to a relative gap of ``GAP``.
         """
-        present = np.asarray(mix) > 0
+        mix = np.asarray(mix, dtype=float)
+        present = mix > 0
         feasible = self.times.feasible & present[:, None]
         carried = self.times.probabilities > 0
         if not (feasible.any(axis=0) | ~carried).all() or not present.any():
             return 0.0
-        bound, prices = _solved(self.times, np.asarray(mix, dtype=float), feasible)
+        bound, prices = self._solved(mix, present)
         self._prices = np.vstack([self._prices, prices])
-        self._priced = []
-        self._g.clear()
         return bound
 
     def marginal(self, mix: Floats) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -197,13 +199,51 @@ class FluidBound:
             found += bound * prices / float(np.asarray(mix) @ prices)
         return found
 
-    def _g_of(self, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
-        if not self._priced:
-            self._priced = _priced(self.times, self._prices)
+    def _solved(
+        self, mix: Floats, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    ) -> tuple[float, Floats]:
+        """Return the bound of a mix and the prices [types] that prove it."""
+        program = self._program(present)
+        program.add(self._prices[np.ix_(self._nearest_prices(mix, present), present)])
+        throughput, bound, found = program.solve(mix[present])
+        if not abs(throughput - bound) <= GAP * bound:
+            raise PlanError(
+                f"the bound of the mix {mix.tolist()} is between {throughput:g} and {bound:g} "
+                "queries/s, not closer; the latencies of its types differ too much"
+            )
+        prices = np.zeros(len(mix))
+        prices[present] = found
+        return bound, prices
+
+    def _program(self, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> PatternSimplex:
         key = present.tobytes()
-        if key not in self._g:
-            self._g[key] = _g(self.times, self._priced, present.tolist())
-        return self._g[key]
+        if key not in self._programs:
+            carried = self.times.probabilities > 0
+            seconds = np.where(self.times.feasible, self.times.latency_s, np.inf)
+            self._programs[key] = PatternSimplex(
+                seconds[present][:, carried], self.times.probabilities[carried]
+            )
+        return self._programs[key]
+
+    def _nearest_prices(
+        self, mix: Floats, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Return the rows of the known prices that bound a mix best."""
+        g = self._g_of(present)
+        worth = np.divide(self._prices @ mix, g, out=np.full(len(g), np.inf), where=g > 0)
+        return np.argsort(worth, kind="stable")[:FIRST_PATTERNS]
+
+    def _g_of(self, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
+        """Return g_S of every known price; only prices found since the last call are computed."""
+        key = present.tobytes()
+        known = self._g.get(key)
+        if known is None:
+            known = _g(self.times, self._priced, present.tolist())
+        if len(known) < len(self._prices):
+            later = _priced(self.times, self._prices[len(known) :])
+            known = np.append(known, _g(self.times, later, present.tolist()))
+        self._g[key] = known
+        return known
 
 
 def _by_support(
@@ -258,44 +298,3 @@ def _idle_types(ratio: Floats) -> Floats:
     kept = np.array(list(product((0.0, 1.0), repeat=types))[1:]) if few else np.ones((1, types))
     found: Floats = kept * middle
     return found
-
-
-def _solved(
-    times: ServiceTimes, mix: Floats, feasible: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-) -> tuple[float, Floats]:
-    """Return the bound of a mix and the prices that prove it.
-
-    Latencies are scaled by their mean, so that the solver's tolerances suit every profile.
-    """
-    carried = np.flatnonzero(times.probabilities > 0)
-    p = times.probabilities[carried]
-    rows, columns = np.nonzero(feasible[:, carried])  # one variable y per pair of type and class
-    unit_s = float(times.latency_s[feasible].mean())
-    time = times.latency_s[:, carried][rows, columns] / unit_s
-    pairs = np.arange(len(rows))
-    last = len(rows)  # the variable lambda
-    served = scipy.sparse.coo_array(
-        (
-            np.concatenate([np.ones(last), -p]),
-            (np.concatenate([columns, np.arange(len(p))]), np.append(pairs, np.full(len(p), last))),
-        ),
-        shape=(len(p), last + 1),
-    )
-    busy = scipy.sparse.coo_array((time, (rows, pairs)), shape=(len(mix), last + 1))
-    goal = np.zeros(last + 1)
-    goal[last] = -1.0
-    found: Any = scipy.optimize.linprog(  # type: ignore[call-overload]
-        goal, A_ub=busy, b_ub=mix, A_eq=served, b_eq=np.zeros(len(p)), method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )  # fmt: skip
-    if found.status != 0:
-        raise PlanError(f"the bound of the mix {mix.tolist()} was not found: {found.message}")
-    prices = np.maximum(-found.ineqlin.marginals, 0.0)
-    g = float(_g(times, _priced(times, prices[None, :]), (mix > 0).tolist())[0])
-    proven, bound = float(mix @ prices) / g, found.x[last] / unit_s
-    if not abs(proven - bound) <= 1e-7 * bound:
-        raise PlanError(
-            f"the bound of the mix {mix.tolist()} is between {bound:g} and {proven:g} queries/s, "
-            "not closer; the latencies of its types differ too much"
-        )
-    return proven, prices

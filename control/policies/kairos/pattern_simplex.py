@@ -1,0 +1,102 @@
+"""Solve the linear program of the fluid bound by column generation.
+
+A pattern sends every size class to one type of the mix. Its column a holds, by type, the device
+seconds that a query takes on average. The program of throughput_bounds.py, over patterns:
+
+    max sum_s x_s   s.t.  sum_s a_s x_s <= n,  x >= 0        x_s: queries/s that follow pattern s
+
+Its duals are the prices w. The cheapest pattern at prices w sends each class to its cheapest type
+and costs g_S(w), so a basis is optimal once g_S(w) reaches 1. The primal simplex has as many rows
+as the mix has types, and starts from the patterns and the basis of earlier mixes.
+"""
+
+import numpy as np
+
+from control.policies.kairos.device_mixes import Floats
+
+ENDS = 1e-11  # of the cost of a pattern
+PIVOT = 1e-12  # least pivot element, of a column of size 1
+MOST_PIVOTS = 200  # per row of the basis
+
+
+class PatternSimplex:
+    """The program of all mixes of one set of types.
+
+    ``seconds`` [types, classes] are infinite where a type does not serve a class; every class is
+    served by a type. ``probabilities`` [classes] are above 0.
+    """
+
+    def __init__(self, seconds: Floats, probabilities: Floats) -> None:
+        self._serves = np.isfinite(seconds)
+        self._unit_s = float(seconds[self._serves].mean())
+        self._seconds = np.where(self._serves, seconds / self._unit_s, 0.0)
+        self._probabilities = probabilities
+        self._types = len(seconds)
+        self._classes = np.arange(len(probabilities))
+        # Rows are columns of the program: one unused device of each type, then the patterns.
+        self._columns: Floats = np.eye(self._types)
+        self._gains: Floats = np.zeros(self._types)
+        self._basis = list(range(self._types))
+
+    def add(self, prices: Floats) -> None:
+        """Add the cheapest pattern at each of the prices [prices, types]."""
+        self._columns = np.vstack([self._columns, *(self._cheapest(each) for each in prices)])
+        self._gains = np.concatenate([self._gains, np.ones(len(prices))])
+
+    def solve(self, mix: Floats) -> tuple[float, float, Floats]:
+        """Return the throughput of a mix [types], its bound by the prices found, both in queries/s,
+        and the prices. The two values are equal but for rounding."""
+        inverse, amounts = self._start(mix)
+        prices: Floats = np.zeros(self._types)
+        least = 0.0
+        for _ in range(MOST_PIVOTS * (self._types + 1)):
+            duals = self._gains[self._basis] @ inverse
+            prices = np.maximum(duals, 0.0)
+            entering = self._entering(duals)
+            if entering is None:
+                least = float(self._cheapest(prices) @ prices)
+                if least >= 1 - ENDS:
+                    break
+                self.add(prices[None, :])
+                entering = len(self._gains) - 1
+            self._pivot(entering, inverse, amounts)
+        throughput = float(self._gains[self._basis] @ amounts)
+        bound = float(mix @ prices) / least if least > 0 else np.inf
+        return throughput / self._unit_s, bound / self._unit_s, prices
+
+    def _start(self, mix: Floats) -> tuple[Floats, Floats]:
+        """Return the inverse of the last basis, or of the unused devices if the mix is outside."""
+        inverse: Floats = np.linalg.inv(self._columns[self._basis].T)
+        amounts: Floats = inverse @ mix
+        if (amounts < 0).any():
+            self._basis = list(range(self._types))
+            return np.eye(self._types), mix.astype(float)
+        return inverse, amounts
+
+    def _entering(self, prices: Floats) -> int | None:
+        reduced = self._gains - self._columns @ prices
+        best = int(reduced.argmax())
+        return best if reduced[best] > ENDS else None
+
+    def _pivot(self, entering: int, inverse: Floats, amounts: Floats) -> None:
+        """Bring a column into the basis; change the inverse and the amounts in place."""
+        change = inverse @ self._columns[entering]
+        usable = change > PIVOT
+        ratio = np.divide(amounts, change, out=np.full(self._types, np.inf), where=usable)
+        leaving = int(ratio.argmin())
+        step = ratio[leaving]
+        row = inverse[leaving] / change[leaving]
+        inverse -= np.outer(change, row)
+        inverse[leaving] = row
+        amounts -= step * change
+        amounts[leaving] = step
+        np.maximum(amounts, 0.0, out=amounts)
+        self._basis[leaving] = entering
+
+    def _cheapest(self, prices: Floats) -> Floats:
+        """Return the column of the cheapest pattern at given prices."""
+        cost = np.where(self._serves, prices[:, None] * self._seconds, np.inf)
+        types = cost.argmin(axis=0)
+        taken = self._seconds[types, self._classes] * self._probabilities
+        found: Floats = np.bincount(types, taken, self._types)
+        return found
