@@ -51,7 +51,7 @@ class PatternSimplex:
         least = 0.0
         for _ in range(MOST_PIVOTS * (self._types + 1)):
             duals = self._gains[self._basis] @ inverse
-            prices = np.maximum(duals, 0.0)
+            np.maximum(duals, 0.0, out=prices)
             entering = self._entering(duals)
             if entering is None:
                 least = float(self._cheapest(prices) @ prices)
@@ -66,7 +66,7 @@ class PatternSimplex:
 
     def _start(self, mix: Floats) -> tuple[Floats, Floats]:
         """Return the inverse of the last basis, or of the unused devices if the mix is outside."""
-        inverse: Floats = np.linalg.inv(self._columns[self._basis].T)
+        inverse: Floats = np.linalg.inv(self._columns[self._basis].T).astype(np.float64)
         amounts: Floats = inverse @ mix
         if (amounts < 0).any():
             self._basis = list(range(self._types))
@@ -98,5 +98,5 @@ class PatternSimplex:
         cost = np.where(self._serves, prices[:, None] * self._seconds, np.inf)
         types = cost.argmin(axis=0)
         taken = self._seconds[types, self._classes] * self._probabilities
-        found: Floats = np.bincount(types, taken, self._types)
+        found: Floats = np.bincount(types, taken, self._types).astype(np.float64)
         return found

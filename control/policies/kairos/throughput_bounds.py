@@ -203,8 +203,7 @@ class FluidBound:
         self, mix: Floats, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     ) -> tuple[float, Floats]:
         """Return the bound of a mix and the prices [types] that prove it."""
-        program = self._program(present)
-        program.add(self._prices[np.ix_(self._nearest_prices(mix, present), present)])
+        program = self._program(mix, present)
         throughput, bound, found = program.solve(mix[present])
         if not abs(throughput - bound) <= GAP * bound:
             raise PlanError(
@@ -215,14 +214,18 @@ class FluidBound:
         prices[present] = found
         return bound, prices
 
-    def _program(self, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> PatternSimplex:
+    def _program(
+        self, mix: Floats, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    ) -> PatternSimplex:
+        """Return the program of the mix's types; a new one starts near this mix."""
         key = present.tobytes()
         if key not in self._programs:
             carried = self.times.probabilities > 0
             seconds = np.where(self.times.feasible, self.times.latency_s, np.inf)
-            self._programs[key] = PatternSimplex(
+            program = self._programs[key] = PatternSimplex(
                 seconds[present][:, carried], self.times.probabilities[carried]
             )
+            program.add(self._prices[np.ix_(self._nearest_prices(mix, present), present)])
         return self._programs[key]
 
     def _nearest_prices(
