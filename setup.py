@@ -12,6 +12,8 @@ from setuptools import setup
 # What handles an event, live and simulated, and the driver and observers of virtual time.
 HOT = """
     control/per_query/admission.py control/per_query/batching.py control/controller/controller.py
+    control/controller/control_state.py control/controller/record_intake.py
+    control/controller/solves.py
     control/rollout/target.py
     control/estimation/demand.py control/per_query/dropping.py
     control/estimation/multiplicative_factors.py control/controller/membership.py

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from control.controller.controller import NEIGHBOUR_S
+from control.controller.control_state import NEIGHBOUR_S
 from schemas.effects import COMMANDS, REPORTS
 from schemas.records import Command
 from tests.control_world import World, a_pipeline

@@ -1,0 +1,156 @@
+"""What the controller knows: the plan in force, its settings, workers, estimates and history.
+
+The parts of the controller share one ``ControlState``. It decides nothing; it derives from what is
+known what planning asks for: a solve's problem, and the context of the next plan.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from control.controller.membership import Membership
+from control.controller.node_releases import NodeReleases
+from control.estimation.estimates import Estimates
+from control.policies import policy_named
+from control.problem.plan_reasons import PlanReason, causes, sentence
+from control.problem.problem import Problem
+from control.rollout.history import History
+from control.rollout.leases import running
+from control.rollout.next_plan import PlanningContext
+from control.rollout.plan_builder import assemble
+from control.rollout.target import RolloutTarget
+from profiles.profile_table import ProfileTable
+from schemas.effects import COMMAND_RESULTS, PLANS, Effect, Forget, Send
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import Command, CommandResult, Lease, Plan, Settings
+
+NEIGHBOUR_S = 3.0  # a pipeline without a report for this long is not up
+
+
+class ControlState:
+    """The state that the parts of a controller share. ``memory`` is in bytes, by device."""
+
+    def __init__(
+        self, pipeline: Pipeline, profile: ProfileTable | None, memory: Mapping[str, int]
+    ) -> None:
+        self.pipeline = pipeline
+        self.memory = memory
+        self.plan: Plan | None = None  # in force
+        self.history = History(pipeline)
+        self.settings = self.history.settings()
+        self.members = Membership()
+        self.releases = NodeReleases()
+        self.estimates = Estimates(pipeline, profile)
+        self.target = RolloutTarget()
+        self.reasons: list[PlanReason] = []  # for the next solve
+        self.trouble = ""  # why the last solve gave no plan
+        self.contested = False  # another controller's plan is newer, or ours was lost
+        self.started_s: float | None = None
+        self.replan_s = 0.0  # the next solve is due
+        self._path_accuracy = profile.path_accuracy if profile else {}
+        self._neighbours: dict[str, float] = {}  # other pipelines -> time of their last report
+
+    # ------------------------------------------------------------------ what planning asks for
+
+    def policy(self, settings: Settings) -> Policy:
+        """Return the policy that settings name."""
+        return policy_named(self.pipeline, settings.policy) or Policy(name=settings.policy)
+
+    def demand_qps(self, settings: Settings, now: float) -> float:
+        """Return the demand to plan for."""
+        return self.estimates.demand_qps(self.policy(settings), settings, now)
+
+    def problem(self, settings: Settings, now: float) -> Problem:
+        """Return the problem of a solve that begins now."""
+        members = self.members.members(settings.drained, now)
+        policy = self.policy(settings)
+        return Problem(
+            pipeline=self.estimates.planned(policy),
+            policy=policy,
+            slo_s=settings.slo_s,
+            demand_qps=self.demand_qps(settings, now),
+            devices=tuple(member.device for member in members if member.usable),
+            profile=self.estimates.keep_pace(policy),
+            memory=self.memory,
+            multiplicity=self.estimates.multiplicity,
+            arriving=self.estimates.arriving(now),
+            queued=self.estimates.queued(now),
+            running=running(self.plan.leases if self.plan else ()),
+            path_accuracy=self._path_accuracy,
+        )
+
+    def context(self, settings: Settings, now: float) -> PlanningContext:
+        """Return the state from which the next plan is built."""
+        return PlanningContext(
+            pipeline=self.pipeline,
+            profile=self.estimates.profile,
+            history=self.history,
+            members=self.members.members(settings.drained, now),
+            in_force=self.plan,
+            expected=self.estimates.expected(self.policy(settings), settings, now),
+        )
+
+    def held(self) -> dict[str, Lease]:
+        """Return the leases of the plan in force, by worker."""
+        return {lease.worker: lease for lease in self.plan.leases} if self.plan else {}
+
+    # ------------------------------------------------------------------ plans
+
+    def amended(
+        self, base: Plan, leases: Sequence[Lease], reasons: tuple[PlanReason, ...], now: float
+    ) -> Plan:
+        """Return ``base`` with these leases, and routes that follow from them, for ``reasons``."""
+        context = self.context(base.settings, now)
+        named = replace(base, reason=sentence(reasons), causes=causes(reasons))
+        profile = self.estimates.profile
+        return assemble(named, leases, self.pipeline, profile, context.members, context.expected)
+
+    def stamped(self, plan: Plan, now: float) -> Plan:
+        """Return a plan with the next epoch, and the estimates that it was made by."""
+        return replace(
+            plan,
+            epoch=self.history.highest + 1,
+            issued_s=now,
+            demand_qps=self.demand_qps(plan.settings, now),
+            factors=self.estimates.factors,
+            release=self.releases.agree(now),
+        )
+
+    def enforce(self, plan: Plan) -> list[Effect]:
+        """Put a plan in force; return the effects that publish it."""
+        version = self.history.version(plan)
+        self.members.follow(plan, self.held())
+        self.plan = plan
+        self.history.add(plan)
+        self.contested = False
+        self.trouble = ""
+        outdated, self.history.outdated = self.history.outdated, []
+        gone = [Forget(PLANS, f"{plan.pipeline}/{version}") for version in outdated]
+        return [Send(PLANS, plan, slot=0, key=f"{plan.pipeline}/{version}"), *gone]
+
+    def answer(self, command: Command, ok: bool, message: str, now: float) -> Send:
+        """Return the effect that sends a command's result."""
+        result = CommandResult(
+            id=command.id,
+            pipeline=self.pipeline.name,
+            action=command.action,
+            ok=ok,
+            message=message,
+            epoch=self.plan.epoch if self.plan else 0,
+            finished_s=now,
+        )
+        # The topic is compacted and serves every pipeline: under the bare id another pipeline's
+        # answer to the same command would replace ours.
+        return Send(COMMAND_RESULTS, result, key=f"{result.pipeline}/{command.id}")
+
+    # ------------------------------------------------------------------ other pipelines
+
+    def hear_of(self, pipeline: str, now: float) -> None:
+        """Record a report of another pipeline."""
+        self._neighbours[pipeline] = now
+
+    def neighbours(self, now: float) -> tuple[str, ...]:
+        """Return the other pipelines that are up on the broker."""
+        known = self._neighbours
+        self._neighbours = {name: at for name, at in known.items() if now - at <= NEIGHBOUR_S}
+        return tuple(sorted(self._neighbours))

@@ -1,0 +1,120 @@
+"""What the controller takes from records: reports, counts, plans on the topic, and commands."""
+
+from msgspec.structs import replace
+
+from control.controller.command_queue import COMMAND_VALID_S, CommandQueue
+from control.controller.control_state import ControlState
+from control.controller.membership import REPORT_AGE_S, ReportAges
+from control.problem.plan_reasons import PlanReason, older_release, plan_lost
+from schemas.effects import COMMANDS, Arrived, Counted, Effect
+from schemas.enumerations import PlanCause
+from schemas.records import Command, CommandResult, Garbled, Plan, Report
+
+MERGE_S = 0.25
+CONTEST_S = 1.0  # time until another controller's plan is replaced
+
+
+class RecordIntake:
+    """Folds records into the state. ``news``: a report changed what the next review decides."""
+
+    def __init__(self, state: ControlState, commands: CommandQueue) -> None:
+        self._state = state
+        self._commands = commands
+        self._ages = ReportAges()
+        self._ready: list[PlanReason] = []  # reasons that wait to be merged with more of their kind
+        self._merge_s = 0.0
+        self.news = False
+
+    def ready(self, now: float) -> list[PlanReason]:
+        """Remove and return the workers that serve since the last plan, once they are merged."""
+        if now < self._merge_s:
+            return []
+        ready, self._ready = self._ready, []
+        return ready
+
+    def arrived(self, event: Arrived, now: float) -> list[Effect]:
+        """Take a record; return the answer to a command that cannot be read."""
+        record = event.record
+        if isinstance(record, Report):
+            self._report(record, now)
+        elif isinstance(record, Plan):
+            self._seen(record, now)
+        elif isinstance(record, CommandResult) and record.pipeline == self._state.pipeline.name:
+            self._commands.answered(record.id)
+        elif isinstance(record, Command):
+            self._command(record, event, now)
+        elif isinstance(record, Garbled) and event.topic == COMMANDS:
+            return self._garbled(record, record.id or _name(event), event.at_s, now)
+        return []
+
+    def counted(self, event: Counted, now: float) -> None:
+        """Take a count of the input topic, unless it is out of date."""
+        if now - event.at_s <= REPORT_AGE_S:
+            self._state.estimates.count(event)
+
+    def _report(self, report: Report, now: float) -> None:
+        if self._ages.age_s(report, now) > REPORT_AGE_S:
+            return
+        state = self._state
+        if report.pipeline != state.pipeline.name:
+            state.hear_of(report.pipeline, now)
+            return
+        state.estimates.observe(report)
+        state.members.listen(now)
+        if state.releases.observe(report, now):
+            self.news = True
+            state.reasons.append(older_release(report.node, state.releases.agreed))
+        self._look_ahead(report, now)
+        if report.role == "worker":
+            self._worker_news(state.members.observe(report, now), now)
+
+    def _look_ahead(self, report: Report, now: float) -> None:
+        """Outbid a plan that nodes follow and that the plans topic has lost."""
+        if self._state.history.lost(report.epoch, now):
+            self._state.contested = self.news = True
+            self._state.reasons.append(plan_lost(report.epoch))
+
+    def _worker_news(self, news: PlanReason | None, now: float) -> None:
+        if news is None:
+            return
+        self.news = True
+        if news.cause == PlanCause.WORKER_SERVES:
+            # Others of the same round of reports are likely to follow: one plan for all.
+            self._merge_s = self._merge_s if self._ready else now + MERGE_S
+            self._ready.append(news)
+        else:
+            self._state.reasons.append(news)
+
+    def _seen(self, plan: Plan, now: float) -> None:
+        """Record a plan on the topic: from an earlier life, our own, or another controller's."""
+        state = self._state
+        if plan.pipeline != state.pipeline.name or state.history.has(plan):
+            return
+        newest = plan.epoch >= state.history.epoch
+        state.history.add(plan)
+        if newest and state.started_s is not None:
+            # Not at once: two controllers would outbid each other as fast as the broker allows.
+            state.contested = True
+            state.replan_s = min(state.replan_s, now + CONTEST_S)
+
+    def _command(self, command: Command, event: Arrived, now: float) -> None:
+        # A command without a pipeline is for those that were up: not for one that comes up later.
+        started_s = self._state.started_s
+        began_s = float("inf") if started_s is None else started_s
+        nameless = not command.pipeline and event.at_s >= began_s
+        ours = nameless or command.pipeline == self._state.pipeline.name
+        if ours and now - event.at_s <= COMMAND_VALID_S:
+            dated = replace(command, id=command.id or _name(event), issued_s=event.at_s)
+            self._commands.accept(dated)
+
+    def _garbled(self, garbled: Garbled, name: str, at_s: float, now: float) -> list[Effect]:
+        expired = now - at_s > COMMAND_VALID_S
+        if expired or not self._commands.know(name):
+            return []
+        command = Command(id=name, pipeline=self._state.pipeline.name, action="")
+        return [self._state.answer(command, False, garbled.reason, now)]
+
+
+def _name(event: Arrived) -> str:
+    """Return an id for a command without one."""
+    return f"{event.topic}@{event.offset}"
