@@ -27,6 +27,7 @@ class Variant:
     time_limit_s: float | None = None  # of one batch; with a limit it runs in a process of its own
     memory_limit_bytes: int | None = None  # resident, of that process
     warm_up: str = ""
+    output_schema: str = ""  # a file that every output of the leaf task must fit
 
     @property
     def key(self) -> str:

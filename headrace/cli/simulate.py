@@ -22,13 +22,23 @@ from headrace.terminal import print_json, print_text, say
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
     from headrace.simulation.batch_runs import SimulationRequest
+    from headrace.simulation.sweep import Sweep
 
 # Options that may be followed by several values, and the pattern of one value.
-SEVERAL = {"--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*", "--seed": r"\d+"}
+SEVERAL = {
+    "--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*",
+    "--seed": r"\d+",
+    "--rate": r"\d+(\.\d+)?",
+    "--slo": r"\d+(\.\d+)?(us|ms|s)",
+    "--devices": r"\d+|[A-Za-z0-9_.:-]+=\d+",
+}
 
 
 class RepeatedOptions(click.Command):
-    """A command that reads ``--seed 1 2 3`` and ``--seed 1,2,3`` as repeated options."""
+    """A command that reads ``--seed 1 2 3`` and ``--seed 1,2,3`` as repeated options.
+
+    Devices by kind (``cpu=4,cuda:0=2``) are one value.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, spread(args))
@@ -58,7 +68,8 @@ def spread(args: list[str]) -> list[str]:
 
 
 def _each(option: str, values: str) -> list[str]:
-    return [part for value in values.split(",") for part in (option, value)]
+    each = [values] if "=" in values and option == "--devices" else values.split(",")
+    return [part for value in each for part in (option, value)]
 
 
 WORLD_OPTION = click.option(
@@ -72,7 +83,10 @@ RUN_OPTIONS = (
     click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times."),
     phases_option,
     click.option("--from-topic", metavar="TOPIC", help="Arrivals as recorded in an input topic."),
-    click.option("--rate", type=click.FloatRange(0, min_open=True), help="Queries/s on average."),
+    click.option(
+        "--rate", multiple=True, type=click.FloatRange(0, min_open=True), metavar="N",
+        help="Queries/s on average.",
+    ),
     click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long."),
     click.option(
         "--cv", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
@@ -98,8 +112,12 @@ RUN_OPTIONS = (
         help="Every batch takes this quantile of the profile; without it, draws.",
     ),
     click.option("--solve-time", type=DurationType(), help="Of a solve, in virtual time."),
-    click.option("--devices", metavar="N", help="Workers, not the file's: 8, cpu=4,cuda:0=2."),
-    click.option("--slo", type=DurationType(), help="Instead of the file's, as in 250ms."),
+    click.option(
+        "--devices", multiple=True, metavar="N", help="Workers, not the file's: 8, cpu=4,cuda:0=2."
+    ),
+    click.option(
+        "--slo", multiple=True, type=DurationType(), help="Instead of the file's, as in 250ms."
+    ),
     WORLD_OPTION,
 )  # fmt: skip
 
@@ -111,30 +129,35 @@ def run_options(function: F) -> F:
     return function
 
 
-def requested(file: "PipelineFile", options: Mapping[str, Any]) -> tuple["SimulationRequest", str]:
-    """Return the request that the values of ``RUN_OPTIONS`` make, and a sentence on its world.
+def requested(
+    file: "PipelineFile", options: Mapping[str, Any]
+) -> tuple["SimulationRequest", "Sweep", str]:
+    """Return the request and the sweep that the values of ``RUN_OPTIONS`` make, and a sentence on
+    the world.
 
     Raises ``CalibrationError``.
     """
     from headrace.simulation.batch_runs import SimulationRequest
     from headrace.simulation.overrides import parsed
+    from headrace.simulation.sweep import Sweep
     from headrace.simulation.world_file import chosen
 
     found = chosen(file, options["world"])
-    devices = options["devices"]
     if options["phases"] is not None and options["arrivals"] is not None:
         raise click.UsageError("--phases has its own rates and length; leave --arrivals out")
     request = SimulationRequest(
         policies=options["policy"], seeds=options["seed"],
         arrivals=options["phases"] or options["arrivals"], from_topic=options["from_topic"],
-        bootstrap=options["bootstrap"], rate_qps=options["rate"], seconds=options["seconds"],
-        cv=options["cv"],
+        bootstrap=options["bootstrap"], seconds=options["seconds"], cv=options["cv"],
         burst=options["burst"], faults=options["faults"], random_faults=options["random_faults"],
         warm_up_s=options["warm_up"], latency=options["latency"], solve_s=options["solve_time"],
-        devices=parsed(devices) if devices else None, slo_s=options["slo"],
         world=found.world,
     )  # fmt: skip
-    return request, f"simulated with {found.sentence}"
+    sweep = Sweep(
+        rates_qps=options["rate"], devices=[parsed(text) for text in options["devices"]],
+        slos_s=options["slo"],
+    )  # fmt: skip
+    return request, sweep, f"simulated with {found.sentence}"
 
 
 @click.command(cls=RepeatedOptions)
@@ -155,23 +178,27 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     The nodes, policies and controller are those that run live; devices, hops and solves take
     their measured times, those of this machine if it was calibrated (headrace calibrate). An
     arrivals file has one time in ms per line, or second,qps for every second. Policies share the
-    arrivals; every policy runs with every seed, on all cores.
+    arrivals; every policy runs with every seed, on all cores, and at every --rate, --devices and
+    --slo where several are given.
 
     \b
     Example:
       headrace simulate pipeline.yaml --arrivals trace.txt --policy static loki --seed 1 2 3
       headrace simulate pipeline.yaml --rate 200 --seconds 60 --burst 5 --json
+      headrace simulate pipeline.yaml --rate 50 100 200 --seconds 60 --devices 4 8 --slo 100ms 250ms
     """
     # Model selection tables are small matrix products, as in ``headrace plan``.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from headrace.simulation.batch_runs import exported, rows, runs, table_text
+    from headrace.simulation.batch_runs import exported, rows, table_text
+    from headrace.simulation.sweep import labelled, swept
 
     outs = [asked.pop(name) for name in ("queries_out", "seconds_out")]
     deployed = read_deployed(file)
-    request, world = requested(deployed, asked)
-    wanted = runs(deployed, request)
+    request, sweep, world = requested(deployed, asked)
+    labels, wanted = swept(deployed, request, sweep)
     say(world)  # after the errors of the request
-    found = exported(wanted, *outs) if any(outs) else rows(wanted, trace_out)
+    played = exported(wanted, labels, *outs) if any(outs) else rows(wanted, trace_out)
+    found = labelled(labels, played)
     print_json(found) if as_json else print_text(table_text(found))
     return 0
 
@@ -189,7 +216,8 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
 
     Every policy plays every seed, on all cores. The table has means with 95 % intervals and
     differences from the first policy. A policy may have options (loki:headroom=1.1);
-    static-best is the best fixed choice, found by search.
+    static-best is the best fixed choice, found by search. Several values of --rate, --devices or
+    --slo make a comparison for each combination.
 
     \b
     Example:
@@ -201,17 +229,24 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     from headrace.atomic_file import writable, write_page
     from headrace.html.comparison_page import comparison_page
     from headrace.simulation.comparison import as_json as document
-    from headrace.simulation.comparison import compare as compared
-    from headrace.simulation.comparison_text import comparison_text
+    from headrace.simulation.comparison_text import sweep_text
+    from headrace.simulation.sweep import compared, points
 
     if html is not None:
         writable(html)
     deployed = read_deployed(file)
-    request, world = requested(deployed, asked)
-    made = compared(deployed, request)
+    request, sweep, world = requested(deployed, asked)
+    (_, first), *others = points(request, sweep)
+    if html is not None and others:
+        raise click.UsageError("--html shows one comparison; give one --rate, --devices and --slo")
+    found = compared(deployed, request, sweep)
     say(world)
     if html is not None:
-        write_page(html, comparison_page(made, request.workload_text()))
+        write_page(html, comparison_page(found[0][1], first.workload_text()))
         say(f"wrote {html}")
-    print_json(document(made)) if as_json else print_text(comparison_text(made))
+    if as_json:
+        listed = [{**label, **document(each)} for label, each in found]
+        print_json({"sweep": listed} if others else listed[0])
+    else:
+        print_text(sweep_text(found))
     return 0

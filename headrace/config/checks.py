@@ -40,8 +40,19 @@ def check(file: FileSection, source: Source) -> None:
     check_emulation(file, source)
     check_registry(file, source)
     check_weights(file, source)
+    check_output_schemas(file, source)
     check_tiers(file, source)
     check_knobs(file, source)
+
+
+def check_output_schemas(file: FileSection, source: Source) -> None:
+    """Check that only leaf tasks have a schema of outputs; other tasks' outputs are items."""
+    for name, task in file.tasks.items():
+        if task.output_schema and task.children:
+            raise source.error(
+                ("tasks", name, "output_schema"),
+                f"{{}} is for leaf tasks, and {name} has children; give it to the leaf tasks",
+            )
 
 
 def check_egress(file: FileSection, source: Source) -> None:

@@ -369,6 +369,11 @@ def _labels(section: LabelsSection) -> Labels:
     return Labels(scorer=section.scorer or "", within_s=section.within, memory_bytes=section.memory)
 
 
+def _beside(folder: Path, name: str | None) -> str:
+    """Return the absolute path of a file that the pipeline file names; "" for none."""
+    return str((folder / name).resolve()) if name else ""
+
+
 def _task(name: str, section: TaskSection, folder: Path) -> Task:
     return Task(
         name=name,
@@ -382,7 +387,8 @@ def _task(name: str, section: TaskSection, folder: Path) -> Task:
                 replicas=v.replicas,
                 time_limit_s=v.limits.time,
                 memory_limit_bytes=v.limits.memory,
-                warm_up=str((folder / v.warm_up).resolve()) if v.warm_up else "",
+                warm_up=_beside(folder, v.warm_up),
+                output_schema=_beside(folder, section.output_schema),
             )
             for variant, v in section.variants.items()
         ),

@@ -116,6 +116,7 @@ class TaskSection(Section):
     tiers: Annotated[list[str], Field(min_length=1)] | None = None
     batched: bool = False
     cpu: bool = False
+    output_schema: str | None = None
 
 
 class TypeSection(Section):

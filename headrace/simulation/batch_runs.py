@@ -2,7 +2,7 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,17 +139,29 @@ def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
         return [_traced(asked[0], trace, advance)]
 
 
-def exported(asked: Sequence[Run], queries: Path | None, seconds: Path | None) -> list[Row]:
-    """Play all runs as ``rows`` does, and write their queries and seconds to files."""
+def exported(
+    asked: Sequence[Run],
+    labels: Sequence[Mapping[str, Any]],
+    queries: Path | None,
+    seconds: Path | None,
+) -> list[Row]:
+    """Play all runs as ``rows`` does, and write their queries and seconds to files, each row with
+    its run's label in front."""
     for path in (queries, seconds):
         if path is not None:
             check_format(path)
     found = on_all_cores(detailed, asked, "simulating")
     if queries is not None:
-        write_rows(queries, [row for each in found for row in each.queries])
+        write_rows(queries, of_all(labels, [each.queries for each in found]))
     if seconds is not None:
-        write_rows(seconds, [row for each in found for row in each.seconds])
+        write_rows(seconds, of_all(labels, [each.seconds for each in found]))
     return [each.row for each in found]
+
+
+def of_all(labels: Sequence[Mapping[str, Any]], of_runs: Sequence[Sequence[Row]]) -> list[Row]:
+    """Return the rows of all runs, each with its run's label in front."""
+    pairs = zip(labels, of_runs, strict=True)
+    return [{**label, **row} for label, rows in pairs for row in rows]
 
 
 def on_all_cores(play: Callable[[Run, Sent], T], asked: Sequence[Run], what: str) -> list[T]:
@@ -243,11 +255,19 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+_SWEPT = (
+    ("rate_qps", "rate/s", "{:g}"),
+    ("cluster_devices", "cluster", "{}"),
+    ("slo_ms", "SLO ms", "{:g}"),
+)  # fmt: skip
+
+
 def table_text(found: Sequence[Row]) -> str:
-    """Return the rows as a text table."""
-    lines = [[head for _, head, _ in _COLUMNS]]
+    """Return the rows as a text table, with a column in front for each swept value."""
+    shown = (*(each for each in _SWEPT if found and each[0] in found[0]), *_COLUMNS)
+    lines = [[head for _, head, _ in shown]]
     lines += [
-        ["-" if row[key] is None else form.format(row[key]) for key, _, form in _COLUMNS]
+        ["-" if row[key] is None else form.format(row[key]) for key, _, form in shown]
         for row in found
     ]
     text = columns(lines)

@@ -1,10 +1,11 @@
 """Render a comparison as text: figures with their intervals, and paired differences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.cells import columns
 from headrace.results.statistics import Mean
 from headrace.simulation.comparison import Comparison
+from headrace.simulation.sweep import Label, label_text
 
 # Key, heading, factor, decimals, unit.
 COLUMNS = (
@@ -30,6 +31,14 @@ def comparison_text(made: Comparison) -> str:
         head = f"against {made.against}"
         parts += ["", _table(made, made.difference, head, True)]
     return "\n".join([*parts, "", *notes(made)])
+
+
+def sweep_text(found: Sequence[tuple[Label, Comparison]]) -> str:
+    """Return the comparisons of a sweep, each below its swept values, or the only one."""
+    return "\n\n".join(
+        "\n".join([*([label_text(label)] if label else []), comparison_text(made)])
+        for label, made in found
+    )
 
 
 def _table(

@@ -18,11 +18,13 @@ from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import ArrivalsError, Unfeasible
 from headrace.planning.dry_run import PlanRequest, as_json, plans
-from headrace.simulation import comparison
-from headrace.simulation.batch_runs import Row, SimulationRequest, on_all_cores, rows, runs
+from headrace.simulation.batch_runs import Row, SimulationRequest, of_all, on_all_cores, rows
 from headrace.simulation.capacity_search import CapacityOptions, requests, searched
+from headrace.simulation.comparison import FIGURES, Comparison
+from headrace.simulation.comparison import as_json as as_document
 from headrace.simulation.run_details import Details, detailed
 from headrace.simulation.run_input import Run
+from headrace.simulation.sweep import Label, Sweep, compared, labelled, swept
 from headrace.simulation.world_file import chosen
 
 __all__ = [
@@ -34,6 +36,7 @@ T = TypeVar("T")
 Source = str | Path | PipelineFile
 PRECISION = 0.01  # of a plannable demand, relative
 MOST_DOUBLINGS = 30
+_SWEPT = {"rate_qps": "rates_qps", "devices": "devices", "slo_s": "slos_s"}  # may be lists
 
 
 def simulate(file: Source, **asked: Any) -> list[Row]:
@@ -42,12 +45,14 @@ def simulate(file: Source, **asked: Any) -> list[Row]:
     ``policies`` and ``seeds`` are lists (default: the file's policy, seed 0). Arrivals are either
     ``arrivals``, a file or ascending times in seconds, or ``rate_qps`` with ``seconds`` and
     optionally ``cv`` or ``burst``. ``devices`` (a number, or numbers by device) and ``slo_s``
-    override the file's; ``warm_up_s``, ``latency``, ``solve_s`` and ``world`` are those of
-    ``headrace simulate``.
+    override the file's; where one of these or ``rate_qps`` is a list, every combination is played,
+    and records have the keys cluster_devices, slo_ms or rate_qps in front. ``warm_up_s``,
+    ``latency``, ``solve_s`` and ``world`` are those of ``headrace simulate``.
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``PlanError``.
     """
-    return rows(_runs(file, asked))
+    labels, wanted = _swept(file, asked)
+    return labelled(labels, rows(wanted))
 
 
 def simulated_queries(file: Source, **asked: Any) -> list[Row]:
@@ -56,7 +61,8 @@ def simulated_queries(file: Source, **asked: Any) -> list[Row]:
     Keys: policy, seed, id, created_s and answered_s (virtual seconds since the first arrival),
     latency_ms, outcome, late, task, reason, expected_accuracy, variants.
     """
-    return [row for each in _details(file, asked) for row in each.queries]
+    labels, found = _details(file, asked)
+    return of_all(labels, [each.queries for each in found])
 
 
 def simulated_seconds(file: Source, **asked: Any) -> list[Row]:
@@ -64,7 +70,8 @@ def simulated_seconds(file: Source, **asked: Any) -> list[Row]:
 
     Keys: policy, seed, second, demand_qps, capacity_qps, devices, accuracy, violation.
     """
-    return [row for each in _details(file, asked) for row in each.seconds]
+    labels, found = _details(file, asked)
+    return of_all(labels, [each.seconds for each in found])
 
 
 def compare(file: Source, **asked: Any) -> list[Row]:
@@ -75,12 +82,17 @@ def compare(file: Source, **asked: Any) -> list[Row]:
     difference_low, difference_high from the first policy, paired by seed.
     """
     read = _read(file)
-    document = comparison.as_json(comparison.compare(read, _simulation(read, asked)))
+    found = compared(read, *_simulation(read, asked))
+    return of_all([label for label, _ in found], [_compared(made) for _, made in found])
+
+
+def _compared(made: Comparison) -> list[Row]:
+    document = as_document(made)
     differences = {each["policy"]: each for each in document["differences"]}
     return [
         {"policy": each["policy"], "figure": figure, **_interval(each[figure], ""),
          **_interval(differences.get(each["policy"], {}).get(figure), "difference")}
-        for each in document["policies"] for figure in comparison.FIGURES
+        for each in document["policies"] for figure in FIGURES
     ]  # fmt: skip
 
 
@@ -163,27 +175,31 @@ def _interval(found: Mapping[str, Any] | None, name: str) -> Row:
     return {name: found["mean"], f"{name}_low": found["low"], f"{name}_high": found["high"]}
 
 
-def _details(file: Source, asked: Mapping[str, Any]) -> list[Details]:
-    return on_all_cores(detailed, _runs(file, asked), "simulating")
+def _details(file: Source, asked: Mapping[str, Any]) -> tuple[list[Label], list[Details]]:
+    labels, wanted = _swept(file, asked)
+    return labels, on_all_cores(detailed, wanted, "simulating")
 
 
 def _read(file: Source) -> PipelineFile:
     return file if isinstance(file, PipelineFile) else read_pipeline_file(Path(file))
 
 
-def _runs(file: Source, asked: Mapping[str, Any]) -> list[Run]:
+def _swept(file: Source, asked: Mapping[str, Any]) -> tuple[list[Label], list[Run]]:
     read = _read(file)
-    return runs(read, _simulation(read, asked))
+    return swept(read, *_simulation(read, asked))
 
 
-def _simulation(file: PipelineFile, asked: Mapping[str, Any]) -> SimulationRequest:
+def _simulation(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[SimulationRequest, Sweep]:
     times = asked.get("arrivals")
     if times is not None:
         path = isinstance(times, (str, Path))
         times = Path(times) if path else Recorded(_ascending(times))
     named = asked.get("world")
     world = chosen(file, None if named is None else str(named)).world
-    return _request(SimulationRequest, {**asked, "arrivals": times, "world": world})
+    lists = {name: asked[name] for name in _SWEPT if isinstance(asked.get(name), (list, tuple))}
+    one = {name: value for name, value in asked.items() if name not in lists}
+    request = _request(SimulationRequest, {**one, "arrivals": times, "world": world})
+    return request, Sweep(**{_SWEPT[name]: values for name, values in lists.items()})
 
 
 def _request(kind: type[T], asked: Mapping[str, Any]) -> T:

@@ -13,6 +13,7 @@ EXTRAS = {
     "onnxruntime": "onnx",
     "PIL": "postcode",
     "sklearn": "postcode",
+    "jsonschema": "schema",
 }
 
 

@@ -4,10 +4,12 @@ import contextlib
 import importlib
 import inspect
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from operators.models.model_errors import BadArguments, BadOperator, ModelError
 from operators.models.module_references import nearest, resolve
+from operators.models.output_schema import Checked, schema_check
 from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
 
@@ -23,6 +25,8 @@ def load_operator(variant: Variant) -> object:
         _check_class(made, variant.operator)
         _check_arguments(made, variant)
         operator: object = made(**variant.arguments)
+        if variant.output_schema:
+            operator = Checked(operator, schema_check(Path(variant.output_schema)))
     except ModelError as error:
         raise type(error)(f"{variant.key}: {error}", error.trace) from error
     except (Exception, SystemExit) as error:

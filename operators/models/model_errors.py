@@ -6,6 +6,7 @@ ModelError
     BadOperator     an operator that is no class, lacks ``load`` or ``predict``, or raises
     BadWeights      a weights file that is missing, unsafe or made for another model
     BadDevice       a device that this machine or library does not have
+    BadSchema       a schema file of outputs that cannot be used
     MissingExtra    a library of an optional extra that is not installed
 """
 
@@ -35,6 +36,10 @@ class BadWeights(ModelError):
 
 class BadDevice(ModelError):
     """This machine or library does not have the device."""
+
+
+class BadSchema(ModelError):
+    """A schema file of outputs cannot be read, or is no schema."""
 
 
 class MissingExtra(ModelError):

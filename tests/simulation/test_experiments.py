@@ -113,3 +113,37 @@ def test_the_command_writes_queries_and_seconds(
     assert "rows are written as .csv or .jsonl or .parquet" in capsys.readouterr().err
     assert run([*line, "--devices", "many"]) == 2
     assert "write 8, or cpu=4,cuda:0=2" in capsys.readouterr().err
+
+
+def test_lists_are_swept_and_every_record_says_for_what_it_stands(tmp_path: Path) -> None:
+    file = a_cluster(tmp_path)
+    found = headrace.simulate(
+        file, policies=["fast"], rate_qps=[30, 60], seconds=1, devices=[4, 6], slo_s=[0.001, 0.3]
+    )
+    assert [(row["rate_qps"], row["cluster_devices"], row["slo_ms"]) for row in found] == [
+        (rate, devices, slo) for rate in (30, 60) for devices in (4, 6) for slo in (1.0, 300.0)
+    ]
+    one = headrace.simulate(file, policies=["fast"], rate_qps=60, seconds=1, devices=6, slo_s=0.3)
+    assert {key: found[-1][key] for key in one[0] if not key.endswith("cpu_seconds")} == {
+        key: value for key, value in one[0].items() if not key.endswith("cpu_seconds")
+    }
+    strict = headrace.simulated_queries(file, rate_qps=30, seconds=1, slo_s=[0.001, 0.3])
+    assert {row["slo_ms"] for row in strict} == {1.0, 300.0}
+
+
+def test_a_comparison_is_swept_in_python_and_at_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_cluster(tmp_path)
+    found = headrace.compare(file, policies=["fast"], rate_qps=30, seconds=1, slo_s=[0.001, 0.3])
+    violation = {row["slo_ms"]: row["mean"] for row in found if row["figure"] == "violation"}
+    assert violation[1.0] > violation[300.0]
+    line = ["compare", str(file), "--rate", "30", "--seconds", "1", "--policy", "fast"]
+    assert run([*line, "--slo", "1ms", "300ms", "--json"]) == 0
+    sweep = json.loads(capsys.readouterr().out)["sweep"]
+    assert [each["slo_ms"] for each in sweep] == [1.0, 300.0]
+    assert [each["policies"][0]["violation"]["mean"] for each in sweep] == list(violation.values())
+    assert run([*line, "--slo", "1ms,300ms", "--html", str(tmp_path / "page.html")]) == 2
+    assert "--html shows one comparison" in capsys.readouterr().err
+    assert run([*line, "--devices", "4,4"]) == 2
+    assert "devices 4 is given twice" in capsys.readouterr().err

@@ -60,3 +60,20 @@ def test_an_operator_that_raises_fails_the_query_with_its_place(file: Path) -> N
 def test_a_variant_that_is_none_is_refused(file: Path) -> None:
     with pytest.raises(PipelineError, match="no variant shout/soft; name one of split/v"):
         run_query(file, b"x", variants={"shout": "soft"})
+
+
+def test_an_output_that_does_not_fit_the_schema_fails_with_the_place(tmp_path: Path) -> None:
+    (tmp_path / "result.avsc").write_text('"string"')
+    (tmp_path / "mine_of_schema.py").write_text(
+        "class Half:\n  def load(self, d): pass\n"
+        "  def predict(self, b): return [len(v) for v in b]\n"
+    )
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        "name: half\nslo: 1s\ncluster: {devices: {cpu: 1}}\ntasks:\n  half:\n"
+        "    output_schema: result.avsc\n"
+        "    variants: {v: {operator: 'mine_of_schema:Half'}}\n"
+    )
+    answer = run_query(file, b"four")
+    assert answer.outcome == "failed"
+    assert answer.reason == "the output does not fit its schema: it is 4, wanted is string"

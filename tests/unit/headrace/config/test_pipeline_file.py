@@ -229,6 +229,11 @@ def test_limits_are_a_time_a_memory_or_both(
         ("cpu: 3", "cpu: 0", ":24: cluster.devices.cpu is 0; it must be 1 or more"),
         ("children: [read]", "children: read", ":17: tasks.locate.children is 'read'; write a li"),
         ("[read]", "[reed]", ":17: tasks.locate.children.0 is 'reed', which is no task; did you m"),
+        (
+            "children: [read]",
+            "children: [read]\n    output_schema: x.avsc",
+            ":18: tasks.locate.output_schema is for leaf tasks, and locate has children",
+        ),
         ("[read]", "[read, read]", ":17: task 'read' is a child of 'locate' and of 'locate'"),
         ("[read]", "[locate]", ":17: tasks go in a circle: locate -> locate; remove one"),
         ("children: [read]", "slots: 4", ":16: tasks 'read' and 'locate' have no parent, but"),

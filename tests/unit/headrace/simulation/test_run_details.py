@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.simulation.run_details import check_format
+from headrace.simulation.run_details import check_format, write_rows
 
 
 def test_parquet_without_pyarrow_is_told_before_anything_is_simulated(
@@ -18,3 +18,11 @@ def test_parquet_without_pyarrow_is_told_before_anything_is_simulated(
     sys.path_importer_cache.clear()
     with pytest.raises(PipelineError, match=r"q\.parquet: Parquet needs pyarrow, .* \.csv"):
         check_format(tmp_path / "q.parquet")
+
+
+def test_rows_written_as_parquet_are_read_back(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    rows = [{"policy": "loki", "latency_ms": 2.5}, {"policy": "static", "latency_ms": None}]
+    check_format(tmp_path / "q.parquet")
+    write_rows(tmp_path / "q.parquet", rows)
+    assert parquet.read_table(tmp_path / "q.parquet").to_pylist() == rows
