@@ -13,6 +13,7 @@ them.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from math import exp, sqrt
 
 from control.estimation.report_deltas import News
@@ -51,19 +52,20 @@ class Factors:
         if news.report.counts == news.before:
             return self
         seen = dict(self._seen)
+        counts = news.report.counts
         for edge in self.edges:
-            now = self._after(edge, news)
+            # Most edges are of variants that this worker has never run.
+            now = self._after(edge, news) if _names(edge)[0] in counts else None
             if now is not None:
                 seen[edge] = now
         return Factors(self.edges, seen)
 
     def _after(self, edge: Edge, news: News) -> _Seen | None:
-        variant, child = edge
+        finished, made = _names(edge)
         known = self._seen.get(edge)
         if news.before is None and known is not None:
             return None  # an earlier controller may have counted these items
-        items = news.since(f"finished/{variant}")
-        children = news.since(f"children/{variant}/{child}")
+        items, children = news.since(finished), news.since(made)
         if items <= 0:
             return None
         known = known or _Seen(0.0, 0.0)
@@ -99,3 +101,10 @@ class Factors:
             if apart > DRIFT * planned[edge] and apart > DRIFT_SIGMAS * error:
                 found.append(edge)
         return tuple(found)
+
+
+@cache
+def _names(edge: Edge) -> tuple[str, str]:
+    """Return the names under which workers count an edge's items and children."""
+    variant, child = edge
+    return f"finished/{variant}", f"children/{variant}/{child}"

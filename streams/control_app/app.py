@@ -1,4 +1,5 @@
-"""The control app: Faust delivers reports, commands and ticks to the controller's driver.
+"""The control app: Faust delivers commands and ticks to the controller's driver, a plain consumer
+the reports.
 
 Faust's consumer group elects which of several control apps is in charge: the one assigned the
 control topics. That app replays the topics' history into a fresh controller, and drops the
@@ -23,13 +24,14 @@ from schemas.effects import Observer
 from schemas.pipeline import Pipeline
 from streams.control_app.control_driver import (
     AGAIN_S,
+    CHARGED,
     LEVELS,
     PUBLISH_S,
-    READ,
     ControlDriver,
     Write,
     reachable,
 )
+from streams.control_app.report_reader import ReportReader
 from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
@@ -60,7 +62,7 @@ def make_app(
 
         app.agent(topic, name=f"{pipeline.name}.{logical}", concurrency=1)(agent)
 
-    for logical in READ:
+    for logical in CHARGED:
         follow(logical)
 
     async def tick() -> None:
@@ -119,6 +121,7 @@ async def _serve(
     pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver, folder: str
 ) -> None:
     stopping = asyncio.Event()
+    driver.read_with(_report_reader(pipeline, kafka, driver))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     make = partial(make_app, pipeline, kafka, driver, folder)
@@ -142,6 +145,15 @@ async def _serve(
     finally:
         await app.stop()
         driver.close()
+
+
+def _report_reader(pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver) -> ReportReader:
+    """Return a reader that passes reports to the driver, in the running event loop."""
+    soon = asyncio.get_running_loop().call_soon_threadsafe
+    return ReportReader(
+        kafka, pipeline.name, partial(soon, driver.reported), partial(soon, driver.failed),
+        driver.connectivity.failed_request,
+    )  # fmt: skip
 
 
 async def started(

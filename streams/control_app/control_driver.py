@@ -71,6 +71,7 @@ LEVELS = {
     "control.too_large": logging.ERROR,
 }
 READ = (REPORTS, COMMANDS, PLANS)
+CHARGED = (COMMANDS, PLANS)  # the app that the group assigns them is in charge, and reads REPORTS
 
 # (topic, value, partition (None: by key), key); returns once the broker has the record
 Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[Any]]
@@ -83,6 +84,13 @@ class Inputs(Protocol):
     def ends(self) -> dict[int, int]: ...
     def done(self) -> dict[int, int]: ...
     def shared_ends(self) -> dict[str, int]: ...
+
+
+class Reports(Protocol):
+    """Reads the reports from an offset on, until stopped, and passes them to ``reported``."""
+
+    def start(self, offset: int) -> None: ...
+    def stop(self) -> None: ...
 
 
 class Solvers(Protocol):
@@ -130,22 +138,51 @@ class ControlDriver:
         # Earlier reports are obsolete, earlier plans are in the history or deleted.
         self._read_from: Mapping[str, int] = {}
         self._write_as = write_as
+        self._reports: Reports | None = None
 
     # ------------------------------------------------------------------ from Faust
 
     def arrived(self, logical: str, message: Any) -> None:
         """Queue a record of a control topic."""
-        if (message.timestamp or 0.0) > self._connectivity.since_s:
-            self._connectivity.answered(self._clock())
-        if logical == REPORTS:
-            self._delivery.delivered()
+        self._heard(message.timestamp or 0.0)
         fetched = Fetched(
-            message.topic, message.partition, message.offset,
-            self._dilation.inner(message.timestamp or 0.0), message.key, message.value, None,
+            message.topic, message.partition, message.offset, message.timestamp or 0.0,
+            message.key, message.value, None,
         )  # fmt: skip
-        event = arrived(self._pipeline.name, logical, fetched)
+        event = self._event(logical, fetched)
         if event is not None:
             self._inbox.put_nowait(partial(self._deliver, logical, event))
+
+    def reported(self, batch: Sequence[Fetched]) -> None:
+        """Queue reports."""
+        self._heard(batch[-1].at_s)
+        self._delivery.delivered()
+        self._inbox.put_nowait(partial(self._deliver_reports, batch))
+
+    def failed(self, error: BaseException) -> None:
+        """End ``run`` with this error."""
+        self._inbox.put_nowait(partial(self._raise, error))
+
+    @property
+    def connectivity(self) -> Connectivity:
+        """The broker's state as this process's clients see it."""
+        return self._connectivity
+
+    def _heard(self, at_s: float) -> None:
+        if at_s > self._connectivity.since_s:
+            self._connectivity.answered(self._clock())
+
+    def _event(self, logical: str, fetched: Fetched) -> Arrived | None:
+        at_s = self._dilation.inner(fetched.at_s)
+        return arrived(self._pipeline.name, logical, fetched._replace(at_s=at_s))
+
+    async def _deliver_reports(self, batch: Sequence[Fetched]) -> None:
+        first = self._read_from.get(REPORTS, 0)
+        for fetched in batch:
+            if fetched.offset >= first:
+                event = self._event(REPORTS, fetched)
+                if event is not None:
+                    await self._tell(event)
 
     async def _deliver(self, logical: str, event: Arrived) -> None:
         # Judged here: records arrive while the history is still being read.
@@ -163,8 +200,8 @@ class ControlDriver:
             self._inbox.put_nowait(self._nothing)  # wakes ``run``, which catches up
 
     def assigned(self, topics: Iterable[str]) -> None:
-        """Begin if this app is assigned every control topic; otherwise another is in charge."""
-        wanted = {physical(self._pipeline.name, logical) for logical in READ}
+        """Begin if this app is assigned the topics of the one in charge; else another is."""
+        wanted = {physical(self._pipeline.name, logical) for logical in CHARGED}
         in_charge = wanted <= set(topics)
         self._inbox.put_nowait(self._begin if in_charge else self._end)
 
@@ -189,8 +226,14 @@ class ControlDriver:
         return QuietFilter(self._connectivity)
 
     def close(self) -> None:
-        """End the planners' process."""
+        """End the planners' process and the reading of reports."""
         self._planners.close()
+        if self._reports is not None:
+            self._reports.stop()
+
+    def read_with(self, reports: Reports) -> None:
+        """Set the reader of reports; before ``run``."""
+        self._reports = reports
 
     def _look_at_the_clock(self) -> None:
         # Ticks continue while the controller waits for the broker: a gap between them means that
@@ -232,6 +275,8 @@ class ControlDriver:
 
     async def _begin(self) -> None:
         past, self._read_from = await self._past()
+        if self._reports is not None:
+            self._reports.start(self._read_from[REPORTS])
         self._host = ControlHost(self._fresh())
         # Of the history, observers see only the plan in force.
         plans = [event for event in past if self._is_plan(event)]
@@ -260,6 +305,8 @@ class ControlDriver:
         if self._host is not None:
             text = f"another control app is in charge of pipeline {self._pipeline.name}"
             self._say("control.ended", text)
+        if self._reports is not None:
+            self._reports.stop()
         self._host = None
 
     async def _nothing(self) -> None:
@@ -311,7 +358,7 @@ class ControlDriver:
         await performed(self, effect, self._host)
 
     async def _assign(self, effect: Assign, host: ControlHost) -> None:
-        """Check the topic only: Faust reads the control topics while this app is in charge."""
+        """Check the topic only: an app in charge reads every control topic."""
         if effect.topic not in READ:
             raise TypeError(f"the controller is to read {effect.topic!r}; it reads {READ}")
 

@@ -47,7 +47,7 @@ def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
     events: list[Arrived] = []
     for logical in (PLANS, COMMAND_RESULTS, COMMANDS):
         messages = read_to_end(kafka, physical(pipeline.name, logical))
-        events += past(pipeline.name, logical, map(_fetched, messages))
+        events += past(pipeline.name, logical, map(fetched_from, messages))
     return events
 
 
@@ -75,7 +75,8 @@ def _deleted(pipeline: str, fetched: Fetched) -> Arrived | None:
     return Arrived(result, COMMAND_RESULTS, fetched.slot, fetched.offset, fetched.at_s)
 
 
-def _fetched(message: Any) -> Fetched:
+def fetched_from(message: Any) -> Fetched:
+    """Return a message of the Kafka library as a record of a control topic."""
     _, milliseconds = message.timestamp()
     return Fetched(
         message.topic(), message.partition(), message.offset(), milliseconds / 1e3, message.key(),

@@ -1,0 +1,77 @@
+"""Reads the reports on a thread of its own, with a plain consumer, for the control app in charge.
+
+A thousand workers report 5,000 times a second. Faust takes some 150 us for each record, which is
+most of a core; a plain consumer that gathers for ``GATHER_S`` takes a few. Faust remains for the
+commands and plans, whose group elects the app in charge.
+"""
+
+import threading
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, TopicPartition
+
+from schemas.effects import REPORTS
+from streams.codecs.wire import Fetched
+from streams.control_app.control_records import fetched_from
+from streams.kafka.kafka_client import OnError, consumer, fatal_errors
+from streams.kafka.kafka_config import KafkaConfig
+from streams.topics import physical
+
+GATHER_S = 0.02  # reports are handed on this often: each batch costs a wake-up of the event loop
+MOST = 5000  # at once
+
+Deliver = Callable[[list[Fetched]], None]
+
+
+class ReportReader:
+    """Hands the reports to ``deliver`` in batches, while started; ``fail`` takes the error that
+    ends it. Both are called from its thread."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        pipeline: str,
+        deliver: Deliver,
+        fail: Callable[[BaseException], None],
+        on_error: OnError | None = None,
+    ) -> None:
+        self._config, self._group = config, f"{pipeline}.control"
+        self._deliver, self._fail, self._on_error = deliver, fail, on_error
+        self._ends: threading.Event | None = None
+
+    def start(self, offset: int) -> None:
+        """Read from ``offset`` on; a reading under way ends."""
+        self.stop()
+        self._ends = threading.Event()
+        run = threading.Thread(
+            target=self._run, args=(offset, self._ends), name="reports", daemon=True
+        )
+        run.start()
+
+    def stop(self) -> None:
+        """End the reading; at most one more batch arrives."""
+        if self._ends is not None:
+            self._ends.set()
+            self._ends = None
+
+    def _run(self, offset: int, ends: threading.Event) -> None:
+        try:
+            reader = consumer(
+                self._config, self._group, error_cb=fatal_errors(self._config, self._on_error)
+            )
+            try:
+                reader.assign([TopicPartition(physical("", REPORTS), 0, offset)])
+                self._read(reader, ends)
+            finally:
+                reader.close()
+        except Exception as error:  # noqa: BLE001 - the driver raises it
+            if not ends.is_set():
+                self._fail(error)
+
+    def _read(self, reader: Consumer, ends: threading.Event) -> None:
+        while not ends.is_set():
+            messages = reader.consume(MOST, timeout=GATHER_S)
+            # librdkafka retries by itself after an error.
+            batch = [fetched_from(each) for each in messages if each.error() is None]
+            if batch and not ends.is_set():
+                self._deliver(batch)
