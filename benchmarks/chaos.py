@@ -4,7 +4,7 @@
                                [--slo 1] [--kinds "kill node,freeze node"] [--json]
 
 A pipeline of two stages with fan-out runs on its own broker, with one process per role and two
-control apps. Faults follow each other (benchmarks/chaos_faults.py), each after a second in which
+control apps. Faults follow each other (benchmarks/chaos_kinds.py), each after a second in which
 the pipeline answered all queries in time. At the end, invariants are checked over all records
 (benchmarks/chaos_account.py), and the times to recover against the bounds of the kinds. If one is
 violated or missed, it is printed with the command that repeats the faults, and the exit code is 1.
@@ -33,17 +33,21 @@ import numpy as np
 import psutil
 
 from benchmarks.chaos_account import Record, broken
-from benchmarks.chaos_faults import CONTROLS, Fault, Kind, Scene, chosen, drawn, perform
+from benchmarks.chaos_faults import CONTROLS
+from benchmarks.chaos_kinds import chosen, drawn, perform
+from benchmarks.fault_scene import Fault, Kind, Scene
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends, in_time
 from benchmarks.squares import PIPELINE
+from benchmarks.tcp_proxy import Proxies
 from headrace.broker import local_broker as local
 from headrace.config.topology import Role
 
 WHOLE_WITHIN_S = 60.0
 ENDED_WITHIN_S = 10.0
+PROXIED = 7  # roles: three workers, ingress, egress, two control apps
 ALL = "all"
-# A frozen node answers no request: clients try another one after this time.
+# A frozen node or a cut network answers no request: clients try again after this time.
 PROPERTIES = {"socket.timeout.ms": "2000", "request.timeout.ms": "2000"}
 DESCRIPTION = {
     **PIPELINE,
@@ -244,18 +248,23 @@ def a_rig(folder: Path, nodes: int = 1, slo_s: float = 1.0) -> Iterator[tuple[Ri
     """Yield the pipeline on its own broker; both end with the block."""
     home = folder / "broker"
     with ThreadPoolExecutor(1) as beside:
-        running = local.start(home, nodes=nodes)
+        running = local.start(home, nodes=nodes, proxied=PROXIED if nodes == 1 else 0)
+        proxies = None
         try:
-            properties = PROPERTIES if nodes > 1 else {}
             description = {**DESCRIPTION, "slo": f"{slo_s}s"}
-            rig = Rig(running.bootstrap, folder, description, properties=dict(properties))
+            rig = Rig(running.bootstrap, folder, description, properties=dict(PROPERTIES))
             rig.roles |= {name: Role(name, "control") for name in CONTROLS}
+            if running.proxied:
+                proxies = Proxies(tuple(rig.roles), running.proxied)
+                rig.bootstraps |= proxies.bootstraps
             try:
-                yield rig, Scene(rig, home, beside)
+                yield rig, Scene(rig, home, beside, proxies)
             finally:
                 rig.close()
         finally:
             beside.submit(local.stop, home).result()
+            if proxies is not None:
+                proxies.close()
 
 
 def measure(

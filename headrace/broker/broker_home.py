@@ -10,12 +10,12 @@ from streams.topics import MAX_RECORD_BYTES
 _SERVER = """\
 process.roles=broker,controller
 node.id={node}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{proxied}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{told}
 controller.quorum.voters={voters}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT{protocols}
 log.dirs={data}
 
 # Every topic, internal ones too, has a copy on each node and outlives the loss of one of three.
@@ -97,12 +97,17 @@ rootLogger.appenderRef.file.ref=file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The cluster id and ports that a broker keeps over restarts, for its data and clients."""
+    """The cluster id and ports that a broker keeps over restarts, for its data and clients.
+
+    ``proxied``: further listeners of node 1, each with the port that it advertises, on which a
+    proxy listens.
+    """
 
     cluster: str  # 22 characters: a UUID in URL-safe base64
     port: int
     controller_port: int
     others: tuple[tuple[int, int], ...] = ()  # both ports of nodes 2 and up
+    proxied: tuple[tuple[int, int], ...] = ()
 
     @property
     def nodes(self) -> tuple[tuple[int, int], ...]:
@@ -175,10 +180,14 @@ def server_properties(home: Home, identity: Identity, number: int = 1) -> str:
     port, controller_port = identity.nodes[number - 1]
     voters = enumerate((controller for _, controller in identity.nodes), 1)
     copies = len(identity.nodes)
+    proxied = identity.proxied if number == 1 else ()
     one = _SERVER.format(
         node=number,
         port=port,
         controller_port=controller_port,
+        proxied="".join(f",PROXIED{i}://127.0.0.1:{at}" for i, (at, _) in enumerate(proxied)),
+        told="".join(f",PROXIED{i}://127.0.0.1:{at}" for i, (_, at) in enumerate(proxied)),
+        protocols="".join(f",PROXIED{i}:PLAINTEXT" for i in range(len(proxied))),
         voters=",".join(f"{node}@127.0.0.1:{controller}" for node, controller in voters),
         copies=copies,
         in_sync=max(1, copies - 1),

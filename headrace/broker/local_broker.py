@@ -55,6 +55,7 @@ class Running:
     log: Path
     started_here: bool  # whether the call that returned this started the broker
     nodes: tuple[int | None, ...] = ()  # the process of every node; None: it does not run
+    proxied: tuple[tuple[int, int], ...] = ()  # ports of proxied listeners: own, advertised
 
 
 def start(
@@ -63,6 +64,7 @@ def start(
     java: Path | None = None,
     progress: Progress | None = None,
     nodes: int | None = None,
+    proxied: int = 0,
 ) -> Running:
     """Find the broker of this home, or start it, and return once it answers.
 
@@ -70,6 +72,8 @@ def start(
     chosen at the first start and kept. `progress` is called for each jar that the first start on
     a machine downloads. Concurrent calls from several processes start one broker. ``nodes`` is
     chosen at the first start too (1 by default); nodes of it that have died are started again.
+    ``proxied``, chosen at the first start: the number of further listeners that advertise the port
+    of a proxy (``Running.proxied``).
     Raises BrokerError: no Java of 17 or newer, jars not available, a kept port in use by another
     process, another number of nodes, the broker ended during start-up or did not answer for a
     minute.
@@ -80,7 +84,7 @@ def start(
         if found is not None and None not in found.nodes:
             _check_nodes(place, len(found.nodes), nodes)
             return _answering(place, found)
-        return _started(place, java, progress, nodes)
+        return _started(place, java, progress, nodes, proxied)
 
 
 def ensure(home: Path | None = None) -> Running:
@@ -125,11 +129,11 @@ def stop(home: Path | None = None) -> bool:
 
 
 def _started(
-    place: Home, java: Path | None, progress: Progress | None, nodes: int | None
+    place: Home, java: Path | None, progress: Progress | None, nodes: int | None, proxied: int
 ) -> Running:
     runtime = find_java() if java is None else check_java(java)
     jars = classpath(progress)
-    identity = _reachable_identity(place, nodes)
+    identity = _reachable_identity(place, nodes, proxied)
     # The pids of spawned nodes are kept: right after its start a process has no command line yet.
     living = list(_living(place, identity))
     begun: list[int] = []
@@ -173,6 +177,7 @@ def _running(
         log=place.node(first + 1).log,
         started_here=started_here,
         nodes=living,
+        proxied=identity.proxied,
     )
 
 
@@ -200,7 +205,8 @@ def _found(place: Home) -> Running | None:
 
 def _read_identity(place: Home) -> Identity:
     row = json.loads(place.identity.read_text())
-    return Identity(**{**row, "others": tuple(map(tuple, row.get("others", ())))})
+    pairs = {name: tuple(map(tuple, row.get(name, ()))) for name in ("others", "proxied")}
+    return Identity(**{**row, **pairs})
 
 
 def _check_nodes(place: Home, found: int, wanted: int | None) -> None:
@@ -212,36 +218,43 @@ def _check_nodes(place: Home, found: int, wanted: int | None) -> None:
         )
 
 
-def _identity(place: Home, nodes: int | None) -> Identity:
+def _identity(place: Home, nodes: int | None, proxied: int) -> Identity:
     if place.identity.exists():
         identity = _read_identity(place)
         _check_nodes(place, len(identity.nodes), nodes)
         return identity
-    port, controller_port = _free_ports()
-    others: list[tuple[int, int]] = []
-    while len(others) < (nodes or 1) - 1:
-        pair = _free_ports()
-        if not {port, controller_port, *sum(others, ())} & set(pair):
-            others.append(pair)
+    (port, controller_port), *more = _different_ports((nodes or 1) + proxied)
+    others = more[: (nodes or 1) - 1]
     if place.is_default and _is_free(USUAL_PORT):
         port = USUAL_PORT
     # The format tool would parse a leading "-" as an option.
     cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
     identity = Identity(
-        cluster=cluster, port=port, controller_port=controller_port, others=tuple(others)
-    )
+        cluster=cluster, port=port, controller_port=controller_port, others=tuple(others),
+        proxied=tuple(more[len(others) :]),
+    )  # fmt: skip
     write_whole(place.identity, json.dumps(asdict(identity)) + "\n")
     return identity
 
 
-def _reachable_identity(place: Home, nodes: int | None) -> Identity:
+def _reachable_identity(place: Home, nodes: int | None, proxied: int) -> Identity:
     """Return the identity; with a new port if another program has taken the usual one."""
-    identity = _identity(place, nodes)
+    identity = _identity(place, nodes, proxied)
     if identity.port != USUAL_PORT or _process_of(place) or _is_free(USUAL_PORT):
         return identity
     moved = replace(identity, port=_free_ports()[0])
     write_whole(place.identity, json.dumps(asdict(moved)) + "\n")
     return moved
+
+
+def _different_ports(count: int) -> list[tuple[int, int]]:
+    """Return pairs of free ports."""
+    found: dict[int, tuple[int, int]] = {}
+    while len(found) < count:
+        pair = _free_ports()
+        if not {port for each in found.values() for port in each} & set(pair):
+            found[pair[0]] = pair
+    return list(found.values())
 
 
 def _free_ports() -> tuple[int, int]:

@@ -22,6 +22,7 @@ from aiokafka.errors import KafkaConnectionError
 from control.controller.controller import Controller
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
+from streams.codecs.wire import Fetched
 from streams.control_app.control_driver import (
     AGAIN_S,
     CHARGED,
@@ -149,11 +150,16 @@ async def _serve(
 
 def _report_reader(pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver) -> ReportReader:
     """Return a reader that passes reports to the driver, in the running event loop."""
-    soon = asyncio.get_running_loop().call_soon_threadsafe
-    return ReportReader(
-        kafka, pipeline.name, partial(soon, driver.reported), partial(soon, driver.failed),
-        driver.connectivity.failed_request,
-    )  # fmt: skip
+    loop = asyncio.get_running_loop()
+
+    def deliver(batch: Sequence[Fetched]) -> None:
+        loop.call_soon_threadsafe(driver.reported, batch)
+
+    def fail(error: BaseException) -> None:
+        loop.call_soon_threadsafe(driver.failed, error)
+
+    on_error = driver.connectivity.failed_request
+    return ReportReader(kafka, pipeline.name, deliver, fail, on_error)
 
 
 async def started(

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from benchmarks.chaos_account import Record, broken
-from benchmarks.chaos_faults import chosen, drawn
+from benchmarks.chaos_kinds import chosen, drawn
 from benchmarks.rig import Asked
 from benchmarks.squares import right
 from schemas.records import ANSWERED, FAILED, Answer, CommandResult, DeadLetter, Origin

@@ -1,0 +1,100 @@
+"""The kinds of faults, their random order, and the bounds of the times to recover.
+
+Faults are drawn from a seeded generator in advance, so that a seed gives the same faults whatever
+the pipeline does. Every round has each kind once, in random order.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import chaos_faults as process
+from benchmarks import network_faults as network
+from benchmarks.fault_scene import Fault, Kind, Scene
+
+
+def chosen(nodes: int, longest_s: float = 10.0, names: Sequence[str] = ()) -> Mapping[str, Kind]:
+    """Return the kinds for a broker of ``nodes`` nodes that last up to ``longest_s``, or those
+    named. Raises ``ValueError`` for an unknown name."""
+    unknown = sorted(set(names) - KINDS.keys())
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: no kind of fault; known: {', '.join(KINDS)}")
+    return {
+        name: kind
+        for name, kind in KINDS.items()
+        if (not names or name in names)
+        and nodes in range(kind.nodes[0], kind.nodes[1] + 1)
+        and kind.seconds[0] <= longest_s
+    }
+
+
+def drawn(
+    rng: np.random.Generator, roles: Sequence[str], kinds: Mapping[str, Kind] | None = None
+) -> Iterator[Fault]:
+    """Yield faults endlessly, by default of every kind for one broker."""
+    kinds = chosen(1) if kinds is None else kinds
+    while True:
+        for name in rng.permutation(sorted(kinds)):
+            kind = kinds[str(name)]
+            among = [role for role in roles if role.startswith(kind.of)] if kind.of else []
+            targets = rng.permutation(among)[: kind.count]
+            yield Fault(
+                kind=str(name),
+                targets=tuple(map(str, targets)),
+                seconds=round(float(rng.uniform(*kind.seconds)), 3),
+                quiet_s=round(float(rng.uniform(0.5, 2.0)), 3),
+            )
+
+
+def perform(scene: Scene, fault: Fault) -> float:
+    """Inject a fault; return when it began (broker outage: ended). Raises ``Stuck``."""
+    return KINDS[fault.kind].perform(scene, fault)
+
+
+WORKERS, EVERYBODY = ("cpu-",), ("control", "egress", "cpu-", "ingress")
+ONE, THREE = (1, 1), (3, 9)
+# A partition is over 2 s after it has healed.
+HEALED: Mapping[str, Any] = {"nodes": ONE, "most_s": 2.0}
+KINDS: Mapping[str, Kind] = {
+    "kill worker": Kind(perform=process.killed, of=WORKERS, median_s=1.0, most_s=2.0),
+    "kill control app": Kind(perform=process.killed, of=process.CONTROLS),
+    "kill ingress": Kind(perform=process.killed, of=("ingress",)),
+    "kill egress": Kind(perform=process.killed, of=("egress",)),
+    "kill three": Kind(perform=process.killed, of=EVERYBODY, count=3, seconds=(0.0, 1.5)),
+    "overlapping": Kind(
+        perform=process.overlapping, of=("egress", "cpu-"), count=3, seconds=(0.3, 2.0)
+    ),
+    "freeze worker": Kind(perform=process.frozen, of=WORKERS, seconds=(0.3, 5.0)),
+    "freeze control app": Kind(perform=process.frozen, of=process.CONTROLS, seconds=(0.5, 10.0)),
+    "freeze ingress": Kind(perform=process.frozen, of=("ingress",), seconds=(0.3, 3.0)),
+    "freeze egress": Kind(perform=process.frozen, of=("egress",), seconds=(0.3, 3.0)),
+    "stand still": Kind(perform=process.stood_still, of=("egress", "ingress"), seconds=(6.0, 9.0)),
+    "second instance": Kind(perform=process.second_instance, of=("egress", "ingress", "cpu-")),
+    "broker away": Kind(perform=process.broker_away, seconds=(1.0, 6.0), nodes=ONE, most_s=5.0),
+    "kill broker": Kind(perform=process.broker_killed, seconds=(0.5, 4.0), nodes=ONE, most_s=5.0),
+    "long outage": Kind(perform=process.broker_away, seconds=(20.0, 90.0), nodes=ONE, most_s=5.0),
+    "kill node": Kind(perform=process.node_killed, seconds=(1.0, 8.0), nodes=THREE, most_s=5.0),
+    "freeze node": Kind(perform=process.node_frozen, seconds=(2.0, 12.0), nodes=THREE, most_s=5.0),
+    "restart node": Kind(
+        perform=process.node_restarted, seconds=(0.0, 1.0), nodes=THREE, most_s=5.0
+    ),
+    "cut worker": Kind(perform=network.cut, of=WORKERS, seconds=(1.0, 5.0), **HEALED),
+    "cut control app": Kind(perform=network.cut, of=process.CONTROLS, seconds=(1.0, 5.0), **HEALED),
+    "cut egress": Kind(perform=network.cut, of=("egress",), seconds=(1.0, 4.0), **HEALED),
+    "cut ingress": Kind(perform=network.cut, of=("ingress",), seconds=(1.0, 4.0), **HEALED),
+    "long cut": Kind(perform=network.cut, of=("control", "cpu-"), seconds=(30.0, 90.0), **HEALED),
+    "deaf": Kind(perform=network.deafened, of=EVERYBODY, seconds=(1.0, 4.0), **HEALED),
+    "mute": Kind(perform=network.muted, of=EVERYBODY, seconds=(1.0, 4.0), **HEALED),
+    "half open": Kind(perform=network.half_opened, of=EVERYBODY),
+    "slow network": Kind(perform=network.slowed, of=EVERYBODY, seconds=(2.0, 5.0)),
+    "rolling restart": Kind(perform=process.rolling_restart, of=EVERYBODY, count=99),
+    "scale-down": Kind(perform=process.scaled_down, of=WORKERS, seconds=(0.0, 3.0)),
+    "policies": Kind(perform=process.policies, seconds=(0.5, 3.0)),
+    "overload": Kind(perform=process.overload, seconds=(1.0, 4.0)),
+    "garbage": Kind(perform=process.garbage, seconds=(0.0, 0.2)),
+    "oversized records": Kind(
+        perform=process.inputs(*process.OVERSIZED_INPUTS), seconds=(0.0, 0.3)
+    ),
+    "raising operator": Kind(perform=process.inputs(*process.RAISING_INPUTS), seconds=(0.0, 0.3)),
+}
