@@ -48,6 +48,7 @@ from schemas.records import (
     DeadLetter,
     Origin,
     Plan,
+    Query,
     Report,
 )
 from streams.kafka.kafka_client import consumer, producer
@@ -262,7 +263,11 @@ class Rig:
         headers = [(ID_HEADER, name.encode())]
         if deadline_s is not None:
             headers.append((DEADLINE_HEADER, f"{deadline_s * 1e3:.3f}".encode()))
-        self.asked[name] = self.put(payload, headers)
+        value = payload
+        if self.file.pipeline.input == "avro":
+            value, headers = encode(Query(payload=payload, id=name, deadline_s=deadline_s)), []
+        self.asked[name] = self.put(value, headers)
+        self.asked[name].payload = payload
         return name
 
     def put(self, payload: bytes | None, headers: list[tuple[str, bytes]]) -> Asked:
