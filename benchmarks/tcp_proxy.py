@@ -131,8 +131,10 @@ class TcpProxy:
                 await asyncio.sleep(min(left_s, TICK_S))
             while not getattr(self.network, direction):
                 await asyncio.sleep(TICK_S)
+            if writer.transport.is_closing():
+                continue  # half open: into the void
             writer.write(data)
-            with contextlib.suppress(OSError):  # half open: into the void
+            with contextlib.suppress(OSError):
                 await writer.drain()
 
 

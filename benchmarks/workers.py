@@ -176,6 +176,10 @@ class Fleet:
     def _delivered(self, error: Any, _: Any) -> None:
         self.confirmed += error is None
 
+    def reported_s(self, name: str) -> float:
+        """Return the time of a worker's last report, monotonic."""
+        return self._last[name]
+
     def close(self) -> None:
         """Close the clients."""
         self._producer.close()
@@ -260,9 +264,9 @@ def _moved_s(fleet: Fleet) -> float:
 def _handover_s(fleet: Fleet) -> float:
     """Return the time from a worker's last report to the plan without it."""
     lost = fleet.names[len(fleet.names) // 2]
-    fleet.until(lambda: time.monotonic() - fleet._last[lost] < 0.01, "a report of the worker")
     fleet.silent.add(lost)
-    return fleet.until(lambda: lost not in fleet.leases, "the hand-over of its slots")
+    fleet.until(lambda: lost not in fleet.leases, "the hand-over of its slots")
+    return time.monotonic() - fleet.reported_s(lost)
 
 
 def report(found: Measured) -> str:

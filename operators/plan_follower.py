@@ -51,7 +51,10 @@ class CatchUp:
         """Take a historical record; sets ``over`` with the last one."""
         if self._concerns(event.record):
             # A record without a key is never replaced or deleted.
-            self._kept[key or b"offset %d" % event.offset] = event
+            name = key or b"offset %d" % event.offset
+            kept = self._kept.get(name)
+            if kept is None or not _contests(kept, event):
+                self._kept[name] = event
         self._passed(event.offset)
 
     def forget(self, key: bytes | None, offset: int) -> None:
@@ -65,7 +68,8 @@ class CatchUp:
         for event in sorted(self._kept.values(), key=lambda event: event.offset):
             what = self._replaces(event.record)
             before = newest.get(what)
-            if before is None or _epoch(event) >= _epoch(before):
+            older = before is not None and _epoch(event) < _epoch(before)
+            if before is None or not (older or _contests(before, event)):
                 newest[what] = event
         return sorted(newest.values(), key=lambda event: event.offset)
 
@@ -78,6 +82,12 @@ class CatchUp:
     def _replaces(self, record: Record) -> tuple[str, ...]:
         """Return the identity under which a newer record replaces this one."""
         return (record.policy, record.task) if isinstance(record, Selection) else (PLANS,)
+
+
+def _contests(first: Arrived, event: Arrived) -> bool:
+    """Return whether a plan has the epoch of an earlier one, which its followers keep: a control
+    app that was cut off wrote it."""
+    return isinstance(first.record, Plan) and _epoch(first) == _epoch(event)
 
 
 def _epoch(event: Arrived) -> int:

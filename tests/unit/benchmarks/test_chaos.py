@@ -87,7 +87,7 @@ def test_a_part_of_the_squares_is_right_for_an_incomplete_answer_only() -> None:
         ),
         (
             {"plans": [a_plan([], epoch=2), a_plan([], epoch=2, reason="again")]},
-            ["epochs of plans grow: epoch 2 (again) came after 2"],
+            ["a contested plan is outbid: epoch 2 (again) has two plans and was not outbid"],
         ),
         (
             {"followed": {("cpu-0", 1.0): [3, 2]}},
@@ -134,3 +134,8 @@ def test_every_round_has_every_kind_of_fault_with_a_target_that_exists() -> None
         if not set(f.targets) <= set(ROLES) or (chosen(1)[f.kind].of and not f.targets)
     ]
     assert wrong == []
+
+
+def test_plans_of_a_control_app_that_was_cut_off_break_nothing_once_they_are_outbid() -> None:
+    epochs = (3, 4, 4, 3, 5)
+    assert broken(replace(WHOLE, plans=[a_plan([], epoch=epoch) for epoch in epochs])) == []

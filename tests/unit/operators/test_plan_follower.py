@@ -1,5 +1,7 @@
 """Catching up with the plans topic: what is kept, and what a tombstone deleted."""
 
+import pytest
+
 from operators.plan_follower import CatchUp
 from schemas.effects import PLANS, Arrived
 from tests.builders import a_plan
@@ -32,3 +34,16 @@ def test_a_past_that_ends_with_a_tombstone_is_over() -> None:
     read(past, 0, 7)
     past.forget(b"p/6", 1)
     assert (epochs(past), past.over) == ([7], True)
+
+
+@pytest.mark.parametrize("key", [b"p/7", None])
+def test_of_two_plans_of_one_epoch_the_first_counts_as_for_those_that_follow_it(
+    key: bytes | None,
+) -> None:
+    # A control app that was cut off sent the second one late: nodes keep the first (``accept``).
+    past = CatchUp("p")
+    past.end = 2
+    for offset, reason in enumerate(("first", "late")):
+        past.take(Arrived(a_plan(epoch=7, reason=reason), PLANS, 0, offset, 0.0), key)
+    (kept,) = past.newest()
+    assert kept.record.reason == "first"  # type: ignore[union-attr]
