@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, closing
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from headrace.client.formats import answers_in, reader_of, writer_of
 from headrace.errors import Unsuccessful
@@ -23,7 +23,7 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Command, CommandResult, Plan, Query
-from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_client import OnError, consumer, fatal_errors, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.topic_admin import readable_partitions
@@ -104,7 +104,9 @@ class Asker(AbstractContextManager["Asker"]):
     ``refused`` the ids that it refused to the reason. ``poll`` and ``flush`` fill both.
     """
 
-    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
+    def __init__(
+        self, kafka: KafkaConfig, pipeline: Pipeline, on_error: OnError | None = None
+    ) -> None:
         self._kafka = kafka
         self._topic = physical(pipeline.name, QUERIES)
         self._written = writer_of(pipeline)
@@ -114,6 +116,7 @@ class Asker(AbstractContextManager["Asker"]):
                 "delivery.timeout.ms": int(ACKNOWLEDGED_WITHIN_S * 1e3),
                 # A fresh idempotent producer waits up to 500 ms for its id, a whole SLO.
                 "enable.idempotence": False,
+                "error_cb": fatal_errors(kafka, on_error),
             },
         )
         # Connect before the first query, whose latency would include the connection.
@@ -142,6 +145,14 @@ class Asker(AbstractContextManager["Asker"]):
     def poll(self) -> None:
         """Process the broker's acknowledgements and refusals."""
         self._producer.poll(0)
+
+    def reached(self, timeout_s: float) -> bool:
+        """Return whether a broker answers within ``timeout_s``."""
+        try:
+            self._producer.list_topics(self._topic, timeout=timeout_s)
+        except KafkaException:
+            return False
+        return True
 
     def flush(self) -> None:
         """Wait until the broker has acknowledged or refused every query."""

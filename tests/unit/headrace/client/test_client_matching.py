@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.client.client import Open
+from headrace.client.exchange import Open
 from headrace.client.formats import read_answer
 from headrace.errors import ClientClosed, NoAnswer
 from schemas.codec.json_form import answer_to_json
