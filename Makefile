@@ -7,7 +7,7 @@ FILLED := $(VENV)/.filled
 MARKED := tests/integration tests/contract tests/unit/examples tests/unit/test_no_code_from_files.py
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: demo test check docs site reference compiled pure kcat lock clean
+.PHONY: demo test interop check docs site reference compiled pure kcat lock clean
 
 demo: $(FILLED)
 	$(VENV)/bin/headrace demo $(ARGS)
@@ -18,6 +18,12 @@ test: $(FILLED)
 	$(PYTHON) -m pytest -q -n 2 --dist loadfile \
 	  -m "(kafka or models) and not alone and not slow" $(MARKED)
 	$(PYTHON) -m pytest -q -m "alone and not slow" tests/integration
+
+# Against other projects' clients, each in an environment of its own, since they ask for other
+# releases of protobuf than we do; not part of `make test`.
+interop: $(FILLED)
+	$(PYTHON) -m tests.interop.environments
+	$(PYTHON) -m pytest -q -m interop tests/interop
 
 check: $(FILLED)
 	$(VENV)/bin/ruff format --check .

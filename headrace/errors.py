@@ -23,7 +23,8 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── NameTaken                   [2]  a node name in use by another process
 ├── PartitionsChanged           [1]  an input topic whose number of partitions changed
 ├── InputMadeAnew               [1]  an input topic that was deleted and made anew
-├── PortTaken                   [2]  a metrics port in use by another program
+├── PortTaken                   [2]  a port in use by another program
+├── GatewayError                [2]  a token or certificate file that the gateway cannot use
 ├── Unfeasible                  [3]  the plan in force cannot serve the request
 └── Unsuccessful                [1]  the request failed
 NoAnswer, ClientClosed               the Python client
@@ -77,7 +78,11 @@ class CertificateError(HeadraceError, ValueError):
 
 
 class PortTaken(HeadraceError):
-    """Another program uses the metrics port; one sentence with the port and the remedy."""
+    """Another program uses the port; one sentence with the port and the remedy."""
+
+
+class GatewayError(HeadraceError):
+    """A file of tokens or certificates that the gateway cannot use; one sentence."""
 
 
 class Unfeasible(HeadraceError):

@@ -20,6 +20,7 @@ from headrace.cli.dead_letters import dead_letters
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor
 from headrace.cli.files import completion, init, schema
+from headrace.cli.gateway import gateway
 from headrace.cli.observe import explain, logs, status
 from headrace.cli.plan import plan
 from headrace.cli.profile import profile
@@ -78,9 +79,9 @@ class Grouped(click.Group):
 
 COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
-    demo, doctor, down, drain, egress, explain, fidelity, ingress, init, load, logs, pause,
-    plan, policy, profile, profiler, reload, replan, report, restore, resume, schedule, schema,
-    search, send, simulate, status, up, validate, worker,
+    demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init, load, logs,
+    pause, plan, policy, profile, profiler, reload, replan, report, restore, resume, schedule,
+    schema, search, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

@@ -13,10 +13,10 @@ from headrace.client.topic_clients import ask_once, new_id
 from headrace.errors import Unsuccessful
 from headrace.results.tally import latency_ms
 from operators.outcomes import outcome_of
-from schemas.codec.json_form import to_json
+from schemas.codec.json_form import json_value, to_json
 from schemas.codec.path_tree import compact
 from schemas.pipeline import Pipeline
-from schemas.records import ANSWERED, Answer, Query
+from schemas.records import ANSWERED, Answer, Query, Value
 from streams.kafka.preflight import prepare
 
 
@@ -71,18 +71,8 @@ def answer_text(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _shown(result: Any) -> str:
-    return result if isinstance(result, str) else json.dumps(_plain(result))
-
-
-def _plain(result: Any) -> Any:
-    row = json.loads(to_json(_holding(result)))
-    return row["payload"]
-
-
-def _holding(result: Any) -> Query:
-    """Return a record that holds the value: JSON forms are defined for records only."""
-    return Query(payload=result)
+def _shown(result: Value) -> str:
+    return result if isinstance(result, str) else json.dumps(json_value(result))
 
 
 Tree = dict[str, "Tree"]

@@ -55,7 +55,7 @@ class Open:
         """Return a future for a query; raises ``ValueError`` for an id in flight, and the error
         given to ``end``.
 
-        ``taken`` is resolved once the broker has the query, or with the query's error.
+        ``taken`` is resolved once the broker has the query; if it does not take it, never.
         """
         future: Future[Answer] = Future()
         with self._lock:
@@ -88,7 +88,6 @@ class Open:
         """Resolve a query with an error."""
         held = self._take(name)
         if held is not None:
-            _fail(held.taken, error)
             _fail(held.answer, error)
 
     def expire(self, now: float) -> None:
@@ -131,8 +130,8 @@ def _resolve(future: "Future[T] | None", value: T) -> None:
         future.set_result(value)
 
 
-def _fail(future: "Future[T] | None", error: Exception) -> None:
-    if future is not None and not future.done() and future.set_running_or_notify_cancel():
+def _fail(future: Future[Answer], error: Exception) -> None:
+    if not future.done() and future.set_running_or_notify_cancel():
         future.set_exception(error)
 
 
@@ -204,10 +203,6 @@ class Exchange:
                 self._open.fail(name, error)
                 raise
         return future
-
-    def expect(self, name: str, now: float, within_s: float) -> Future[Answer]:
-        """Return a future for the answer to a query that another process has sent."""
-        return self._open.add(name, now, within_s)
 
     def close(self) -> None:
         """End queries in flight with ``ClientClosed`` and close the Kafka clients; idempotent."""

@@ -20,6 +20,7 @@ from streams.topics import LEASE_MS, physical
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+MOST_SEARCHED = 200_000  # records, where nobody says how far back the answer can be
 _PLACE = re.compile(r"(\d+)-(\d+)")
 
 
@@ -36,6 +37,33 @@ def find_answer(kafka: KafkaConfig, pipeline: Pipeline, name: str) -> Answer:
     """
     hint = "check the id, or wait: a query is answered by its deadline and grace at the latest, and"
     return _newest(kafka, pipeline, partial(answer_of, name=name), f"no answer to {name!r}", hint)
+
+
+def answer_since(
+    kafka: KafkaConfig, pipeline: Pipeline, name: str, since_s: float | None
+) -> Answer | None:
+    """Return the newest answer to the query of that id, sent at ``since_s`` (epoch seconds) or
+    later; None without one. Without ``since_s`` only the newest records are searched.
+
+    Raises ``BrokerError`` if the topic cannot be read.
+    """
+    found = partial(answer_of, name=name, read=reader_of(pipeline))
+    looked_at = 0
+    for stretch in newest_first(kafka, physical(pipeline.name, RESULTS)):
+        answer = newest_answer(stretch, found)
+        looked_at += len(stretch)
+        if answer is not None:
+            return answer
+        if looked_at >= MOST_SEARCHED if since_s is None else reaches_back(stretch, since_s):
+            return None
+    return None
+
+
+def reaches_back(stretch: Sequence["Message"], since_s: float) -> bool:
+    """Return whether a stretch, newest first, has records older than ``since_s`` of every partition
+    that it has records of."""
+    oldest = {message.partition(): message.timestamp()[1] for message in stretch}
+    return all(stamp_ms + LEASE_MS < since_s * 1e3 for stamp_ms in oldest.values())
 
 
 def last_answer(kafka: KafkaConfig, pipeline: Pipeline, end: str | None) -> Answer:

@@ -165,11 +165,13 @@ class Supervisor:
     # ------------------------------------------------------------------ stopping
 
     def stop(self, drained: Callable[[], bool], drain_s: float) -> None:
-        """Stop ingress; once ``drained`` (or after ``drain_s``) stop control, workers, egress.
+        """Stop the gateways, which answer what they have taken, then ingress; once ``drained`` (or
+        after ``drain_s``) stop control, workers, egress.
 
         Control stops before the workers: it would detect them as dead and issue a plan without
         them.
         """
+        self._stop("gateway")
         self._stop("ingress")
         until = self.clock() + drain_s
         while self.clock() < until and self._serving() and not drained():

@@ -43,6 +43,20 @@ def check(file: FileSection, source: Source) -> None:
     check_output_schemas(file, source)
     check_tiers(file, source)
     check_knobs(file, source)
+    check_signature(file, source)
+
+
+def check_signature(file: FileSection, source: Source) -> None:
+    """Check that queries on a raw input topic, whose payload is bytes, have one BYTES element."""
+    if file.signature is None or file.input != "raw":
+        return
+    inputs = list(file.signature.inputs.values())
+    if len(inputs) != 1 or inputs[0].datatype != "BYTES" or inputs[0].shape != [1]:
+        raise source.error(
+            ("signature", "inputs"),
+            "{} hold tensors, but payloads on a raw input topic are bytes: write input: avro, or "
+            "one input with datatype: BYTES and shape: [1]",
+        )
 
 
 def check_output_schemas(file: FileSection, source: Source) -> None:

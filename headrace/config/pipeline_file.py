@@ -18,12 +18,16 @@ from headrace.config.policy_sections import policy_of
 from headrace.config.sections import (
     ClusterSection,
     FileSection,
+    GatewaySection,
     LabelsSection,
+    SignatureSection,
     TaskSection,
+    TensorSection,
     TypeSection,
     validated,
 )
 from headrace.config.session_space import SessionSpace, session_space
+from headrace.config.signature import Signature, TensorSpec
 from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError
 from operators.models.user_modules import import_module, make_known
@@ -70,6 +74,18 @@ class DeviceType:
 
 
 @dataclass(frozen=True, slots=True)
+class Gateways:
+    """The gateway processes that `up` starts; all of them listen on the same ports.
+
+    ``grpc_port`` None: HTTP only.
+    """
+
+    http_port: int
+    grpc_port: int | None
+    processes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The number of workers on each device, and of ingress and egress processes.
 
@@ -91,6 +107,7 @@ class Cluster:
     base: str = ""
     tasks_per_device: int = 1
     profilers: int = 1  # processes that a search starts
+    gateway: Gateways | None = None
 
     @property
     def unplanned(self) -> bool:
@@ -123,6 +140,7 @@ class PipelineFile:
     path: Path
     sessions: SessionSpace | None = None  # if the cluster has tiers
     sizes: Path | None = None  # the distribution of query sizes
+    signature: Signature | None = None  # None: a query is bytes, an answer JSON
 
 
 def read_pipeline_file(path: Path) -> PipelineFile:
@@ -143,6 +161,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         path=absolute,
         sizes=absolute.parent / file.sizes if file.sizes else None,
         sessions=session_space(file, source) if file.cluster.tiers else None,
+        signature=_signature(file.signature) if file.signature else None,
     )
 
 
@@ -322,7 +341,20 @@ def _cluster(section: ClusterSection) -> Cluster:
         base=section.base or "",
         tasks_per_device=parts,
         profilers=section.profilers,
+        gateway=_gateways(section.gateway) if section.gateway else None,
     )
+
+
+def _gateways(section: GatewaySection) -> Gateways:
+    return Gateways(section.http_port, section.grpc_port, section.processes)
+
+
+def _signature(section: SignatureSection) -> Signature:
+    return Signature(_tensors(section.inputs), _tensors(section.outputs))
+
+
+def _tensors(sections: Mapping[str, TensorSection]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(n, each.datatype, tuple(each.shape)) for n, each in sections.items())
 
 
 def _device_type(name: str, section: TypeSection) -> DeviceType:

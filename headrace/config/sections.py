@@ -30,6 +30,7 @@ from headrace.config.field_types import (
     TypeName,
 )
 from headrace.config.policy_sections import Tables, section_keys, wrong_in
+from headrace.config.signature import Datatype
 from headrace.config.yaml_source import Place, Source, nearest
 from headrace.errors import PipelineError
 
@@ -129,6 +130,14 @@ class TypeSection(Section):
     memory: Size | None = None
 
 
+class GatewaySection(Section):
+    """``cluster.gateway``."""
+
+    http_port: Port = 8000
+    grpc_port: Port | None = 8001
+    processes: Count = 1
+
+
 class ClusterSection(Section):
     """``cluster``."""
 
@@ -147,6 +156,7 @@ class ClusterSection(Section):
     tiers: Annotated[dict[Name, TierSection], Field(min_length=1)] | None = None
     links: dict[str, LinkSection] = {}
     profilers: Count = 1
+    gateway: GatewaySection | None = None
 
 
 class QuerySizeSection(Section):
@@ -162,6 +172,20 @@ class DeadlineSection(Section):
 
     most: Duration | None = None
     clock: Literal["producer", "broker"] = "producer"
+
+
+class TensorSection(Section):
+    """``signature.inputs.<tensor>`` and ``signature.outputs.<tensor>``."""
+
+    datatype: Datatype
+    shape: list[Annotated[int, Field(ge=-1)]]
+
+
+class SignatureSection(Section):
+    """``signature``."""
+
+    inputs: Annotated[dict[str, TensorSection], Field(min_length=1)]
+    outputs: Annotated[dict[str, TensorSection], Field(min_length=1)]
 
 
 MOST_MISTAKES = 20  # in one error message
@@ -194,6 +218,7 @@ class FileSection(Section):
     workload: Spec | None = None
     size: QuerySizeSection | None = None
     sizes: str | None = None
+    signature: SignatureSection | None = None
     profiling: ProfilingSection | None = None
     labels: LabelsSection | None = None
     weight: Positive = 1.0
@@ -270,6 +295,10 @@ EXAMPLES = {
     "operator": "name the class, as in operator: package.module:Class",
     "cluster": "name the workers, as in cluster: {devices: {cpu: 2}}",
     "devices": "name the workers, as in devices: {cpu: 2}",
+    "inputs": "name the tensors, as in inputs: {image: {datatype: UINT8, shape: [-1, -1, 3]}}",
+    "outputs": "name the tensors, as in outputs: {label: {datatype: INT64, shape: [1]}}",
+    "datatype": "name it, as in datatype: FP32",
+    "shape": "write its sizes, -1 for any, as in shape: [-1, 3]",
     "most": "name the largest size, as in most: 1000",
 }
 
@@ -294,6 +323,9 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (1, "size"): QuerySizeSection,
     (1, "deadline"): DeadlineSection,
     (1, "labels"): LabelsSection,
+    (2, "cluster"): GatewaySection,
+    (1, "signature"): SignatureSection,
+    (3, "signature"): TensorSection,
 }
 
 CLUSTER_SECTIONS: dict[Place, type[Section]] = {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import repeat
 
-from headrace.config.pipeline_file import Cluster
+from headrace.config.pipeline_file import Cluster, Gateways
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,21 @@ def roles(cluster: Cluster, *, scored: bool = False) -> tuple[Role, ...]:
         ),
         *((Role("scorer", "scorer", (), ("scorer",)),) if scored else ()),
         *_shared("ingress", cluster.ingress),
+        *_gateways(cluster.gateway),
     )
     first = cluster.metrics_port
     if first is None:
         return every
     ports = range(first, first + len(every)) if first else repeat(0)  # 0: each any free one
     return tuple(_with_port(role, port) for role, port in zip(every, ports, strict=False))
+
+
+def _gateways(gateway: Gateways | None) -> list[Role]:
+    if gateway is None:
+        return []
+    grpc = "none" if gateway.grpc_port is None else str(gateway.grpc_port)
+    ports = ("--http-port", str(gateway.http_port), "--grpc-port", grpc, "--share-ports")
+    return [Role(f"gateway-{i}", "gateway", ports) for i in range(gateway.processes)]
 
 
 def _with_port(role: Role, port: int) -> Role:

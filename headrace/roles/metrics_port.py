@@ -4,7 +4,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
@@ -19,15 +19,22 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from headrace.errors import PortTaken
-from streams.observers.health import Health
 from streams.observers.metric_table import BY_NAME, COUNTER, HISTOGRAM, PREFIX, SUMMARY, Metric
 from streams.observers.metrics import Observed, Sample
+
+
+class Probes(Protocol):
+    """Why a role must be restarted, and why it cannot accept work; "": it need not, it can."""
+
+    def live(self) -> str: ...
+    def ready(self) -> str: ...
+
 
 Source = Callable[[], Iterable[Sample]]
 
 
 def serve(
-    sources: Iterable[Source], port: int, host: str, pipeline: str, health: Health | None = None
+    sources: Iterable[Source], port: int, host: str, pipeline: str, health: Probes | None = None
 ) -> int:
     """Serve on ``port`` (0: any free port) of ``host``, a local address, until the process ends.
 
@@ -56,7 +63,7 @@ class _Silent(WSGIRequestHandler):
         """Log nothing: probes arrive every second."""
 
 
-def _routes(metrics: Callable[..., Any], health: Health | None) -> Callable[..., Any]:
+def _routes(metrics: Callable[..., Any], health: Probes | None) -> Callable[..., Any]:
     probes: dict[str, Callable[[], str]] = {}
     if health is not None:
         probes = {"/livez": health.live, "/healthz": health.live, "/readyz": health.ready}

@@ -53,7 +53,7 @@ def observed(
     Raises ``PortTaken`` if the metrics port is in use.
     """
     journal = Journal(pipeline.name)
-    health = Health(time.monotonic, _sign_of_life(env))
+    health = Health(time.monotonic, sign_of_life(env))
     # Of the nodes whose reports arrive: only at control.
     folds = (ClockSkews(pipeline.name), FileMismatch(pipeline)) if role == CONTROL else ()
     metrics = None if telling.metrics_port is None else Metrics(pipeline, prices)
@@ -61,13 +61,13 @@ def observed(
     if metrics is not None and telling.metrics_port is not None:
         port = _served((metrics, *folds), health, pipeline, telling, reading)
         where = {"metrics": f"http://{telling.metrics_host}:{port}/metrics"}
-    _started(role, pipeline, where, env)
+    started(role, pipeline.name, where, env)
     watching = (journal, health, *folds)
     yield watching if metrics is None else (*watching, metrics)
-    tell(log, logging.INFO, "role.ended", f"{role} of {pipeline.name} ends", **_who(role, pipeline))
+    ended(role, pipeline.name)
 
 
-def _sign_of_life(env: Mapping[str, str]) -> Callable[[], None]:
+def sign_of_life(env: Mapping[str, str]) -> Callable[[], None]:
     """Return a function that touches the supervisor's liveness file, if there is a supervisor."""
     path = env.get(ALIVE)
     return (lambda: Path(path).touch()) if path else (lambda: None)
@@ -84,14 +84,15 @@ def _served(
     from headrace.roles.metrics_port import serve
 
     sources: list[Callable[[], Iterator[Sample]]] = [fold.samples for fold in folds]
-    sources.append(_build)
+    sources.append(build)
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
     assert telling.metrics_port is not None
     return serve(sources, telling.metrics_port, telling.metrics_host, pipeline.name, health)
 
 
-def _build() -> Iterator[Sample]:
+def build() -> Iterator[Sample]:
+    """Yield the metric of this installation's release."""
     yield "build_info", (version("headrace"), str(RELEASE)), 1.0
 
 
@@ -105,10 +106,11 @@ def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[Sample]:
     yield from (("lag_records", (topic,), records) for topic, records in behind.items())
 
 
-def _started(role: str, pipeline: Pipeline, where: dict[str, str], env: Mapping[str, str]) -> None:
+def started(role: str, pipeline: str, where: Mapping[str, str], env: Mapping[str, str]) -> None:
+    """Log the start of a role; ``where`` has the addresses that it serves, by what they serve."""
     again = env.get(RESTARTED, "")
-    text = f"{role} of {pipeline.name} starts{f' again, after it {again}' if again else ''}"
-    text += "".join(f"; metrics at {url}" for url in where.values())
+    text = f"{role} of {pipeline} starts{f' again, after it {again}' if again else ''}"
+    text += "".join(f"; {what} at {url}" for what, url in where.items())
     fields = {"pid": os.getpid(), "version": version("headrace"), **_who(role, pipeline), **where}
     if again:
         tell(log, logging.WARNING, "role.restarted", text, after=again, **fields)
@@ -116,8 +118,13 @@ def _started(role: str, pipeline: Pipeline, where: dict[str, str], env: Mapping[
         tell(log, logging.INFO, "role.started", text, **fields)
 
 
-def _who(role: str, pipeline: Pipeline) -> dict[str, str]:
-    return {"role": role, "pipeline": pipeline.name}
+def ended(role: str, pipeline: str) -> None:
+    """Log the end of a role."""
+    tell(log, logging.INFO, "role.ended", f"{role} of {pipeline} ends", **_who(role, pipeline))
+
+
+def _who(role: str, pipeline: str) -> dict[str, str]:
+    return {"role": role, "pipeline": pipeline}
 
 
 LEVELS = {

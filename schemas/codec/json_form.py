@@ -27,7 +27,7 @@ from schemas.records import Answer, Command, End, Hop, Origin, Record, Value
 
 __all__ = [
     "answer_from_json", "answer_to_json", "command_from_json", "decode_any", "json_value",
-    "origin_of_answer", "query_from_raw", "to_json",
+    "origin_of_answer", "query_from_raw", "to_json", "value_to_json",
 ]  # fmt: skip
 
 # --- records ------------------------------------------------------------------------------------
@@ -84,14 +84,19 @@ def origin_of_answer(value: bytes) -> list[tuple[int, int]]:
         return []
 
 
+def value_to_json(value: Value) -> str:
+    """Return a value as one line of JSON; raise CodecError if it has none."""
+    try:
+        return _ENCODER.encode(value)
+    except ValueError:
+        raise CodecError("the value holds NaN or an infinity, which JSON cannot say") from None
+
+
 def json_value(value: Value) -> Any:
     """Return a value as it reads back from its JSON form; raise CodecError if it has none."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    try:
-        return json.loads(_ENCODER.encode(value))
-    except ValueError:
-        raise CodecError("the value holds NaN or an infinity, which JSON cannot say") from None
+    return json.loads(value_to_json(value))
 
 
 def _text(record: Record) -> str:

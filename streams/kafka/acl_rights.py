@@ -100,6 +100,10 @@ def _consumer(_: Pipeline) -> _Uses:
     return _Uses(reads=(RESULTS,), joins=("consumer",))
 
 
+def _gateway(_: Pipeline) -> _Uses:
+    return _Uses(writes=(QUERIES,), reads=(RESULTS, PLANS))
+
+
 def _profiler(pipeline: Pipeline) -> _Uses:
     if not pipeline.sessions:
         return _Uses()
@@ -147,6 +151,7 @@ ROLES: dict[str, Callable[[Pipeline], _Uses]] = {
     "worker": _worker,
     "egress": _egress,
     "control": _control,
+    "gateway": _gateway,
     "profiler": _profiler,
     "scorer": _scorer,
     "producer": _producer,

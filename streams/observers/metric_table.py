@@ -127,6 +127,23 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _summary("solve_seconds", "From asking a planner to its answer."),
         _counter("commands_total", "Commands answered: done, refused.", "result"),
     ),
+    "gateway": (
+        _counter(
+            "gateway_requests_total",
+            "Inference requests ended, by protocol (http, grpc) and HTTP status.",
+            "pipeline", "protocol", "status",
+        ),
+        _histogram(
+            "gateway_request_seconds", "From a request's arrival to its response.",
+            "pipeline", "protocol",
+        ),
+        _gauge("gateway_queries_open", "Queries in flight from this gateway.", "pipeline"),
+        _counter(
+            "gateway_requests_joined_total",
+            "Requests whose id was in flight, which joined that query.", "pipeline",
+        ),
+        _gauge("gateway_ready", "1 while the pipeline takes queries, else 0.", "pipeline"),
+    ),
 }  # fmt: skip
 
 BY_NAME = {metric.name: metric for metrics in METRICS.values() for metric in metrics}

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from headrace.broker.jar_lock import ROOTS
+from headrace.cli.gateway import gateway
 from headrace.cli.main import headrace
 from headrace.cli.roles import control, egress, ingress, worker
 from streams.topics import MAX_RECORD_BYTES
@@ -160,7 +161,7 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
     assert broker["image"] == f"apache/kafka:{version}"
     assert broker["environment"]["KAFKA_MESSAGE_MAX_BYTES"] == MAX_RECORD_BYTES
     roles = {name: each for name, each in services.items() if name != "broker"}
-    assert sorted(roles) == ["control", "egress", "ingress", "worker"]
+    assert sorted(roles) == ["control", "egress", "gateway", "ingress", "worker"]
     for name, role in roles.items():
         assert role["command"][:2] == [name, MOUNTED]
         assert role["volumes"] == ["${PIPELINE_DIR:-./examples/postcode}:/opt/pipeline:ro"]
@@ -171,14 +172,17 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
         assert (ROOT / role["build"]["context"] / "Dockerfile").is_file()
 
 
-@pytest.mark.parametrize("role", [control, egress, ingress, worker], ids=lambda role: role.name)
+@pytest.mark.parametrize(
+    "role", [control, egress, gateway, ingress, worker], ids=lambda role: role.name
+)
 def test_the_command_line_takes_what_compose_gives_it(role: click.Command) -> None:
     service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][role.name]
     named = ["--name", "a1b2c3"] if "--name" in str(service.get("entrypoint")) else []
     example = str(ROOT / "examples" / "postcode" / "pipeline.yaml")
     words = [example if word == MOUNTED else word for word in (*service["command"][1:], *named)]
     context = role.make_context(role.name, words)
-    assert context.params["file"].is_file()
+    file = context.params.get("file") or context.params["files"][0]
+    assert file.is_file()
 
 
 def test_the_image_installs_by_lock_and_finds_our_packages_first() -> None:

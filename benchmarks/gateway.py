@@ -1,0 +1,219 @@
+"""Measure the gateway: latency over Kafka directly, and requests per second, with no-op stages.
+
+    python -m benchmarks.gateway [--json] [--rate 50] [--seconds 20] [--connections 32]
+
+One run, one broker, one pipeline (benchmarks/pipelines/noop.yaml) and one gateway, all on this
+machine with the load. At the fixed rate queries go in turn through ``headrace.Client``, HTTP and
+gRPC, so that all three see the same machine; then every connection sends its next request as soon
+as the last one is answered. The body is 500 bytes as they are, the answer JSON.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+
+from benchmarks.load import RECORD_BYTES
+from benchmarks.overhead import FILE, serving
+from headrace import Client
+from headrace.broker.local_broker import borrow
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.gateway.descriptors import SERVICE, classes, pool
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import ensure_topics
+from streams.topics import topics
+
+HTTP_PORT, GRPC_PORT = 18_000, 18_001
+WARM_S = 5.0
+BODY = b"x" * RECORD_BYTES
+INFER = "/v2/models/noop/infer"
+RAW = {"Inference-Header-Content-Length": "0"}
+REQUEST = (
+    f"POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\n"
+    f"Content-Length: {len(BODY)}\r\n\r\n"
+).encode() + BODY
+M = classes(pool())
+
+
+@contextmanager
+def gateway(bootstrap: str, log: Path) -> Iterator[psutil.Process]:
+    """Run a gateway during the block, from when it is ready."""
+    command = [sys.executable, "-m", "headrace", "gateway", str(FILE), "--bootstrap", bootstrap]
+    ports = ["--http-port", str(HTTP_PORT), "--grpc-port", str(GRPC_PORT)]
+    with log.open("wb") as out:
+        process = subprocess.Popen([*command, *ports], stdout=out, stderr=out)
+    try:
+        until = time.monotonic() + 60.0
+        while not _ready():
+            if time.monotonic() > until or process.poll() is not None:
+                raise RuntimeError(f"the gateway is not ready:\n{log.read_text()}")
+            time.sleep(0.1)
+        yield psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _ready() -> bool:
+    try:
+        connection = HTTPConnection("127.0.0.1", HTTP_PORT, timeout=5)
+        connection.request("GET", "/v2/health/ready")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+
+
+# ---------------------------------------------------------------------- at a fixed rate
+
+
+@contextmanager
+def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], None]]]:
+    """Yield the ways to the pipeline: each sends a query and returns with its answer."""
+    http = HTTPConnection("127.0.0.1", HTTP_PORT)
+    tensor = M.ModelInferRequest.InferInputTensor(name="input", datatype="BYTES", shape=[1])
+    raw = len(BODY).to_bytes(4, "little") + BODY
+    message = M.ModelInferRequest(model_name="noop", inputs=[tensor], raw_input_contents=[raw])
+    with (
+        Client(bootstrap, "noop") as client,
+        grpc.insecure_channel(f"127.0.0.1:{GRPC_PORT}") as channel,
+    ):
+        infer = channel.unary_unary(
+            f"/{SERVICE}/ModelInfer",
+            request_serializer=M.ModelInferRequest.SerializeToString,
+            response_deserializer=M.ModelInferResponse.FromString,
+        )
+
+        def over_http() -> None:
+            http.request("POST", INFER, BODY, RAW)
+            response = http.getresponse()
+            response.read()
+            assert response.status == 200, response.status
+
+        def over_kafka() -> None:
+            assert client.ask(BODY).outcome == "answered"
+
+        yield {"kafka": over_kafka, "http": over_http, "grpc": lambda: infer(message)}
+
+
+def in_turn(
+    asked: dict[str, Callable[[], None]], rate: float, seconds: float
+) -> dict[str, list[float]]:
+    """Return the latencies of each way in ms; ``rate`` is queries per second of all ways."""
+    took: dict[str, list[float]] = {name: [] for name in asked}
+    names = list(asked)
+    began = time.perf_counter()
+    for number in range(round(rate * (WARM_S + seconds))):
+        due_s = began + number / rate
+        time.sleep(max(0.0, due_s - time.perf_counter()))
+        name = names[number % len(names)]
+        before = time.perf_counter()
+        asked[name]()
+        if number >= rate * WARM_S:
+            took[name].append((time.perf_counter() - before) * 1e3)
+    return took
+
+
+# ---------------------------------------------------------------------- flat out
+
+
+class Connection(asyncio.Protocol):
+    """A connection that sends its next request once the last one is answered."""
+
+    def __init__(self, statuses: list[bytes]) -> None:
+        self._statuses = statuses
+        self._seen = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.write(REQUEST)
+
+    def data_received(self, data: bytes) -> None:
+        self._seen += data
+        head, end, body = self._seen.partition(b"\r\n\r\n")
+        if not end:
+            return
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        if len(body) >= length:
+            self._statuses.append(head[9:12])
+            self._seen = b""
+            self._transport.write(REQUEST)
+
+
+async def flat_out(connections: int, seconds: float) -> tuple[float, dict[str, int]]:
+    """Return requests per second and the number of responses by status."""
+    statuses: list[bytes] = []
+    loop = asyncio.get_running_loop()
+    for _ in range(connections):
+        await loop.create_connection(lambda: Connection(statuses), "127.0.0.1", HTTP_PORT)
+    await asyncio.sleep(WARM_S)
+    statuses.clear()
+    began = time.perf_counter()
+    await asyncio.sleep(seconds)
+    took_s = time.perf_counter() - began
+    seen = [status.decode() for status in statuses]
+    return len(seen) / took_s, {status: seen.count(status) for status in sorted(set(seen))}
+
+
+# ---------------------------------------------------------------------- all of it
+
+
+def run(rate: float, seconds: float, connections: int) -> dict[str, Any]:
+    """Measure; return the figures by name."""
+    with tempfile.TemporaryDirectory() as folder, borrow(Path(folder)) as broker:
+        ensure_topics(KafkaConfig(broker.bootstrap), topics(read_pipeline_file(FILE).pipeline))
+        logs = Path(folder)
+        with serving(broker.bootstrap, logs), gateway(broker.bootstrap, logs / "gw.log") as process:
+            with ways(broker.bootstrap) as asked:
+                took = in_turn(asked, rate, seconds)
+            before_s = sum(process.cpu_times()[:2])
+            per_s, statuses = asyncio.run(flat_out(connections, seconds))
+            cpu_s = sum(process.cpu_times()[:2]) - before_s
+    p50 = {name: statistics.median(of) for name, of in took.items()}
+    return {
+        **{f"p50_ms_{name}": p50[name] for name in took},
+        **{f"p99_ms_{name}": statistics.quantiles(of, n=100)[98] for name, of in took.items()},
+        **{f"p50_over_kafka_ms_{name}": p50[name] - p50["kafka"] for name in ("http", "grpc")},
+        "requests_per_s": per_s,
+        "statuses": statuses,
+        # The warm-up's requests cost the same each, so its seconds count too.
+        "gateway_cpu_ms_per_request": cpu_s / (per_s * (seconds + WARM_S)) * 1e3,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="The gateway against Kafka directly.")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--rate", type=float, default=50.0, help="queries per second, in turn")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--connections", type=int, default=32, help="flat out")
+    said = parser.parse_args(arguments)
+    found = run(said.rate, said.seconds, said.connections)
+    if said.json:
+        print(json.dumps(found))
+        return
+    for name in ("kafka", "http", "grpc"):
+        over = "" if name == "kafka" else f", {found[f'p50_over_kafka_ms_{name}']:+.2f} over Kafka"
+        p50, p99 = found[f"p50_ms_{name}"], found[f"p99_ms_{name}"]
+        print(f"{name:6} p50 {p50:.2f} ms{over}, p99 {p99:.2f} ms at {said.rate:g}/s")
+    print(
+        f"flat out over HTTP, {said.connections} connections: {found['requests_per_s']:.0f} "
+        f"requests/s, by status {found['statuses']}; gateway's CPU "
+        f"{found['gateway_cpu_ms_per_request']:.3f} ms a request"
+    )
+
+
+if __name__ == "__main__":
+    main()

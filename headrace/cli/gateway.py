@@ -1,0 +1,141 @@
+"""The gateway: pipelines behind the Open Inference Protocol."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headrace.broker.connect import brokers
+from headrace.cli.shared_options import DurationType, bootstrap_option, read_file
+from headrace.roles.log_options import LogOptions, role_options
+
+if TYPE_CHECKING:
+    from headrace.gateway.access import Tls
+
+F = TypeVar("F", bound=Callable[..., Any])
+NONE = "none"
+
+
+class _PortOrNone(click.ParamType):
+    """A port, or ``none``."""
+
+    name = "PORT|none"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        return None if value in (None, NONE) else click.IntRange(0, 65535)(value, param, ctx)
+
+
+def _file(name: str, help_text: str) -> Callable[[F], F]:
+    kind = click.Path(path_type=Path, dir_okay=False)
+    return click.option(name, type=kind, metavar="FILE", help=help_text)
+
+
+def _count(name: str, default: int, help_text: str) -> Callable[[F], F]:
+    kind = click.IntRange(1)
+    return click.option(name, type=kind, default=default, show_default=True, help=help_text)
+
+
+def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
+    kind = DurationType()
+    return click.option(name, type=kind, default=default, show_default=True, help=help_text)
+
+
+@click.command()
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@bootstrap_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port of HTTP; 0: any free one.",
+)
+@click.option(
+    "--grpc-port",
+    type=_PortOrNone(),
+    default="8001",
+    show_default=True,
+    help="Port of gRPC; 0: any free one.",
+)
+@click.option("--share-ports", is_flag=True, help="Let other gateways listen on the same ports.")
+@_file("--tokens", "Bearer tokens that are let in, one a line; without: everybody.")
+@_file("--tls-certificate", "Certificate chain in PEM; with --tls-key.")
+@_file("--tls-key", "Its key in PEM.")
+@_file("--tls-clients", "Authority in PEM whose clients' certificates are let in.")
+@_count("--most-bytes", 8 * 1024 * 1024, "Largest body of a request, decompressed.")
+@_count("--most-connections", 1000, "HTTP connections at once; one more gets 503.")
+@_count("--most-requests", 10_000, "Requests in flight for a pipeline; one more gets 429.")
+@_duration("--idle", "30s", "Close a connection without a whole request for so long.")
+@_duration("--body", "30s", "Longest time for a body to arrive; then 408.")
+@_duration("--drain", "8s", "Wait so long for requests in flight at SIGTERM.")
+@role_options
+def gateway(
+    files: tuple[Path, ...],
+    bootstrap: str | None,
+    host: str,
+    http_port: int,
+    grpc_port: int | None,
+    share_ports: bool,
+    tokens: Path | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    tls_clients: Path | None,
+    most_bytes: int,
+    most_connections: int,
+    most_requests: int,
+    idle: float,
+    body: float,
+    drain: float,
+    telling: LogOptions,
+) -> None:
+    """Serve pipelines over HTTP and gRPC (Open Inference Protocol v2).
+
+    tritonclient, KServe's client and curl reach each pipeline as a model. Any number of gateways
+    serve the same pipelines; they need no coordination.
+
+    \b
+    Example:
+      headrace gateway pipeline.yaml --http-port 8000 --grpc-port 8001
+      curl localhost:8000/v2/models/NAME/infer -H 'Inference-Header-Content-Length: 0' \\
+        --data-binary @input.png
+    """
+    from headrace.gateway.gateway_role import GatewayOptions, run_gateway
+    from headrace.gateway.listeners import Limits
+    from headrace.processes import follow_supervisor
+
+    limits = Limits(
+        body_bytes=most_bytes,
+        connections=most_connections,
+        requests=most_requests,
+        idle_s=idle,
+        body_s=body,
+        drain_s=drain,
+    )
+    options = GatewayOptions(
+        host=host,
+        http_port=http_port,
+        grpc_port=grpc_port,
+        tokens=tokens,
+        tls=_tls(tls_certificate, tls_key, tls_clients),
+        limits=limits,
+        share_ports=share_ports,
+    )
+    read = [read_file(file) for file in files]
+    follow_supervisor()
+    run_gateway(read, brokers(bootstrap), options, telling)
+
+
+def _tls(certificate: Path | None, key: Path | None, clients: Path | None) -> "Tls | None":
+    if certificate is None and key is None and clients is None:
+        return None
+    if certificate is None or key is None:
+        raise click.UsageError("TLS needs both --tls-certificate and --tls-key")
+    from headrace.gateway.access import Tls
+
+    return Tls(certificate=certificate, key=key, clients=clients)

@@ -1,0 +1,85 @@
+"""Who may use the gateway: bearer tokens, and certificates."""
+
+import hashlib
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import GatewayError
+
+BEARER = "bearer "
+
+
+class Tokens:
+    """The tokens of a file, one a line; without a file everybody is let in.
+
+    Only hashes are kept, so that comparing them tells nothing about a token.
+    """
+
+    def __init__(self, tokens: frozenset[bytes] | None) -> None:
+        self._hashes = tokens
+
+    def admit(self, authorization: str) -> bool:
+        """Return whether the value of the header ``Authorization`` names a known token."""
+        if self._hashes is None:
+            return True
+        scheme, token = authorization[: len(BEARER)].lower(), authorization[len(BEARER) :]
+        return scheme == BEARER and _hash(token.strip()) in self._hashes
+
+
+def tokens_in(path: Path | None) -> Tokens:
+    """Return the tokens of a file, without lines that begin with #; raise ``GatewayError``."""
+    if path is None:
+        return Tokens(None)
+    lines = (line.strip() for line in _read(path).decode(errors="replace").splitlines())
+    found = frozenset(_hash(line) for line in lines if line and not line.startswith("#"))
+    if not found:
+        raise GatewayError(
+            f"{path} has no token, so nobody could use the gateway; write one a line"
+        )
+    return Tokens(found)
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="replace")).digest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise GatewayError(f"{path} cannot be read ({error.strerror}); correct the path") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """The files of a server's certificate and key (PEM), and of the authority whose clients are
+    let in (None: clients need no certificate)."""
+
+    certificate: Path
+    key: Path
+    clients: Path | None = None
+
+
+def ssl_context(tls: Tls) -> ssl.SSLContext:
+    """Return the context for HTTPS; raise ``GatewayError`` for files that do not fit."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    for path in (tls.certificate, tls.key, *((tls.clients,) if tls.clients else ())):
+        _read(path)
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.clients is not None:
+            context.load_verify_locations(tls.clients)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except ssl.SSLError as error:
+        raise GatewayError(
+            f"{tls.certificate} and {tls.key} are no certificate and its key in PEM: {error.reason}"
+        ) from error
+    return context
+
+
+def grpc_credentials(tls: Tls) -> tuple[bytes, bytes, bytes | None]:
+    """Return the key, the certificate chain and the clients' authority, as gRPC wants them."""
+    clients = _read(tls.clients) if tls.clients else None
+    return _read(tls.key), _read(tls.certificate), clients

@@ -1,0 +1,101 @@
+"""Answers by id over HTTP: long poll, and a stream of server-sent events.
+
+They are on the results topic, so every gateway has them, for the hour that the topic keeps.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+
+import msgspec
+from aiohttp import web
+
+from headrace.gateway.front import Front
+from headrace.gateway.http_responses import failed, inference, json_response
+from headrace.gateway.model import Model
+from headrace.gateway.requests import InferRequest
+from headrace.gateway.result_watch import Stream
+from headrace.gateway.statuses import Ending, Unserved
+from schemas.records import Answer
+
+MOST_WAIT_S = 60.0
+HEARTBEAT_S = 15.0  # of a stream, so that proxies keep it and a reader that left is noticed
+_ALL = InferRequest(inputs=())
+
+
+class AnswerApi:
+    """The handlers of ``/v2/models/{model}/answers``."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def one(self, request: web.Request) -> web.Response:
+        """Return the answer to a query, with the status that a waiting caller had got.
+
+        Without an answer after ``wait`` seconds: 202 while one may come, else 404.
+        """
+        model = self._front.model(request.match_info["model"])
+        name = request.match_info["id"]
+        wait_s = min(_number(request, "wait") or 0.0, MOST_WAIT_S)
+        since_s = _number(request, "since")
+        answer = await model.answer(name, wait_s, since_s)
+        if answer is not None:
+            return inference(model.served(answer, _ALL), _ALL)
+        if model.holds(name) or model.may_come(since_s, time.time()):
+            row = {"id": name, "state": "pending"}
+            return json_response(row, 202, {"Location": str(request.rel_url), "Retry-After": "1"})
+        raise Unserved(
+            Ending.UNKNOWN,
+            f"no answer to {name[:80]!r} is on the results topic, which keeps an hour; check the "
+            "id, and ask with the `since` of the Location",
+        )
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Send the answers to come as server-sent events, those whose ids begin with ``prefix``."""
+        model = self._front.model(request.match_info["model"])
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        with model.watch.stream(request.query.get("prefix", "")) as stream:
+            await response.prepare(request)
+            with contextlib.suppress(ConnectionError):
+                while not (self._front.draining or stream.overrun):
+                    await response.write(await _next_event(model, stream))
+        return response
+
+
+async def _next_event(model: Model, stream: Stream) -> bytes:
+    try:
+        async with asyncio.timeout(HEARTBEAT_S):
+            return event(model, await stream.answers.get())
+    except TimeoutError:
+        return b": still here\n\n"
+
+
+def event(model: Model, answer: Answer) -> bytes:
+    """Return the event of an answer: its id, outcome, status and body."""
+    try:
+        response = inference(model.served(answer, _ALL), _ALL)
+    except Unserved as error:
+        response = failed(error.status)
+    row = {
+        "id": answer.id, "outcome": answer.outcome, "status": response.status,
+        "body": msgspec.Raw(response.body),  # type: ignore[arg-type]
+    }  # fmt: skip
+    return b"event: answer\ndata: " + msgspec.json.encode(row) + b"\n\n"
+
+
+def _number(request: web.Request, name: str) -> float | None:
+    said = request.query.get(name)
+    if said is None:
+        return None
+    try:
+        number = float(said)
+    except ValueError:
+        number = math.nan
+    if not 0.0 <= number < math.inf:
+        raise Unserved(
+            Ending.BAD_REQUEST, f"{name} is {said[:40]!r}; it must be a number of seconds"
+        )
+    return number

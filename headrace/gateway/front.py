@@ -1,0 +1,78 @@
+"""What both protocols serve: the models by name, who may use them, and whether any is ready."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from headrace.gateway.access import Tokens
+from headrace.gateway.model import Model
+from headrace.gateway.request_counts import RequestCounts
+from headrace.gateway.statuses import Ending, Unserved
+
+# Never "statistics": perf_analyzer reads /stats where it is announced.
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "parameters")
+VERSION = "1"  # of every model
+
+
+@dataclass(slots=True)
+class Front:
+    """The gateway's state. ``draining``: it takes no new requests."""
+
+    models: Mapping[str, Model]
+    counts: RequestCounts
+    tokens: Tokens
+    draining: bool = False
+
+    def model(self, name: str, version: str = "") -> Model:
+        """Return a model; raise ``Unserved`` for an unknown name or version."""
+        found = self.models.get(name)
+        if found is None:
+            known = ", ".join(self.models)
+            raise Unserved(Ending.UNKNOWN, f"there is no model {name[:80]!r}; known are {known}")
+        if version not in ("", VERSION):
+            raise Unserved(
+                Ending.UNKNOWN, f"model {name} has version {VERSION} only, not {version[:80]!r}"
+            )
+        return found
+
+    def check(self, authorization: str) -> None:
+        """Raise ``Unserved`` for a caller without a known token."""
+        if not self.tokens.admit(authorization):
+            raise Unserved(
+                Ending.UNAUTHENTICATED,
+                "this gateway asks for a token; send the header Authorization: Bearer TOKEN",
+            )
+
+    def check_open(self) -> None:
+        """Raise ``Unserved`` while the gateway drains."""
+        if self.draining:
+            raise Unserved(Ending.UNAVAILABLE, "this gateway is going down; ask another one")
+
+    def live(self) -> str:
+        """Return why the process must be restarted; "": it is alive."""
+        broken = [f"{m.name}: {m.broken}" for m in self.models.values() if m.broken is not None]
+        return broken[0] if broken else ""
+
+    def ready(self) -> str:
+        """Return why no request can be served now; "": some can."""
+        if self.draining:
+            return "the gateway is going down"
+        faults = [model.fault() for model in self.models.values()]
+        return "" if "" in faults else faults[0]
+
+    def server(self) -> dict[str, Any]:
+        """Return the metadata of the server."""
+        return {
+            "name": "headrace", "version": version("headrace"), "extensions": list(EXTENSIONS),
+        }  # fmt: skip
+
+    def index(self, *, ready_only: bool) -> list[dict[str, str]]:
+        """Return the models with their states, as Triton's repository index."""
+        rows = []
+        for name, model in self.models.items():
+            why = model.fault()
+            if not (ready_only and why):
+                state = "UNAVAILABLE" if why else "READY"
+                rows.append({"name": name, "version": VERSION, "state": state, "reason": why})
+        return rows

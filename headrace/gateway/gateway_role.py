@@ -1,0 +1,162 @@
+"""The gateway's process: its models, ports, health and end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import GatewayError
+from headrace.gateway.access import Tls, ssl_context, tokens_in
+from headrace.gateway.front import Front
+from headrace.gateway.http_api import HttpApi
+from headrace.gateway.listeners import HttpListener, Limits
+from headrace.gateway.model import Model
+from headrace.gateway.plans_in_force import PlansInForce
+from headrace.gateway.request_counts import RequestCounts
+from headrace.roles.log_options import LogOptions
+from headrace.roles.observability import build, ended, sign_of_life, started
+from headrace.roles.process_setup import collect_seldom
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.preflight import prepare
+
+Closing = Callable[[], Awaitable[None]]
+
+LOOK_EVERY_S = 0.5  # at the models, for the health service, the supervisor and a broken client
+NOTICED_S = 0.5  # from "not ready" until the port closes, for load balancers that probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """Where the gateway listens, whom it lets in, and its limits. ``grpc_port`` None: no gRPC.
+
+    ``share_ports``: other gateways on this machine listen on the same ports.
+    """
+
+    host: str
+    http_port: int
+    grpc_port: int | None
+    tokens: Path | None
+    tls: Tls | None
+    limits: Limits
+    share_ports: bool = False
+
+
+def run_gateway(
+    files: Sequence[PipelineFile], kafka: KafkaConfig, options: GatewayOptions, telling: LogOptions
+) -> None:
+    """Serve until SIGTERM or SIGINT; then answer the requests in flight.
+
+    Raises ``BrokerError``, ``PortTaken`` and ``GatewayError``.
+    """
+    names = [file.pipeline.name for file in files]
+    if len(set(names)) < len(names):
+        raise GatewayError(f"two files have one pipeline name among {', '.join(names)}; serve one")
+    for file in files:
+        prepare(kafka, file.pipeline, "gateway")
+    asyncio.run(_serve(files, kafka, options, telling))
+
+
+async def _serve(
+    files: Sequence[PipelineFile], kafka: KafkaConfig, options: GatewayOptions, telling: LogOptions
+) -> None:
+    async with AsyncExitStack() as stack:
+        front = stack.enter_context(_front(files, kafka, options))
+        where = _metrics(front, telling) | await _listen(stack, front, options)
+        started("gateway", ", ".join(front.models), where, os.environ)
+        collect_seldom()
+        await _until_told(front)
+        front.draining = True
+        await asyncio.sleep(NOTICED_S)
+        _raise_broken(front)
+    ended("gateway", ", ".join(front.models))
+
+
+@contextlib.contextmanager
+def _front(
+    files: Sequence[PipelineFile], kafka: KafkaConfig, options: GatewayOptions
+) -> Iterator[Front]:
+    tokens = tokens_in(options.tokens)
+    with ExitStack() as stack:
+        plans = PlansInForce(kafka)
+        stack.callback(plans.close)
+        models: dict[str, Model] = {}
+        for file in files:
+            model = Model(file, kafka, plans, options.limits.requests)
+            models[model.name] = model
+            stack.callback(model.close)
+        yield Front(models, RequestCounts(models), tokens)
+
+
+async def _listen(stack: AsyncExitStack, front: Front, options: GatewayOptions) -> dict[str, str]:
+    """Open the ports; on the stack's exit they close and the requests in flight are answered."""
+    scheme = "http" if options.tls is None else "https"
+    context = None if options.tls is None else ssl_context(options.tls)
+    limits = options.limits
+    listener = HttpListener(HttpApi(front, limits.body_s).app(limits.body_bytes), limits)
+    closing: list[Closing] = [listener.close]
+    stack.push_async_callback(_all, closing)
+    port = await listener.start(options.host, options.http_port, context, share=options.share_ports)
+    where = {"http": f"{scheme}://{options.host}:{port}/v2"}
+    if options.grpc_port is not None:
+        bound = await _listen_grpc(closing, front, options, options.grpc_port)
+        where["grpc"] = f"{options.host}:{bound}"
+    return where
+
+
+async def _listen_grpc(
+    closing: list[Closing], front: Front, options: GatewayOptions, port: int
+) -> int:
+    # Imported here: a gateway of HTTP only needs no gRPC.
+    from headrace.gateway.grpc_api import GrpcApi, keep_telling
+    from headrace.gateway.grpc_listener import grpc_server, start_grpc
+
+    server = grpc_server(options.limits, share=options.share_ports)
+    api = GrpcApi(front)
+    api.add_to(server)
+    bound = await start_grpc(server, options.host, port, options.tls)
+    telling = asyncio.create_task(keep_telling(api, LOOK_EVERY_S))
+
+    async def close() -> None:
+        telling.cancel()
+        await server.stop(options.limits.drain_s)
+
+    closing.append(close)
+    return bound
+
+
+async def _all(closing: Sequence[Closing]) -> None:
+    await asyncio.gather(*(close() for close in closing))
+
+
+def _metrics(front: Front, telling: LogOptions) -> dict[str, str]:
+    if telling.metrics_port is None:
+        return {}
+    from headrace.roles.metrics_port import serve
+
+    host = telling.metrics_host
+    port = serve((front.counts.samples, build), telling.metrics_port, host, "", front)
+    return {"metrics": f"http://{host}:{port}/metrics"}
+
+
+async def _until_told(front: Front) -> None:
+    """Return at SIGTERM or SIGINT, or once a model's client has ended for good."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    touch = sign_of_life(os.environ)
+    while not (told.is_set() or front.live()):
+        touch()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), LOOK_EVERY_S)
+
+
+def _raise_broken(front: Front) -> None:
+    for model in front.models.values():
+        if model.broken is not None:
+            raise model.broken

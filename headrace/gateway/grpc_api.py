@@ -1,0 +1,151 @@
+"""The Open Inference Protocol over gRPC, with health and reflection."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from headrace.gateway import grpc_messages
+from headrace.gateway.callers import caller_of, echoed
+from headrace.gateway.descriptors import METHODS, SERVICE, classes, pool
+from headrace.gateway.front import Front
+from headrace.gateway.payloads import configuration, metadata
+from headrace.gateway.request_counts import GRPC
+from headrace.gateway.statuses import Ending, Status, Unserved
+
+Reply = Callable[[Any, Any], Awaitable[Any]]
+_Health = health_pb2.HealthCheckResponse
+
+
+class GrpcApi:
+    """The service's handlers."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._pool = pool(
+            (health_pb2.DESCRIPTOR.serialized_pb, reflection_pb2.DESCRIPTOR.serialized_pb)
+        )
+        self._messages = classes(self._pool)
+        self._health = health.aio.HealthServicer()
+        self._replies: dict[str, Reply] = {
+            "ServerLive": self._live, "ServerReady": self._ready, "ModelReady": self._model_ready,
+            "ServerMetadata": self._server, "ModelMetadata": self._metadata,
+            "ModelInfer": self._infer, "ModelConfig": self._config,
+            "RepositoryIndex": self._index,
+        }  # fmt: skip
+
+    def add_to(self, server: Any) -> None:
+        """Add the services to a ``grpc.aio`` server."""
+        handlers = {method: self._handler(method) for method in METHODS}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        named = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(named, server, self._pool)
+
+    async def tell_health(self) -> None:
+        """Tell the watchers of the health service how the gateway and its models are."""
+        await self._tell("", self._front.ready())
+        await self._tell(SERVICE, self._front.ready())
+        for name, model in self._front.models.items():
+            await self._tell(name, self._front.ready() and model.fault())
+
+    async def _tell(self, service: str, why: str) -> None:
+        await self._health.set(service, _Health.NOT_SERVING if why else _Health.SERVING)
+
+    def _handler(self, method: str) -> Any:
+        reply = self._replies[method]
+
+        async def handled(request: Any, context: Any) -> Any:
+            try:
+                self._front.check(dict(context.invocation_metadata()).get("authorization", ""))
+                return await reply(request, context)
+            except Unserved as error:
+                await _abort(context, error.status)
+
+        return grpc.unary_unary_rpc_method_handler(
+            handled,
+            request_deserializer=getattr(self._messages, f"{method}Request").FromString,
+            response_serializer=getattr(self._messages, f"{method}Response").SerializeToString,
+        )
+
+    # ------------------------------------------------------------------ health and metadata
+
+    async def _live(self, _: Any, __: Any) -> Any:
+        return self._messages.ServerLiveResponse(live=not self._front.live())
+
+    async def _ready(self, _: Any, __: Any) -> Any:
+        return self._messages.ServerReadyResponse(ready=not self._front.ready())
+
+    async def _model_ready(self, request: Any, _: Any) -> Any:
+        model = self._front.model(request.name, request.version)
+        why = self._front.ready() and model.fault()
+        return self._messages.ModelReadyResponse(ready=not why)
+
+    async def _server(self, _: Any, __: Any) -> Any:
+        return self._messages.ServerMetadataResponse(**self._front.server())
+
+    async def _metadata(self, request: Any, _: Any) -> Any:
+        model = self._front.model(request.name, request.version)
+        return self._messages.ModelMetadataResponse(**metadata(model.name, model.signature))
+
+    async def _config(self, request: Any, _: Any) -> Any:
+        model = self._front.model(request.name, request.version)
+        row = configuration(model.name, model.signature)
+        return self._messages.ModelConfigResponse(config=self._messages.ModelConfig(**row))
+
+    async def _index(self, request: Any, _: Any) -> Any:
+        rows = self._front.index(ready_only=request.ready)
+        return self._messages.RepositoryIndexResponse(models=rows)
+
+    # ------------------------------------------------------------------ inference
+
+    async def _infer(self, request: Any, context: Any) -> Any:
+        began_s, clock = time.time(), time.perf_counter()
+        ending = Ending.FAILED
+        try:
+            reply = await self._inferred(request, context, began_s)
+            ending = Ending.OK
+            return reply
+        except Unserved as error:
+            ending = error.status.ending
+            raise
+        finally:
+            took_s = time.perf_counter() - clock
+            self._front.counts.ended(request.model_name, GRPC, ending, took_s)
+
+    async def _inferred(self, request: Any, context: Any, began_s: float) -> Any:
+        headers = _headers(context)
+        self._front.check_open()
+        model = self._front.model(request.model_name, request.model_version)
+        asked = grpc_messages.parsed(request)
+        caller = caller_of(headers, asked, model.pipeline, context.time_remaining())
+        served = await model.infer(asked, caller, began_s)
+        trailing = {**echoed(headers), **served.status.headers}
+        if trailing:
+            context.set_trailing_metadata(tuple(trailing.items()))
+        return grpc_messages.rendered(served.response, self._messages)
+
+
+def _headers(context: Any) -> dict[str, str]:
+    metadata = context.invocation_metadata() or ()
+    return {name: value for name, value in metadata if isinstance(value, str)}
+
+
+async def _abort(context: Any, status: Status) -> NoReturn:
+    trailing = dict(status.headers)
+    if status.ending is Ending.OVER_CAPACITY and status.retry_after_s is not None:
+        trailing["grpc-retry-pushback-ms"] = str(round(status.retry_after_s * 1e3))
+    code = getattr(grpc.StatusCode, status.ending.grpc)
+    await context.abort(code, status.text, tuple(trailing.items()))
+    raise AssertionError("abort raises")
+
+
+async def keep_telling(api: GrpcApi, every_s: float) -> None:
+    """Tell the health service again and again, until cancelled."""
+    while True:
+        await api.tell_health()
+        await asyncio.sleep(every_s)

@@ -1,0 +1,105 @@
+"""Inference requests and responses of the Open Inference Protocol over gRPC. Pure.
+
+Tensors come in their typed contents or all in ``raw_input_contents``; answers are always raw, as
+Triton's are.
+"""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from headrace.gateway.requests import InferRequest, InferResponse, checked_id
+from headrace.gateway.statuses import Ending, Unserved
+from headrace.gateway.tensors import (
+    BYTES,
+    DTYPES,
+    Tensor,
+    bad,
+    binary,
+    bytes_tensor,
+    check_shape,
+    from_binary,
+)
+
+# The field of typed contents by datatype; FP16 has none.
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    BYTES: "bytes_contents",
+}
+
+
+def parsed(message: Any) -> InferRequest:
+    """Return the request in a ``ModelInferRequest``; raise ``Unserved`` where it does not fit."""
+    raw = message.raw_input_contents
+    if raw and len(raw) != len(message.inputs):
+        raise Unserved(
+            Ending.BAD_REQUEST,
+            f"the request has {len(message.inputs)} inputs, but {len(raw)} raw_input_contents; "
+            "send the contents of all inputs raw, or of none",
+        )
+    inputs = [
+        from_binary(each.name, each.datatype, each.shape, raw[at]) if raw else _typed(each)
+        for at, each in enumerate(message.inputs)
+    ]
+    return InferRequest(
+        inputs=tuple(inputs),
+        id=checked_id(message.id),
+        parameters=_parameters(message.parameters),
+        outputs=tuple(output.name for output in message.outputs),
+    )
+
+
+def _parameters(said: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in said.items():
+        field = value.WhichOneof("parameter_choice")
+        if field is not None:
+            found[name] = getattr(value, field)
+    return found
+
+
+def _typed(each: Any) -> Tensor:
+    name, datatype, shape = each.name, each.datatype, list(each.shape)
+    count = check_shape(name, datatype, shape)
+    if datatype not in _CONTENTS:
+        raise bad(name, f"is {datatype}, which typed contents cannot hold; send it raw")
+    filled = [field.name for field, _ in each.contents.ListFields()]
+    if any(field != _CONTENTS[datatype] for field in filled):
+        raise bad(name, f"is {datatype}, but has {filled[0]}; fill {_CONTENTS[datatype]} only")
+    held = getattr(each.contents, _CONTENTS[datatype])
+    if len(held) != count:
+        raise bad(name, f"has {len(held)} elements, but {count} by its shape {shape}")
+    if datatype == BYTES:
+        return bytes_tensor(name, list(held), shape)
+    try:
+        return Tensor(name, datatype, np.array(list(held), dtype=DTYPES[datatype]).reshape(shape))
+    except OverflowError:
+        raise bad(name, f"holds a number beyond the range of {datatype}") from None
+
+
+def rendered(response: InferResponse, messages: SimpleNamespace) -> Any:
+    """Return the ``ModelInferResponse`` of a response; ``messages`` are the message classes."""
+    return messages.ModelInferResponse(
+        model_name=response.model,
+        model_version="1",
+        id=response.id,
+        parameters={
+            name: messages.InferParameter(bool_param=value)
+            for name, value in response.parameters.items()
+        },
+        outputs=[
+            messages.ModelInferResponse.InferOutputTensor(
+                name=each.name, datatype=each.datatype, shape=each.shape
+            )
+            for each in response.outputs
+        ],
+        raw_output_contents=[binary(each) for each in response.outputs],
+    )

@@ -1,0 +1,158 @@
+"""The Open Inference Protocol over HTTP: paths, bodies and statuses in aiohttp.
+
+The decisions are in pure modules; here are only reading, waiting and writing.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import web
+
+from headrace.gateway.answer_api import AnswerApi
+from headrace.gateway.callers import Caller, caller_of, echoed
+from headrace.gateway.front import VERSION, Front
+from headrace.gateway.http_responses import failed, inference, json_response
+from headrace.gateway.model import Model
+from headrace.gateway.payloads import configuration, metadata
+from headrace.gateway.request_counts import HTTP
+from headrace.gateway.requests import HEADER_LENGTH, InferRequest, parsed
+from headrace.gateway.statuses import Ending, Unserved
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")  # for probes, without a token
+COMPRESSED_FROM = 1024  # bytes of a response
+
+
+class HttpApi:
+    """The handlers; ``body_within_s`` is how long a body may take to arrive."""
+
+    def __init__(self, front: Front, body_within_s: float) -> None:
+        self._front = front
+        self._body_within_s = body_within_s
+        self._answers = AnswerApi(front)
+
+    def app(self, most_bytes: int) -> web.Application:
+        """Return the application; bodies above ``most_bytes``, decompressed, get 413."""
+        app = web.Application(client_max_size=most_bytes, middlewares=[self._guard])
+        model = "/v2/models/{model}"
+        app.router.add_get("/v2", self._server)
+        app.router.add_get("/v2/health/live", self._live)
+        app.router.add_get("/v2/health/ready", self._ready)
+        app.router.add_post("/v2/repository/index", self._index)
+        app.router.add_get(f"{model}/answers/{{id:.+}}", self._answers.one)
+        app.router.add_get(f"{model}/answers", self._answers.stream)
+        for place in (model, f"{model}/versions/{{version}}"):
+            app.router.add_get(place, self._metadata)
+            app.router.add_get(f"{place}/ready", self._model_ready)
+            app.router.add_get(f"{place}/config", self._config)
+            app.router.add_post(f"{place}/infer", self._infer)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let known callers in, and turn every error into JSON."""
+        try:
+            if request.path not in OPEN_PATHS:
+                self._front.check(request.headers.get("Authorization", ""))
+            return await handler(request)
+        except Unserved as error:
+            return failed(error.status)
+        except web.HTTPException as error:
+            return json_response({"error": f"{error.status}: {error.reason}"}, error.status)
+
+    # ------------------------------------------------------------------ health and metadata
+
+    async def _live(self, _: web.Request) -> web.Response:
+        why = self._front.live()
+        return json_response({"live": not why}, 503 if why else 200)
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return _readiness({}, self._front.ready())
+
+    async def _model_ready(self, request: web.Request) -> web.Response:
+        model = self._model(request)
+        return _readiness({"name": model.name}, self._front.ready() and model.fault())
+
+    async def _server(self, _: web.Request) -> web.Response:
+        return json_response(self._front.server())
+
+    async def _metadata(self, request: web.Request) -> web.Response:
+        model = self._model(request)
+        return json_response(metadata(model.name, model.signature))
+
+    async def _config(self, request: web.Request) -> web.Response:
+        model = self._model(request)
+        return json_response(configuration(model.name, model.signature))
+
+    async def _index(self, request: web.Request) -> web.Response:
+        body = await self._body(request)
+        try:
+            said = msgspec.json.decode(body or b"{}", type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise Unserved(Ending.BAD_REQUEST, f"the body is no JSON object: {error}") from None
+        return json_response(self._front.index(ready_only=said.get("ready") is True))
+
+    def _model(self, request: web.Request) -> Model:
+        place = request.match_info
+        return self._front.model(place["model"], place.get("version", ""))
+
+    # ------------------------------------------------------------------ inference
+
+    async def _infer(self, request: web.Request) -> web.Response:
+        began_s, clock = time.time(), time.perf_counter()
+        ending = Ending.FAILED
+        try:
+            response, ending = await self._inferred(request, began_s)
+        except Unserved as error:
+            ending = error.status.ending
+            response = failed(error.status)
+        except web.HTTPRequestEntityTooLarge as error:
+            ending = Ending.TOO_LARGE
+            response = json_response({"error": error.text}, 413)
+        finally:
+            took_s = time.perf_counter() - clock
+            self._front.counts.ended(request.match_info["model"], HTTP, ending, took_s)
+        response.headers.update(echoed(request.headers))
+        return response
+
+    async def _inferred(self, request: web.Request, began_s: float) -> tuple[web.Response, Ending]:
+        self._front.check_open()
+        model = self._model(request)
+        asked = parsed(await self._body(request), request.headers.get(HEADER_LENGTH))
+        caller = caller_of(request.headers, asked, model.pipeline)
+        if "respond-async" in request.headers.get("Prefer", ""):
+            return await _accepted(model, asked, caller, began_s), Ending.ACCEPTED
+        response = inference(await model.infer(asked, caller, began_s), asked)
+        if len(response.body) >= COMPRESSED_FROM:  # type: ignore[arg-type]
+            response.enable_compression()
+        return response, Ending.OK
+
+    async def _body(self, request: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._body_within_s):
+                return await request.read()
+        except TimeoutError:
+            raise Unserved(
+                Ending.SLOW_CLIENT, f"the body did not arrive within {self._body_within_s:g} s"
+            ) from None
+        except web.RequestPayloadError as error:  # cut short, or not as Content-Encoding says
+            raise Unserved(Ending.BAD_REQUEST, f"the body cannot be read: {error}") from None
+
+
+async def _accepted(
+    model: Model, asked: InferRequest, caller: Caller, began_s: float
+) -> web.Response:
+    name = await model.accept(asked, caller, began_s)
+    place = f"/v2/models/{model.name}/answers/{quote(name, safe='')}?since={began_s:.3f}"
+    row = {"model_name": model.name, "model_version": VERSION, "id": name, "answer": place}
+    return json_response(row, 202, {"Location": place, "Preference-Applied": "respond-async"})
+
+
+def _readiness(row: dict[str, Any], why: str) -> web.Response:
+    said = {"reason": why} if why else {}
+    return json_response({**row, "ready": not why, **said}, 503 if why else 200)

@@ -1,0 +1,38 @@
+"""HTTP responses of the gateway, from what was served or why it was not."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from headrace.gateway.model import Served
+from headrace.gateway.requests import HEADER_LENGTH, InferRequest, rendered
+from headrace.gateway.statuses import Status
+
+_encode = msgspec.json.Encoder().encode
+
+
+def inference(served: Served, asked: InferRequest) -> web.Response:
+    """Return the HTTP response of an inference response; raise ``Unserved``."""
+    body, header_length = rendered(served.response, asked)
+    headers = dict(served.status.headers)
+    kind = "application/json"
+    if header_length is not None:
+        headers[HEADER_LENGTH] = str(header_length)
+        kind = "application/octet-stream"
+    return web.Response(body=body, content_type=kind, headers=headers)
+
+
+def failed(status: Status) -> web.Response:
+    """Return the HTTP response for a request that was not served."""
+    return json_response({"error": status.text}, status.ending.http, status.headers)
+
+
+def json_response(
+    row: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """Return a response in JSON."""
+    return web.Response(
+        body=_encode(row), status=status, content_type="application/json", headers=headers
+    )

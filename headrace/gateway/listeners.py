@@ -1,0 +1,91 @@
+"""The gateway's HTTP port, with limits on connections; what both ports share."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from headrace.errors import PortTaken
+
+# What a connection beyond the limit gets.
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Length: 0\r\n\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """``body_bytes``: of a request, decompressed. ``connections``: over HTTP at once. ``requests``:
+    in flight for one pipeline. ``idle_s``: how long a connection may be without a whole head of a
+    request. ``body_s``: how long a body may take to arrive. ``drain_s``: how long requests in
+    flight may take when the gateway goes down."""
+
+    body_bytes: int
+    connections: int
+    requests: int
+    idle_s: float
+    body_s: float
+    drain_s: float
+
+
+class _Refused(asyncio.Protocol):
+    """A connection beyond the limit: told so and closed."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(_FULL)
+        transport.close()
+
+
+class HttpListener:
+    """The HTTP port."""
+
+    def __init__(self, app: web.Application, limits: Limits) -> None:
+        self._limits = limits
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            keepalive_timeout=limits.idle_s,
+            shutdown_timeout=limits.drain_s,
+        )
+        self._server: asyncio.Server | None = None
+
+    async def start(
+        self, host: str, port: int, context: ssl.SSLContext | None, *, share: bool
+    ) -> int:
+        """Listen; return the port. Raises ``PortTaken``."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                self._protocol(), host, port, ssl=context, reuse_port=share or None, backlog=1024
+            )
+        except OSError as error:
+            raise taken("HTTP", host, port, error) from error
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def _protocol(self) -> Callable[[], asyncio.BaseProtocol]:
+        server = self._runner.server
+        assert server is not None
+        most = self._limits.connections
+        return lambda: server() if len(server.connections) < most else _Refused()
+
+    async def close(self) -> None:
+        """Accept no more connections, wait for the requests in flight, ``drain_s`` at most, and
+        close all connections."""
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()
+
+
+def taken(what: str, host: str, port: int, error: Exception) -> PortTaken:
+    """Return the error for a port that cannot be listened on."""
+    why = getattr(error, "strerror", None) or str(error)
+    return PortTaken(
+        f"{what} cannot be served on {host}:{port} ({why}); name another port with "
+        f"--{what.lower()}-port, or another address with --host"
+    )

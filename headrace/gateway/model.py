@@ -1,0 +1,260 @@
+"""A pipeline behind the gateway: requests become queries, answers responses.
+
+A request whose id is in flight joins the query of the first, so that a mesh's or client's retry
+costs no second one. A client that leaves ends nothing: its query is answered on Kafka, for whoever
+asks for it by its id.
+"""
+
+import asyncio
+import itertools
+import time
+import uuid
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.client.exchange import Exchange
+from headrace.client.find_answer import answer_since
+from headrace.client.formats import reader_of
+from headrace.client.open_loop import PATIENCE_S
+from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import ClientClosed, NoAnswer, Unsuccessful
+from headrace.gateway.callers import Caller
+from headrace.gateway.deadlines import patience_s, query_deadline_s
+from headrace.gateway.payloads import check_wanted, outputs_of, payload_of
+from headrace.gateway.plans_in_force import PlansInForce, fault
+from headrace.gateway.requests import InferRequest, InferResponse
+from headrace.gateway.result_watch import ResultWatch
+from headrace.gateway.statuses import Ending, Status, Unserved, status_of
+from schemas.codec.single_object import CodecError
+from schemas.records import Answer, Query
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+
+TAKEN_WITHIN_S = 10.0  # by the broker, of a query whose caller does not wait for the answer
+REMEMBERED = 4096  # answers to such queries
+SEARCHES = 2  # of the results topic at once
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A response, and how its query ended."""
+
+    response: InferResponse
+    status: Status
+
+
+class Model:
+    """One pipeline. Construct and use it in the event loop; closing waits for the broker.
+
+    Raises ``BrokerError`` if the broker or the pipeline's topics are not available.
+    """
+
+    def __init__(
+        self, file: PipelineFile, kafka: KafkaConfig, plans: PlansInForce, most_open: int
+    ) -> None:
+        self.pipeline = file.pipeline
+        self.signature = file.signature
+        self.watch = ResultWatch(asyncio.get_running_loop(), reader_of(file.pipeline))
+        self._kafka = kafka
+        self._plans = plans
+        self._most_open = most_open
+        self._exchange = Exchange(kafka, file.pipeline, self.watch.seen)
+        self._open: dict[str, asyncio.Future[Answer]] = {}
+        self._remembered: OrderedDict[str, Answer] = OrderedDict()
+        self._searching = asyncio.Semaphore(SEARCHES)
+        self._prefix = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count(1)
+        self.joined = 0  # requests that joined another's query
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.pipeline.name
+
+    @property
+    def open(self) -> int:
+        """The number of queries in flight."""
+        return len(self._open)
+
+    @property
+    def broken(self) -> Exception | None:
+        """The error after which no answer can arrive any more; None while all is well."""
+        return self._exchange.ended
+
+    def fault(self) -> str:
+        """Return why the pipeline takes no queries now; "": it does."""
+        if self._exchange.away:
+            return f"the broker of pipeline {self.name} is away"
+        return fault(self.pipeline, self._plans.of(self.name))
+
+    # ------------------------------------------------------------------ inference
+
+    async def infer(self, request: InferRequest, caller: Caller, began_s: float) -> Served:
+        """Return the response to a request that came at ``began_s``; raise ``Unserved``."""
+        name, future = self._query(request, caller, began_s)
+        waits_s = patience_s(caller.timeout_s, self._longest_s(caller.slo_class))
+        answer = await self._within(name, future, began_s + waits_s - time.time())
+        until = None if caller.timeout_s is None else began_s + caller.timeout_s
+        return self.served(answer, request, until)
+
+    async def accept(self, request: InferRequest, caller: Caller, began_s: float) -> str:
+        """Send the query of a request whose caller comes back for the answer; return its id.
+
+        Returns once the broker has the query. Raises ``Unserved``.
+        """
+        taken: Future[None] = Future()
+        name, future = self._query(request, caller, began_s, taken)
+        future.add_done_callback(lambda done: self._remember(name, done))
+        either: set[asyncio.Future[Any]] = {asyncio.wrap_future(taken), future}
+        await asyncio.wait(either, timeout=TAKEN_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        if future.done():
+            _answer(future)
+        elif not taken.done():
+            raise Unserved(
+                Ending.UNAVAILABLE, f"the broker did not take query {name} in {TAKEN_WITHIN_S:g} s"
+            )
+        return name
+
+    def served(self, answer: Answer, request: InferRequest, until: float | None = None) -> Served:
+        """Return the response with an answer; raise ``Unserved`` where there is none.
+
+        ``until`` is the caller's deadline, epoch seconds.
+        """
+        status = status_of(answer, until)
+        if status.ending is not Ending.OK:
+            raise Unserved(status.ending, status.text)
+        outputs = outputs_of(answer.result, self.signature, request.outputs)
+        marks = {name: True for name, said in status.headers.items() if said == "true"}
+        response = InferResponse(
+            model=self.name, id=answer.id, outputs=tuple(outputs), parameters=marks
+        )
+        return Served(response, status)
+
+    def _query(
+        self,
+        request: InferRequest,
+        caller: Caller,
+        now: float,
+        taken: "Future[None] | None" = None,
+    ) -> tuple[str, "asyncio.Future[Answer]"]:
+        """Return the id and the future of the query of a request: a new one, or one in flight."""
+        check_wanted(self.signature, request.outputs)
+        payload = payload_of(request.inputs, self.signature, self.pipeline.input)
+        self._check_open()
+        name = caller.id or f"{self._prefix}-{next(self._numbers)}"
+        if name in self._open:
+            self.joined += 1
+            if taken is not None:
+                taken.set_result(None)
+            return name, self._open[name]
+        query = Query(
+            payload=payload,
+            id=name,
+            deadline_s=query_deadline_s(now, caller.timeout_s, self._slo_s(caller.slo_class)),
+            slo_class=caller.slo_class,
+            size=caller.size,
+        )
+        return name, self._sent(query, now, taken)
+
+    def _check_open(self) -> None:
+        why = self.fault()
+        if why:
+            raise Unserved(Ending.UNAVAILABLE, why)
+        if len(self._open) >= self._most_open:
+            raise Unserved(
+                Ending.OVER_CAPACITY, f"{self._most_open} queries of {self.name} are in flight here"
+            )
+
+    def _sent(
+        self, query: Query, now: float, taken: "Future[None] | None"
+    ) -> "asyncio.Future[Answer]":
+        try:
+            sent = self._exchange.send(query, now, self._longest_s(query.slo_class), taken)
+        except Unsuccessful as error:
+            raise Unserved(Ending.TOO_LARGE, str(error)) from None
+        except CodecError as error:
+            raise Unserved(Ending.BAD_REQUEST, str(error)) from None
+        except (BrokerError, ClientClosed) as error:
+            raise Unserved(Ending.UNAVAILABLE, str(error)) from None
+        future = self._open[query.id] = asyncio.wrap_future(sent)
+        future.add_done_callback(lambda done: self._ended(query.id, done))
+        return future
+
+    def _ended(self, name: str, future: "asyncio.Future[Answer]") -> None:
+        del self._open[name]
+        if not future.cancelled():
+            future.exception()  # seen, although everybody may have left
+
+    def _remember(self, name: str, future: "asyncio.Future[Answer]") -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._remembered[name] = future.result()
+            if len(self._remembered) > REMEMBERED:
+                self._remembered.popitem(last=False)
+
+    async def _within(self, name: str, future: "asyncio.Future[Answer]", seconds: float) -> Answer:
+        # `wait` leaves the future alone when this request is cancelled or gives up: others joined.
+        await asyncio.wait({future}, timeout=max(0.0, seconds))
+        if not future.done():
+            raise Unserved(
+                Ending.PAST_DEADLINE, f"query {name} has no answer by the caller's deadline"
+            )
+        return _answer(future)
+
+    def _slo_s(self, slo_class: str) -> float:
+        if slo_class:
+            return self.pipeline.slo_classes[slo_class]
+        plan = self._plans.of(self.name)
+        return plan.settings.slo_s if plan else self.pipeline.slo_s
+
+    def _longest_s(self, slo_class: str) -> float:
+        """Return when egress has answered a query at the latest, in seconds after it was sent."""
+        return self._slo_s(slo_class) + self.pipeline.grace_s + PATIENCE_S
+
+    # ------------------------------------------------------------------ answers by id
+
+    async def answer(self, name: str, wait_s: float, since_s: float | None) -> Answer | None:
+        """Return the answer to a query of any gateway; None if it does not come in ``wait_s``.
+
+        Looks among the queries in flight, the remembered answers and the results topic, as far back
+        as ``since_s``, epoch seconds.
+        """
+        if name in self._open:
+            await asyncio.wait({self._open[name]}, timeout=wait_s)
+        if name in self._open:
+            return None
+        if name in self._remembered:
+            return self._remembered[name]
+        with self.watch.of(name) as coming:  # before the search, so that nothing is missed
+            async with self._searching:
+                found = await asyncio.to_thread(
+                    answer_since, self._kafka, self.pipeline, name, since_s
+                )
+            if found is None and wait_s > 0:
+                await asyncio.wait({coming}, timeout=wait_s)
+            return found or (coming.result() if coming.done() else None)
+
+    def holds(self, name: str) -> bool:
+        """Return whether a query of that id is in flight here."""
+        return name in self._open
+
+    def may_come(self, since_s: float | None, now: float) -> bool:
+        """Return whether the answer to a query sent at ``since_s`` may still come."""
+        classes = ("", *self.pipeline.slo_classes)
+        return since_s is not None and now < since_s + max(map(self._longest_s, classes))
+
+    def close(self) -> None:
+        """Close the Kafka clients."""
+        self._exchange.close()
+
+
+def _answer(future: "asyncio.Future[Answer]") -> Answer:
+    try:
+        return future.result()
+    except NoAnswer as error:
+        raise Unserved(Ending.PAST_DEADLINE, str(error)) from None
+    except (BrokerError, ClientClosed) as error:
+        raise Unserved(Ending.UNAVAILABLE, str(error)) from None
+    except CodecError as error:
+        raise Unserved(Ending.FAILED, f"the answer cannot be read: {error}") from None

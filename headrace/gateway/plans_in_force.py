@@ -1,0 +1,66 @@
+"""The newest plan of every pipeline, as the shared plans topic has it."""
+
+import threading
+
+from headrace.client.topic_clients import PlanTail, decoded
+from schemas.pipeline import Pipeline
+from schemas.records import Plan
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+
+TURN_S = 0.5
+
+
+def later(held: Plan | None, found: Plan) -> bool:
+    """Return whether ``found`` takes the place of ``held``.
+
+    The epoch decides, as for every node; a purge of the pipeline begins the epochs anew.
+    """
+    return held is None or found.epoch >= held.epoch or found.issued_s > held.issued_s
+
+
+def fault(pipeline: Pipeline, plan: Plan | None) -> str:
+    """Return why a pipeline takes no queries now; "": it does."""
+    if plan is None:
+        return f"pipeline {pipeline.name} has no plan yet; `headrace up FILE` runs it"
+    if plan.settings.paused:
+        return f"pipeline {pipeline.name} is paused; `headrace resume FILE` lets queries in again"
+    served = {lease.task for lease in plan.leases if lease.open_slot >= 0}
+    idle = [task for task in pipeline.task_names if task not in served]
+    return f"no worker of pipeline {pipeline.name} serves task {idle[0]}" if idle else ""
+
+
+class PlansInForce:
+    """Follows the plans in a thread. Raises ``BrokerError`` if the topic does not exist."""
+
+    def __init__(self, kafka: KafkaConfig) -> None:
+        self._tail = PlanTail(kafka)
+        self._plans: dict[str, Plan] = {}
+        self._ended = threading.Event()
+        self._take(0.0)
+        self._thread = threading.Thread(target=self._follow, name="headrace-plans", daemon=True)
+        self._thread.start()
+
+    def of(self, pipeline: str) -> Plan | None:
+        """Return the plan of a pipeline; None: there is none."""
+        return self._plans.get(pipeline)
+
+    def close(self) -> None:
+        """End the thread and close the Kafka client."""
+        self._ended.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._take(TURN_S)
+        except BrokerError:
+            pass  # refused credentials: the exchanges end with the same error
+        finally:
+            self._tail.close()
+
+    def _take(self, timeout_s: float) -> None:
+        for value in self._tail.take(timeout_s):
+            plan = decoded(value)
+            if isinstance(plan, Plan) and later(self._plans.get(plan.pipeline), plan):
+                self._plans[plan.pipeline] = plan

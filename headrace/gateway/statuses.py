@@ -1,0 +1,107 @@
+"""How a request ends: statuses of HTTP and gRPC, from the outcome of its query. Pure.
+
+A refusal is 429 and not 503: meshes and clients repeat what is unavailable, which would triple an
+overload. A deadline that passes is 504 and not 408, which some clients repeat.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from operators.outcomes import outcome_of
+from schemas.enumerations import ReasonCode
+from schemas.records import ANSWERED, DROPPED, FAILED, Answer
+
+
+class Ending(Enum):
+    """How a request ended: its status in HTTP and the name of its code in gRPC."""
+
+    OK = (200, "OK")
+    ACCEPTED = (202, "OK")
+    BAD_REQUEST = (400, "INVALID_ARGUMENT")
+    UNAUTHENTICATED = (401, "UNAUTHENTICATED")
+    UNKNOWN = (404, "NOT_FOUND")
+    SLOW_CLIENT = (408, "DEADLINE_EXCEEDED")
+    TOO_LARGE = (413, "INVALID_ARGUMENT")
+    OVER_CAPACITY = (429, "RESOURCE_EXHAUSTED")
+    FAILED = (500, "INTERNAL")
+    UNAVAILABLE = (503, "UNAVAILABLE")
+    PAST_DEADLINE = (504, "DEADLINE_EXCEEDED")
+
+    @property
+    def http(self) -> int:
+        """The status of an HTTP response."""
+        return self.value[0]
+
+    @property
+    def grpc(self) -> str:
+        """The name of the gRPC status code."""
+        return self.value[1]
+
+
+# How soon a client may come again, in seconds.
+RETRY_AFTER_S = {Ending.OVER_CAPACITY: 1.0, Ending.UNAVAILABLE: 5.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A request's ending, a sentence for people if it was not served, and marks of its answer."""
+
+    ending: Ending
+    text: str = ""
+    late: bool = False
+    incomplete: bool = False
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """After how many seconds the client may come again; None: not said."""
+        return RETRY_AFTER_S.get(self.ending)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The HTTP headers, and keys of gRPC's trailing metadata, that tell the ending."""
+        marks = {"headrace-late": self.late, "headrace-incomplete": self.incomplete}
+        found = {name: "true" for name, is_so in marks.items() if is_so}
+        if self.retry_after_s is not None:
+            found["retry-after"] = str(math.ceil(self.retry_after_s))
+        return found
+
+
+class Unserved(Exception):
+    """A request that gets no answer; ``status`` tells why."""
+
+    def __init__(self, ending: Ending, text: str) -> None:
+        super().__init__(text)
+        self.status = Status(ending=ending, text=text)
+
+
+_REFUSED = {
+    ReasonCode.OVER_CAPACITY: Ending.OVER_CAPACITY,
+    ReasonCode.BAD_INPUT: Ending.BAD_REQUEST,
+    ReasonCode.NO_WORKER: Ending.UNAVAILABLE,
+    ReasonCode.PAUSED: Ending.UNAVAILABLE,
+    ReasonCode.READ_LATE: Ending.PAST_DEADLINE,
+}
+_ENDED = {DROPPED: Ending.PAST_DEADLINE, FAILED: Ending.FAILED}
+
+
+def status_of(answer: Answer, caller_until_s: float | None) -> Status:
+    """Return the status of an answered, dropped, failed or refused query.
+
+    ``caller_until_s`` is the caller's own deadline, epoch seconds. An answer behind it is worthless
+    to the caller; one behind the pipeline's SLO only is marked late.
+    """
+    if answer.outcome == ANSWERED:
+        if caller_until_s is not None and answer.answered_s > caller_until_s:
+            late_ms = (answer.answered_s - caller_until_s) * 1e3
+            text = f"the answer to {answer.id} came {late_ms:.0f} ms after the caller's deadline"
+            return Status(ending=Ending.PAST_DEADLINE, text=text)
+        return Status(ending=Ending.OK, late=answer.late, incomplete=answer.incomplete)
+    ending = _ENDED.get(answer.outcome) or _REFUSED.get(answer.reason_code, Ending.OVER_CAPACITY)
+    return Status(ending=ending, text=_text(answer))
+
+
+def _text(answer: Answer) -> str:
+    where = f" at {answer.task}" if answer.task else ""
+    why = f": {answer.reason}" if answer.reason else ""
+    return f"query {answer.id} was {outcome_of(answer)}{where}{why}"
