@@ -1,5 +1,5 @@
 """The application package: command line and wiring; for Python ``headrace.Client``, simulations
-that return records, and ``run_query`` for unit tests of operators."""
+that return records, ``Sized`` for operators, and ``run_query`` for their unit tests."""
 
 import importlib
 from pathlib import Path
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         simulated_seconds,
     )
     from headrace.testing import run_query
+    from operators.sized import Sized
 
 check(Path(__file__).parents[1])
 
@@ -26,6 +27,7 @@ __all__ = [
     "Client",
     "ClientClosed",
     "NoAnswer",
+    "Sized",
     "capacity",
     "compare",
     "plannable_demand",
@@ -47,7 +49,7 @@ _PLACES = dict.fromkeys(("Client", "ClientClosed", "NoAnswer"), _CLIENT) | {
         "simulated_seconds",
     )
 }
-_PLACES["run_query"] = "headrace.testing"
+_PLACES |= {"run_query": "headrace.testing", "Sized": "operators.sized"}
 
 
 def __getattr__(name: str) -> Any:

@@ -61,11 +61,13 @@ class QuerySize:
     """The source of a query's size: samples to rank, tokens, pixels.
 
     ``header`` names the Kafka header of raw inputs; a query without one has size 1. Queries larger
-    than ``most`` are refused.
+    than ``most`` are refused. ``batch`` is the largest total size of a batch; 0: every query is a
+    batch of its own.
     """
 
     most: int
     header: str = "headrace-size"
+    batch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

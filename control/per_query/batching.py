@@ -13,7 +13,8 @@ Waiting makes fewer and larger batches of a thin stream, which saves device time
 ``idle`` is the default, since the time that an idle device waits is lost.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate, takewhile
 from math import ceil, inf
 
 from schemas.pipeline import Policy
@@ -48,6 +49,12 @@ def most_held(batch: int, latency_s: float) -> int:
 def batch_size(queued: int, largest: int) -> int:
     """Return the number of queued items that the next batch takes."""
     return min(queued, largest)
+
+
+def fitting(sizes: Iterable[int], largest: int) -> int:
+    """Return how many of the first queries have a total size of at most ``largest``; at least 1."""
+    totals = accumulate(sizes)
+    return max(sum(1 for _ in takewhile(lambda total: total <= largest, totals)), 1)
 
 
 def released(batch: int, largest: int, batching: str = IDLE) -> str:

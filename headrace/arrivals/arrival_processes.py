@@ -22,6 +22,7 @@ SUFFIXES = (".txt", ".csv", ".gz")
 MS = 1e-3  # the default unit of times
 LATEST_START_S = 3600.0
 LIKELY_QPS, FEW = 10_000, 10  # a file of at least FEW queries above this rate has the wrong unit
+RATES = "second,qps"
 SIZED = {"ms,size": 1e3, "time,size": 1.0}  # header -> units per second
 MOST_QPS = 100_000  # more queries within a second mean that the unit is not ms
 
@@ -158,7 +159,7 @@ def read_arrivals(path: Path, rng: np.random.Generator) -> Times:
 
 def read_workload(path: Path) -> Recorded | Rates:
     """Read a file of arrivals: one time per line, ``ms,size`` or ``time,size`` (seconds) below such
-    a header, or ``second,qps`` for every second.
+    a header, or below the header ``second,qps`` the rate of every second.
 
     Times are in the unit that a header names, else ISO or epoch times, else ms from the start
     (``headrace/arrivals/time_units.py``). Raises ``ArrivalsError`` naming the line.
@@ -168,8 +169,13 @@ def read_workload(path: Path) -> Recorded | Rates:
     if sized is not None:
         return _sized(path, lines, sized)
     column = header_of(lines[0])
-    if column is None and "," in lines[0]:
+    if lines[0].replace(" ", "").lower() == RATES:
         return Rates(tuple(_rates(path, lines)))
+    if column is None and "," in lines[0]:
+        raise ArrivalsError(
+            f"{path}:1: {lines[0][:40]!r} has several columns and no header says which; write one "
+            f"above it: {RATES} (the rate of every second), {' or '.join(SIZED)} (queries)"
+        )
     first = 1 if column is None else 2  # the line of the first time
     if len(lines) < first:
         raise ArrivalsError(f"{path} has a header only; add a line for every arrival")
@@ -281,9 +287,8 @@ def _check_density(path: Path, first: int, times_s: Times) -> None:
 
 
 def _rates(path: Path, lines: list[str]) -> list[float]:
-    header = lines[0].replace(" ", "").lower() == "second,qps"
     rates: list[float] = []
-    for at, line in list(enumerate(lines, 1))[header:]:
+    for at, line in enumerate(lines[1:], 2):
         second, _, qps = line.partition(",")
         if _number(path, at, second, "a second") != len(rates):
             raise _wrong(path, at, f"second {second} where {len(rates)} is due; list every second")

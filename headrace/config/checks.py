@@ -328,6 +328,12 @@ def check_sizes(file: FileSection, source: Source) -> None:
         )
     if file.size is None:
         return
+    if file.size.batch is not None and file.size.batch > file.size.most:
+        raise source.error(
+            ("size", "batch"),
+            f"{{}} is above size.most of {file.size.most}, up to which variants are profiled; "
+            "lower it, or raise most",
+        )
     for task, section in file.tasks.items():
         for name, variant in section.variants.items():
             if variant.batch != 1:

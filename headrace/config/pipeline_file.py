@@ -391,7 +391,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         compute_share=file.compute_share,
         branches=file.branches,
         ingress=file.cluster.ingress,
-        size=QuerySize(most=file.size.most, header=file.size.header) if file.size else None,
+        size=_size(file),
         sessions=bool(file.cluster.tiers),
         labels=_labels(file.labels) if file.labels else None,
     )
@@ -404,6 +404,13 @@ def _labels(section: LabelsSection) -> Labels:
 def _beside(folder: Path, name: str | None) -> str:
     """Return the absolute path of a file that the pipeline file names; "" for none."""
     return str((folder / name).resolve()) if name else ""
+
+
+def _size(file: FileSection) -> QuerySize | None:
+    size = file.size
+    if size is None:
+        return None
+    return QuerySize(most=size.most, header=size.header, batch=size.batch or 0)
 
 
 def _task(name: str, section: TaskSection, folder: Path) -> Task:

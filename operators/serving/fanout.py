@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from operators.record_size import brief, excess
+from operators.sized import Sized
 from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
 from schemas.enumerations import ReasonCode
@@ -89,7 +90,20 @@ def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> lis
     ]
 
 
-def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Value]]:
+def sizes_of(task: Task, output: Any) -> list[int]:
+    """Return the sizes that an output gives the children's items, in the order of ``outcome``.
+
+    0 stands for an item without a size.
+    """
+    listed = _by_child(task, output)
+    return [
+        value.size if type(value) is Sized else 0
+        for child in task.children
+        for value in listed.get(child, ())
+    ]
+
+
+def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Any]]:
     # Lists first: the check of an abstract class is slow.
     if not isinstance(output, _LISTS) and isinstance(output, Mapping):
         unknown = [name for name in output if name not in task.children]
@@ -130,6 +144,8 @@ def _value(value: Any) -> Value:
 
     A failure on sending would end the worker.
     """
+    if type(value) is Sized:
+        value = value.value
     if type(value) in _ALWAYS_FIT:
         return value  # type: ignore[no-any-return]
     try:

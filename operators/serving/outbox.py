@@ -1,4 +1,4 @@
-"""Packing: one Work per query, task and slot for all of its items there.
+"""Packing: one Work per query, task, slot and size for all of its items there.
 
 A frame with twenty cars costs one message per slot, not twenty.
 """
@@ -30,7 +30,7 @@ def packed(
     task has no open slot is dropped and sent to egress with the reason.
     """
     packed: list[_Parcel] = []
-    newest: dict[tuple[int, int, str, int], _Parcel] = {}
+    newest: dict[tuple[int, int, str, int, int], _Parcel] = {}
     for at, (work, task, item) in enumerate(onward):
         slot = chosen[at] if chosen else BY_TURN
         if task and slot < 0:
@@ -44,7 +44,7 @@ def packed(
             slot = origin.partition % egress_partitions
         added = record_size(item.value)
         # Numbers instead of the origin: they hash much faster.
-        way = (origin.partition, origin.offset, task, slot)
+        way = (origin.partition, origin.offset, task, slot, work.size)
         parcel = newest.get(way)
         # A new parcel if the item would exceed the record's size.
         if parcel is None or (parcel.bytes and parcel.bytes + added > MOST_BYTES):
@@ -79,6 +79,7 @@ class _Parcel:
             attempt=work.attempt,
             items=tuple(self.items),
             slo_class=work.slo_class,
+            size=work.size,
         )
         return Send(work_topic(task) if task else OUTPUTS, parcel, self.slot)
 

@@ -8,8 +8,9 @@ that slot are forgotten, and egress counts running ones once.
 
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 
-from control.per_query.batching import IDLE, batch_size, released
+from control.per_query.batching import IDLE, batch_size, fitting, released
 from control.per_query.local_slowdown import LocalSlowdown
 from operators.dead_letter import dead_letter
 from operators.drop_reasons import dropped
@@ -21,6 +22,7 @@ from operators.serving.leased_slots import LeasedSlots, Reading
 from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.outbox import Onward
 from operators.serving.running_batch import MOST_CRASHES, BatchState, RunningBatch, Ticket, crashing
+from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching
 from operators.serving.worker_rules import UNSTEERED, LatencyOf, WorkerRules
 from schemas.effects import (
@@ -71,6 +73,7 @@ class Worker:
     ) -> None:
         self._name = name
         self._pipeline = pipeline
+        self._sizes = pipeline.size
         self._tasks = {task.name: task for task in pipeline.tasks}
         # Median latency; crash counts by item, None without a crash journal.
         self._latency, self._strikes = latency, strikes
@@ -204,15 +207,17 @@ class Worker:
         elif self._rules.batching != IDLE and self._holds(lease, now):
             return [Wake(self._hold_s)]
         else:
-            size = batch_size(len(queue), lease.batch)
+            size = self._next_size(lease)
         cost = self._cost(size)
         ends_s = now + self._latency(variant, cost)
         batch, late = self._taken(size, ends_s)
+        if late and self._sizes is not None:
+            cost = sum([ticket.work.size for ticket in batch])
         effects = self._drop(late, variant, ends_s, now) if late else []
         if batch:
             rule = released(len(batch), lease.batch, self._rules.batching)
             self._batch.start(batch, variant, cost, rule, now)
-            effects.append(self._batch.infer(self._strikes is not None, self._sized))
+            effects.append(self._batch.infer(self._strikes is not None, self._sizes is not None))
         return [*effects, *self._backpressure(now)]
 
     def _taken(self, size: int, ends_s: float) -> tuple[list[Ticket], list[Ticket]]:
@@ -220,20 +225,30 @@ class Worker:
         batch: list[Ticket] = []
         late: list[Ticket] = []
         queue, overrun_s = self._queue, self._rules.overrun_s
+        room = self._sizes.batch if self._sizes is not None else 0
         while queue and len(batch) < size and not (batch and (queue[0].alone or batch[0].alone)):
+            if room and batch and sum([t.work.size for t in batch]) + queue[0].work.size > room:
+                break
             ticket = queue.popleft()
             missed = overrun_s(ticket.work, ticket.item, ends_s) > 0
             (late if missed else batch).append(ticket)
         return batch, late
 
-    @property
-    def _sized(self) -> bool:
-        """Whether queries have sizes; a sized query forms its own batch."""
-        return self._pipeline.size is not None
+    def _next_size(self, lease: Lease) -> int:
+        """Return the number of queued items that the next batch takes.
+
+        A query that ingress dispatched to this device is a batch of its own.
+        """
+        if self._sizes is None or not self._sizes.batch or lease.type:
+            return batch_size(len(self._queue), lease.batch)
+        return fitting([ticket.work.size for ticket in self._queue], self._sizes.batch)
 
     def _cost(self, items: int) -> int:
-        """Return the size under which the next batch's latency is profiled."""
-        return self._queue[0].work.size if self._sized and self._queue else items
+        """Return the size under which the next batch's latency is profiled: the total size of its
+        items, or their number without sizes."""
+        if self._sizes is None:
+            return items
+        return sum([ticket.work.size for ticket in islice(self._queue, items)])
 
     def _holds(self, lease: Lease, now: float) -> bool:
         """Return whether the next batch may wait for more items; set ``_hold_s``."""
@@ -272,7 +287,11 @@ class Worker:
             # Items of one record share their path.
             if ticket.work is not work or ticket.item.path != path[:-1]:
                 work, path = ticket.work, (*ticket.item.path, batch.hop(ticket, event, epoch))
-            onward += [(work, to, i) for to, i in outcome(task, ticket.item, path, output)]
+            made = outcome(task, ticket.item, path, output)
+            if self._sizes is None:
+                onward += [(work, to, item) for to, item in made]
+            else:
+                onward += sized_onward(work, task, made, output, self._sizes.most)
         took_s = event.finished_s - event.started_s
         self._pace.ran(variant, batch.cost, took_s)
         self._reporter.ran(variant, len(tickets), took_s, onward)
