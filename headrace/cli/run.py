@@ -28,9 +28,10 @@ def validate(file: Path, as_json: bool) -> int:
     Example:
       headrace validate examples/postcode/pipeline.yaml
     """
-    from headrace.config.validation import described, examined
+    from headrace.config.validation import described
+    from headrace.planning.mix_validation import examined_with_mix
 
-    found = examined(read_file(file))
+    found = examined_with_mix(read_file(file))
     print_json(found.as_json()) if as_json else print_text(described(found))
     return INFEASIBLE if found.infeasible else 0
 

@@ -24,7 +24,6 @@ from headrace.broker.java import find_java, java_major
 from headrace.cluster.run_state import read_state
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.topology import roles
-from headrace.config.validation import examined
 from headrace.doctor.findings import (
     BROKER,
     FILE,
@@ -46,6 +45,7 @@ from headrace.doctor.findings import (
     topics_found,
 )
 from headrace.errors import exit_code
+from headrace.planning.mix_validation import examined_with_mix
 from headrace.processes import run_directory
 from headrace.roles.compiled import compiled
 from headrace.roles.log_options import LOOPBACK
@@ -130,7 +130,7 @@ def _file(path: Path | None) -> tuple[PipelineFile | None, Finding | None]:
     file = None
     try:
         file = read_pipeline_file(path)
-        found = examined(file)
+        found = examined_with_mix(file)
     except Exception as error:
         if exit_code(error) is None:
             raise
