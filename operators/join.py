@@ -3,7 +3,7 @@
 A query is complete when the credit of its ended branches adds up to ``FULL_CREDIT``.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ from schemas.records import (
 )
 
 Held = tuple[int, int]  # slot, offset
-Combine = Callable[[list[Value]], Value]
+# Outputs of leaf tasks (None: missing) and, for each, its task; to the result.
+Combine = Callable[[list[Value], list[str]], Value]
 # By "task/variant"; for measured whole paths also by "task/variant > task/variant"...
 Accuracies = Mapping[str, float]
 
@@ -85,7 +86,7 @@ def answer(
     inner = {task.name for task in pipeline.tasks if task.children}
     leaves = [i for i in items if _is_leaf(i, inner)]
     try:
-        result = combine([i.value for i in leaves])
+        result = combine([i.value for i in leaves], [i.end.task if i.end else "" for i in leaves])
         sendable(result)
     except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
         said = brief(_not_sent(error, pipeline))
@@ -197,7 +198,7 @@ def along(path: tuple[str, ...], accuracies: Accuracies) -> float | None:
     return product
 
 
-def as_list(outputs: list[Value]) -> Any:
+def as_list(outputs: list[Value], tasks: Sequence[str] = ()) -> Any:
     """Return the leaf outputs in order, the result of a pipeline without a combine function.
 
     Arrays within a list or dict become lists of numbers, so that both hold JSON values only; an

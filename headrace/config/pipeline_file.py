@@ -7,8 +7,10 @@ Errors are ``PipelineError``: one sentence each, with the line.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -285,8 +287,32 @@ def load_workload(file: PipelineFile) -> Any:
 
 
 def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
-    """Return the pipeline's combine function, ``None`` without one; raises ``PipelineError``."""
-    return _function(pipeline.combine, "combine") if pipeline.combine else None
+    """Return the pipeline's combine function, ``None`` without one; raises ``PipelineError``.
+
+    It takes the outputs of leaf tasks and their tasks, also where the user's takes outputs only.
+    """
+    if not pipeline.combine:
+        return None
+    function = _function(pipeline.combine, "combine")
+    if _takes_tasks(function):
+        return function
+
+    @wraps(function)
+    def combine(outputs: list[Any], tasks: Sequence[str]) -> Any:
+        return function(outputs)
+
+    return combine
+
+
+def _takes_tasks(function: Callable[..., Any]) -> bool:
+    try:
+        signature(function).bind([], [])
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return False
+    required = [p for p in signature(function).parameters.values() if p.default is p.empty]
+    return len(required) > 1 or "tasks" in signature(function).parameters
 
 
 def load_scorer(labels: Labels) -> Callable[[Any, Any], Any] | None:

@@ -111,7 +111,9 @@ def judge(file: PipelineFile) -> Judge:
             f"those to {', '.join(leaves)}; give it a method leaf_score(task, outputs, truth)"
         )
     combine = load_combine(file.pipeline) or as_list
-    return lambda _leaf, outputs, truth: workload.score(combine(outputs), truth)
+    return lambda leaf, outputs, truth: workload.score(
+        combine(outputs, [leaf] * len(outputs)), truth
+    )
 
 
 def along_paths(

@@ -269,7 +269,7 @@ def test_notes_are_read_as_they_are_written() -> None:
 
 
 def test_a_pipeline_may_say_how_outputs_are_combined() -> None:
-    egress = an_egress(combine=lambda values: "".join(map(str, values)))
+    egress = an_egress(combine=lambda values, tasks: "".join(map(str, values)))
     commits(egress, arrived(a_notice(0)))
     assert told(egress, (arrived(whole(0), 1), 0.2))[0] == emitted(
         an_answer(result="seven", paths=((HOP,),), ends=(ANSWER,))
@@ -277,7 +277,7 @@ def test_a_pipeline_may_say_how_outputs_are_combined() -> None:
 
 
 def test_a_combine_function_that_raises_fails_its_query_only() -> None:
-    egress = an_egress(combine=lambda values: values[0].upper())  # type: ignore[union-attr]
+    egress = an_egress(combine=lambda values, tasks: values[0].upper())  # type: ignore[union-attr]
     commits(egress, arrived(a_notice(0, 1)))
     (first, _) = told(egress, (arrived(whole(0, 7), 1), 0.2))
     assert isinstance(first, Send)

@@ -126,7 +126,7 @@ def test_a_query_of_which_a_branch_never_came_is_incomplete() -> None:
 
 
 def test_a_combine_function_that_raises_fails_the_query() -> None:
-    def combine(values: list[Value]) -> Value:
+    def combine(values: list[Value], tasks: list[str]) -> Value:
         raise ValueError("no digits")
 
     pipeline = a_pipeline(combine="postcode:join")
@@ -142,7 +142,7 @@ def test_a_combine_function_that_raises_fails_the_query() -> None:
 @pytest.mark.parametrize("result", [object(), {1: 2}, 1 << 70])
 def test_a_combined_result_that_cannot_be_sent_fails_the_query(result: Any) -> None:
     pipeline = a_pipeline(combine="postcode:join")
-    found = closed(a_query(an_ended("a")), pipeline, combine=lambda values: result)
+    found = closed(a_query(an_ended("a")), pipeline, combine=lambda values, tasks: result)
     assert (found.outcome, found.task, found.result) == (FAILED, "egress", None)
     assert "postcode:join raised CodecError" in found.reason
 
@@ -161,17 +161,17 @@ def test_without_combine_outputs_that_cannot_be_sent_blame_no_combine() -> None:
 
 
 def test_combine_sees_a_dropped_root_nowhere_and_a_dropped_child_as_none() -> None:
-    seen: list[list[Value]] = []
+    seen: list[tuple[list[Value], list[str]]] = []
 
-    def combine(values: list[Value]) -> Value:
-        seen.append(values)
+    def combine(values: list[Value], tasks: list[str]) -> Value:
+        seen.append((values, tasks))
         return "done"
 
     good, bad = half("a", (0, 1)), half(None, (0, 0), outcome=DROPPED)
     assert closed(a_query(good, bad), combine=combine).result == "done"
     root = Item(end=an_end(DROPPED, "locate", "late"))
     assert closed(a_query(root), combine=combine).outcome == DROPPED
-    assert seen == [[None, "a"]]
+    assert seen == [([None, "a"], ["read", "read"])]
 
 
 def test_an_answer_of_a_task_that_the_pipeline_no_longer_has_counts_as_a_leafs() -> None:

@@ -556,3 +556,24 @@ def test_a_policy_can_name_whatever_there_is(key: str, known: Mapping[str, objec
         section.model_validate({key: name})
     with pytest.raises(ValidationError, match=f"'{next(iter(known))}'"):
         section.model_validate({key: "nothing"})
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("def join(outputs): return outputs", [1, 2]),
+        ("def join(outputs, sep='-'): return outputs", [1, 2]),
+        ("def join(outputs, tasks): return dict(zip(tasks, outputs))", {"a": 1, "b": 2}),
+        ("def join(outputs, tasks=()): return dict(zip(tasks, outputs))", {"a": 1, "b": 2}),
+        ("join = sum", 3),
+    ],
+)
+def test_a_combine_function_may_ask_which_task_each_output_is_of(
+    tmp_path: Path, text: str, result: object
+) -> None:
+    module = f"combine_{abs(hash(text))}"
+    (tmp_path / f"{module}.py").write_text(text + "\n")
+    file = read_pipeline_file(written(tmp_path, GOOD.replace("shop.pipeline", module)))
+    combine = load_combine(file.pipeline)
+    assert combine is not None
+    assert combine([1, 2], ["a", "b"]) == result
