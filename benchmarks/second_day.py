@@ -170,7 +170,6 @@ def online(user: User) -> Iterator[Trial]:
                 )  # fmt: skip
     yield purged(user)
     user.down()
-    yield from after_restart(user)
 
 
 def purged(user: User) -> Trial:
@@ -189,8 +188,10 @@ def purged(user: User) -> Trial:
     )  # fmt: skip
 
 
-def after_restart(user: User) -> Iterator[Trial]:
+def restart(user: User) -> Iterator[Trial]:
     """Yield the trials of a command to a stopped pipeline and of the next start."""
+    user.up()
+    user.down()
     broker = user.types("broker", "start")
     given = user.types("drain", user.file, "cpu-0")
     time.sleep(1.0)
@@ -211,7 +212,11 @@ def after_restart(user: User) -> Iterator[Trial]:
         user.types("broker", "stop")
 
 
-PARTS: Mapping[str, Callable[[User], Iterator[Trial]]] = {"offline": offline, "online": online}
+PARTS: Mapping[str, Callable[[User], Iterator[Trial]]] = {
+    "offline": offline,
+    "online": online,
+    "restart": restart,
+}
 
 
 def main() -> int:

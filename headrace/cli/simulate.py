@@ -118,6 +118,10 @@ RUN_OPTIONS = (
     click.option(
         "--slo", multiple=True, type=DurationType(), help="Instead of the file's, as in 250ms."
     ),
+    click.option(
+        "--share", type=click.FloatRange(0, 1, min_open=True),
+        help="Of the devices' time, instead of cluster.share.",
+    ),
     WORLD_OPTION,
 )  # fmt: skip
 
@@ -151,7 +155,7 @@ def requested(
         bootstrap=options["bootstrap"], seconds=options["seconds"], cv=options["cv"],
         burst=options["burst"], faults=options["faults"], random_faults=options["random_faults"],
         warm_up_s=options["warm_up"], latency=options["latency"], solve_s=options["solve_time"],
-        world=found.world,
+        world=found.world, share=options["share"],
     )  # fmt: skip
     sweep = Sweep(
         rates_qps=options["rate"], devices=[parsed(text) for text in options["devices"]],

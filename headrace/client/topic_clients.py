@@ -8,6 +8,9 @@ Open the ``Tail`` before the first query: it reads from the end of the topic at 
 construction, so no answer is missed.
 """
 
+import getpass
+import os
+import socket
 import time
 import uuid
 from collections.abc import Mapping
@@ -185,7 +188,7 @@ class Commander:
     def give(self, action: str, arguments: Mapping[str, str]) -> str:
         """Write a command and return its id."""
         command = Command(
-            id=new_id("command"),
+            id=new_id(_sender()),
             pipeline=self._pipeline,
             action=action,
             arguments=arguments,
@@ -254,6 +257,15 @@ def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
     records = map(decoded, read_kept(kafka, physical(pipeline, PLANS)).values())
     found = [r for r in records if isinstance(r, Plan) and r.pipeline == pipeline]
     return sorted(found, key=lambda plan: plan.epoch)
+
+
+def _sender() -> str:
+    """Return who gives commands from here, for `policy history`: "user@host"."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"{user[:40]}@{socket.gethostname()[:60]}"
 
 
 def new_id(what: str) -> str:

@@ -17,8 +17,10 @@ from headrace.config.pipeline_file import (
     planning_profile,
 )
 from headrace.config.session_space import space_counts
+from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator
+from operators.models.model_errors import ModelError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Variant
 
@@ -69,16 +71,30 @@ def examined(file: PipelineFile) -> Examined:
         load_scorer(file.pipeline.labels)
     if file.workload:
         load_workload(file)
-    for task in file.pipeline.tasks:
-        for variant in task.variants:
-            load_operator(file.sessions.filled(variant) if file.sessions else variant)
-            _check_sample(file, variant)
+    _load_operators(file)
     return Examined(
         file=file,
         profiled=tuple(dict.fromkeys(e.key for e in table.entries)),
         infeasible=_infeasible(file, table.at_share(file.cluster.share)),
         warnings=tuple(too_short(file.pipeline)),
     )
+
+
+def _load_operators(file: PipelineFile) -> None:
+    """Raise the errors of all variants' operators as one, each with the line of its operator."""
+    errors: list[ModelError] = []
+    lines = read_source(file.path)
+    for variant in (v for task in file.pipeline.tasks for v in task.variants):
+        try:
+            load_operator(file.sessions.filled(variant) if file.sessions else variant)
+            _check_sample(file, variant)
+        except ModelError as error:
+            place = ("tasks", variant.task, "variants", variant.name, "operator")
+            found = f"{file.path}:{lines.line(place)}: {error}"
+            errors.append(type(error)(found, error.trace))
+    if errors:
+        message = "\n".join(map(str, errors))
+        raise type(errors[0])(message, errors[0].trace) from errors[0]
 
 
 def _check_sample(file: PipelineFile, variant: Variant) -> None:

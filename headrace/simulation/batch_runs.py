@@ -59,6 +59,7 @@ class SimulationRequest:
     solve_s: float | None = None
     devices: Devices = None
     slo_s: float | None = None
+    share: float | None = None  # of the devices' time
     world: World | None = None  # a calibration; None: built-in figures
 
     def workload(self) -> Arrivals:
@@ -102,7 +103,7 @@ def runs(file: PipelineFile, asked: SimulationRequest) -> list[Run]:
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
     """
-    file = changed(file, asked.devices, asked.slo_s)
+    file = changed(file, asked.devices, asked.slo_s, asked.share)
     policies = distinct("policy", asked.policies or (file.pipeline.policy,))
     seeds = distinct("seed", asked.seeds or (0,))
     file = with_policies(file, policies)

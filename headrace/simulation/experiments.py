@@ -46,8 +46,8 @@ def simulate(file: Source, **asked: Any) -> list[Row]:
     ``arrivals``, a file or ascending times in seconds, or ``rate_qps`` with ``seconds`` and
     optionally ``cv`` or ``burst``. ``devices`` (a number, or numbers by device) and ``slo_s``
     override the file's; where one of these or ``rate_qps`` is a list, every combination is played,
-    and records have the keys cluster_devices, slo_ms or rate_qps in front. ``warm_up_s``,
-    ``latency``, ``solve_s`` and ``world`` are those of ``headrace simulate``.
+    and records have the keys cluster_devices, slo_ms or rate_qps in front. ``share``,
+    ``warm_up_s``, ``latency``, ``solve_s`` and ``world`` are those of ``headrace simulate``.
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``PlanError``.
     """

@@ -10,13 +10,22 @@ Devices = int | Mapping[str, int] | None
 
 
 def changed(
-    file: PipelineFile, devices: Devices = None, slo_s: float | None = None
+    file: PipelineFile,
+    devices: Devices = None,
+    slo_s: float | None = None,
+    share: float | None = None,
 ) -> PipelineFile:
-    """Return the file with the given workers, by device or of its only device, and this SLO.
+    """Return the file with the given workers, by device or of its only device, this SLO, and this
+    share of the devices' time.
 
-    Raises ``PipelineError`` for a number that is not above 0, and for a bare number if the
-    cluster has devices of several kinds.
+    Raises ``PipelineError`` for a number that is not above 0, for a share above 1, and for a bare
+    number of devices if the cluster has several kinds.
     """
+    if share is not None:
+        if not 0 < share <= 1:
+            raise PipelineError(f"the share is {share:g}; it must be above 0 and at most 1")
+        parts = file.cluster.tasks_per_device
+        file = replace(file, cluster=replace(file.cluster, share=share / parts))
     if devices is not None:
         counts = _counts(file, devices)
         file = replace(file, cluster=replace(file.cluster, devices=counts))

@@ -52,6 +52,16 @@ def test_devices_and_slo_of_the_file_are_replaced(tmp_path: Path) -> None:
         headrace.simulate(file, rate_qps=1, seconds=1, devices=0)
 
 
+def test_a_share_of_the_devices_time_is_replaced(tmp_path: Path) -> None:
+    file = a_cluster(tmp_path)
+    whole, part = (
+        headrace.simulate(file, rate_qps=30, seconds=2, share=share)[0] for share in (1.0, 0.25)
+    )
+    assert part["p50_ms"] > 2 * whole["p50_ms"]
+    with pytest.raises(PipelineError, match="the share is 2; it must be above 0 and at most 1"):
+        headrace.simulate(file, rate_qps=1, seconds=1, share=2.0)
+
+
 @pytest.mark.thorough
 def test_a_comparison_has_a_record_for_each_policy_and_figure(tmp_path: Path) -> None:
     file = a_cluster(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.validation import check_plannable, described, examined
 from headrace.errors import PipelineError, Unfeasible
+from operators.models.model_errors import ModelError
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 NO_ROOM = "no variant of task 'locate' fits the memory of a device; the smallest takes 96 MB"
@@ -66,3 +67,23 @@ def test_a_sample_for_the_warm_up_has_to_be_a_file() -> None:
     tasks = (changed, *file.pipeline.tasks[1:])
     with pytest.raises(PipelineError, match=r"names /no/a\.png, which is no file"):
         examined(replace(file, pipeline=replace(file.pipeline, tasks=tasks)))
+
+
+def test_all_operators_that_cannot_be_loaded_are_told_with_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "rows_of_validation.py").write_text(
+        "class Init:\n"
+        "    def __init__(self): raise RuntimeError('boom')\n"
+        "    def load(self, device): pass\n"
+        "    def predict(self, batch): return batch\n"
+    )
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        "name: rows\nslo: 1s\ncluster: {devices: {cpu: 1}}\ntasks:\n  a:\n    variants:\n"
+        "      v:\n        batch: 4\n        operator: 'rows_of_validation:Init'\n"
+        "      w: {operator: 'nosuchmodule:B'}\n"
+    )
+    with pytest.raises(ModelError) as caught:
+        examined(read_pipeline_file(path))
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{path}:9: a/v: rows_of_validation:Init raised RuntimeError: boom (at")
+    assert second.startswith(f"{path}:10: a/w: no module 'nosuchmodule'")
