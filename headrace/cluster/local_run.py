@@ -127,7 +127,7 @@ class LocalRun:
         for warning in (*alone, *overbooked(self._state, neighbours(self.directory), cores())):
             self._said(warning)
         prepare(self._kafka, self._file.pipeline, "operator")
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._note()
         self.supervisor.start(self.roles)
         self._note()

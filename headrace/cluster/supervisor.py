@@ -72,7 +72,7 @@ class Supervisor:
 
     def start(self, wanted: Iterable[Role]) -> None:
         """Start these roles, each with an empty log; the last run's log is kept."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for role in wanted:
             keep_last(self.log(role.name))
             self._children[role.name] = child = _Child(role)

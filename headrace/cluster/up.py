@@ -156,7 +156,7 @@ def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
     """Start ``headrace up`` in its own session; return once it is ready or has ended."""
     directory = run_directory(file.pipeline.name)
     claim(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = [sys.executable, "-m", "headrace", "up", str(file.path)]
     command += ["--bootstrap", bootstrap] if bootstrap else []
     command += ["--json"] if as_json else []

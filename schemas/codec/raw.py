@@ -1,6 +1,7 @@
 """Queries as raw values: the payload itself, with its attributes in Kafka headers."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from schemas.codec.values import CodecError
@@ -10,6 +11,7 @@ ID_HEADER = "headrace-id"
 DEADLINE_HEADER = "headrace-deadline-ms"
 SLO_CLASS_HEADER = "headrace-slo-class"
 MAX_ID_LENGTH = 256
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # terminals act on them
 # The years 2000 to 2200: a time outside them has another unit or another epoch.
 EARLIEST_S, LATEST_S = 946_684_800.0, 7_258_118_400.0
 
@@ -47,8 +49,9 @@ def query_from_raw(
 def query_fault(query: Query) -> str:
     """Return what is wrong with an Avro query, by the rules for raw ones, or ""."""
     for what, text in (("id", query.id), ("slo_class", query.slo_class)):
-        if len(text) > MAX_ID_LENGTH:
-            return _too_long(f"the query's {what}", text)
+        wrong = _unfit(f"the query's {what}", text)
+        if wrong:
+            return wrong
     if query.size < 1:
         return f"the query's size is {query.size}; it must be 1 or more"
     if query.deadline_s is None or EARLIEST_S <= query.deadline_s <= LATEST_S:
@@ -64,13 +67,19 @@ def _short_text(named: dict[str, bytes], header: str) -> str:
         text = named.get(header, b"").decode()
     except UnicodeDecodeError:
         raise CodecError(f"header {header} is not UTF-8; write it as text") from None
-    if len(text) > MAX_ID_LENGTH:
-        raise CodecError(_too_long(f"header {header}", text))
+    wrong = _unfit(f"header {header}", text)
+    if wrong:
+        raise CodecError(wrong)
     return text
 
 
-def _too_long(what: str, text: str) -> str:
-    return f"{what} has {len(text)} characters; at most {MAX_ID_LENGTH} are allowed"
+def _unfit(what: str, text: str) -> str:
+    """Return what is wrong with a name, or "". Names reach terminals and logs as they are."""
+    if len(text) > MAX_ID_LENGTH:
+        return f"{what} has {len(text)} characters; at most {MAX_ID_LENGTH} are allowed"
+    if _CONTROL.search(text):
+        return f"{what} is {text!r:.60}; write it without control characters"
+    return ""
 
 
 def _size(header: str, held: bytes | None) -> int:

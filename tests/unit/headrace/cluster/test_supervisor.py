@@ -107,6 +107,8 @@ def test_a_role_that_refuses_its_file_is_not_started_again(tmp_path: Path) -> No
     with pytest.raises(Unsuccessful, match=r"ingress-0 cannot run: .*gone\.yaml is not there"):
         supervisor.tend()
     assert said == []
+    # Logs quote what producers send: they are for this user alone.
+    assert (tmp_path / "run").stat().st_mode & 0o077 == 0
 
 
 # ------------------------------------------------------------------ the state file

@@ -60,6 +60,12 @@ def test_a_line_for_people_says_when_how_bad_who_and_what() -> None:
     assert line(record("aiokafka.conn", "two\nlines")).endswith(" WARNING aiokafka.conn: two lines")
 
 
+def test_what_a_producer_wrote_does_not_steer_the_terminal() -> None:
+    told = record(text="query \x1b[2J\x9b31m is \u00e9", fields={"trace": "at\x1b]0;x\x07\n  line"})
+    line = FORMATTERS["human"]().format(told)
+    assert line.endswith("query \\x1b[2J\\x9b31m is \u00e9\nat\\x1b]0;x\\x07\n  line")
+
+
 def test_a_line_of_json_has_the_fields_beside_the_sentence() -> None:
     line = FORMATTERS["json"]().format
     assert json.loads(line(DROPPED)) == {

@@ -275,11 +275,17 @@ def test_a_raw_query_that_makes_no_sense_is_garbled_and_keeps_its_id(
     assert garbled == Garbled(value or b"", garbled.reason, headers, "q-1")
 
 
-@pytest.mark.parametrize("held", [b"\xff", b"i" * 257])
+@pytest.mark.parametrize("held", [b"\xff", b"i" * 257, b"\x1b[2J", b"two\nlines", b"\xc2\x9b31m"])
 def test_an_id_that_cannot_be_kept_leaves_the_query_garbled_without_one(held: bytes) -> None:
     garbled = query_from_raw(b"x", [("headrace-id", held)], None)
     assert isinstance(garbled, Garbled)
     assert (garbled.id, garbled.value) == ("", b"x")
+
+
+def test_an_avro_query_with_an_escape_sequence_for_an_id_is_at_fault() -> None:
+    fault = query_fault(Query(payload=b"x", id="\x1b]0;mine\x07"))
+    assert fault == ("the query's id is '\\x1b]0;mine\\x07'; write it without control characters")
+    assert query_fault(Query(payload=b"x", id="caf\u00e9 17")) == ""
 
 
 def test_a_header_without_a_value_is_as_an_empty_one() -> None:
