@@ -7,6 +7,7 @@ follows the newest plan as a worker does, and loads at once. The control app is 
 
 ``control_cpu_share``     CPU seconds of the control app (solvers included) a second, at rest
 ``plan_to_last_worker_s``  from a command to the plan at the workers (a policy that moves leases)
+``plan_made_s``           until the controller had made that plan
 ``handover_s``            from a worker's last report to the plan that hands its slots on
 ``broker_cpu_share``      CPU seconds of the broker a second
 ``reports_per_s``         reports that the broker has confirmed
@@ -58,6 +59,7 @@ class Measured:
     tasks: int
     control_cpu_share: float
     plan_to_last_worker_s: float
+    plan_made_s: float
     handover_s: float
     broker_cpu_share: float
     reports_per_s: float
@@ -237,13 +239,14 @@ def _measured(
     took_s = time.monotonic() - began
     share, of_broker = (_cpu_s(control) - cpu_s) / took_s, (_cpu_s(kafka) - broker_s) / took_s
     rate, longest_s = (fleet.confirmed - sent) / took_s, fleet.longest_s
-    moved_s = _moved_s(fleet)
+    moved_s, made_s = _moved_s(fleet)
     fleet.pass_time(SETTLE_S)
     return Measured(
         workers=len(fleet.names),
         tasks=tasks,
         control_cpu_share=round(share, 3),
         plan_to_last_worker_s=round(moved_s, 3),
+        plan_made_s=round(made_s, 3),
         handover_s=round(_handover_s(fleet), 3),
         broker_cpu_share=round(of_broker, 3),
         reports_per_s=round(rate, 1),
@@ -252,13 +255,17 @@ def _measured(
     )
 
 
-def _moved_s(fleet: Fleet) -> float:
-    """Return the time from a command that changes every lease to its plan at the workers."""
+def _moved_s(fleet: Fleet) -> tuple[float, float]:
+    """Return the time from a command that changes every lease to its plan at the workers, and
+    until the controller had made it."""
+    told_s = time.time()
     fleet.command("apply-policy", policy="moved")
-    return fleet.until(
+    took_s = fleet.until(
         lambda: fleet.plan is not None and fleet.plan.settings.policy == "moved",
         "the plan of another policy",
     )
+    assert fleet.plan is not None
+    return took_s, fleet.plan.issued_s - told_s
 
 
 def _handover_s(fleet: Fleet) -> float:

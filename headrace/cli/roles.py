@@ -130,13 +130,19 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     """
     from headrace.config.cluster_cost import prices
     from headrace.roles.observability import observed
-    from headrace.roles.process_setup import dilation, process_clock, write_within_limit
+    from headrace.roles.process_setup import (
+        collect_seldom,
+        dilation,
+        process_clock,
+        write_within_limit,
+    )
     from headrace.roles.wiring import controller_maker
     from streams.control_app.app import run
 
     read = read_deployed(file)
     fresh = controller_maker(read)
     kafka = _kafka(bootstrap)
+    collect_seldom()
     with observed("control", read.pipeline, telling, prices=prices(read.cluster)) as observers:
         run(
             read.pipeline, fresh, kafka, observers, dilation(), process_clock, write_within_limit()
