@@ -21,6 +21,7 @@ from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor
 from headrace.cli.files import completion, init, schema
 from headrace.cli.gateway import gateway
+from headrace.cli.kubernetes import kubernetes
 from headrace.cli.observe import explain, logs, status
 from headrace.cli.plan import plan
 from headrace.cli.profile import profile
@@ -40,7 +41,7 @@ SECTIONS = {
         "profile", "plan", "capacity", "schedule", "search", "simulate", "compare",
         "calibrate", "fidelity",
     ),
-    "Run": ("up", "down", "broker", "acls"),
+    "Run": ("up", "down", "broker", "acls", "kubernetes"),
     "Use": ("send", "load", "gateway"),
     "Look": ("status", "logs", "explain", "report", "dead-letters"),
     "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "reload", "command"),
@@ -79,9 +80,9 @@ class Grouped(click.Group):
 
 COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
-    demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init, load, logs,
-    pause, plan, policy, profile, profiler, reload, replan, report, restore, resume, schedule,
-    schema, search, send, simulate, status, up, validate, worker,
+    demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init, kubernetes,
+    load, logs, pause, plan, policy, profile, profiler, reload, replan, report, restore, resume,
+    schedule, schema, search, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parents[2] / "build" / "interop"
 REQUIREMENTS = {
     "triton": ("tritonclient[http,grpc]==2.73.0", "grpcio-reflection"),
     "kserve": ("kserve==0.21.0",),
+    "kubernetes": ("kubernetes-validate==1.37.0",),
 }
 
 

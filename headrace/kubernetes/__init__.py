@@ -1,0 +1,1 @@
+"""Kubernetes manifests of a pipeline, from its file."""

@@ -1,0 +1,81 @@
+"""The pipeline's folder as a ConfigMap: its file, modules, profiles and small weights."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import PipelineError
+
+MOST_BYTES = 1_000_000  # a ConfigMap holds a mebibyte, its keys and metadata included
+
+
+def folder_files(file: PipelineFile) -> dict[str, bytes]:
+    """Return what the roles read, by path below the pipeline's folder.
+
+    That is the pipeline file, its profiles and sizes, Python modules, and the files that variants
+    name. Raises ``PipelineError`` for a file outside the folder, one that cannot be read, and for
+    more than a ConfigMap holds.
+    """
+    folder = file.path.parent
+    paths = {file.path, *file.profiles, *_modules(folder), *_weights(file)}
+    paths |= {file.sizes} if file.sizes else set()
+    found = {_below(folder, path): _read(path) for path in sorted(paths)}
+    total = sum(map(len, found.values()))
+    if total > MOST_BYTES:
+        raise PipelineError(
+            f"{file.path}: the folder has {total / 1e6:.1f} MB of modules, profiles and weights, "
+            f"but a ConfigMap holds 1 MB; put it on a volume and name it with --claim"
+        )
+    return found
+
+
+def _modules(folder: Path) -> set[Path]:
+    found = folder.rglob("*.py")
+    return {path for path in found if not any(p.startswith(".") for p in path.parts[1:])}
+
+
+def _weights(file: PipelineFile) -> set[Path]:
+    named = (
+        Path(str(value))
+        for task in file.pipeline.tasks
+        for variant in task.variants
+        for value in (*variant.arguments.values(), variant.warm_up)
+        if isinstance(value, str)
+    )
+    return {path for path in named if path.is_absolute() and path.is_file()}
+
+
+def _below(folder: Path, path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(folder))
+    except ValueError:
+        raise PipelineError(
+            f"{path} is not below {folder}, so pods would not have it; move it there"
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PipelineError(
+            f"{path} cannot be read ({error.strerror}); correct the path"
+        ) from error
+
+
+def key_of(path: str) -> str:
+    """Return the key of a path in a ConfigMap, which has no folders."""
+    return path.replace("/", "__")
+
+
+def config_data(files: dict[str, bytes]) -> dict[str, Any]:
+    """Return the data of a ConfigMap: texts, and bytes in base64."""
+    texts: dict[str, str] = {}
+    binary: dict[str, str] = {}
+    for path, content in files.items():
+        try:
+            texts[key_of(path)] = content.decode()
+        except UnicodeDecodeError:
+            binary[key_of(path)] = base64.b64encode(content).decode()
+    return {"data": texts, **({"binaryData": binary} if binary else {})}

@@ -1,0 +1,221 @@
+"""A pipeline's objects for Kubernetes, from its file. Pure.
+
+Processes that divide partitions have a Deployment each, which replaces its pod only once the old
+one has ended; workers of one device are a StatefulSet, so that their names stay. KEDA and an
+autoscaler are left out: a consumer's lag says nothing here, since work is dropped or refused
+instead of queued.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.topology import Role, cluster_workers, roles
+from headrace.errors import PipelineError
+from headrace.kubernetes import strimzi
+from headrace.kubernetes.folder import config_data
+from headrace.kubernetes.pods import (
+    KubernetesOptions,
+    labels,
+    metadata,
+    mounted,
+    pod,
+)
+
+GUARDED = ("ingress", "egress", "gateway")  # with a budget for evictions
+GATEWAY_PORTS = {"http": 8000, "grpc": 8001}
+_SEVERAL = {"replicas": 1, "strategy": {"type": "Recreate"}}
+MOST_NAME = 40  # so that names with a role and a hash stay below 63
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_REFUSED = re.compile(r"[^a-z0-9-]+")
+
+
+def manifests(
+    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
+) -> list[dict[str, Any]]:
+    """Return the objects in the order in which they are applied; ``files`` are the folder's.
+
+    Raises ``PipelineError`` for a cluster that pods cannot be.
+    """
+    _check_name(file)
+    return [
+        *([] if options.claim else [_folder(file, files, options)]),
+        *(strimzi.objects(file.pipeline, options) if options.strimzi else []),
+        *_processes(file, files, options),
+        *_workers(file, files, options),
+        *_gateway(file, files, options),
+        *_budgets(file, options),
+        *([_pod_monitor(file, options)] if options.pod_monitor else []),
+    ]
+
+
+def _check_name(file: PipelineFile) -> None:
+    name = file.pipeline.name
+    if len(name) > MOST_NAME or not _NAME.fullmatch(name):
+        raise PipelineError(
+            f"{file.path}: the name {name!r} cannot begin those of Kubernetes' objects; use lower "
+            f"case, digits and -, {MOST_NAME} characters at most"
+        )
+
+
+def _folder(
+    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
+) -> dict[str, Any]:
+    name = file.pipeline.name
+    made = metadata(f"{name}-pipeline", "pipeline", name, options)
+    return {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": made, **config_data(dict(files)),
+    }  # fmt: skip
+
+
+def _processes(
+    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
+) -> Iterator[dict[str, Any]]:
+    every = roles(file.cluster, scored=file.pipeline.labels is not None)
+    for role in every:
+        if role.kind not in ("worker", "gateway"):
+            command = _command(file, role, *_without_port(role))
+            template = pod(file, files, role.kind, command, options)
+            yield _deployment(file, role.name, role.kind, template, options, **_SEVERAL)
+
+
+def _without_port(role: Role) -> tuple[str, ...]:
+    """Return a role's arguments without those of the metrics port, which the environment has."""
+    arguments = role.arguments
+    return arguments if role.metrics_port is None else arguments[:-2]
+
+
+def _command(file: PipelineFile, role: Role, *arguments: str) -> list[str]:
+    return [role.kind, mounted(file), *arguments]
+
+
+def _deployment(
+    file: PipelineFile,
+    name: str,
+    role: str,
+    template: dict[str, Any],
+    options: KubernetesOptions,
+    **more: Any,
+) -> dict[str, Any]:
+    pipeline = file.pipeline.name
+    chosen = {**labels(pipeline, role), "headrace/process": name}
+    template["metadata"]["labels"] |= chosen
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(f"{pipeline}-{name}", role, pipeline, options),
+        "spec": {**more, "selector": {"matchLabels": chosen}, "template": template},
+    }
+
+
+# ---------------------------------------------------------------------- workers
+
+
+def _workers(
+    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
+) -> Iterator[dict[str, Any]]:
+    for device, count in file.cluster.devices:
+        processes = cluster_workers(file.cluster, device, count)
+        yield _worker(file, files, device, processes, options)
+
+
+def _worker(
+    file: PipelineFile,
+    files: Mapping[str, bytes],
+    device: str,
+    processes: list[Role],
+    options: KubernetesOptions,
+) -> dict[str, Any]:
+    host = file.cluster.host_device(device)
+    if host.startswith("cuda") and host not in ("cuda", "cuda:0"):
+        raise PipelineError(
+            f"{file.path}: device {host} cannot be a pod's, which sees its only GPU as cuda:0; "
+            "count its workers under cuda:0 or a device type"
+        )
+    pipeline, name = file.pipeline.name, _REFUSED.sub("-", device.lower())
+    count = processes[0].arguments[processes[0].arguments.index("--device") :]
+    count = count[: count.index("--metrics-port")] if "--metrics-port" in count else count
+    command = ["worker", mounted(file), "--name", "$(POD_NAME)", *count]
+    template = pod(
+        file, files, "worker", command, options, image=options.worker_image,
+        resources=_resources(file, device, host),
+    )  # fmt: skip
+    if host.startswith("cuda"):
+        template["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    chosen = {**labels(pipeline, "worker"), "headrace/device": name}
+    template["metadata"]["labels"] |= chosen
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata(f"{pipeline}-worker-{name}", "worker", pipeline, options),
+        "spec": {
+            "replicas": len(processes),
+            "serviceName": f"{pipeline}-worker-{name}",
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": chosen},
+            "template": template,
+        },
+    }
+
+
+def _resources(file: PipelineFile, device: str, host: str) -> dict[str, dict[str, str]]:
+    cpu = "250m" if host == "emulated" else "1"
+    bytes_of = dict(file.cluster.memory).get(device)
+    memory = str(bytes_of) if bytes_of and not host.startswith("cuda") else "1Gi"
+    limits = {"limits": {"nvidia.com/gpu": "1"}} if host.startswith("cuda") else {}
+    return {"requests": {"cpu": cpu, "memory": memory}, **limits}
+
+
+# ---------------------------------------------------------------------- gateway, budgets, metrics
+
+
+def _gateway(
+    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
+) -> Iterator[dict[str, Any]]:
+    gateway, pipeline = file.cluster.gateway, file.pipeline.name
+    if gateway is None:
+        return
+    ports = GATEWAY_PORTS if gateway.grpc_port is not None else {"http": GATEWAY_PORTS["http"]}
+    command = ["gateway", mounted(file), "--host", "0.0.0.0"]
+    command += [] if "grpc" in ports else ["--grpc-port", "none"]
+    template = pod(file, files, "gateway", command, options, ports=ports)
+    yield _deployment(file, "gateway", "gateway", template, options, replicas=gateway.processes)
+    yield {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(f"{pipeline}-gateway", "gateway", pipeline, options),
+        "spec": {
+            "selector": labels(pipeline, "gateway"),
+            "ports": [
+                {"name": name, "port": port, "targetPort": name} for name, port in ports.items()
+            ],
+        },
+    }
+
+
+def _budgets(file: PipelineFile, options: KubernetesOptions) -> Iterator[dict[str, Any]]:
+    pipeline = file.pipeline.name
+    for role in GUARDED:
+        if role == "gateway" and file.cluster.gateway is None:
+            continue
+        yield {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": metadata(f"{pipeline}-{role}", role, pipeline, options),
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels(pipeline, role)}},
+        }
+
+
+def _pod_monitor(file: PipelineFile, options: KubernetesOptions) -> dict[str, Any]:
+    pipeline = file.pipeline.name
+    chosen = {"app.kubernetes.io/name": "headrace", "app.kubernetes.io/instance": pipeline}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": metadata(pipeline, "metrics", pipeline, options),
+        "spec": {
+            "selector": {"matchLabels": chosen},
+            "podMetricsEndpoints": [{"port": "metrics"}],
+        },
+    }

@@ -1,0 +1,181 @@
+"""The pods of a pipeline's roles: containers, probes, volumes, rights. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.config.pipeline_file import PipelineFile
+from headrace.kubernetes.folder import key_of
+from schemas.pipeline import Pipeline
+
+MOUNTED = "/opt/pipeline"
+HOME = "/var/lib/headrace"
+PROPERTIES = "/etc/headrace/client.properties"
+AUTHORITY = "/etc/headrace/authority"
+METRICS_PORT = 9400
+USER = 1000  # of the image
+# Above the ten seconds in which a worker hands its slots over and a gateway drains.
+GRACE_S = 45
+LOADS_WITHIN_S = 300  # a model
+PROBED_EVERY_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesOptions:
+    """What the pipeline file does not say.
+
+    ``claim`` names a PersistentVolumeClaim that holds the pipeline's folder ("": a ConfigMap does).
+    ``strimzi`` names the Kafka cluster of Strimzi whose topics and users are made ("": none).
+    """
+
+    image: str
+    worker_image: str
+    bootstrap: str
+    namespace: str = "default"
+    claim: str = ""
+    strimzi: str = ""
+    pod_monitor: bool = False
+
+
+def labels(pipeline: str, role: str) -> dict[str, str]:
+    """Return the labels of a role's objects."""
+    return {
+        "app.kubernetes.io/name": "headrace",
+        "app.kubernetes.io/instance": pipeline,
+        "app.kubernetes.io/component": role,
+        "app.kubernetes.io/managed-by": "headrace-kubernetes",
+    }
+
+
+def metadata(name: str, role: str, pipeline: str, options: KubernetesOptions) -> dict[str, Any]:
+    """Return the metadata of an object."""
+    return {"name": name, "namespace": options.namespace, "labels": labels(pipeline, role)}
+
+
+def pod(
+    file: PipelineFile,
+    files: Mapping[str, bytes],
+    role: str,
+    command: Sequence[str],
+    options: KubernetesOptions,
+    *,
+    image: str = "",
+    resources: Mapping[str, Mapping[str, str]] | None = None,
+    ports: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return the template of a role's pods; ``command`` is the headrace command line,
+    ``files`` the pipeline's folder."""
+    pipeline = file.pipeline.name
+    container = {
+        "name": role,
+        "image": image or options.image,
+        "args": list(command),
+        "env": _environment(file.pipeline, role, options),
+        "ports": [
+            {"name": name, "containerPort": port}
+            for name, port in {"metrics": METRICS_PORT, **(ports or {})}.items()
+        ],
+        **_probes(),
+        "resources": {name: dict(amounts) for name, amounts in (resources or _LIGHT).items()},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": _mounts(options),
+    }
+    spec = {
+        "terminationGracePeriodSeconds": GRACE_S,
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": _volumes(file, files, options),
+    }  # fmt: skip
+    return {"metadata": {"labels": labels(pipeline, role)}, "spec": spec}
+
+
+_LIGHT = {"requests": {"cpu": "250m", "memory": "256Mi"}}
+
+
+def mounted(file: PipelineFile) -> str:
+    """Return the path of the pipeline file in a pod."""
+    return f"{MOUNTED}/{file.path.name}"
+
+
+def user_of(pipeline: Pipeline, role: str) -> str:
+    """Return the Kafka user of a role, as `headrace acls` has it."""
+    return f"{pipeline.name}-{role}"
+
+
+def _environment(pipeline: Pipeline, role: str, options: KubernetesOptions) -> list[dict[str, Any]]:
+    said = {
+        "HEADRACE_BOOTSTRAP": options.bootstrap,
+        "HEADRACE_HOME": HOME,
+        "HEADRACE_LOG_FORMAT": "json",
+        "HEADRACE_METRICS_PORT": str(METRICS_PORT),
+        "HEADRACE_METRICS_HOST": "0.0.0.0",
+    }
+    pod_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    found: list[dict[str, Any]] = [{"name": k, "value": v} for k, v in said.items()]
+    if options.strimzi:
+        user = user_of(pipeline, role)
+        found += [
+            {"name": "HEADRACE_KAFKA_CONFIG", "value": PROPERTIES},
+            {"name": "KAFKA_USER", "value": user},
+            {
+                "name": "KAFKA_PASSWORD",
+                "valueFrom": {"secretKeyRef": {"name": user, "key": "password"}},
+            },
+        ]
+    return [*found, pod_name]
+
+
+def _probes() -> dict[str, Any]:
+    # Liveness never asks the broker: a broker that is away must not restart every pod.
+    live = {"httpGet": {"path": "/livez", "port": "metrics"}, "periodSeconds": PROBED_EVERY_S}
+    ready = {"httpGet": {"path": "/readyz", "port": "metrics"}, "periodSeconds": PROBED_EVERY_S}
+    return {
+        "startupProbe": {**live, "failureThreshold": LOADS_WITHIN_S // PROBED_EVERY_S},
+        "livenessProbe": {**live, "failureThreshold": 3, "timeoutSeconds": 3},
+        "readinessProbe": {**ready, "timeoutSeconds": 3},
+    }
+
+
+def _mounts(options: KubernetesOptions) -> list[dict[str, Any]]:
+    mounts: list[dict[str, Any]] = [
+        {"name": "pipeline", "mountPath": MOUNTED, "readOnly": True},
+        {"name": "home", "mountPath": HOME},
+        {"name": "scratch", "mountPath": "/tmp"},
+    ]
+    if options.strimzi:
+        folder = PROPERTIES.rpartition("/")[0]
+        mounts += [
+            {"name": "client", "mountPath": folder, "readOnly": True},
+            {"name": "authority", "mountPath": AUTHORITY, "readOnly": True},
+        ]
+    return mounts
+
+
+def _volumes(
+    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
+) -> list[dict[str, Any]]:
+    name = file.pipeline.name
+    folder: dict[str, Any] = {"persistentVolumeClaim": {"claimName": options.claim}}
+    if not options.claim:
+        items = [{"key": key_of(path), "path": path} for path in files]
+        folder = {"configMap": {"name": f"{name}-pipeline", "items": items}}
+    volumes: list[dict[str, Any]] = [
+        {"name": "pipeline", **folder},
+        {"name": "home", "emptyDir": {}},
+        {"name": "scratch", "emptyDir": {}},
+    ]
+    if options.strimzi:
+        authority = f"{options.strimzi}-cluster-ca-cert"
+        volumes += [
+            {"name": "client", "configMap": {"name": f"{name}-client"}},
+            {"name": "authority", "secret": {"secretName": authority}},
+        ]
+    return volumes

@@ -1,0 +1,153 @@
+"""A pipeline's objects for Kubernetes."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.errors import PipelineError
+from headrace.kubernetes.folder import folder_files
+from headrace.kubernetes.manifest_text import manifest_text
+from headrace.kubernetes.manifests import manifests
+from headrace.kubernetes.pods import KubernetesOptions
+from streams.topics import topics
+
+ROOT = Path(__file__).parents[4]
+WORDS = ROOT / "examples" / "words" / "pipeline.yaml"
+OPTIONS = KubernetesOptions(image="headrace:1", worker_image="headrace:1-torch", bootstrap="k:9092")
+
+
+def a_file(tmp_path: Path, **cluster: Any) -> PipelineFile:
+    row = yaml.safe_load(WORDS.read_text())
+    row["cluster"] |= cluster
+    (tmp_path / "words.py").write_text((WORDS.parent / "words.py").read_text())
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(yaml.safe_dump(row))
+    return read_pipeline_file(path)
+
+
+def made(file: PipelineFile, options: KubernetesOptions = OPTIONS) -> list[dict[str, Any]]:
+    return manifests(file, {} if options.claim else folder_files(file), options)
+
+
+def named(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    return {o["metadata"]["name"]: o["spec"] for o in objects if o["kind"] == kind}
+
+
+def container(spec: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = spec["template"]["spec"]["containers"][0]
+    return found
+
+
+def test_every_process_has_its_workload(tmp_path: Path) -> None:
+    objects = made(a_file(tmp_path, ingress=2, devices={"cpu": 3}))
+    deployments = named(objects, "Deployment")
+    assert {name: container(spec)["args"] for name, spec in deployments.items()} == {
+        "words-control": ["control", "/opt/pipeline/pipeline.yaml"],
+        "words-egress-0": ["egress", "/opt/pipeline/pipeline.yaml", "--share", "0/1"],
+        "words-ingress-0": ["ingress", "/opt/pipeline/pipeline.yaml", "--share", "0/2"],
+        "words-ingress-1": ["ingress", "/opt/pipeline/pipeline.yaml", "--share", "1/2"],
+    }
+    assert {spec["strategy"]["type"] for spec in deployments.values()} == {"Recreate"}
+    (workers,) = named(objects, "StatefulSet").values()
+    assert workers["replicas"] == 3
+    assert container(workers)["image"] == "headrace:1-torch"
+    assert container(workers)["args"] == [
+        "worker", "/opt/pipeline/pipeline.yaml", "--name", "$(POD_NAME)", "--device", "cpu",
+    ]  # fmt: skip
+
+
+def test_the_folder_is_mounted_as_it_is(tmp_path: Path) -> None:
+    objects = made(a_file(tmp_path))
+    (folder,) = [o for o in objects if o["kind"] == "ConfigMap"]
+    assert sorted(folder["data"]) == ["pipeline.yaml", "words.py"]
+    volume = container_volumes(objects)["pipeline"]
+    assert volume["configMap"]["items"] == [
+        {"key": "pipeline.yaml", "path": "pipeline.yaml"}, {"key": "words.py", "path": "words.py"},
+    ]  # fmt: skip
+
+
+def container_volumes(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    spec = named(objects, "Deployment")["words-control"]
+    return {volume["name"]: volume for volume in spec["template"]["spec"]["volumes"]}
+
+
+def test_a_claim_takes_the_place_of_the_config_map(tmp_path: Path) -> None:
+    objects = made(a_file(tmp_path), replace(OPTIONS, claim="models"))
+    assert not [o for o in objects if o["kind"] == "ConfigMap"]
+    volume = container_volumes(objects)["pipeline"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "models"}
+
+
+def test_a_gpu_is_asked_for_and_its_taint_tolerated(tmp_path: Path) -> None:
+    file = a_file(tmp_path, devices={"cuda:0": 2})
+    (workers,) = named(made(file), "StatefulSet").values()
+    assert container(workers)["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    tolerated = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    assert workers["template"]["spec"]["tolerations"] == tolerated
+
+
+def test_a_second_gpu_of_one_machine_cannot_be_a_pods(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="sees its only GPU as cuda:0"):
+        made(a_file(tmp_path, devices={"cuda:0": 1, "cuda:1": 1}))
+
+
+def test_a_gateway_has_a_service_and_a_budget(tmp_path: Path) -> None:
+    objects = made(a_file(tmp_path, gateway={"processes": 2}, metrics_port=9400))
+    assert named(objects, "Deployment")["words-gateway"]["replicas"] == 2
+    assert [port["port"] for port in named(objects, "Service")["words-gateway"]["ports"]] == [
+        8000, 8001,
+    ]  # fmt: skip
+    budgets = named(objects, "PodDisruptionBudget")
+    assert sorted(budgets) == ["words-egress", "words-gateway", "words-ingress"]
+
+
+def test_strimzi_gets_every_topic_and_the_rights_of_acls(tmp_path: Path) -> None:
+    file = a_file(tmp_path)
+    objects = made(file, replace(OPTIONS, strimzi="main"))
+    found = {spec["topicName"]: spec for spec in named(objects, "KafkaTopic").values()}
+    assert {name: spec["partitions"] for name, spec in found.items()} == {
+        topic.name: topic.partitions for topic in topics(file.pipeline)
+    }
+    gateway = named(objects, "KafkaUser")["words-gateway"]["authorization"]["acls"]
+    assert gateway == [
+        {"resource": {"type": "topic", "name": name, "patternType": "literal"},
+         "operations": [operation]}
+        for name, operation in (
+            ("words.queries", "Write"), ("words.results", "Read"), ("headrace.plans", "Read"),
+        )
+    ]  # fmt: skip
+    env = container(named(objects, "Deployment")["words-ingress-0"])["env"]
+    assert {"name": "KAFKA_USER", "value": "words-ingress"} in env
+
+
+def test_every_selector_chooses_its_own_pods_alone(tmp_path: Path) -> None:
+    objects = made(a_file(tmp_path, ingress=2, gateway={}, devices={"cpu": 1, "cuda:0": 2}))
+    workloads = [o for o in objects if o["kind"] in ("Deployment", "StatefulSet")]
+    for one in workloads:
+        chosen = one["spec"]["selector"]["matchLabels"].items()
+        matching = [
+            o["metadata"]["name"] for o in workloads
+            if chosen <= o["spec"]["template"]["metadata"]["labels"].items()
+        ]  # fmt: skip
+        assert matching == [one["metadata"]["name"]]
+
+
+def test_too_large_a_folder_is_told(tmp_path: Path) -> None:
+    file = a_file(tmp_path)
+    (tmp_path / "large.py").write_text("# " + "x" * 1_100_000)
+    with pytest.raises(PipelineError, match="--claim"):
+        folder_files(file)
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=40)
+
+
+@given(st.dictionaries(texts, texts | st.lists(texts, max_size=3), max_size=4))
+def test_yaml_reads_back_as_it_was(row: dict[str, Any]) -> None:
+    assert list(yaml.safe_load_all(manifest_text([row, row]))) == [row, row]
