@@ -93,6 +93,8 @@ class Ingress:
         self._plans = PlanFollower(pipeline.name)
         self._runs = Runs(pipeline, alone=share == 1.0)
         self._admission = Admission(None, 1.0, 0.0)
+        self._slo_s = pipeline.slo_s
+        self._most_s = max(pipeline.longest_deadline_s, pipeline.slo_s)
         self._places = InputPlaces(upto or {}, topic_id, regressed)
         self._dispatcher = dispatcher
         self._number = number
@@ -135,7 +137,7 @@ class Ingress:
             unknown = f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}"
             noticed = _noticed(event, name, event.at_s + self._pipeline.slo_s)
             return self._refuse(event, noticed, bad_input(unknown), now)
-        noticed = _noticed(event, name, deadline, self._class_of(query))
+        noticed = _noticed(event, name, deadline, query.slo_class and self._class_of(query))
         if now > deadline:
             return self._too_late(event, noticed, now)
         unfit = self._oversize(query) or excess(query.payload)
@@ -179,13 +181,7 @@ class Ingress:
             deadline_s = created_s + self._pipeline.slo_classes[query.slo_class]
         else:
             return None
-        most_s = max(self._pipeline.longest_deadline_s, self._slo_s)
-        return min(deadline_s, min(created_s, now) + most_s)
-
-    @property
-    def _slo_s(self) -> float:
-        plan = self._plans.plan
-        return plan.settings.slo_s if plan else self._pipeline.slo_s
+        return min(deadline_s, min(created_s, now) + self._most_s)
 
     def _refusal(self, now: float) -> Reason | None:
         plan = self._plans.plan
@@ -288,6 +284,8 @@ class Ingress:
     def _plan(self, plan: Plan, now: float) -> list[Effect]:
         if not self._plans.accept(plan):
             return []
+        self._slo_s = plan.settings.slo_s
+        self._most_s = max(self._pipeline.longest_deadline_s, self._slo_s)
         self._runs.change(plan, now)
         rate = None if plan.capacity_qps is None else plan.capacity_qps * self._share
         burst = (rate or 0.0) * plan.settings.slo_s

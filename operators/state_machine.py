@@ -31,16 +31,20 @@ class StateMachine(Generic[S, C]):
         self._table = table
         self._story: deque[tuple[C, str, S]] = deque(maxlen=REMEMBERED)
 
-    def go(self, change: C, about: str = "") -> None:
-        """Take the transition; raise ``ImpossibleTransition`` if the table has none."""
-        after = self._table.get((self.state, change))
-        if after is None:
-            raise ImpossibleTransition(
-                f"{self._what} is {self.state} and cannot {_words(change, about)}; "
-                f"before: {self._past() or 'nothing'}"
-            )
+    def go(self, change: C, about: str = "") -> S:
+        """Take the transition; return the new state, or raise ``ImpossibleTransition``."""
+        try:
+            self.state = after = self._table[self.state, change]
+        except KeyError:
+            raise self._impossible(change, about) from None
         self._story.append((change, about, after))
-        self.state = after
+        return after
+
+    def _impossible(self, change: C, about: str) -> ImpossibleTransition:
+        return ImpossibleTransition(
+            f"{self._what} is {self.state} and cannot {_words(change, about)}; "
+            f"before: {self._past() or 'nothing'}"
+        )
 
     def _past(self) -> str:
         return ", ".join(f"{_words(change, about)} -> {to}" for change, about, to in self._story)

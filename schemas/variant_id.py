@@ -24,6 +24,7 @@ def variant_id(key: str) -> VariantId:
     return VariantId(task, variant)
 
 
+@lru_cache(KEPT)
 def variant_key(task: str, variant: str) -> str:
     """Join to "task/variant"."""
     return f"{task}/{variant}"

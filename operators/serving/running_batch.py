@@ -83,7 +83,7 @@ class RunningBatch:
 
     __slots__ = (
         "_ingress", "_released", "_states", "_worker", "began_s", "cost", "error", "job",
-        "tickets", "variant",
+        "state", "tickets", "variant",
     )  # fmt: skip
 
     def __init__(self, worker: str, ingress: int) -> None:
@@ -97,17 +97,14 @@ class RunningBatch:
         self._worker, self._ingress = worker, ingress
         self._released = ""  # the rule that released it
         self._states = StateMachine(f"the batch of {worker}", TRANSITIONS, BatchState.IDLE)
-
-    @property
-    def state(self) -> BatchState:
-        """Whether the device is free."""
-        return self._states.state
+        # Not a property: a worker reads it several times a batch.
+        self.state = self._states.state
 
     def start(
         self, tickets: list[Ticket], variant: str, cost: int, released: str, now: float
     ) -> None:
         """Begin a batch under the next job number."""
-        self._states.go(BatchChange.START)
+        self.state = self._states.go(BatchChange.START)
         self.tickets, self.variant, self.cost = tickets, variant, cost
         self._released, self.began_s = released, now
         self.job += 1
@@ -120,17 +117,17 @@ class RunningBatch:
 
     def end(self) -> None:
         """Free the device."""
-        self._states.go(BatchChange.END)
+        self.state = self._states.go(BatchChange.END)
         self.error = ""
 
     def hangs(self, grace_s: float, now: float) -> bool:
         """Give the batch up just before egress closes its queries without a cause."""
-        if self._states.state is not BatchState.RUNNING:
+        if self.state is not BatchState.RUNNING:
             return False
         last_s = max([ticket.work.deadline_s for ticket in self.tickets])
         if now < last_s + grace_s - min(HANGING_MARGIN_S, grace_s / 2):
             return False
-        self._states.go(BatchChange.GIVE_UP)
+        self.state = self._states.go(BatchChange.GIVE_UP)
         self.error = (
             f"{self.variant} has been running one batch of {len(self.tickets)} "
             f"for {now - self.began_s:.1f} s on {self._worker}"

@@ -153,7 +153,8 @@ class Worker:
 
     def _soon(self, now: float) -> list[Effect]:
         # Woke follows the records that have already arrived, so that a burst makes one batch.
-        if self._due or not self._queue or not self._device.serving or self._busy:
+        idle = self._batch.state is BatchState.IDLE
+        if self._due or not self._queue or not self._device.serving or not idle:
             return []
         if not self._tables.arrivals.ready(len(self._queue), now):
             return self._wait() if self._hold_s == float("inf") else []
@@ -198,7 +199,8 @@ class Worker:
     def _start(self, now: float) -> list[Effect]:
         """Drop items that would end too late, then run a batch of the rest."""
         lease, queue, variant = self._slots.lease, self._queue, self._device.serving
-        if lease is None or not variant or not queue or self._busy:
+        idle = self._batch.state is BatchState.IDLE
+        if lease is None or not variant or not queue or not idle:
             return []
         if self._tables.following is not None:
             if not (ready := self._tables.arrivals.ready(len(queue), now)):
@@ -309,7 +311,8 @@ class Worker:
         now: float,
     ) -> list[Effect]:
         """Send ``onward`` what became of items, and commit them."""
-        lease, effects = self._slots.lease, list[Effect]()
+        lease = self._slots.lease
+        effects: list[Effect] = []
         if lease is not None and lease.type:  # ingress dispatches to it
             effects = self._batch.completions(lease, tickets, outcome, started_s, took_s)
         sends, counts = self._rules.onward(onward, now)

@@ -60,3 +60,12 @@ def test_an_attempt_keeps_its_number() -> None:
     ((send),) = packed([(a_work(7, attempt=2), "", an_ended())], {}, 1, 2)
     assert isinstance(send, Send)
     assert send.record == a_work(7, an_ended(), task="", attempt=2)
+
+
+def test_inner_tasks_and_egress_see_the_size_of_the_query() -> None:
+    (a,) = children(1)
+    work = a_work(7, task="locate", size=40)
+    assert packed([(work, "read", a), (work, "", an_ended())], ONE, 1, 2) == [
+        Send("work.read", a_work(7, a, size=40), 3),
+        Send("outputs", a_work(7, an_ended(), task="", size=40), 0),
+    ]
