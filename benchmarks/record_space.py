@@ -30,7 +30,7 @@ from headrace.config.pipeline_file import (
     read_pipeline_file,
     search_space,
 )
-from headrace.config.session_space import VARIANT, SessionSpace
+from headrace.config.session_space import SessionSpace
 from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 
@@ -72,10 +72,8 @@ class Recorder:
         self.scores = [[] for _ in range(space.configuration_count)]
 
     def _operator(self, task: str, configuration: int) -> Any:
-        named = self.sessions.space.named(configuration)
-        variants = {v.name: v for v in self.file.pipeline.task(task).variants}
-        chosen = named.get(f"{task}.{VARIANT}", next(iter(variants)))
-        operator: Any = load_operator(self.sessions.filled(variants[chosen], configuration))
+        variant = self.sessions.variant(self.file.pipeline, task, configuration)
+        operator: Any = load_operator(variant)
         operator.load("cpu")
         return operator
 

@@ -171,24 +171,21 @@ class Supervisor:
         Control stops before the workers: it would detect them as dead and issue a plan without
         them.
         """
-        self._stop("gateway")
-        self._stop("ingress")
+        self.stop_all("gateway")
+        self.stop_all("ingress")
         until = self.clock() + drain_s
         while self.clock() < until and self._serving() and not drained():
             time.sleep(0.1)
         for kind in ("control", "worker", "egress", "scorer"):
-            self._stop(kind)
-
-    def stop_all(self, kind: str) -> None:
-        """Stop every role of a kind."""
-        self._stop(kind)
+            self.stop_all(kind)
 
     def _serving(self) -> bool:
         """Return whether a worker and an egress run, to drain queries in flight."""
         alive = {c.role.kind for c in self._children.values() if c.process and not c.process.poll()}
         return {"worker", "egress"} <= alive
 
-    def _stop(self, kind: str) -> None:
+    def stop_all(self, kind: str) -> None:
+        """Stop every role of a kind."""
         mine = [c for c in self._children.values() if c.role.kind == kind and c.process]
         for child in mine:
             assert child.process is not None

@@ -17,7 +17,7 @@ from headrace.config.checks import topological
 from headrace.config.field_types import objectives
 from headrace.config.sections import FileSection, ProfilingSection, TaskSection, TierSection
 from headrace.config.yaml_source import Source
-from schemas.pipeline import Variant
+from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_key
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ class SessionSpace:
 
         arguments = {name: option(value) for name, value in variant.arguments.items()}
         return replace(variant, arguments=arguments)
+
+    def variant(self, pipeline: Pipeline, task: str, configuration: int) -> Variant:
+        """Return the variant of a task that a configuration names, with its options filled in."""
+        variants = {variant.name: variant for variant in pipeline.task(task).variants}
+        named = self.space.named(configuration).get(f"{task}.{VARIANT}", next(iter(variants)))
+        return self.filled(variants[named], configuration)
 
     def deployment(self, memory: np.ndarray[Any, np.dtype[np.float64]]) -> "Deployment":
         """Return the factors of placements; raises ``PlanError`` for a missing link."""

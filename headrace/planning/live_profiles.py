@@ -175,10 +175,10 @@ class LiveProfiles:
                 return None
             self._receive()
         self._finished.append(run.scores)
-        step = self._told(proposal, run.tested, taken, time.monotonic() - began, spent_s)
+        step = self._step_of(proposal, run.tested, taken, time.monotonic() - began, spent_s)
         return step, self._profiled(c, run.tested, list(taken.values()))
 
-    def _told(
+    def _step_of(
         self,
         proposal: Proposal,
         tested: Tested,
@@ -201,11 +201,11 @@ class LiveProfiles:
     ) -> tuple[Step, None]:
         tested = Tested(Verdict.REJECTED, 0, 0.0, Estimate(0.0, 0.0, 1.0))
         wall_s = time.monotonic() - began
-        step = self._told(proposal, tested, {}, wall_s, spent_s)
-        return Step(
-            proposal=proposal, tested=tested, cached=(), profile_s=step.profile_s,
-            wait_s=step.wait_s, error=failed.error,
-        ), None  # fmt: skip
+        step = Step(
+            proposal=proposal, tested=tested, cached=(), profile_s=spent_s,
+            wait_s=max(0.0, wall_s - spent_s), error=failed.error,
+        )  # fmt: skip
+        return step, None
 
     def _profiled(self, c: int, tested: Tested, rows: Sequence[ProfileResult]) -> Profiled:
         ends = leaves(self._space.stages)

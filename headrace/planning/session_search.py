@@ -142,19 +142,19 @@ def searched(
             found.stopped = "deadline"
             return found
         step = replace(profiled[0], propose_s=proposed - began)
-        _add(found, _told(search, step, profiled[1]), price, source)
+        _add(found, _learnt(search, step, profiled[1]), price, source)
         progress(found)
 
 
-def _told(search: SessionSearch, step: Step, profiled: Profiled | None) -> Step:
+def _learnt(search: SessionSearch, step: Step, profiled: Profiled | None) -> Step:
     """Tell the search a profile; return the step with the verdict on its plans."""
     began = time.perf_counter()
     if profiled is None:
         search.exclude(step.proposal.configuration)
         return step
     added = search.tell(profiled)
-    told_s = time.perf_counter() - began
-    return replace(step, propose_s=step.propose_s + told_s, compliant=bool(added))
+    spent_s = time.perf_counter() - began
+    return replace(step, propose_s=step.propose_s + spent_s, compliant=bool(added))
 
 
 def _add(found: Found, step: Step, price: float, source: ProfileSource) -> None:

@@ -28,7 +28,7 @@ from headrace.config.pipeline_file import (
     load_workload,
     search_space,
 )
-from headrace.config.session_space import VARIANT, SessionSpace
+from headrace.config.session_space import SessionSpace
 from headrace.errors import PipelineError
 from headrace.processes import run_directory
 from headrace.roles.log_options import SILENT, LogOptions
@@ -103,10 +103,8 @@ class Operators:
     def _operator(self, task: str, configuration: int) -> Any:
         setting = self._sessions.setting(task, configuration)
         if setting not in self._loaded:
-            variants = {v.name: v for v in self._file.pipeline.task(task).variants}
-            named = self._sessions.space.named(configuration)
-            chosen = named.get(f"{task}.{VARIANT}", next(iter(variants)))
-            operator: Any = load_operator(self._sessions.filled(variants[chosen], configuration))
+            variant = self._sessions.variant(self._file.pipeline, task, configuration)
+            operator: Any = load_operator(variant)
             operator.load(self._device)
             self._loaded[setting] = operator
             if len(self._loaded) > LOADED:

@@ -264,10 +264,10 @@ class TableJobs:
             dispersion=DISPERSION.of(policy),
             runs=runs(self._pipeline, policy),
         )
-        alone, told_qps = len(self._pipeline.tasks) == 1, plan.settings.demand_qps
+        alone, set_qps = len(self._pipeline.tasks) == 1, plan.settings.demand_qps
         given = LOADS.of(policy) if alone else ()
-        if alone and told_qps is not None:
-            given = (told_qps,)
+        if alone and set_qps is not None:
+            given = (set_qps,)
         options = options_for(kind, policy)
         setting = setting_for(options, ask)
         check_memory(self._profile, task.name, there, self._memory, setting)

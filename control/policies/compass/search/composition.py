@@ -142,7 +142,7 @@ class HopBytes:
         self.bytes: Floats = (
             np.zeros((count, len(self._senders))) if known is None else known.copy()
         )
-        self._told = np.full(self.bytes.shape, self._known)
+        self._seen = np.full(self.bytes.shape, self._known)
 
     def tell(self, configuration: int, sent: Sequence[float]) -> None:
         """Record the bytes that each hop of a configuration was seen to send."""
@@ -154,8 +154,8 @@ class HopBytes:
                 else self._prefixes[:, sender] == self._prefixes[configuration, sender]
             )
             self.bytes[same, hop] = value
-            self._told[same, hop] = True
-            unknown = ~self._told[:, hop]
+            self._seen[same, hop] = True
+            unknown = ~self._seen[:, hop]
             if unknown.any():
                 self.bytes[unknown, hop] = self.bytes[~unknown, hop].mean()
 

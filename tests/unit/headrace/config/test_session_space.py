@@ -54,6 +54,16 @@ def test_the_space_is_the_product_of_knobs_variants_and_tiers(tmp_path: Path) ->
     assert sessions.values["scan.scale"]["0.75"] == 0.75
 
 
+def test_a_configuration_names_a_variant_and_fills_its_options(tmp_path: Path) -> None:
+    file = read(tmp_path)
+    sessions = file.sessions
+    assert sessions is not None
+    variants = [sessions.variant(file.pipeline, *at) for at in (("scan", 23), ("read", 23))]
+    assert [(v.key, dict(v.arguments)) for v in variants] == [
+        ("scan/scan", {"scale": 0.5}), ("read/cnn", {"votes": 3}),
+    ]  # fmt: skip
+
+
 def test_links_are_symmetric_unless_given_both_ways(tmp_path: Path) -> None:
     text = YAML.replace("    depot>cloud:", "    cloud>handheld: {rate: 16Mbps}\n    depot>cloud:")
     sessions = read(tmp_path, text).sessions
