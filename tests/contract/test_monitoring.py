@@ -1,0 +1,50 @@
+"""The alert rules and the dashboard of deploy/ ask for metrics and labels that there are."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streams.observers.metric_table import BY_NAME, HISTOGRAM, PREFIX, SUMMARY
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "monitoring"
+RULES = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"][0]["rules"]
+PANELS = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+EXPRESSIONS = {rule["alert"]: rule["expr"] for rule in RULES} | {
+    f"{panel['title']} {target['refId']}": target["expr"]
+    for panel in PANELS
+    for target in panel["targets"]
+}
+PARTS = {HISTOGRAM: ("_bucket", "_sum", "_count"), SUMMARY: ("_sum", "_count")}
+OF_THE_SCRAPE = {"pipeline", "instance", "le"}  # every metric's, or Prometheus' own
+SELECTED = re.compile(PREFIX + r"([a-z_]+)(?:\{([^}]*)\})?")
+
+
+def metric(name: str) -> str:
+    """The name in the table of what an expression names."""
+    for found in BY_NAME.values():
+        if name in (found.name, *(found.name + part for part in PARTS.get(found.kind, ()))):
+            return found.name
+    raise AssertionError(f"there is no metric {PREFIX}{name}")
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS)
+def test_an_expression_names_metrics_and_labels_that_there_are(expression: str) -> None:
+    selected = SELECTED.findall(expression)
+    assert selected
+    known = set(OF_THE_SCRAPE)
+    for name, labels in selected:
+        own = {*BY_NAME[metric(name)].labels, *OF_THE_SCRAPE}
+        assert set(re.findall(r"(\w+)(?:=~|!~|!=|=)\"", labels)) <= own
+        known |= own
+    grouped = re.findall(r"by \(([^)]*)\)", expression)
+    assert {label.strip() for group in grouped for label in group.split(",")} <= known
+
+
+def test_every_alert_points_at_a_row_of_the_runbook() -> None:
+    runbook = (ROOT / "docs" / "how-to" / "runbook.md").read_text().replace("`", "")
+    for rule in RULES:
+        assert f"| {rule['annotations']['runbook']}" in runbook, rule["alert"]
