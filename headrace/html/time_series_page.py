@@ -11,6 +11,7 @@ Values = Callable[[TimeSeries], Sequence[float | None]]
 
 SECONDS = "seconds since the first arrival"
 BEYOND = 1.6  # the latency axis ends at this many SLOs at most
+ABOVE = 3.0  # capacity is drawn up to this many times the highest demand
 
 
 def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
@@ -19,7 +20,7 @@ def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
     yield section(
         "Demand and capacity",
         f"Queries that were made (the line in ink) and what the plan in force serves at most, "
-        f"in stretches of {width}.",
+        f"in stretches of {width}. {_off_the_chart(named)}".strip(),
         _demand(named, axis),
     )
     yield section(
@@ -89,12 +90,32 @@ def given_up(named: Named) -> str:
 def _demand(named: Named, axis: str) -> str:
     first = named[0][1]
     demand = ChartLine("demand", "demand", list(zip(first.ends_s, first.demand_qps, strict=True)))
+    most = _drawn_qps(named)
     lines = [
-        ChartLine(f"capacity, {name}", css(at), _points(each, each.capacity_qps), steps=True)
+        ChartLine(f"capacity, {name}", css(at), _points(each, _below(each, most)), steps=True)
         for at, (name, each) in enumerate(named)
     ]
     labels = Labels(x=axis, y="queries/s", about="Demand and capacity over time")
     return line_chart([*lines, demand], labels)
+
+
+def _drawn_qps(named: Named) -> float:
+    """Return the highest capacity that is drawn: one fast policy must not flatten the demand."""
+    return ABOVE * max(named[0][1].demand_qps, default=0.0)
+
+
+def _below(each: TimeSeries, most: float) -> list[float | None]:
+    return [None if value is None else min(value, most) for value in each.capacity_qps]
+
+
+def _off_the_chart(named: Named) -> str:
+    """Return a sentence on the capacities that are drawn at the edge; "" if there are none."""
+    highest = ((name, max((v or 0.0 for v in each.capacity_qps), default=0.0))
+               for name, each in named)  # fmt: skip
+    above = [f"{name} {qps:,.0f}" for name, qps in highest if qps > _drawn_qps(named)]
+    if not above:
+        return ""
+    return f"Drawn at the upper edge is what reaches beyond it (queries/s): {', '.join(above)}."
 
 
 def _chart(

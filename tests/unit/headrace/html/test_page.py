@@ -1,5 +1,6 @@
 """headrace/page*.py: pages that are whole, quiet and safe, and axes that hold what they show."""
 
+import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -68,6 +69,17 @@ def test_a_page_is_whole_has_no_script_and_asks_nobody_for_anything() -> None:
     assert "script" not in read.tags
     assert read.tags.count("svg") == 6
     assert "http" not in made
+
+
+def test_one_fast_policy_does_not_flatten_the_demand() -> None:
+    usual = next(over_time([("loki", a_recording())]))
+    fast = a_recording(capacity_qps=(None, 17_000.0, 17_000.0))
+    drawn = next(over_time([("loki", a_recording()), ("fast", fast)]))
+    assert "17,000" in drawn
+    assert "Drawn at the upper edge is what reaches beyond it (queries/s): fast 17,000." in drawn
+    assert "Drawn at the upper edge" not in usual
+    highest = max(float(y.replace(",", "")) for y in re.findall(r'"end">([0-9,.]+)<', drawn))
+    assert highest <= 25  # three times the highest demand, to the next tick
 
 
 def test_a_line_has_gaps_where_nothing_is_known() -> None:
