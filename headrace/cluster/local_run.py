@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import Commander, PlanTail, Tail, decoded
 from headrace.cluster.device_budget import outnumbered, overbooked
 from headrace.cluster.run_state import RunState, clear_state, neighbours, read_state, write_state
 from headrace.cluster.supervisor import Supervisor
-from headrace.config.pipeline_file import PipelineFile
+from headrace.config.pipeline_file import SUPERVISOR, PipelineFile
 from headrace.config.topology import roles
 from headrace.errors import Interrupted, Unsuccessful
 from headrace.machine import cores
@@ -28,10 +29,14 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.preflight import prepare
 from streams.topics import physical
 
+if TYPE_CHECKING:
+    from headrace.cluster.device_rental import DeviceRental
+
 READY_WITHIN_S = 180.0  # torch loads for half a minute on a busy laptop
 ASK_CONTROL_EVERY_S = 5.0
 UNDERSERVED_S = 5.0  # after this time a plan without workers for a task is final
 TEND_EVERY_S = 0.2
+LOCAL = "127.0.0.1"
 DOWN_WITHIN_S = 90.0
 ENDED_WITHIN_S = 12.0
 DRAIN_MORE_S = 2.0  # beyond the SLO and grace
@@ -103,6 +108,7 @@ class LocalRun:
         self._file = file
         self._said = said
         self._kafka = kafka
+        self._rental: DeviceRental | None = None
         self.roles = roles(file.cluster, scored=file.pipeline.labels is not None)
         self.supervisor = Supervisor(file.path, kafka.bootstrap, directory, said)
         self._state = RunState(
@@ -131,10 +137,29 @@ class LocalRun:
         self._note()
         self.supervisor.start(self.roles)
         self._note()
+        if self._file.cluster.scale == SUPERVISOR:
+            self._rental = self._renting()
+
+    def _renting(self) -> "DeviceRental":
+        """Return what rents devices; its metric has the port after those of the roles."""
+        # Imported here: the solvers take most of a second to load.
+        from headrace.cluster.device_rental import DeviceRental
+
+        tail = Tail(self._kafka, physical(self.name, REPORTS))
+        rental = DeviceRental(self._file, self.supervisor, tail, self._said)
+        port = self._file.cluster.metrics_port
+        if port is not None:
+            from headrace.roles.metrics_port import serve
+
+            at = serve([rental.samples], port + len(self.roles) if port else 0, LOCAL, self.name)
+            self._said(f"the wanted workers are at http://{LOCAL}:{at}/metrics")
+        return rental
 
     def tend(self) -> None:
         """Restart ended roles; raises ``Unsuccessful`` for a role that can never run."""
         self.supervisor.tend()
+        if self._rental is not None and self._state.ready:
+            self._rental.tend()
         self._note()
 
     def _note(self, *, ready: bool | None = None) -> None:
@@ -199,6 +224,8 @@ class LocalRun:
             except BrokerError:
                 return True  # nothing can be drained without a broker
 
+        if self._rental is not None:
+            self._rental.close()
         self.supervisor.stop(drained, pipeline.slo_s + pipeline.grace_s + DRAIN_MORE_S)
         clear_state(self.directory)
 

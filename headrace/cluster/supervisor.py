@@ -52,6 +52,7 @@ class _Child:
     sign: int = -1  # the last modification of its ALIVE file in ns; sign_s: when it was seen
     sign_s: float = 0.0
     hung: bool = False
+    retired: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +79,18 @@ class Supervisor:
             self._children[role.name] = child = _Child(role)
             self._spawn(child)
 
+    def start_at(self, role: Role, due_s: float) -> None:
+        """Start a role at a time of ``clock``, in ``tend``."""
+        keep_last(self.log(role.name))
+        self._children[role.name] = _Child(role, due_s=due_s)
+
+    def retire(self, name: str) -> None:
+        """End a role for good: SIGTERM lets it hand over its work; ``tend`` forgets it."""
+        child = self._children[name]
+        child.retired = True
+        if child.process is not None:
+            child.process.send_signal(signal.SIGTERM)
+
     def log(self, role: str) -> Path:
         """Return the path of a role's log."""
         return self.directory / f"{role}.log"
@@ -96,20 +109,34 @@ class Supervisor:
             self._rotate_s = now + ROTATE_EVERY_S
             for name in self._children:
                 rotate(self.log(name))
-        for child in self._children.values():
-            process = child.process
-            if process is None:
-                if now >= child.due_s:
-                    self._spawn(child)
-            elif process.poll() is not None:
-                self._ended(child, process, now)
-            elif self._hangs(child, now):
-                self.said(f"{child.role.name} has done nothing for {HUNG_S:g} s; it is killed")
-                end_session(process.pid)
+        for child in [*self._children.values()]:
+            if child.retired:
+                self._retire(child)
+            else:
+                self._tend(child, now)
+
+    def _tend(self, child: _Child, now: float) -> None:
+        process = child.process
+        if process is None:
+            if now >= child.due_s:
+                self._spawn(child)
+        elif process.poll() is not None:
+            self._ended(child, process, now)
+        elif self._hangs(child, now):
+            self.said(f"{child.role.name} has done nothing for {HUNG_S:g} s; it is killed")
+            end_session(process.pid)
 
     def alive(self, role: str) -> Path:
         """Return the file that a working role touches every second."""
         return self.directory / f"{role}.alive"
+
+    def _retire(self, child: _Child) -> None:
+        process = child.process
+        if process is not None and process.poll() is None:
+            return
+        if process is not None:
+            end_session(process.pid)
+        del self._children[child.role.name]
 
     def _hangs(self, child: _Child, now: float) -> bool:
         """Return whether a role that had begun to work hangs; True once per hang."""

@@ -298,6 +298,11 @@ def check_types(file: FileSection, source: Source) -> None:
             ("cluster", "types"),
             "{} can be rented, but nothing says how many; add a line budget: 2.5 ($ per hour)",
         )
+    if file.cluster.scale != "nobody" and (not types or file.cluster.budget is None):
+        raise source.error(
+            ("cluster", "scale"),
+            "{} rents devices of cluster.types within cluster.budget; add both, or remove it",
+        )
     if types and not file.profiles:
         raise source.error(
             ("cluster", "types"),

@@ -59,6 +59,9 @@ __all__ = [
 WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
 
 
+NOBODY, SUPERVISOR = "nobody", "supervisor"  # values of ``cluster.scale``
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceType:
     """A type of device that can be rented; its workers run on ``device`` of this machine.
@@ -96,6 +99,7 @@ class Cluster:
     has its part of the device's time in ``share`` and of its memory in ``memory``.
     Workers on rented devices are counted under their type's name: ``types`` defines the types,
     ``budget`` is $ per hour for all of them, ``base`` the base type if the file fixes it.
+    ``scale`` says who rents and releases devices while the pipeline runs.
     """
 
     devices: tuple[tuple[str, int], ...]
@@ -110,6 +114,7 @@ class Cluster:
     tasks_per_device: int = 1
     profilers: int = 1  # processes that a search starts
     gateway: Gateways | None = None
+    scale: str = NOBODY  # who rents devices of types while the pipeline runs
 
     @property
     def unplanned(self) -> bool:
@@ -368,6 +373,7 @@ def _cluster(section: ClusterSection) -> Cluster:
         tasks_per_device=parts,
         profilers=section.profilers,
         gateway=_gateways(section.gateway) if section.gateway else None,
+        scale=section.scale,
     )
 
 

@@ -152,7 +152,7 @@ class ClusterSection(Section):
     budget: Positive | None = None
     base: str | None = None
     start: dict[str, Replicas] | None = None
-    scale: Literal["nobody"] = "nobody"  # the autoscaler of devices at run time
+    scale: Literal["nobody", "supervisor"] = "nobody"  # who rents devices at run time
     tiers: Annotated[dict[Name, TierSection], Field(min_length=1)] | None = None
     links: dict[str, LinkSection] = {}
     profilers: Count = 1

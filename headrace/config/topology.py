@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import repeat
 
-from headrace.config.pipeline_file import Cluster, Gateways
+from headrace.config.pipeline_file import SUPERVISOR, Cluster, Gateways
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,17 @@ def _shared(kind: str, of: int) -> list[Role]:
 def cluster_workers(cluster: Cluster, device: str, count: int) -> list[Role]:
     """Return the processes of a cluster's ``count`` workers on one device or device type."""
     host, parts = cluster.host_device(device), cluster.tasks_per_device
+    if cluster.scale == SUPERVISOR and cluster.type_of(device):
+        return [rented_worker(device, number) for number in range(count)]
     if parts == 1 or host == "emulated":
         return workers(device, count, host)
     return [_shared_device(role, parts) for role in workers(device, count // parts, host)]
+
+
+def rented_worker(type_: str, number: int) -> Role:
+    """Return the process of one rented device, which ends when the device is released."""
+    name = f"{type_}-{number}"
+    return Role(name, "worker", ("--name", name, "--device", type_), (name,))
 
 
 def _shared_device(role: Role, parts: int) -> Role:

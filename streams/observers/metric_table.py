@@ -127,6 +127,9 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _summary("solve_seconds", "From asking a planner to its answer."),
         _counter("commands_total", "Commands answered: done, refused.", "result"),
     ),
+    "up": (
+        _gauge("workers_wanted", "Workers that `cluster.scale` wants to run.", "type"),
+    ),
     "gateway": (
         _counter(
             "gateway_requests_total",

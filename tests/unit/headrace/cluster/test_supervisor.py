@@ -223,6 +223,30 @@ def test_a_role_that_had_begun_and_does_nothing_any_more_is_killed(tmp_path: Pat
         assert process.wait(10) == -signal.SIGKILL
 
 
+def test_a_retired_role_ends_and_is_not_started_again(tmp_path: Path) -> None:
+    now = [0.0]
+    supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, print, lambda: now[0])
+    role = Role("slow-0", "worker")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE,
+                          start_new_session=True) as process:  # fmt: skip
+        supervisor._children["slow-0"] = _Child(role, process=process)
+        supervisor.retire("slow-0")
+        assert process.wait(10) == -signal.SIGTERM
+        now[0] = 100.0
+        supervisor.tend()
+    assert supervisor._children == {}
+
+
+def test_a_role_that_starts_later_is_not_started_before_and_may_be_retired(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, print, lambda: 0.0)
+    supervisor.start_at(Role("slow-0", "worker"), 10.0)
+    supervisor.tend()
+    assert supervisor.started == []
+    supervisor.retire("slow-0")
+    supervisor.tend()
+    assert supervisor._children == {}
+
+
 def _touched(path: Path) -> Path:
     path.touch()
     return path
