@@ -26,7 +26,7 @@ from headrace.cli.observe import explain, logs, status
 from headrace.cli.plan import plan
 from headrace.cli.profile import profile
 from headrace.cli.reports import fidelity, report
-from headrace.cli.roles import control, egress, ingress, profiler, worker
+from headrace.cli.roles import control, egress, ingress, profiler, scorer, worker
 from headrace.cli.run import down, up, validate
 from headrace.cli.send import load, send
 from headrace.cli.sessions import schedule, search
@@ -82,7 +82,7 @@ COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
     demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init, kubernetes,
     load, logs, pause, plan, policy, profile, profiler, reload, replan, report, restore, resume,
-    schedule, schema, search, send, simulate, status, up, validate, worker,
+    schedule, schema, scorer, search, send, simulate, status, up, validate, worker,
 )  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
 @bootstrap_option
 @role_options
 def scorer(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
-    """Run the scorer: measure the accuracy of answers by the labels of the labels topic.
+    """Run the scorer: measure the accuracy of answers by labels.
 
     One is enough for a pipeline. Labels are JSON such as {"id": "letter-17", "truth": "75001"} or
     {"id": "letter-17", "right": 4, "of": 5}.
