@@ -14,7 +14,7 @@ HOT = """
     control/per_query/admission.py control/per_query/batching.py control/controller/controller.py
     control/controller/control_state.py control/controller/record_intake.py
     control/controller/solves.py
-    control/rollout/target.py
+    control/rollout/target.py control/per_query/class_admission.py
     control/estimation/demand.py control/per_query/dropping.py
     control/estimation/multiplicative_factors.py control/controller/membership.py
     control/estimation/estimates.py control/rollout/placement.py control/per_query/rerouting.py

@@ -223,6 +223,8 @@ class Egress:
         counts = self._counts
         outcome = outcome_of(said)
         counts[outcome] += 1
+        if self._pipeline.slo_classes:
+            self._reporter.count(f"class/{said.slo_class}/{outcome}")
         counts["incomplete"] += said.incomplete
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from control.per_query.admission import Admission
+from control.per_query.class_admission import ClassAdmission
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
 from operators.dispatcher import Dispatcher
@@ -42,7 +42,7 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.enumerations import NodeState
-from schemas.pipeline import Pipeline
+from schemas.pipeline import ClassShare, Pipeline
 from schemas.records import (
     Completion,
     Garbled,
@@ -92,7 +92,9 @@ class Ingress:
         self._topic = work_topic(self._root)
         self._plans = PlanFollower(pipeline.name)
         self._runs = Runs(pipeline, alone=share == 1.0)
-        self._admission = Admission(None, 1.0, 0.0)
+        self._admission = ClassAdmission(
+            {name: pipeline.class_shares.get(name, ClassShare()) for name in pipeline.slo_classes}
+        )
         self._slo_s = pipeline.slo_s
         self._most_s = max(pipeline.longest_deadline_s, pipeline.slo_s)
         self._places = InputPlaces(upto or {}, topic_id, regressed)
@@ -141,7 +143,7 @@ class Ingress:
         if now > deadline:
             return self._too_late(event, noticed, now)
         unfit = self._oversize(query) or excess(query.payload)
-        refusal = bad_input(unfit) if unfit else self._refusal(now)
+        refusal = bad_input(unfit) if unfit else self._refusal(noticed.slo_class, now)
         if refusal is not None:
             return self._refuse(event, noticed, refusal, now)
         self._counts["admitted"] += 1
@@ -183,13 +185,13 @@ class Ingress:
             return None
         return min(deadline_s, min(created_s, now) + self._most_s)
 
-    def _refusal(self, now: float) -> Reason | None:
+    def _refusal(self, slo_class: str, now: float) -> Reason | None:
         plan = self._plans.plan
         if plan is not None and plan.settings.paused:
             return PAUSED
         if not self._served:
             return no_worker(self._root)
-        if not self._admission.admit(now):
+        if not self._admission.admit(now, slo_class):
             return OVER_CAPACITY
         return None
 

@@ -70,6 +70,15 @@ class QuerySize:
     batch: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """The weight of an SLO class under overload, and its floor: the part of its queries, 0 to 1,
+    that no other class may take from it."""
+
+    weight: float = 1.0
+    floor: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
     """How answers are scored by the labels that users send.
@@ -137,6 +146,7 @@ class Pipeline:
     incomplete: str = "answered"  # or "dropped": an answer with a branch missing is worthless
     answer_paths: str = "auto"  # or "tree", "all", "none": hops and ends on the results topic
     slo_classes: Mapping[str, float] = field(default_factory=dict)  # seconds
+    class_shares: Mapping[str, ClassShare] = field(default_factory=dict)  # by SLO class
     admission: bool = True  # refuse at ingress beyond the plan's capacity
     grace_s: float = 1.0  # egress waits this long behind a deadline before it closes a query
     deadline_most_s: float | None = None  # None: ten SLOs, see ``longest_deadline_s``

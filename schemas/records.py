@@ -255,7 +255,8 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     no information. Workers count per variant: ``arrived/T/V``, ``finished/T/V``, ``dropped/T/V``,
     ``failed/T/V``, ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``; ingress ``arrived``,
     ``admitted``, ``refused``; egress one count per outcome (operators/outcomes.py), ``incomplete``
-    answers, ``latency_s/BOUND`` by the latency of answers, and ``OUTCOME/CODE`` by the reason code
+    answers, ``class/CLASS/OUTCOME`` where there are SLO classes ("" for queries without one),
+    ``latency_s/BOUND`` by the latency of answers, and ``OUTCOME/CODE`` by the reason code
     where a query was dropped, failed or refused. ``error`` is the reason for the state ``failed``
     or ``stuck``. ``file`` is the fingerprint of the node's pipeline file
     (``schemas/pipeline_fingerprint.py``). ``reads_release`` among the counts is the newest schema

@@ -36,13 +36,13 @@ def batcher_of(policy: Policy) -> str:
     return PATIENT if waits else policy.batching
 
 
-def most_held(batch: int, latency_s: float) -> int:
+def most_held(batch: int, latency_s: float, held_s: float = HELD_S) -> int:
     """Return the number of items above which a worker stops reading until it holds half as many.
 
-    That is its throughput over ``HELD_S``, and at least ``HELD_BATCHES`` batches; a batch takes
+    That is its throughput over ``held_s``, and at least ``HELD_BATCHES`` batches; a batch takes
     ``latency_s`` (0: not measured).
     """
-    batches = HELD_S / latency_s if latency_s > 0 else 0.0
+    batches = held_s / latency_s if latency_s > 0 else 0.0
     return ceil(max(HELD_BATCHES, batches) * batch)
 
 

@@ -122,6 +122,9 @@ RUN_OPTIONS = (
         "--share", type=click.FloatRange(0, 1, min_open=True),
         help="Of the devices' time, instead of cluster.share.",
     ),
+    click.option(
+        "--classes", metavar="CLASS=PART,...", help="Part of the queries in each SLO class."
+    ),
     WORLD_OPTION,
 )  # fmt: skip
 
@@ -142,7 +145,7 @@ def requested(
     Raises ``CalibrationError``.
     """
     from headrace.simulation.batch_runs import SimulationRequest
-    from headrace.simulation.overrides import parsed
+    from headrace.simulation.overrides import parsed, parsed_classes
     from headrace.simulation.sweep import Sweep
     from headrace.simulation.world_file import chosen
 
@@ -156,6 +159,7 @@ def requested(
         burst=options["burst"], faults=options["faults"], random_faults=options["random_faults"],
         warm_up_s=options["warm_up"], latency=options["latency"], solve_s=options["solve_time"],
         world=found.world, share=options["share"],
+        classes=parsed_classes(options["classes"]) if options["classes"] else (),
     )  # fmt: skip
     sweep = Sweep(
         rates_qps=options["rate"], devices=[parsed(text) for text in options["devices"]],

@@ -352,7 +352,7 @@ def check_sizes(file: FileSection, source: Source) -> None:
 def check_deadline(file: FileSection, source: Source) -> None:
     """Check that the longest deadline covers every SLO and is within the retention of work."""
     most = file.deadline.most
-    longest = max(file.slo, *file.slo_classes.values(), 0.0)
+    longest = max(file.slo, *(each.slo for each in file.slo_classes.values()), 0.0)
     if most is None:
         return
     if most < longest:

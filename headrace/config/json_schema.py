@@ -17,6 +17,9 @@ def json_schema() -> dict[str, Any]:
     """Return the schema as a JSON value."""
     schema = FileSection.model_json_schema()
     schema["properties"]["policies"]["additionalProperties"] = _policy(schema["$defs"])
+    of_class = schema["properties"]["slo_classes"]
+    alone = schema["$defs"]["SloClassSection"]["properties"]["slo"]
+    of_class["additionalProperties"] = {"anyOf": [alone, of_class["additionalProperties"]]}
     return {"$schema": DIALECT, **schema, "title": "Headrace pipeline file"}
 
 

@@ -36,7 +36,7 @@ from operators.models.user_modules import import_module, make_known
 from operators.user_frames import sentence, with_frames
 from profiles.measurements import Entry, ProfileError
 from profiles.profile_table import ProfileTable
-from schemas.pipeline import Labels, Pipeline, QuerySize, Task, Variant
+from schemas.pipeline import ClassShare, Labels, Pipeline, QuerySize, Task, Variant
 
 __all__ = [
     "Cluster",
@@ -413,7 +413,10 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
         combine=file.combine or "",
         incomplete=file.incomplete,
         answer_paths=file.answer_paths,
-        slo_classes=dict(file.slo_classes),
+        slo_classes={name: each.slo for name, each in file.slo_classes.items()},
+        class_shares={
+            name: ClassShare(each.weight, each.floor) for name, each in file.slo_classes.items()
+        },
         admission=file.admission,
         grace_s=file.grace,
         deadline_most_s=file.deadline.most,

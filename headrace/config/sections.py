@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from headrace.config.field_types import (
@@ -33,6 +33,7 @@ from headrace.config.policy_sections import Tables, section_keys, wrong_in
 from headrace.config.signature import Datatype
 from headrace.config.yaml_source import Place, Source, nearest
 from headrace.errors import PipelineError
+from schemas.durations import duration
 
 
 class Section(BaseModel):
@@ -168,6 +169,25 @@ class QuerySizeSection(Section):
     over: Literal["refuse"] = "refuse"  # the treatment of queries above ``most``
 
 
+class SloClassSection(Section):
+    """``slo_classes.<class>``."""
+
+    slo: Duration
+    weight: Positive = 1.0
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+def _slo_class(value: Any) -> Any:
+    """Return a class's keys; a duration alone is its SLO."""
+    if isinstance(value, dict):
+        return value
+    duration(value)  # so that the mistake stands at the class
+    return {"slo": value}
+
+
+SloClass = Annotated[SloClassSection, BeforeValidator(_slo_class)]
+
+
 class DeadlineSection(Section):
     """``deadline``."""
 
@@ -205,7 +225,7 @@ class FileSection(Section):
     combine: Spec | None = None
     incomplete: Literal["answered", "dropped"] = "answered"
     answer_paths: Literal["auto", "tree", "all", "none"] = "auto"
-    slo_classes: dict[Name, Duration] = {}
+    slo_classes: dict[Name, SloClass] = {}
     admission: bool = True
     grace: Duration = 1.0
     deadline: DeadlineSection = DeadlineSection()
@@ -327,6 +347,7 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (2, "cluster"): GatewaySection,
     (1, "signature"): SignatureSection,
     (3, "signature"): TensorSection,
+    (2, "slo_classes"): SloClassSection,
 }
 
 CLUSTER_SECTIONS: dict[Place, type[Section]] = {

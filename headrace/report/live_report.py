@@ -6,7 +6,7 @@ retained. Queries without an answer are not on the results topic and not in the 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ class LiveReport:
     stale: tuple[str, ...]  # files that have changed since the certificate
     variants: tuple[VariantOutcomes, ...] = ()
     expected: ExpectedAccuracy | None = None  # None without measured paths
+    classes: dict[str, dict[str, int]] = field(default_factory=dict)  # by SLO class and outcome
     measured: LabelAccuracy | None = None  # None: no answer has a label
 
     def as_json(self) -> dict[str, Any]:
@@ -67,6 +68,7 @@ class LiveReport:
             "certificate_stale": list(self.stale),
             "variants": [asdict(each) for each in self.variants],
             "path_accuracy": self.expected.as_json() if self.expected else None,
+            **({"classes": self.classes} if self.file.pipeline.slo_classes else {}),
             "measured": asdict(self.measured) if self.measured else None,
         }
 
@@ -157,6 +159,7 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
         last_s=last_s,
         figures=found,
         counts=dict(metrics.counts),
+        classes=metrics.classes,
         recording=recording,
         policies=tuple(policies_in_force(history, first_s, last_s)),
         certificate=certificate,

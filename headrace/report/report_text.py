@@ -10,6 +10,7 @@ from headrace.html.comparison_page import setting
 from headrace.html.page import number, page, section, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
 from headrace.report.live_report import LiveReport, clock
+from headrace.results.label_accuracy import NO_CLASS
 from profiles.path_accuracy import gap_text
 from schemas.records import ANSWERED
 
@@ -63,6 +64,7 @@ def _figures(made: LiveReport) -> list[tuple[str, str]]:
           for n, ms in ((50, found.p50_ms), (95, found.p95_ms), (99, found.p99_ms))),
         *((name, f"{count:,} ({percent(count / queries, 2)})")
           for name, count in made.counts.items() if name != "lost"),
+        *_class_rows(made),
         *_costs(made),
     ]  # fmt: skip
     return rows
@@ -137,6 +139,14 @@ def _measured_section(made: LiveReport) -> Iterator[str]:
     if rows:
         about = "Of the answers that have a label, by path, class and hour, with 95 % intervals."
         yield section("Measured accuracy", about, table(_MEASURED_HEAD, rows))
+
+
+def _class_rows(made: LiveReport) -> Iterator[tuple[str, str]]:
+    """Yield the queries of each SLO class and the part of them that was answered in time."""
+    for name, counts in sorted(made.classes.items()) if made.file.pipeline.slo_classes else ():
+        queries = sum(counts.values())
+        in_time = percent(counts[ANSWERED] / queries, 2)
+        yield f"class {name or NO_CLASS}", f"{queries:,}, {in_time} in time"
 
 
 def _costs(made: LiveReport) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from headrace.config.sizes_file import sizes_of
 from headrace.roles.process_setup import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
-from headrace.simulation.overrides import Devices, changed
+from headrace.simulation.overrides import Devices, changed, known_classes
 from headrace.simulation.run_details import check_format, detailed, write_rows
 from headrace.simulation.run_input import Run, devices
 from headrace.simulation.simulation_run import Advance as Sent
@@ -61,6 +61,7 @@ class SimulationRequest:
     slo_s: float | None = None
     share: float | None = None  # of the devices' time
     world: World | None = None  # a calibration; None: built-in figures
+    classes: tuple[tuple[str, float], ...] = ()  # part of the queries by SLO class
 
     def workload(self) -> Arrivals:
         """Return the arrivals; raise ``click.UsageError`` unless they are given exactly once."""
@@ -123,6 +124,7 @@ def runs(file: PipelineFile, asked: SimulationRequest) -> list[Run]:
             solve_s=asked.solve_s,
             sizes=sizes_of(file),
             world=asked.world,
+            classes=known_classes(file, asked.classes),
         )
         for policy in policies
         for seed in seeds

@@ -49,6 +49,33 @@ def _counts(file: PipelineFile, devices: int | Mapping[str, int]) -> tuple[tuple
     return tuple((name, count * file.cluster.tasks_per_device) for name, count in devices.items())
 
 
+def parsed_classes(text: str) -> tuple[tuple[str, float], ...]:
+    """Parse parts of the queries by SLO class, "gold=0.2,bulk=0.5"; raise ``PipelineError``."""
+    try:
+        pairs = [part.partition("=") for part in text.split(",")]
+        found = tuple((name.strip(), float(part)) for name, _, part in pairs)
+    except ValueError:
+        found = (("", -1.0),)
+    if not all(0.0 <= part <= 1.0 for _, part in found) or sum(p for _, p in found) > 1.0 + 1e-9:
+        raise PipelineError(
+            f"{text!r} are no parts of the queries; write gold=0.2,bulk=0.5, at most 1 in all"
+        )
+    return found
+
+
+def known_classes(
+    file: PipelineFile, classes: tuple[tuple[str, float], ...]
+) -> tuple[tuple[str, float], ...]:
+    """Return the classes; raise ``PipelineError`` for one that the pipeline file does not have."""
+    known = file.pipeline.slo_classes
+    for name, _ in classes:
+        if name not in known:
+            raise PipelineError(
+                f"no SLO class {name!r}; {file.path} has {', '.join(sorted(known)) or 'none'}"
+            )
+    return classes
+
+
 def parsed(text: str) -> int | dict[str, int]:
     """Parse devices written as "8" or "cpu=4,cuda:0=2"; raise ``PipelineError`` for other text."""
     try:

@@ -6,6 +6,7 @@ A run starts empty, or under a plan already in force (``Start``).
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.arrivals.arrival_processes import Arrivals, Recorded, Times
@@ -49,6 +50,7 @@ class Run:
     replay: DelayTrace | None = None  # of the run that is to be repeated; instead of a world
     start: Start | None = None  # None: the control app plans from the start
     sizes: SizeDistribution | None = None  # of queries, if the arrivals have none
+    classes: tuple[tuple[str, float], ...] = ()  # part by SLO class, at most 1
     hops: bool = True  # False: all delays of broker and machine are 0
 
 
@@ -75,7 +77,24 @@ def check_profiled(file: PipelineFile, profile: ProfileTable) -> None:
 
 
 def queries(run: Run, count: int) -> list[Query]:
-    """Return the queries in order of arrival; a single shared one if they have no sizes."""
+    """Return the queries in order of arrival; a single shared one if they are all alike."""
+    made = _sized(run, count)
+    if not run.classes or count == 0:
+        return made
+    names = [*(name for name, _ in run.classes), ""]
+    parts = [part for _, part in run.classes]
+    rng = np.random.default_rng([run.seed, 7])
+    drawn = rng.choice(len(names), size=count, p=[*parts, max(0.0, 1.0 - sum(parts))])
+    shared: dict[tuple[int, int], Query] = {
+        (each.size, k): replace(each, slo_class=name)
+        for each in {each.size: each for each in made}.values()
+        for k, name in enumerate(names)
+    }
+    return [shared[made[at % len(made)].size, int(k)] for at, k in enumerate(drawn)]
+
+
+def _sized(run: Run, count: int) -> list[Query]:
+    """Return the queries without classes."""
     arrivals, sizes = run.arrivals, run.sizes
     rng = np.random.default_rng([run.seed, 6])
     if isinstance(arrivals, Recorded) and arrivals.sizes:

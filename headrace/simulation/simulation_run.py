@@ -78,6 +78,8 @@ class Ended:
         row["devices_mean"] = round(self.devices_mean, 3)
         row |= {f"p{n}_ms": account.latency_ms(n / 100) for n in (50, 95, 99)}
         row["stage_queries"] = account.stage_queries
+        if run.file.pipeline.slo_classes:
+            row["classes"] = account.classes
         seconds = self.last_s - self.first_s - run.warm_up_s
         row |= costs(run.file.cluster, account.counts["answered"], seconds)
         row["events"] = self.events

@@ -108,6 +108,8 @@ class Snapshot:
     variants: tuple[VariantRow, ...]
     devices: tuple[DeviceRow, ...]
     nodes: tuple[NodeRow, ...]
+    # Queries per second by SLO class ("": without one) and outcome; {} without classes.
+    classes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     measured: LabelAccuracy | None = None  # None: no answer has a label
     labels: Mapping[str, int] = field(default_factory=dict)  # by what became of them
     label_trouble: str = ""  # the newest error of the scorer
@@ -194,6 +196,7 @@ class Board:
             variants=tuple(self._rows(alive, rates, lag)),
             devices=tuple(_devices(crew)),
             nodes=tuple(_node(series[-1], now) for _, series in sorted(alive.items())),
+            classes=_classes(rates),
             measured=label_accuracy(of_rows(self.measured.rows)) if self.measured else None,
             labels=dict(self.measured.counts) if self.measured else {},
             label_trouble=self.measured.trouble if self.measured else "",
@@ -275,6 +278,17 @@ def _reasons(rates: Mapping[RateKey, float]) -> dict[str, float]:
         (name, rate) for name, rate in _of_egress(rates).items() if rate and _has_reason(name)
     ]
     return dict(sorted(counted, key=lambda pair: (-pair[1], pair[0])))
+
+
+def _classes(rates: Mapping[RateKey, float]) -> dict[str, dict[str, float]]:
+    """Return the rates of outcomes by SLO class."""
+    found: dict[str, dict[str, float]] = {}
+    for name, rate in sorted(_of_egress(rates).items()):
+        counted = count_name(name)
+        if counted.what == "class":
+            slo_class, outcome = counted.labels
+            found.setdefault(slo_class, {})[outcome] = rate
+    return found
 
 
 def _has_reason(name: str) -> bool:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cells import decimal, percent
-from headrace.results.label_accuracy import AccuracyFigure
+from headrace.results.label_accuracy import NO_CLASS, AccuracyFigure
 from headrace.status.snapshot import Snapshot, VariantRow
 from schemas.enumerations import NodeState
 
@@ -45,6 +45,7 @@ def head(snapshot: Snapshot) -> list[str]:
         f"p99 {decimal(snapshot.p99_ms)} ms",
         *_cost(snapshot),
         *_reasons(snapshot),
+        *_classes(snapshot),
         *_measured(snapshot),
     ]
 
@@ -64,6 +65,17 @@ def _reasons(snapshot: Snapshot) -> list[str]:
         for name, rate in snapshot.reasons.items()
     ]
     return [f"without an answer/s: {', '.join(listed)}"] if listed else []
+
+
+def _classes(snapshot: Snapshot) -> list[str]:
+    """Return a line with the queries per second of each SLO class and the part of them in time."""
+    shown = []
+    for name, rates in snapshot.classes.items():
+        every = sum(rates.values())
+        if every > 0:
+            part = percent(rates.get("answered", 0.0) / every, 1)
+            shown.append(f"{name or NO_CLASS} {every:.1f}, {part} in time")
+    return [f"by class/s: {'; '.join(shown)}"] if shown else []
 
 
 def _measured(snapshot: Snapshot) -> list[str]:

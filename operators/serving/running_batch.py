@@ -3,6 +3,7 @@
 A batch that is given up as hanging has failed its items; the device stays busy until it ends.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -38,6 +39,21 @@ class Ticket:
         """A unique name of the item, even on a recreated topic."""
         work, branch = self.work, ".".join(map(str, self.item.branch))
         return f"{work.origin.partition}-{work.origin.offset}@{work.created_s}/{branch}"
+
+
+def enqueue(queue: deque[Ticket], tickets: list[Ticket]) -> None:
+    """Queue the items of one record by deadline, behind those of the same one.
+
+    Items that are to run alone after a failure keep their places.
+    """
+    if not tickets:
+        return
+    deadline_s = tickets[0].work.deadline_s
+    later: list[Ticket] = []
+    while queue and queue[-1].work.deadline_s > deadline_s and not queue[-1].alone:
+        later.append(queue.pop())
+    queue.extend(tickets)
+    queue.extend(reversed(later))
 
 
 def crashing(tickets: Sequence[Ticket], crashes: Mapping[str, int]) -> list[Ticket]:

@@ -21,7 +21,14 @@ from operators.serving.fanout import failed, outcome
 from operators.serving.leased_slots import LeasedSlots, Reading
 from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.outbox import Onward
-from operators.serving.running_batch import MOST_CRASHES, BatchState, RunningBatch, Ticket, crashing
+from operators.serving.running_batch import (
+    MOST_CRASHES,
+    BatchState,
+    RunningBatch,
+    Ticket,
+    crashing,
+    enqueue,
+)
 from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching
 from operators.serving.worker_rules import UNSTEERED, LatencyOf, WorkerRules
@@ -126,7 +133,7 @@ class Worker:
         if progress is None:
             return []
         tickets = [Ticket(i, work, slot, offset, progress, now) for i in work.items]
-        self._queue.extend(tickets)
+        enqueue(self._queue, tickets)
         self._reporter.count(f"arrived/{self._slots.wanted}", len(work.items))
         if self._tables.following is not None:
             self._tables.arrivals.came(len(work.items), work.follow, now)

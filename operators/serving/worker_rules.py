@@ -8,7 +8,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from control.per_query.batching import BATCHERS, batcher_of, most_held
+from control.per_query.batching import BATCHERS, HELD_S, batcher_of, most_held
 from control.per_query.dropping import BUDGETS, RULES, TaskTiming
 from control.per_query.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
 from control.per_query.routing import spreads
@@ -62,7 +62,9 @@ class WorkerRules:
         self._junctions: dict[str, Junction] = {}
         if lease is not None:
             latency_s = _planned_s(plan, lease) or latency(self._variant, lease.batch)
-            self.most = most_held(lease.batch, latency_s)
+            # Only what is held can be overtaken by an item with an earlier deadline.
+            held_s = max((HELD_S, *pipeline.slo_classes.values()))
+            self.most = most_held(lease.batch, latency_s, held_s)
             self._stand(lease, plan, pipeline, policy.budget, latency_s)
             if self._way is not None:
                 senders = sum(x.task == lease.task and x.open_slot >= 0 for x in plan.leases)

@@ -90,6 +90,9 @@ METRICS: dict[str, tuple[Metric, ...]] = {
             "Queries not answered in time, by the task where that came about and why.",
             "outcome", "task", "reason",
         ),
+        _counter(
+            "class_queries_total", "Queries by SLO class, where there are some.", "class", "outcome"
+        ),
         _histogram("query_seconds", "From a query's time stamp to its answer, also a late one."),
         _summary("served_accuracy_ratio", "Expected accuracy of what was answered in time."),
         _counter("duplicates_total", "Pieces of work that came again and were not counted."),

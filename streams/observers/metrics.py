@@ -72,7 +72,7 @@ _COUNTS = {
         "refused": "queries_refused_total", "regressed": "input_regressed_total",
         "missing": "input_missing_total",
     },
-    "egress": {"duplicates": "duplicates_total"},
+    "egress": {"duplicates": "duplicates_total", "class": "class_queries_total"},
     "worker": {
         "arrived": "items_received_total", "finished": "items_finished_total",
         "dropped": "items_dropped_total", "failed": "items_failed_total",

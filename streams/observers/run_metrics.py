@@ -50,13 +50,15 @@ def given_up(answer: Answer) -> bool:
 class QueryMetrics:
     """Queries by outcome, the causes of the bad ones, and the latency of those with a result.
 
-    ``counts`` by outcome; ``misses`` by outcome, task and cause; ``latency`` in seconds, of
+    ``counts`` by outcome; ``classes`` by SLO class and outcome, of queries with an answer;
+    ``misses`` by outcome, task and cause; ``latency`` in seconds, of
     answered, late and incomplete queries.
     """
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(OUTCOMES, 0)
         self.misses: dict[tuple[str, str, str], int] = {}
+        self.classes: dict[str, dict[str, int]] = {}
         self.latency = Quantiles()
 
     def count(self, answer: Answer | None) -> str:
@@ -66,6 +68,10 @@ class QueryMetrics:
         if answer is None:
             self._miss((LOST, "", LOST), 1)
             return LOST
+        of_class = self.classes.get(answer.slo_class)
+        if of_class is None:
+            of_class = self.classes[answer.slo_class] = dict.fromkeys(OUTCOMES, 0)
+        of_class[outcome] += 1
         if answer.outcome == ANSWERED:
             self.latency.add(answer.answered_s - answer.created_s)
         if outcome == ANSWERED:
@@ -144,6 +150,7 @@ class RunMetrics(QueryMetrics):
         self.since_s = now
         self.counts = dict.fromkeys(OUTCOMES, 0)
         self.misses = {}
+        self.classes = {}
         self.latency = Quantiles()
         self.finished = 0  # items that ran at a task
         self.dropped = 0  # items that were dropped at one

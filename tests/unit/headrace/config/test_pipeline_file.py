@@ -29,7 +29,7 @@ from headrace.config.policy_sections import section_of
 from headrace.config.sections import together
 from headrace.errors import PipelineError
 from schemas.durations import duration
-from schemas.pipeline import Pipeline, Policy, Task, Variant
+from schemas.pipeline import ClassShare, Pipeline, Policy, Task, Variant
 
 GOOD = """\
 name: postcode
@@ -129,6 +129,7 @@ def pipeline_of_good(folder: Path) -> Pipeline:
         results="json",
         combine="shop.pipeline:join",
         slo_classes={"bulk": 2.0},
+        class_shares={"bulk": ClassShare()},
     )
 
 

@@ -1,0 +1,137 @@
+"""Admission by SLO class: under overload the classes' shares follow their weights.
+
+The plan's rate is divided among the classes without loss: each class first gets its floor, the part
+of its own arrivals that no other class may take from it; the rest goes to the classes by weight,
+and what a class has no use for (its bucket is full) to the others by weight (weighted max-min
+fairness). So no class starves, and a single busy class gets the whole rate.
+"""
+
+from collections.abc import Mapping
+from math import exp
+
+from schemas.pipeline import ClassShare
+
+SEEN_S = 2.0  # time constant of the observed arrival rates
+IDLE_QPS = 0.05 / SEEN_S  # below it nothing has arrived for three time constants
+ROUNDING = 1e-9
+
+
+def _taken(bucket: "_Bucket") -> bool:
+    if bucket.tokens < 1.0:
+        return False
+    bucket.tokens -= 1.0
+    return True
+
+
+class _Bucket:
+    """The tokens of a class and its observed arrivals per second."""
+
+    __slots__ = ("burst", "floor", "rate_qps", "seen_s", "tokens", "weight")
+
+    def __init__(self, share: ClassShare, now: float) -> None:
+        self.weight = share.weight
+        self.floor = share.floor
+        self.burst = 1.0
+        self.tokens = 1.0
+        self.rate_qps = 0.0
+        self.seen_s = now
+
+    def see(self, now: float) -> None:
+        """Count an arrival."""
+        self.rate_qps = self.arriving_qps(now) + 1.0 / SEEN_S
+        self.seen_s = now
+
+    def arriving_qps(self, now: float) -> float:
+        """Return the arrivals per second, exponentially weighted."""
+        return self.rate_qps * exp(-max(0.0, now - self.seen_s) / SEEN_S)
+
+
+class ClassAdmission:
+    """Token buckets, one a class, that share ``rate`` queries/s and bursts of ``burst`` queries.
+
+    ``shares`` has every class that may come; "" is that of queries without a class. ``rate`` None
+    admits everything.
+    """
+
+    def __init__(self, shares: Mapping[str, ClassShare], now: float = 0.0) -> None:
+        every = {"": ClassShare(), **shares}
+        self._buckets = {name: _Bucket(share, now) for name, share in every.items()}
+        self._only = self._buckets[""] if len(every) == 1 else None
+        self._rate: float | None = None
+        self._at = now
+
+    def change(self, rate: float | None, burst: float, now: float) -> None:
+        """Change the rate and keep the tokens; without a rate the buckets were full."""
+        was_full = self._rate is None
+        self._fill(now)
+        weights = sum(bucket.weight for bucket in self._buckets.values())
+        for bucket in self._buckets.values():
+            part = max(1.0, burst) * bucket.weight / weights
+            bucket.burst = max(1.0, part)
+            bucket.tokens = part if was_full else min(bucket.burst, bucket.tokens)
+        self._rate = rate
+
+    def admit(self, now: float, slo_class: str = "") -> bool:
+        """Take a token of the class; return whether there was one."""
+        bucket = self._buckets[slo_class]
+        if self._only is None:
+            bucket.see(now)
+        self._fill(now)
+        if self._rate is None:
+            return True
+        return _taken(bucket) or self._borrowed(bucket, now)
+
+    def _borrowed(self, bucket: _Bucket, now: float) -> bool:
+        """Take a token of what the class has and idle classes together, so that a lone class may
+        burst as far as all."""
+        if self._only is not None:
+            return False
+        lenders = [bucket, *self._idle(now)]
+        if sum(each.tokens for each in lenders) < 1.0 - ROUNDING:
+            return False
+        due = 1.0
+        for each in lenders:
+            part = min(due, each.tokens)
+            each.tokens -= part
+            due -= part
+        return True
+
+    def _idle(self, now: float) -> list[_Bucket]:
+        return [b for b in self._buckets.values() if b.arriving_qps(now) < IDLE_QPS]
+
+    def _fill(self, now: float) -> None:
+        seconds, self._at = max(0.0, now - self._at), max(now, self._at)
+        if self._rate is None or seconds == 0.0:
+            return
+        left = self._rate * seconds
+        if self._only is not None:
+            self._only.tokens = min(self._only.burst, self._only.tokens + left)
+            return
+        floors = [(b, b.floor * b.arriving_qps(now) * seconds) for b in self._buckets.values()]
+        wanted = sum(each for _, each in floors)
+        part = min(1.0, left / wanted) if wanted > 0.0 else 0.0
+        for bucket, floor in floors:
+            given = min(floor * part, bucket.burst - bucket.tokens)
+            bucket.tokens += given
+            left -= given
+        idle = self._idle(now)
+        left = _share_out(left, [b for b in self._buckets.values() if b not in idle])
+        _share_out(left, idle)
+
+
+def _share_out(left: float, buckets: list[_Bucket]) -> float:
+    """Give the buckets ``left`` tokens by weight, what does not fit in one to the others; return
+    what fits in none."""
+    able = [bucket for bucket in buckets if bucket.tokens < bucket.burst]
+    while able and left > ROUNDING:
+        by_weight = left / sum(bucket.weight for bucket in able)
+        full = [b for b in able if b.burst - b.tokens <= by_weight * b.weight]
+        if not full:
+            for bucket in able:
+                bucket.tokens += by_weight * bucket.weight
+            return 0.0
+        for bucket in full:
+            left -= bucket.burst - bucket.tokens
+            bucket.tokens = bucket.burst
+        able = [bucket for bucket in able if bucket.tokens < bucket.burst]
+    return left

@@ -1,0 +1,76 @@
+"""SLO classes in a simulated system: earliest deadline first, shares by weight under overload."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.small_cluster import a_cluster
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.cli.main import run as headrace
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
+from schemas.records import ANSWERED
+
+SERVED = 355.0  # queries/s that one worker serves in batches of eight
+HALVES = (("gold", 0.5), ("bulk", 0.5))
+
+
+def a_file(folder: Path, classes: dict[str, Any], **changes: Any) -> Path:
+    path = a_cluster(
+        folder, children={"read": ()}, fan_out=0, batch_s=0.005, devices=1, slo="300ms",
+        policies={"one": {"replicas": {"read/small": 1}}}, **changes,
+    )  # fmt: skip
+    description = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**description, "slo_classes": classes}))
+    return path
+
+
+def in_time(path: Path, rate: float, classes: tuple[tuple[str, float], ...]) -> dict[str, float]:
+    """Queries per second answered in time, by class."""
+    run = Run(
+        file=read_pipeline_file(path), policy="one", seed=0, arrivals=Renewal(rate, 20.0),
+        warm_up_s=4.0, classes=classes,
+    )  # fmt: skip
+    ended = simulated(run, lambda sent: None)
+    return {name: counts[ANSWERED] / 16.0 for name, counts in ended.account.classes.items()}
+
+
+def test_under_overload_the_shares_follow_the_weights_and_no_class_starves(tmp_path: Path) -> None:
+    classes = {"gold": {"slo": "300ms", "weight": 3}, "bulk": {"slo": "300ms", "weight": 1}}
+    found = in_time(a_file(tmp_path, classes), 4 * SERVED, HALVES)
+    assert found["gold"] / found["bulk"] == pytest.approx(3.0, rel=0.12)
+    assert found["bulk"] > 20.0
+
+
+def test_a_floor_holds_against_a_heavier_class(tmp_path: Path) -> None:
+    classes = {"gold": {"slo": "300ms", "weight": 20}, "bulk": {"slo": "300ms", "floor": 0.9}}
+    found = in_time(a_file(tmp_path, classes), 4 * SERVED, (("gold", 0.95), ("bulk", 0.05)))
+    assert found["bulk"] >= 0.9 * 0.05 * 4 * SERVED * 0.95
+
+
+def test_the_earliest_deadline_goes_first(tmp_path: Path) -> None:
+    """A tight class among slack queries is in time as long as there is capacity for all."""
+    found = in_time(
+        a_file(tmp_path, {"gold": "100ms", "bulk": "900ms"}, admission=False), 1.02 * SERVED,
+        (("gold", 0.2), ("bulk", 0.8)),
+    )  # fmt: skip
+    assert found["gold"] > 0.2 * SERVED * 0.95
+
+
+def test_simulate_has_the_outcomes_by_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_file(tmp_path, {"gold": "300ms"})
+    asked = ["simulate", str(path), "--rate", "50", "--seconds", "4", "--world", "none", "--json"]
+    assert headrace([*asked, "--classes", "gold=0.25"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert sum(sum(counts.values()) for counts in row["classes"].values()) == row["queries"]
+    assert 0.1 < sum(row["classes"]["gold"].values()) / row["queries"] < 0.4
+    assert headrace([*asked, "--classes", "silver=0.25"]) == 2
+    assert "no SLO class 'silver'" in capsys.readouterr().err
+    assert headrace([*asked, "--classes", "gold=2"]) == 2
+    assert "are no parts of the queries" in capsys.readouterr().err

@@ -1,0 +1,91 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.per_query.class_admission import ClassAdmission
+from schemas.pipeline import ClassShare
+
+SECONDS = 60.0
+
+
+def admitted(
+    shares: dict[str, ClassShare], arriving: dict[str, float], rate: float, seed: int = 1
+) -> dict[str, float]:
+    """Admitted queries per second by class, of Poisson arrivals over ``SECONDS``."""
+    rng = np.random.default_rng(seed)
+    events = sorted(
+        (float(at), name)
+        for name, qps in arriving.items()
+        for at in np.cumsum(rng.exponential(1 / qps, int(qps * SECONDS)))
+    )
+    admission = ClassAdmission(shares)
+    admission.change(rate, rate * 0.3, 0.0)
+    found = Counter(name for at, name in events if admission.admit(at, name))
+    return {name: found[name] / SECONDS for name in arriving}
+
+
+def test_under_overload_shares_follow_the_weights() -> None:
+    shares = {"gold": ClassShare(3.0), "bronze": ClassShare(1.0)}
+    found = admitted(shares, {"gold": 200.0, "bronze": 200.0}, 100.0)
+    # The class of queries without one has a weight too, and nothing arrives in it.
+    assert found["gold"] / found["bronze"] == pytest.approx(3.0, rel=0.05)
+    assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
+
+
+def test_what_a_class_does_not_use_goes_to_the_others() -> None:
+    shares = {"gold": ClassShare(3.0), "bronze": ClassShare(1.0)}
+    found = admitted(shares, {"gold": 20.0, "bronze": 200.0}, 100.0)
+    assert found["gold"] == pytest.approx(20.0, rel=0.08)
+    assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
+
+
+def test_no_class_starves_however_much_the_others_send() -> None:
+    shares = {"gold": ClassShare(100.0), "bronze": ClassShare(1.0)}
+    found = admitted(shares, {"gold": 5000.0, "bronze": 10.0}, 100.0)
+    assert found["bronze"] > 0.5
+
+
+def test_a_floor_goes_before_the_weights() -> None:
+    shares = {"gold": ClassShare(9.0), "bronze": ClassShare(1.0, floor=0.8)}
+    found = admitted(shares, {"gold": 300.0, "bronze": 50.0}, 100.0)
+    assert found["bronze"] >= 0.8 * 50.0 * 0.95
+    assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
+
+
+def test_floors_beyond_the_capacity_are_cut_alike() -> None:
+    shares = {"gold": ClassShare(1.0, floor=1.0), "bronze": ClassShare(1.0, floor=1.0)}
+    found = admitted(shares, {"gold": 300.0, "bronze": 100.0}, 100.0)
+    assert found["gold"] / found["bronze"] == pytest.approx(3.0, rel=0.15)
+
+
+def test_without_a_rate_everything_is_admitted() -> None:
+    admission = ClassAdmission({"gold": ClassShare()})
+    assert all(admission.admit(0.0, name) for name in ("gold", "") for _ in range(100))
+
+
+def test_a_clock_that_steps_back_refuses_nothing_for_long() -> None:
+    admission = ClassAdmission({})
+    admission.change(10.0, 5.0, 100.0)
+    assert admission.admit(100.0)
+    assert all(admission.admit(40.0) for _ in range(4))
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 0.2), st.sampled_from(["", "a", "b"])), max_size=200),
+    st.floats(1.0, 100.0),
+    st.floats(0.0, 1.0),
+)
+def test_no_more_than_the_rate_and_a_burst_is_admitted(
+    gaps: list[tuple[float, str]], rate: float, floor: float
+) -> None:
+    admission = ClassAdmission({"a": ClassShare(2.0, floor), "b": ClassShare(0.5)})
+    burst = rate * 0.5
+    admission.change(rate, burst, 0.0)
+    now, passed = 0.0, 0
+    for gap, name in gaps:
+        now += gap
+        passed += admission.admit(now, name)
+    assert passed <= rate * now + max(3.0, burst + 3.0) + 1e-6
