@@ -211,7 +211,7 @@ def test_what_is_wrong_is_one_sentence_before_anything_runs(
             "faults.yaml:2: there is no device 'cuda-9'",
         ),
         (("--arrivals", empty), "is empty; write one arrival time"),
-        ((), "give one of --arrivals, --from-topic, and --rate"),
+        ((), "give one of --arrivals, --phases, --from-topic, and --rate"),
         (("--arrivals", arrivals, "--rate", "3"), "give one of --arrivals"),
         (("--rate", "3"), "--rate needs --seconds"),
         (("--arrivals", tmp_path / "gone.txt"), "cannot be read"),
