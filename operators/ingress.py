@@ -246,7 +246,7 @@ class Ingress:
 
     def _notice(self, event: Arrived, noticed: Noticed, now: float) -> list[Effect]:
         self._pending.setdefault(event.slot, []).append(noticed)
-        return self._flush_soon(now)
+        return [] if self._flushing else self._flush_soon(now)
 
     def _flush_soon(self, now: float) -> list[Effect]:
         if self._flushing:

@@ -28,6 +28,7 @@ from schemas.records import (
     Value,
     Work,
 )
+from schemas.variant_id import variant_key
 
 Held = tuple[int, int]  # slot, offset
 # Outputs of leaf tasks (None: missing) and, for each, its task; to the result.
@@ -174,7 +175,7 @@ def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
     for leaf in leaves:
         if leaf.end is None or leaf.end.outcome != ANSWERED:
             continue
-        path = tuple([hop.key for hop in leaf.path])
+        path = tuple([variant_key(hop.task, hop.variant) for hop in leaf.path])
         if path not in known:
             known[path] = along(path, accuracies)
         accuracy = known[path]

@@ -14,12 +14,23 @@ INTERVAL_S = 0.2
 FAULTS = frozenset((NodeState.FAILED, NodeState.STUCK))  # states that come with an error
 
 
+class _Ran:
+    """What ran of a variant; counts are named when they are reported, not for every batch."""
+
+    __slots__ = ("batches", "busy_s", "items")
+
+    def __init__(self) -> None:
+        self.items = 0
+        self.batches = 0
+        self.busy_s = 0.0
+
+
 class Reporter:
     """A node's counts and state, and its reports when they are due."""
 
     __slots__ = (
-        "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_role", "counts", "device",
-        "error", "name", "slots", "state", "task", "variant", "warning",
+        "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_ran", "_role", "counts",
+        "device", "error", "name", "slots", "state", "task", "variant", "warning",
     )  # fmt: skip
 
     def __init__(
@@ -34,6 +45,7 @@ class Reporter:
         self.variant = ""
         self.counts: dict[str, float] = {READS: float(RELEASE)}
         self.slots: Callable[[], tuple[SlotState, ...]] = tuple
+        self._ran: dict[str, _Ran] = {}  # by variant
         self._role = role
         self._pipeline = pipeline.name
         self._file = fingerprint(pipeline)
@@ -52,9 +64,12 @@ class Reporter:
 
     def ran(self, variant: str, items: int, busy_s: float, onward: Sequence[Onward]) -> None:
         """Count a batch of ``items`` items, and what they became: children, or failures."""
-        self.count(f"finished/{variant}", items)
-        self.count(f"batches/{variant}")
-        self.count(f"busy_s/{variant}", busy_s)
+        ran = self._ran.get(variant)
+        if ran is None:
+            ran = self._ran[variant] = _Ran()
+        ran.items += items
+        ran.batches += 1
+        ran.busy_s += busy_s
         sent: dict[str, int] = {}
         failures = 0
         for _, task, item in onward:
@@ -81,6 +96,10 @@ class Reporter:
 
     def report(self, now: float) -> Report:
         """Return the node's current report."""
+        for variant, ran in self._ran.items():
+            self.counts[f"finished/{variant}"] = ran.items
+            self.counts[f"batches/{variant}"] = ran.batches
+            self.counts[f"busy_s/{variant}"] = ran.busy_s
         return Report(
             node=self.name, role=self._role, pipeline=self._pipeline, epoch=self._epoch,
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,

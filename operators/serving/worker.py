@@ -160,8 +160,9 @@ class Worker:
 
     def _soon(self, now: float) -> list[Effect]:
         # Woke follows the records that have already arrived, so that a burst makes one batch.
-        idle = self._batch.state is BatchState.IDLE
-        if self._due or not self._queue or not self._device.serving or not idle:
+        if self._due or not self._queue:
+            return []
+        if not self._device.serving or self._batch.state is not BatchState.IDLE:
             return []
         if not self._tables.arrivals.ready(len(self._queue), now):
             return self._wait() if self._hold_s == float("inf") else []
@@ -206,7 +207,7 @@ class Worker:
     def _start(self, now: float) -> list[Effect]:
         """Drop items that would end too late, then run a batch of the rest."""
         lease, queue, variant = self._slots.lease, self._queue, self._device.serving
-        idle = self._batch.state is BatchState.IDLE
+        idle, plain = self._batch.state is BatchState.IDLE, self._sizes is None
         if lease is None or not variant or not queue or not idle:
             return []
         if self._tables.following is not None:
@@ -216,8 +217,8 @@ class Worker:
         elif self._rules.batching != IDLE and self._holds(lease, now):
             return [Wake(self._hold_s)]
         else:
-            size = self._next_size(lease)
-        cost = self._cost(size)
+            size = batch_size(len(queue), lease.batch) if plain else self._fitting(lease)
+        cost = size if plain else self._cost(size)
         ends_s = now + self._latency(variant, cost)
         batch, late = self._taken(size, ends_s)
         if late and self._sizes is not None:
@@ -239,12 +240,14 @@ class Worker:
             if room and batch and sum([t.work.size for t in batch]) + queue[0].work.size > room:
                 break
             ticket = queue.popleft()
-            missed = overrun_s(ticket.work, ticket.item, ends_s) > 0
-            (late if missed else batch).append(ticket)
+            if overrun_s(ticket.work, ticket.item, ends_s) > 0:
+                late.append(ticket)
+            else:
+                batch.append(ticket)
         return batch, late
 
-    def _next_size(self, lease: Lease) -> int:
-        """Return the number of queued items that the next batch takes.
+    def _fitting(self, lease: Lease) -> int:
+        """Return the number of queued items that the next batch takes, by their sizes.
 
         A query that ingress dispatched to this device is a batch of its own.
         """
@@ -469,7 +472,8 @@ class Worker:
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
-        effects += self._give_up_hanging(now)
+        if self._batch.state is BatchState.RUNNING:
+            effects += self._give_up_hanging(now)
         if self._due or now >= self._hold_s:
             self._due, self._hold_s = False, float("inf")
             effects += self._start(now)

@@ -39,6 +39,7 @@ from streams.observers.quantiles import Quantiles
 
 STRAGGLE_S = 60.0  # items that arrive later than this after their query was given up are lost
 UNFINISHED = "unfinished"  # the cause of a query that egress gave up
+_COUNTED = frozenset((RESULTS, PLANS))  # topics
 NEVER_S = float("inf")  # as ``since_s``: count nothing before ``begin``
 
 
@@ -139,10 +140,10 @@ class RunMetrics(QueryMetrics):
             if type(record) is Work and event.topic == OUTPUTS:  # type: ignore[union-attr]
                 self._straggled(record)
         for effect in effects:
-            if type(effect) is Send:
+            if type(effect) is Send and effect.topic in _COUNTED:
                 if effect.topic == RESULTS:
                     self.take(effect.record, kind is Woke, now)  # type: ignore[arg-type]
-                elif effect.topic == PLANS and type(effect.record) is Plan:
+                elif type(effect.record) is Plan:
                     self.plan(effect.record, now)
 
     def begin(self, now: float) -> None:

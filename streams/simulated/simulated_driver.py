@@ -278,7 +278,8 @@ class Simulated:
         ends_s = begins_s + seconds
         self._delays.began(running.name, ends_s)
         known_s = ends_s + self._delays.lag()
-        self._later(known_s, running, Inferred(effect.job, outputs, begins_s, ends_s))
+        event = Inferred(effect.job, outputs, begins_s, ends_s)
+        self._push(known_s, known_s, self._handle, running, event)
 
     def _forget(self, running: _Running, effect: Forget) -> None:
         pass  # simulated topics are not compacted
@@ -312,7 +313,9 @@ class Simulated:
 
     def _send(self, effect: Send) -> None:
         """Write a record that shares its hop with the others of the turn, as in a live run."""
-        slot = effect.slot if effect.slot >= 0 else self._slot_of(effect)
+        slot = effect.slot
+        if slot < 0:
+            slot = self._slot_of(effect)
         place = (effect.topic, slot)
         log = self._logs.get(place) or self._log(place)
         if log.reports or log.unread:
@@ -322,14 +325,16 @@ class Simulated:
         if self._delays.apart:
             self._depart(log)
             return
-        if self._batch is None:
-            self._batch = []
+        batch = self._batch
+        if batch is None:
+            batch = self._batch = []
             hop = self._hops.get(effect.topic, self._delays.hop)  # the hop of the turn's first send
             self._batch_s = self.now + hop()
-            self._push(self._batch_s, _LANDING, self._land_all, self._batch, None)
-        if log.last_s <= self._batch_s:
-            log.last_s = self._batch_s
-            self._batch.append(log)
+            self._push(self._batch_s, _LANDING, self._land_all, batch, None)
+        lands_s = self._batch_s
+        if log.last_s <= lands_s:
+            log.last_s = lands_s
+            batch.append(log)
         else:  # a slot keeps its order: no record overtakes its predecessor
             self._push(log.last_s, _LANDING, self._land, log, None)
 
