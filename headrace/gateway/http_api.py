@@ -40,17 +40,19 @@ class HttpApi:
         """Return the application; bodies above ``most_bytes``, decompressed, get 413."""
         app = web.Application(client_max_size=most_bytes, middlewares=[self._guard])
         model = "/v2/models/{model}"
+        places = (model, f"{model}/versions/{{version}}")
+        for place in places:  # first: aiohttp tries the routes in turn
+            app.router.add_post(f"{place}/infer", self._infer)
         app.router.add_get("/v2", self._server)
         app.router.add_get("/v2/health/live", self._live)
         app.router.add_get("/v2/health/ready", self._ready)
         app.router.add_post("/v2/repository/index", self._index)
         app.router.add_get(f"{model}/answers/{{id:.+}}", self._answers.one)
         app.router.add_get(f"{model}/answers", self._answers.stream)
-        for place in (model, f"{model}/versions/{{version}}"):
+        for place in places:
             app.router.add_get(place, self._metadata)
             app.router.add_get(f"{place}/ready", self._model_ready)
             app.router.add_get(f"{place}/config", self._config)
-            app.router.add_post(f"{place}/infer", self._infer)
         return app
 
     @web.middleware

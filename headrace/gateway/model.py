@@ -28,7 +28,7 @@ from headrace.gateway.requests import InferRequest, InferResponse
 from headrace.gateway.result_watch import ResultWatch
 from headrace.gateway.statuses import Ending, Status, Unserved, status_of
 from schemas.codec.single_object import CodecError
-from schemas.records import Answer, Query
+from schemas.records import Answer, Plan, Query
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 
@@ -66,6 +66,7 @@ class Model:
         self._searching = asyncio.Semaphore(SEARCHES)
         self._prefix = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)
+        self._judged: tuple[Plan | None, str] = (None, "")  # the last plan's fault
         self.joined = 0  # requests that joined another's query
 
     @property
@@ -87,7 +88,10 @@ class Model:
         """Return why the pipeline takes no queries now; "": it does."""
         if self._exchange.away:
             return f"the broker of pipeline {self.name} is away"
-        return fault(self.pipeline, self._plans.of(self.name))
+        plan = self._plans.of(self.name)
+        if plan is not self._judged[0] or plan is None:
+            self._judged = plan, fault(self.pipeline, plan)
+        return self._judged[1]
 
     # ------------------------------------------------------------------ inference
 

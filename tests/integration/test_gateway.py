@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -60,10 +61,15 @@ def file(env: dict[str, str], folder: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def first(file: Path, folder: Path) -> Running:
     """The gateway that `up` started."""
-    log = (folder / "run" / "worded" / "gateway-0.log").read_text()
-    places = next(filter(None, map(places_in, log.splitlines())), None)
-    assert places is not None, log
+    log = folder / "run" / "worded" / "gateway-0.log"
+    until = time.monotonic() + 30.0
+    while (places := places_of(log)) is None:  # `up` does not wait for gateways
+        assert time.monotonic() < until, log.read_text()
     return places
+
+
+def places_of(log: Path) -> Running | None:
+    return next(filter(None, map(places_in, log.read_text().splitlines())), None)
 
 
 @pytest.fixture(scope="module")
