@@ -12,6 +12,7 @@ import numpy as np
 from control.problem.problem import PlanError
 
 MOST_MIXES = 2_000_000
+MOST_COUNTS = 64_000_000  # of all mixes together: half a gigabyte
 CENT = 1e-9  # prices are decimal fractions; their sums in binary are off by less
 
 Counts = np.ndarray[tuple[int, int], np.dtype[np.int64]]
@@ -31,9 +32,10 @@ def affordable(types: Sequence[PricedType], budget: float, most_mixes: int = MOS
     """Return every mix of at least one device within ``budget``, in lexicographic order.
 
     Raises ``PlanError`` if the budget is below the price of the cheapest device, if a free type
-    has no limit, or if the budget affords more than ``most_mixes`` mixes.
+    has no limit, or if the budget affords more than ``most_mixes`` mixes or ``MOST_COUNTS`` counts.
     """
     _check(types, budget)
+    most_mixes = min(most_mixes, MOST_COUNTS // len(types))
     counts: Counts = np.zeros((1, 0), dtype=np.int64)
     left = np.full(1, budget + CENT)
     for each in types:

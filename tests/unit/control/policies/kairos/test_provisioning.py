@@ -62,7 +62,8 @@ def test_the_affordable_mixes_are_those_of_an_exhaustive_search(
         ((GPU, GPU), 1.0, "named twice"),
         ((PricedType("own", 0.0),), 1.0, "no limit"),
         ((PricedType("none", 1.0, 0),), 1.0, "no device type"),
-        (tuple(PricedType(f"t{i}", 0.01) for i in range(1000)), 2.5, "more than 2,000,000 mixes"),
+        (tuple(PricedType(f"t{i}", 0.01) for i in range(1000)), 2.5, "more than 64,000 mixes"),
+        ((PricedType("a", 0.01), PricedType("b", 0.01)), 1e6, "more than 2,000,000 mixes"),
         ((GPU, CPU), float("nan"), r"a budget of nan \$/h is none"),
         ((GPU, CPU), float("inf"), r"a budget of inf \$/h is none"),
     ],
@@ -165,3 +166,10 @@ def test_what_comes_nearest_is_an_slo_a_size_and_a_price() -> None:
     assert found.size == 100
     assert found.budget is None
     assert nearest(POOL).budget == 0.5
+
+
+def test_a_thousand_types_are_ranked_or_refused_before_they_fill_the_memory() -> None:
+    types = [PricedType(f"t{i}", 0.2 + 0.0001 * i) for i in range(1000)]
+    assert len(affordable(types, 0.3)) == 1000
+    with pytest.raises(PlanError, match="more than 64,000 mixes of 1000 types"):
+        affordable(types, 0.5)
