@@ -105,8 +105,10 @@ class _Passed:
 def _suffer(rig: Rig, attack: Attack) -> float:
     """Write the attack's records from another process; return the seconds that it took."""
     topic, seed = physical(rig.name, QUERIES), "1"
+    avro = attack.kind == "flood" and rig.file.pipeline.input == "avro"
+    kind = "flood-avro" if avro else attack.kind
     figures = [str(attack.count), str(attack.rate), seed]
-    line = [sys.executable, "-m", "benchmarks.hostile.attack", attack.kind, rig.bootstrap, topic]
+    line = [sys.executable, "-m", "benchmarks.hostile.attack", kind, rig.bootstrap, topic]
     process = subprocess.Popen(
         [*line, *figures], cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True
     )

@@ -1,6 +1,6 @@
 """One hostile producer, in a process of its own: it writes until its records are out.
 
-python -m benchmarks.hostile.attack fuzz|flood|letters BOOTSTRAP TOPIC COUNT RATE SEED
+python -m benchmarks.hostile.attack fuzz|flood|flood-avro|letters BOOTSTRAP TOPIC COUNT RATE SEED
 """
 
 import sys
@@ -12,6 +12,8 @@ import numpy as np
 
 from benchmarks.hostile.hostile_records import HostileRecord, hostile_record
 from schemas.codec.raw import DEADLINE_HEADER
+from schemas.codec.single_object import encode
+from schemas.records import Query
 from streams.kafka.kafka_client import producer
 from streams.kafka.kafka_config import KafkaConfig
 
@@ -23,6 +25,10 @@ def _valid(rng: np.random.Generator) -> HostileRecord:
     return b"%d" % int(rng.integers(1000)), []
 
 
+def _valid_avro(rng: np.random.Generator) -> HostileRecord:
+    return encode(Query(payload=b"%d" % int(rng.integers(1000)))), []
+
+
 def _letter(rng: np.random.Generator) -> HostileRecord:
     return rng.bytes(LETTER_BYTES), [(DEADLINE_HEADER, b"soon")]
 
@@ -30,6 +36,7 @@ def _letter(rng: np.random.Generator) -> HostileRecord:
 ATTACKS: Mapping[str, Callable[[np.random.Generator], HostileRecord]] = {
     "fuzz": hostile_record,
     "flood": _valid,
+    "flood-avro": _valid_avro,
     "letters": _letter,
 }
 
