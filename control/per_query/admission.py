@@ -26,6 +26,16 @@ class Admission:
         self._tokens -= 1.0
         return True
 
+    def follow(self, before: "Admission", now: float) -> None:
+        """Begin with the tokens that ``before`` has left."""
+        self._tokens = min(self._burst, before.left(now))
+
+    def left(self, now: float) -> float:
+        """Return the tokens; infinite without a rate."""
+        if self._rate is None:
+            return float("inf")
+        return min(self._burst, self._tokens + (now - self._at) * self._rate)
+
     def change(self, rate: float | None, burst: float, now: float) -> None:
         """Change the rate and keep the tokens; without a rate the bucket was full."""
         filled = float("inf")

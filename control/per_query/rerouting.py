@@ -64,6 +64,14 @@ class Junction:
         ]  # fmt: skip
         self._fastest = sorted(self._backups, key=lambda each: each.latency_s)
 
+    def follow(self, before: "Junction", now: float) -> None:
+        """Continue where ``before``, of an earlier plan, has stopped: turns and spare capacity."""
+        self.spread.follow(before.spread)
+        spare = {backup.slot: backup.spare for backup in before._backups}
+        for backup in self._backups:
+            if backup.slot in spare:
+                backup.spare.follow(spare[backup.slot], now)
+
     def gap(self, late_s: float, left_s: float, now: float) -> tuple[int, int]:
         """Return the slot whose turn it is, and the slot to take (``NOWHERE``: none is fast)."""
         turn = self.spread.pick()

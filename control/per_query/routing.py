@@ -34,6 +34,21 @@ class WeightedRoundRobin:
         """Continue after ``slot`` where shares are equal; ``slot`` need not be one of the slots."""
         self._turn = sum(each <= slot for each in self._slots) - 1
 
+    def follow(self, before: "WeightedRoundRobin") -> None:
+        """Continue where ``before``, with other slots or shares, has stopped.
+
+        Else every plan would begin with the same slots: with a plan a second and five items a
+        second, the slot with the smallest share would get none.
+        """
+        if before._turn >= 0:
+            self.resume(before._slots[before._turn])
+        if self._equal or before._equal:
+            return
+        kept = dict(zip(before._slots, before._credit, strict=True))
+        credit = [kept.get(slot, 0.0) for slot in self._slots]
+        mean = sum(credit) / len(credit)  # the sum of all credit is 0
+        self._credit = [each - mean for each in credit]
+
     def pick(self) -> int:
         """Return the next slot; there must be one."""
         if self._equal:
@@ -45,6 +60,7 @@ class WeightedRoundRobin:
             if credit[i] > most + EQUAL:
                 best, most = i, credit[i]
         credit[best] -= 1.0
+        self._turn = best
         return self._slots[best]
 
 
@@ -63,6 +79,7 @@ class Turns:
 
     def change(self, spread: WeightedRoundRobin) -> None:
         """Use other slots or shares from the next run on, continuing after the last slot."""
+        spread.follow(self._spread)
         spread.resume(self._slot)
         self._spread, self.left = spread, 0
 

@@ -402,7 +402,9 @@ class Worker:
         effects = self._slots.change(lease)
         self._queue = deque(filter(self._slots.holds, self._queue))
         effects += self._follow(now)
-        self._rules = WorkerRules(plan, self._pipeline, lease, self._latency, now)
+        rules = WorkerRules(plan, self._pipeline, lease, self._latency, now)
+        rules.follow(self._rules, now)
+        self._rules = rules
         self._show_state()
         return [*effects, *self._soon(now), *self._backpressure(now)]
 

@@ -73,6 +73,15 @@ class WorkerRules:
                     plan.routes, self._variant, pipeline, slo_s, senders, now
                 )
 
+    def follow(self, before: "WorkerRules", now: float) -> None:
+        """Continue where the rules of an earlier plan have stopped: turns and spare capacity."""
+        for task, spread in self._spreads.items():
+            if task in before._spreads:
+                spread.follow(before._spreads[task])
+        for task, junction in self._junctions.items():
+            if task in before._junctions:
+                junction.follow(before._junctions[task], now)
+
     def _stand(
         self, lease: Lease, plan: Plan, pipeline: Pipeline, budget: str, latency_s: float
     ) -> None:

@@ -46,3 +46,11 @@ def test_a_limit_after_none_begins_with_a_full_bucket() -> None:
     admission = Admission(rate=None, burst=1.0, now=0.0)
     admission.change(rate=10.0, burst=3.0, now=5.0)
     assert admitted(admission, 5.0, 5.0, 5.0, 5.0) == [True, True, True, False]
+
+
+def test_a_bucket_begins_with_what_an_earlier_one_has_left() -> None:
+    before = Admission(rate=10.0, burst=2.0, now=0.0)
+    assert admitted(before, 0.0, 0.0) == [True, True]
+    after = Admission(rate=5.0, burst=4.0, now=0.1)
+    after.follow(before, 0.1)  # 0.1 s x 10
+    assert admitted(after, 0.1, 0.1, 0.35) == [True, False, True]

@@ -48,3 +48,39 @@ def test_a_sender_with_routes_of_its_own_does_not_follow_those_for_all() -> None
 
 def test_routes_of_another_sender_only_leave_the_task_without_a_slot() -> None:
     assert not spreads([Route("read", 0, 1.0, source="locate/net")], "")["read"]
+
+
+@given(
+    st.lists(st.floats(0.05, 1.0), min_size=2, max_size=5),
+    st.lists(st.integers(1, 6), min_size=5, max_size=40),
+)
+def test_shares_hold_over_many_plans_of_few_picks_each(
+    shares: list[float], picks: list[int]
+) -> None:
+    spread, counts = WeightedRoundRobin(enumerate(shares)), dict.fromkeys(range(len(shares)), 0)
+    for several in picks:
+        following = WeightedRoundRobin(enumerate(shares))
+        following.follow(spread)
+        spread = following
+        for _ in range(several):
+            counts[spread.pick()] += 1
+    for slot, share in enumerate(shares):
+        assert abs(counts[slot] - share / sum(shares) * sum(picks)) < len(shares)
+
+
+def test_one_pick_between_two_plans_reaches_the_smallest_share() -> None:
+    spread, picked = WeightedRoundRobin(()), []
+    for _ in range(20):
+        following = WeightedRoundRobin([(0, 0.4), (1, 0.3), (2, 0.2), (3, 0.1)])
+        following.follow(spread)
+        spread = following
+        picked.append(spread.pick())
+    assert [picked.count(slot) for slot in range(4)] == [8, 6, 4, 2]
+
+
+def test_other_slots_take_over_what_they_share() -> None:
+    before = WeightedRoundRobin([(0, 0.75), (1, 0.25)])
+    assert [before.pick() for _ in range(3)] == [0, 0, 1]
+    after = WeightedRoundRobin([(1, 0.25), (2, 0.75)])
+    after.follow(before)
+    assert [after.pick() for _ in range(8)].count(2) == 6
