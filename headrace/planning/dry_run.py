@@ -19,6 +19,7 @@ from control.policies.solvers import solve
 from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
 from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.errors import Unfeasible
+from headrace.planning.throughput_shares import with_shares
 from schemas.pipeline import Pipeline, Policy
 
 # Slots are partitions created up front; a dry run assumes that they do not limit the plan.
@@ -61,7 +62,7 @@ def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
         broken = check_allocation(found, each)
         if broken and found.feasible:
             found = replace(found, feasible=False, binding=f"the plan fails: {sentences(broken)}")
-        yield Planned(each, found)
+        yield Planned(each, with_shares(found, each) if found.feasible else found)
 
 
 def problem(file: PipelineFile, asked: PlanRequest) -> Problem:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from control.checks.allocation_check import items_per_s, rate
-from control.policies.loki.allocate import allocate
+from control.policies.solvers import solve
 from control.problem.candidates import budgets_s
 from control.problem.problem import Allocation, PathShare, Problem, Replicas
 from headrace.cells import columns, percent
@@ -26,7 +26,7 @@ def described(planned: Planned) -> str:
             "",
             *_paths(plan, problem),
             *_binding(plan, problem),
-            *_changes(plan, problem),
+            *(_changes(plan, problem) if plan.mode else ()),
             _solver(plan),
         ]
     )
@@ -36,7 +36,8 @@ def _head(plan: Allocation, problem: Problem) -> list[str]:
     there = len(problem.devices)
     lines = [
         f"{problem.pipeline.name} at {problem.demand_qps:g} queries/s, SLO "
-        f"{problem.slo_s * 1e3:g} ms, policy {problem.policy.name}: {plan.mode}",
+        f"{problem.slo_s * 1e3:g} ms, policy {problem.policy.name}"
+        f"{': ' if plan.mode else ''}{plan.mode}",
         f"  {plan.devices_used} of {there} devices, accuracy {percent(plan.accuracy, 3)}",
     ]
     if plan.served_share < 1:
@@ -87,7 +88,8 @@ def _batch_s(problem: Problem, each: Replicas) -> float:
 def _paths(plan: Allocation, problem: Problem) -> list[str]:
     """List the paths by share, each with its compute time and latency budget."""
     if not plan.shares:
-        return ["nothing can be answered in time, so no path gets traffic"]
+        served = "the policy names no paths" if plan.feasible else "nothing can be answered in time"
+        return [f"{served}, so no path is shown with its traffic"]
     batch_s = {(r.key, r.device): _batch_s(problem, r) for r in plan.replicas}
     budgets = budgets_s(problem)
     rows = [("path", "share", "compute", "of its budget")]
@@ -126,7 +128,14 @@ def _binding(plan: Allocation, problem: Problem) -> list[str]:
     if not loads:
         return []
     key = max(loads, key=lambda each: loads[each])
+    if loads[key] > 1:
+        return ["", f"more arrives than {key} can serve: {100 * loads[key]:.1f} % of it"]
     return ["", f"what binds: nothing; most loaded is {key} at {100 * loads[key]:.1f} %"]
+
+
+def _again(problem: Problem) -> Allocation:
+    found: Allocation = solve(problem.policy.kind, problem)
+    return found
 
 
 def _changes(plan: Allocation, problem: Problem) -> list[str]:
@@ -135,8 +144,8 @@ def _changes(plan: Allocation, problem: Problem) -> list[str]:
     one_more = replace(problem, devices=(*problem.devices, kind))
     grown = replace(problem, demand_qps=problem.demand_qps * 1.1)
     return [
-        f"one device more: {_difference(plan, allocate(one_more))}",
-        f"10 % more demand: {_difference(plan, allocate(grown))}",
+        f"one device more: {_difference(plan, _again(one_more))}",
+        f"10 % more demand: {_difference(plan, _again(grown))}",
     ]
 
 

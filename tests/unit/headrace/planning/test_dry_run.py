@@ -265,3 +265,34 @@ def test_another_process_with_another_hash_seed_prints_the_same_plan(tmp_path: P
         found.append([{k: v for k, v in plan.items() if k != "solver"} for plan in plans])
     assert found[0] == found[1]
     assert [plan["mode"] for plan in found[0]] == ["hardware", "accuracy", "accuracy"]
+
+
+FIXED = f"""{YAML}
+policies:
+  fixed:
+    replicas: {{find/small: 1, read/fast: 2, read/sure: 1}}
+    batch: {{find/small: 2, read/fast: 4, read/sure: 4}}
+"""
+
+
+def test_a_policy_that_names_no_paths_is_shown_with_the_traffic_of_throughput_routing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_file(tmp_path, text=FIXED)
+    assert run(["plan", file, "--policy", "fixed", "--demand", "50"]) == 0
+    told = capsys.readouterr().out
+    (row,) = (line.split() for line in told.splitlines() if line.startswith("  find/small  "))
+    assert row == ["find/small", "1", "2", "20.0", "%", "50.0", "8.0"]
+    assert "nothing can be answered" not in told
+    assert "hardware instead of" not in told
+    (line,) = lines(capsys, file, "--policy", "fixed", "--demand", "50")
+    assert sum(each["share"] for each in line["shares"]) == pytest.approx(1.0)
+    assert 0.8 * 0.9 < line["accuracy"] < 0.8
+
+
+def test_more_than_fixed_replicas_can_serve_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_file(tmp_path, text=FIXED)
+    assert run(["plan", file, "--policy", "fixed", "--demand", "5000"]) == 0
+    assert "more arrives than find/small can serve: " in capsys.readouterr().out
