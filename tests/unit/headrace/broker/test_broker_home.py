@@ -1,4 +1,5 @@
 import re
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from headrace.broker.broker_home import (
 from headrace.broker.jar_lock import ROOTS, locked_jars
 from headrace.broker.jars import classpath
 from headrace.broker.java import check_java, find_java, java_major
+from headrace.broker.local_broker import USUAL_PORT, _identity
 from streams.kafka.kafka_errors import BrokerError
 
 HERE = Home(Path("/srv/one"))
@@ -159,3 +161,24 @@ def test_without_a_network_the_missing_jar_is_named(
     with pytest.raises(BrokerError, match=r"needs \S+, which could not be downloaded.*--bootstrap"):
         classpath(lambda *each: heard.append(each))
     assert heard == [(next(iter(locked_jars())), 1, len(locked_jars()))]
+
+
+def test_a_users_own_broker_has_kafkas_port_where_it_is_free(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            holder.bind(("127.0.0.1", USUAL_PORT))
+            free = True
+        except OSError:  # another program of this machine has it
+            free = False
+        if free:
+            holder.listen()
+        taken = _identity(Home(tmp_path / "first", is_default=True), None, 0)
+    assert taken.port != USUAL_PORT
+    if free:
+        assert _identity(Home(tmp_path / "second", is_default=True), None, 0).port == USUAL_PORT
+    other = tmp_path / "other"
+    other.mkdir()
+    assert _identity(Home(other), None, 0).port != USUAL_PORT
