@@ -52,6 +52,7 @@ from schemas.records import Command, Plan, Report
 
 TICK_S = 0.1
 JUST_S = 0.001  # after the time at which a worker counts as lost
+FEW, SPACING_S = 100, 2e-5  # workers; what a review takes for each of the others
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 ANY_MEMORY: Mapping[str, int] = {}
 
@@ -79,6 +80,7 @@ class Controller:
         self._quiet: frozenset[str] = frozenset()
         self._settled = False
         self._wake_s = 0.0
+        self._reviewed_s = float("-inf")
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if self._state.started_s is not None:
@@ -91,12 +93,16 @@ class Controller:
     def _routine(self, event: Event, now: float) -> bool:
         """Return whether an event calls for nothing before the next tick: a report without news.
 
-        A review looks at every worker, and a thousand workers report 5,000 times a second.
+        A review looks at every worker, and a thousand workers report 5,000 times a second. Of many
+        workers news waits for more of it: each of a thousand that start or are lost is news.
         """
         if type(event) is not Arrived or type(event.record) is not Report or now >= self._wake_s:
             return False
-        news, self._intake.news = self._intake.news, False
-        return not news
+        spacing_s = max(0, len(self._state.members) - FEW) * SPACING_S
+        if not self._intake.news or now < self._reviewed_s + spacing_s:
+            return True
+        self._intake.news = False
+        return False
 
     # ------------------------------------------------------------------ events
 
@@ -164,6 +170,7 @@ class Controller:
 
     def _review(self, now: float) -> list[Effect]:
         """Return the effects that the current state calls for."""
+        self._reviewed_s = now
         effects = self._bury(now)
         self._settled = self._settled or self._is_settled(now)
         if self._settled:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from control.controller.controller import JUST_S, TICK_S
+from control.controller.controller import FEW, JUST_S, SPACING_S, TICK_S
 from control.controller.membership import DEAD_AFTER_S
 from schemas.effects import REPORTS, Arrived, Wake, Woke
 from tests.control_world import World, a_pipeline
@@ -22,6 +22,23 @@ def test_a_report_without_news_has_no_effect_and_one_with_news_has() -> None:
     world.workers["w0"].incarnation = world.now  # it has started anew
     restarted = Arrived(world.workers["w0"].report(world.now), REPORTS, 0, 0, world.now)
     assert world.controller.handle(restarted, world.now) != []
+
+
+def test_of_many_workers_news_waits_for_more_of_it_and_no_longer_than_a_review_takes() -> None:
+    world = World(a_pipeline(locate={"net": 1}, read={"forest": 2}))
+    world.start(*(f"w{number:03d}" for number in range(2 * FEW)))
+    world.run(3.0)
+    world.tell(Woke())
+    before = world.controller.handle(news_of(world, "w000"), world.now)
+    assert before == []  # a review has just been
+    after_s = world.now + FEW * SPACING_S
+    assert world.controller.handle(news_of(world, "w001"), after_s) != []
+
+
+def news_of(world: World, name: str) -> Arrived:
+    """Return the first report of a worker that has started anew."""
+    world.workers[name].incarnation = world.now
+    return Arrived(world.workers[name].report(world.now), REPORTS, 0, 0, world.now)
 
 
 def test_a_silent_worker_is_looked_for_when_its_time_is_up_not_at_the_next_tick() -> None:
