@@ -98,9 +98,7 @@ def plan(
             budget=budget, sizes=sizes, bound=bound, pick=pick, top=top, slo_s=slo, policy=policy
         )
         return _mix(read_file(file), request, demand, cheapest, as_json)
-    from headrace.planning.dry_run import PlanRequest, plans
-    from headrace.planning.dry_run import as_json as line
-    from headrace.planning.plan_text import described
+    from headrace.planning.dry_run import PlanRequest
     from headrace.planning.table_plans import selects
 
     read = read_file(file)
@@ -113,15 +111,25 @@ def plan(
         return _tables(read, asked, violation, as_json, table)
     if table or violation is not None:
         raise click.UsageError("--table and --violation are for ramsis and its kin; see --policy")
+    code = _plans(read, asked, as_json)
+    if note:
+        say(note)
+    return code
+
+
+def _plans(file: "PipelineFile", asked: "PlanRequest", as_json: bool) -> int:
+    """Print the plans of policies that allocate devices; return the exit code."""
+    from headrace.planning.dry_run import as_json as line
+    from headrace.planning.dry_run import plans
+    from headrace.planning.plan_text import described
+
     code = 0
-    for at, planned in enumerate(plans(read, asked)):
+    for at, planned in enumerate(plans(file, asked)):
         if as_json:
             print_json(line(planned))
         else:
             print_text(("\n" if at else "") + described(planned))
         code = code if planned.allocation.feasible else INFEASIBLE
-    if note:
-        say(note)
     return code
 
 

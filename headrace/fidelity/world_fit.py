@@ -52,21 +52,9 @@ def fitted(
     known = list(answers)
     ran = batches(known)
     real = [each for each in ran if devices.get(each.worker, EMULATED) != EMULATED]
-    busy = occupancy(real)
-
-    def levels(found: Pairs, factor: float = dilate, less_s: float = 0.0) -> Levels:
-        pairs = sorted((at_s, max(0.0, factor * s - less_s)) for at_s, s in found)
-        by_level: dict[int, list[tuple[float, float]]] = {}
-        for at_s, value in pairs:
-            by_level.setdefault(busy(at_s), []).append(((at_s - from_s) * dilate, value))
-        return usable(by_level)
-
+    levels = by_occupancy(occupancy(real), from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in _by_task(real).items()}
-    # After the end of a batch only the sum of the lag and the next delay (a way or a start) is
-    # visible. The mean of the other is subtracted from each, so that the mean of the sum is right.
-    start_s = mean(chain.from_iterable(waiting.values())) * dilate
-    lags = [max(0.0, s * dilate - start_s) for _, s in lags_s(ran)]
-    lag_s = float(np.mean(lags)) if len(lags) >= FEWEST else 0.0
+    lag_s = _lag_s(ran, mean(chain.from_iterable(waiting.values())) * dilate, dilate)
     # Time stamps are half a ms early on average, which the simulation models separately.
     early_s = STAMP_S / 4  # of each of two hops
     stretch = {
@@ -84,6 +72,33 @@ def fitted(
         starts={task: found for task, found in starts.items() if found},
         stretch={kind: found for kind, found in stretch.items() if found},
     )
+
+
+def _lag_s(ran: Sequence[RecordedBatch], start_s: float, dilate: float) -> float:
+    """Return the mean lag after a batch; ``start_s`` is the mean delay of the next one's start.
+
+    After the end of a batch only the sum of the lag and the next delay (a way or a start) is
+    visible. The mean of the other is subtracted from each, so that the mean of the sum is right.
+    """
+    lags = [max(0.0, s * dilate - start_s) for _, s in lags_s(ran)]
+    return float(np.mean(lags)) if len(lags) >= FEWEST else 0.0
+
+
+def by_occupancy(
+    busy: Callable[[float], int], from_s: float, dilate: float
+) -> Callable[..., Levels]:
+    """Return a function that sorts delays into levels: how many devices were busy just then.
+
+    A delay of ``s`` wall seconds counts as ``factor * s - less_s``, at least 0.
+    """
+
+    def levels(found: Pairs, factor: float = dilate, less_s: float = 0.0) -> Levels:
+        by_level: dict[int, list[tuple[float, float]]] = {}
+        for at_s, s in sorted((at_s, max(0.0, factor * s - less_s)) for at_s, s in found):
+            by_level.setdefault(busy(at_s), []).append(((at_s - from_s) * dilate, s))
+        return usable(by_level)
+
+    return levels
 
 
 def occupancy(ran: Sequence[RecordedBatch]) -> Callable[[float], int]:
