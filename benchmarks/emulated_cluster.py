@@ -39,7 +39,7 @@ from headrace.machine import machine
 from headrace.processes import end_session, environment
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
-from headrace.roles.wiring import accuracies
+from headrace.roles.profile_lookups import accuracies
 from headrace.terminal import progress
 from schemas.enumerations import PlanCause
 from schemas.records import Plan

@@ -12,7 +12,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from control.per_query.batching import DUE
-from headrace.roles.wiring import latency_of
+from headrace.roles.profile_lookups import latency_of
 from operators.outcomes import LATE, outcome_of
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable

@@ -8,7 +8,7 @@ from headrace.config.pipeline_file import load_profile
 from headrace.fidelity.live_run import LiveEnvironment, answers, number_of
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
-from headrace.roles.wiring import accuracies
+from headrace.roles.profile_lookups import accuracies
 from streams.observers.run_metrics import RunMetrics, given_up
 
 

@@ -22,7 +22,7 @@ from headrace.results.latency_steps import StepTimes
 from headrace.results.policies_in_force import InForce, policies_in_force
 from headrace.results.time_series import Recorder, TimeSeries, width_s
 from headrace.results.variant_outcomes import VariantOutcomes, by_variant
-from headrace.roles.wiring import accuracies
+from headrace.roles.profile_lookups import accuracies
 from operators.scorer import exact_match
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 from confluent_kafka import TopicPartition
@@ -32,6 +32,7 @@ from headrace.roles.process_setup import (
     process_clock,
     write_within_limit,
 )
+from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
 from headrace.roles.subprocess_operator import Isolated
 from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress
@@ -43,8 +44,7 @@ from operators.models.user_modules import forget_code
 from operators.models.warm_up import Warmed
 from operators.scorer import Scorer, exact_match
 from operators.serving.worker import Worker
-from operators.serving.worker_rules import LatencyOf
-from profiles.measurements import EMULATED, ProfileError
+from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.effects import LABELS, OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline, Variant
@@ -357,39 +357,6 @@ def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
 def limited(variant: Variant) -> bool:
     """Return whether the variant has a time or memory limit."""
     return variant.time_limit_s is not None or variant.memory_limit_bytes is not None
-
-
-def variant_of(pipeline: Pipeline, key: str) -> Variant:
-    """Return the variant with key "task/variant"."""
-    return next(v for t in pipeline.tasks for v in t.variants if v.key == key)
-
-
-def latency_of(profile: ProfileTable, device: str, quantile: str = "p50") -> LatencyOf:
-    """Return a function of variant key and batch size to profiled latency, seconds.
-
-    It returns 0 for a variant that was not profiled on the device.
-    """
-    largest: dict[str, int] = {}
-    for entry in profile.entries:
-        key = entry.key
-        with contextlib.suppress(ProfileError):
-            largest[key] = profile.entry(entry.task, entry.variant, device).largest
-
-    @cache
-    def latency(key: str, batch: int) -> float:
-        most = largest.get(key)
-        if most is None:
-            return 0.0
-        task, variant = variant_id(key)
-        return profile.latency_s(task, variant, device, min(batch, most), quantile)
-
-    return latency
-
-
-def accuracies(profile: ProfileTable) -> dict[str, float]:
-    """Return profiled accuracies by "task/variant", and by path for measured whole paths."""
-    variants = {e.key: e.accuracy for e in profile.entries}
-    return variants | {" > ".join(each.path): each.accuracy for each in profile.paths}
 
 
 def _namesakes(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:

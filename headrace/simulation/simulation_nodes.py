@@ -19,7 +19,7 @@ from control.problem.problem import PlanError
 from headrace.config.pipeline_file import load_profile, planning_profile
 from headrace.config.topology import Share
 from headrace.roles.dispatching import dispatcher, per_query
-from headrace.roles.wiring import accuracies, latency_of, variant_of
+from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
 from headrace.simulation.run_input import Run, check_profiled, devices
 from operators.egress import Egress
 from operators.ingress import Ingress

@@ -29,7 +29,7 @@ from headrace.results.tally import Sent, Tally, tally
 from headrace.results.time_series import Recorder
 from headrace.results.waterfall import explained
 from headrace.results.waterfall_text import view
-from headrace.roles.wiring import accuracies
+from headrace.roles.profile_lookups import accuracies
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.comparison import FIGURES, OF_QUERIES, Comparison, Played
 from headrace.simulation.comparison import as_json as comparison_as_json

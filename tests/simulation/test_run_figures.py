@@ -11,7 +11,7 @@ from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import load_profile, read_pipeline_file
 from headrace.results.figures import figures
 from headrace.results.latency_steps import StepTimes
-from headrace.roles.wiring import accuracies
+from headrace.roles.profile_lookups import accuracies
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
 from schemas.effects import Effect, Event, Send
