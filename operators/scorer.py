@@ -3,7 +3,8 @@
 Everything that the scorer knows follows from two topics: results and labels. It writes what it has
 counted, and up to which offsets, as one record that a restart begins with; it commits the offsets
 of the oldest answer and label that it still keeps, so a restart reads these again, and a pair whose
-both records lie below the counted offsets is not counted again.
+both records lie below the counted offsets is not counted again. The labels topic has one partition:
+read again, the first label of an id is the first again, and later ones are repetitions.
 """
 
 import math

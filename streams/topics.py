@@ -117,7 +117,8 @@ TABLE = (
     TopicRule(logical=LEASES, partitions=1, kept_ms=10 * MINUTE_MS, stamps=Stamps.BROKER),
     TopicRule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS, stamps=Stamps.LEASE),
     TopicRule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
-    TopicRule(logical=LABELS, partitions=4, kept_ms=DAY_MS, labels=True),
+    # In one partition the first label of an id is the first also when a restart reads again.
+    TopicRule(logical=LABELS, partitions=1, kept_ms=DAY_MS, labels=True),
     TopicRule(logical=ACCURACY, partitions=1, kept_ms=None, compacted=True, labels=True),
     TopicRule(logical=PROFILE_REQUESTS, partitions=8, kept_ms=HOUR_MS, sessions=True),
     TopicRule(

@@ -18,7 +18,7 @@ def nodes() -> dict[str, Node]:
     assert PIPELINE.labels is not None
     scorer = Scorer(
         "scorer", PIPELINE, PIPELINE.labels, exact_match, incarnation=0.0, answer_slots=range(4),
-        label_slots=range(4),
+        label_slots=range(1),
     )  # fmt: skip
     return {**small_nodes(PIPELINE), "scorer": scorer}
 
@@ -26,7 +26,7 @@ def nodes() -> dict[str, Node]:
 def labels() -> tuple[Input, ...]:
     """Labels of every second query, of which one in four is right; some come before the answer."""
     return tuple(
-        (0.4 + 0.01 * number, LABELS, number % 4,
+        (0.4 + 0.01 * number, LABELS, 0,
          Label(id=f"q{number}", right=float(number % 8 == 0), of=1.0))
         for number in range(0, 200, 2)
     )  # fmt: skip

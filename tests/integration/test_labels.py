@@ -37,7 +37,7 @@ def rig(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("labels")
     (folder / "judged_here.py").write_text(JUDGE)
     labels = {"scorer": "judged_here:judge"}
-    with closing(Rig(broker, folder, {**PIPELINE, "slo": "4s", "labels": labels})) as rig:
+    with closing(Rig(broker, folder, {**PIPELINE, "slo": "30s", "labels": labels})) as rig:
         rig.up()
         yield rig
 
@@ -49,15 +49,16 @@ def label(rig: Rig, *values: bytes) -> None:
         sender.flush(10.0)
 
 
-def measured(rig: Rig, scored: int) -> MeasuredAccuracy:
+def measured(rig: Rig, **counts: int) -> MeasuredAccuracy:
+    """What the scorer has written once it has counted so many."""
     found: list[MeasuredAccuracy] = []
 
     def counted() -> bool:
         newest = newest_accuracy(rig.kafka, rig.name)
         found[:] = [newest] if newest else []
-        return bool(found) and found[0].counts["scored"] >= scored
+        return bool(found) and all(found[0].counts[name] >= many for name, many in counts.items())
 
-    rig.until(counted, f"{scored} labels to be scored")
+    rig.until(counted, f"the scorer to count {counts}")
     return found[0]
 
 
@@ -69,12 +70,12 @@ def test_labels_give_an_accuracy_and_survive_a_killed_scorer(
     label(rig, *HOSTILE)
     label(rig, *(json.dumps({"id": name, "truth": truth}).encode()
                  for name, truth in zip(names[:4], truths, strict=False)))  # fmt: skip
-    assert measured(rig, 4).counts["unreadable"] == len(HOSTILE)
+    assert measured(rig, scored=4, unreadable=len(HOSTILE)).counts["scored"] == 4
     rig.kill("scorer")
     label(rig, *(encode(Label(id=name, truth=truth)) for name, truth in
                  zip(names[2:], truths[2:], strict=True)))  # fmt: skip
     rig.start("scorer")
-    found = measured(rig, 8)
+    found = measured(rig, scored=8, repeated=2)
     assert found.counts["scored"] == 8
     assert found.counts["repeated"] == 2
     (row,) = found.rows
