@@ -31,6 +31,7 @@ from headrace.cli.run import down, up, validate
 from headrace.cli.send import load, send
 from headrace.cli.sessions import schedule, search
 from headrace.cli.simulate import compare, simulate
+from headrace.cli.traces import traces
 from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
 from headrace.terminal import say
 
@@ -43,7 +44,7 @@ SECTIONS = {
     ),
     "Run": ("up", "down", "broker", "acls", "kubernetes"),
     "Use": ("send", "load", "gateway"),
-    "Look": ("status", "logs", "explain", "report", "dead-letters"),
+    "Look": ("status", "logs", "explain", "report", "traces", "dead-letters"),
     "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "reload", "command"),
     "Roles, one process each": ("control", "ingress", "worker", "egress", "scorer", "profiler"),
 }  # fmt: skip
@@ -82,7 +83,7 @@ COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
     demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init, kubernetes,
     load, logs, pause, plan, policy, profile, profiler, reload, replan, report, restore, resume,
-    schedule, schema, scorer, search, send, simulate, status, up, validate, worker,
+    schedule, schema, scorer, search, send, simulate, status, traces, up, validate, worker,
 )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
-from headrace.client.formats import Read, reader_of
-from headrace.client.topic_clients import Asker, Tail, usable
+from headrace.client.formats import Headers, Read, reader_of
+from headrace.client.topic_clients import Asker, Tail
 from headrace.errors import ClientClosed, NoAnswer
 from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS
@@ -27,7 +27,6 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 TURN_S = 0.05  # the largest delay of a timeout
-MOST_AT_ONCE = 499
 T = TypeVar("T")
 Seen = Callable[[bytes, bytes], None]  # the key and value of a record of the results topic
 
@@ -135,17 +134,6 @@ def _fail(future: Future[Answer], error: Exception) -> None:
         future.set_exception(error)
 
 
-class _Results(Tail):
-    """The results topic with record keys, so that only answers to queries in flight are decoded."""
-
-    def take_keyed(self, timeout_s: float) -> list[tuple[bytes, bytes]]:
-        first = self._consumer.poll(timeout_s)
-        if first is None:
-            return []
-        found = (first, *self._consumer.consume(MOST_AT_ONCE, 0))
-        return [(m.key() or b"", m.value() or b"") for m in found if usable(m)]
-
-
 class Exchange:
     """Sends queries to a pipeline and gives each its answer. Safe for several threads.
 
@@ -156,7 +144,7 @@ class Exchange:
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, seen: Seen | None = None) -> None:
         self._connectivity = Connectivity(kafka)
         self._topic = physical(pipeline.name, RESULTS)
-        self._results = _Results(kafka, self._topic)
+        self._results = Tail(kafka, self._topic)
         try:
             self._asker = Asker(kafka, pipeline, self._connectivity.failed_request)
         except KafkaException as error:
@@ -183,9 +171,15 @@ class Exchange:
         return len(self._open)
 
     def send(
-        self, query: Query, now: float, within_s: float, taken: "Future[None] | None" = None
+        self,
+        query: Query,
+        now: float,
+        within_s: float,
+        taken: "Future[None] | None" = None,
+        headers: Headers = (),
     ) -> Future[Answer]:
-        """Send a query, which has an id, and return a future for its answer.
+        """Send a query, which has an id, with ``headers`` of Kafka's beside those of its form;
+        return a future for its answer.
 
         The future raises ``NoAnswer`` after ``within_s``, ``BrokerError`` if the broker does not
         take the query and ``ClientClosed`` if the exchange is closed first. ``taken`` is resolved
@@ -195,7 +189,7 @@ class Exchange:
         name = query.id
         future = self._open.add(name, now, within_s, taken)
         try:
-            self._asker.ask(query)
+            self._asker.ask(query, headers)
         except BufferError:
             self._open.fail(name, _too_many())
         except Exception as error:
@@ -225,7 +219,8 @@ class Exchange:
         self._results.close()
 
     def _turn(self) -> None:
-        for key, value in self._results.take_keyed(TURN_S):
+        for message in self._results.messages(TURN_S):
+            key, value = message.key() or b"", message.value() or b""
             self._open.answer(key.decode(errors="replace"), value)
             if self._seen is not None:
                 self._seen(key, value)

@@ -1,6 +1,6 @@
 """Encode queries and decode answers in the forms of a pipeline's topics."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from schemas.codec.confluent import ConfluentCodec
 from schemas.codec.json_form import answer_from_json
@@ -12,7 +12,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query
 from streams.topics import physical
 
-Headers = list[tuple[str, bytes]]
+Headers = Sequence[tuple[str, bytes]]
 Write = Callable[[Query], tuple[bytes, Headers]]
 Read = Callable[[bytes], Answer]
 

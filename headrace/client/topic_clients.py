@@ -20,7 +20,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from headrace.client.formats import answers_in, reader_of, writer_of
+from headrace.client.formats import Headers, answers_in, reader_of, writer_of
 from headrace.errors import Unsuccessful
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
@@ -33,6 +33,7 @@ from streams.kafka.topic_admin import readable_partitions
 from streams.kafka.topic_contents import offset_since, read_kept, watermarks
 from streams.topics import MAX_RECORD_BYTES, physical
 
+MOST_AT_ONCE = 499
 WAIT_S = 10.0  # for offsets and topics from the broker
 POLICY_WITHIN_S = 30.0  # for the first plan of a policy
 ACKNOWLEDGED_WITHIN_S = 30.0  # an interactive client waits less for a broker than a role does
@@ -68,10 +69,14 @@ class Tail:
 
     def take(self, timeout_s: float) -> list[bytes]:
         """Wait for a record, then return all available ones; [] after the timeout."""
+        return [_value(message) for message in self.messages(timeout_s)]
+
+    def messages(self, timeout_s: float) -> list[Message]:
+        """Return the records that ``take`` would, with keys, headers and offsets."""
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []
-        return [_value(m) for m in (first, *self._consumer.consume(499, 0)) if usable(m)]
+        return [m for m in (first, *self._consumer.consume(MOST_AT_ONCE, 0)) if usable(m)]
 
     def close(self) -> None:
         """Close the consumer."""
@@ -127,8 +132,11 @@ class Asker(AbstractContextManager["Asker"]):
         self.acknowledged: dict[str, float] = {}
         self.refused: dict[str, str] = {}
 
-    def ask(self, query: Query) -> None:
-        """Send a query at once; raises ``Unsuccessful`` for one over the size limit."""
+    def ask(self, query: Query, more_headers: Headers = ()) -> None:
+        """Send a query at once, with ``more_headers`` of Kafka's.
+
+        Raises ``Unsuccessful`` for one over the size limit.
+        """
         value, headers = self._written(query)
         if len(value) > MAX_RECORD_BYTES - 64 * 1024:
             raise Unsuccessful(
@@ -142,7 +150,8 @@ class Asker(AbstractContextManager["Asker"]):
             else:
                 self.acknowledged[query.id] = message.timestamp()[1] / 1e3
 
-        self._producer.produce(self._topic, value, query.id, headers=headers, on_delivery=delivered)
+        every = [*headers, *more_headers]
+        self._producer.produce(self._topic, value, query.id, headers=every, on_delivery=delivered)
         self._producer.poll(0)
 
     def poll(self) -> None:

@@ -12,7 +12,8 @@ from schemas.pipeline import Pipeline
 REQUEST_ID = "x-request-id"
 SLO_CLASS = "headrace-slo-class"
 SIZE = "headrace-size"
-ECHOED = (REQUEST_ID, "traceparent", "tracestate", "baggage")  # from a request to its response
+TRACE = ("traceparent", "tracestate")
+ECHOED = (REQUEST_ID, *TRACE, "baggage")  # from a request to its response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Caller:
     id: str = ""
     slo_class: str = ""
     size: int = 1
+    trace: tuple[tuple[str, bytes], ...] = ()  # the context, as headers of Kafka's
 
 
 def caller_of(
@@ -41,6 +43,7 @@ def caller_of(
         id=checked_id(request.id or headers.get(REQUEST_ID, "")),
         slo_class=_slo_class(headers.get(SLO_CLASS) or parameters.get("slo_class", ""), pipeline),
         size=_size(headers.get(SIZE, parameters.get("size", 1)), pipeline),
+        trace=tuple((name, headers[name].encode()) for name in TRACE if name in headers),
     )
 
 

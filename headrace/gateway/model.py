@@ -160,7 +160,7 @@ class Model:
             slo_class=caller.slo_class,
             size=caller.size,
         )
-        return name, self._sent(query, now, taken)
+        return name, self._sent(query, caller, now, taken)
 
     def _check_open(self) -> None:
         why = self.fault()
@@ -172,10 +172,11 @@ class Model:
             )
 
     def _sent(
-        self, query: Query, now: float, taken: "Future[None] | None"
+        self, query: Query, caller: Caller, now: float, taken: "Future[None] | None"
     ) -> "asyncio.Future[Answer]":
         try:
-            sent = self._exchange.send(query, now, self._longest_s(query.slo_class), taken)
+            longest_s = self._longest_s(query.slo_class)
+            sent = self._exchange.send(query, now, longest_s, taken, caller.trace)
         except Unsuccessful as error:
             raise Unserved(Ending.TOO_LARGE, str(error)) from None
         except CodecError as error:

@@ -130,7 +130,8 @@ def _operator(pipeline: Pipeline) -> _Uses:
     return _Uses(
         writes=(COMMANDS, QUERIES, *((PROFILE_REQUESTS,) if searches else ())),
         reads=(
-            *(PLANS, REPORTS, COMMAND_RESULTS, RESULTS, DEAD_LETTERS),
+            # Queries: `headrace traces` reads the callers' trace context off them.
+            *(PLANS, REPORTS, COMMAND_RESULTS, QUERIES, RESULTS, DEAD_LETTERS),
             *((PROFILE_RESULTS,) if searches else ()),
             *((ACCURACY, LABELS) if pipeline.labels else ()),
         ),

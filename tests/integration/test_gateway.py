@@ -5,6 +5,8 @@ import json
 import os
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +27,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from tests.integration.brought_up import brought_up
 from tests.integration.certificates import make_authority
 from tests.integration.gateways import Running, Said, a_gateway, ask, places_in, result_of, words
+from tests.otlp_collector import a_collector
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token"
@@ -233,6 +236,25 @@ def test_a_client_that_leaves_loses_no_query(first: Running) -> None:
     while (said := ask(f"{first.http}/v2/models/worded/answers/{name}?wait=20")).status == 404:
         pass  # the request itself may still be on its way
     assert result_of(said) == ["STILL", "ANSWERED"]
+
+
+def test_the_callers_trace_has_the_querys_spans(
+    first: Running, file: Path, env: dict[str, str]
+) -> None:
+    trace, caller = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    traced = infer(first, "traced words", headers={"traceparent": f"00-{trace}-{caller}-01"})
+    assert result_of(traced) == ["TRACED", "WORDS"]
+    with a_collector() as collector:
+        command = ["traces", str(file), "--otlp", collector.endpoint, "--since", "120s"]
+        subprocess.run(
+            [sys.executable, "-m", "headrace", *command, "--share", "0", "--for", "2s"],
+            check=True, env=env, cwd=ROOT,
+        )  # fmt: skip
+    mine = [span for span in collector.spans if span["traceId"] == trace]
+    assert mine[0]["parentSpanId"] == caller
+    assert {span["name"] for span in mine} == {
+        "worded process", "split/plain", "shout/plain", "queue", "batch",
+    }  # fmt: skip
 
 
 # ---------------------------------------------------------------------- gRPC

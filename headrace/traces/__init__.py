@@ -1,0 +1,1 @@
+"""Traces of queries for OpenTelemetry, built from their answers."""

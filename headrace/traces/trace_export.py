@@ -1,0 +1,118 @@
+"""Follow a pipeline's answers and export their traces.
+
+Answers hold every time of a query, so nodes do nothing for traces. The caller's context is a Kafka
+header of the query's record, found by the answer's origin.
+"""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Message
+
+from headrace.client.formats import answers_in, reader_of
+from headrace.client.topic_clients import Tail
+from headrace.traces import otlp
+from headrace.traces.answer_spans import spans_of
+from headrace.traces.sampling import Sampling
+from headrace.traces.trace_context import TRACEPARENT, TraceContext, context_in, own_context
+from schemas.effects import QUERIES, RESULTS
+from schemas.pipeline import Pipeline
+from schemas.records import Answer, Origin
+from streams.kafka.kafka_config import KafkaConfig
+from streams.topics import physical
+
+TURN_S = 0.5
+HELD_S = 1.0  # an answer, until its query's record has been read
+MOST_WAITING = 200_000  # contexts of queries without an answer
+BATCH = 512  # spans in one request
+
+
+class Contexts:
+    """The contexts of queries by their origin, of the newest ``most``."""
+
+    def __init__(self, most: int = MOST_WAITING) -> None:
+        self._most = most
+        self._by_origin: OrderedDict[Origin, TraceContext] = OrderedDict()
+
+    def add(self, origin: Origin, header: bytes) -> None:
+        """Keep the context in a query's header; ignore a value that is none."""
+        context = context_in(header)
+        if context is not None:
+            self._by_origin[origin] = context
+            if len(self._by_origin) > self._most:
+                self._by_origin.popitem(last=False)
+
+    def take(self, origin: Origin, pipeline: str) -> TraceContext:
+        """Return the context of an answered query, its own one if its caller sent none."""
+        return self._by_origin.pop(origin, None) or own_context(pipeline, origin)
+
+
+class _Queries(Tail):
+    """The input topic, of which only the headers are read."""
+
+    def take_contexts(self, into: Contexts) -> None:
+        """Read to the end of what there is."""
+        while messages := self.messages(0.0):
+            for message in messages:
+                header = _traceparent(message)
+                if header is not None:
+                    into.add(Origin(message.partition() or 0, message.offset() or 0), header)
+
+
+def _traceparent(message: Message) -> bytes | None:
+    headers: Any = message.headers() or ()
+    return next((value for name, value in headers if name == TRACEPARENT and value), None)
+
+
+def export(
+    kafka: KafkaConfig,
+    pipeline: Pipeline,
+    endpoint: str,
+    sampling: Sampling,
+    *,
+    since_s: float | None,
+    until: Callable[[], bool],
+) -> tuple[int, int]:
+    """Export traces until told; return the numbers of answers seen and of traces exported.
+
+    ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. Raises ``BrokerError``
+    if the topics cannot be read and ``Unsuccessful`` if the collector takes nothing.
+    """
+    read, name = reader_of(pipeline), pipeline.name
+    contexts, seen, kept = Contexts(), 0, 0
+    held: deque[tuple[float, list[Answer]]] = deque()
+    with (
+        closing(_Queries(kafka, physical(name, QUERIES), since_s)) as queries,
+        closing(Tail(kafka, physical(name, RESULTS), since_s)) as results,
+    ):
+        while not until():
+            held.append((time.monotonic(), answers_in(results.take(TURN_S), read)))
+            seen += len(held[-1][1])
+            queries.take_contexts(contexts)
+            while held and time.monotonic() > held[0][0] + HELD_S:
+                kept += _sent(endpoint, pipeline, held.popleft()[1], contexts, sampling)
+        for _, answers in held:
+            kept += _sent(endpoint, pipeline, answers, contexts, sampling)
+    return seen, kept
+
+
+def _sent(
+    endpoint: str, pipeline: Pipeline, answers: list[Answer], contexts: Contexts, keep: Sampling
+) -> int:
+    found = [(answer, contexts.take(answer.origin, pipeline.name)) for answer in answers]
+    chosen = [each for each in found if keep.keeps(*each)]
+    spans = [
+        span for answer, context in chosen for span in spans_of(answer, context, pipeline.name)
+    ]
+    for start in range(0, len(spans), BATCH):
+        otlp.send(endpoint, otlp.request_of(spans[start : start + BATCH], pipeline.name))
+    return len(chosen)
+
+
+def after(seconds: float | None) -> Callable[[], bool]:
+    """Return a function that tells whether ``seconds`` have passed since this call; None: never."""
+    end_s = None if seconds is None else time.monotonic() + seconds
+    return lambda: end_s is not None and time.monotonic() > end_s

@@ -1,0 +1,59 @@
+"""A collector that keeps what it is sent by OTLP over HTTP, in JSON."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+
+class Collector(HTTPServer):
+    """``taken``: path, content type and body of each request; ``status`` is what it answers."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.taken: list[tuple[str, str, Any]] = []
+        self.status = 200
+
+    @property
+    def endpoint(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def spans(self) -> list[dict[str, Any]]:
+        """Every span taken."""
+        return [
+            span
+            for _, _, body in self.taken
+            for resource in body["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for span in scope["spans"]
+        ]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, self.headers["Content-Type"], json.loads(body)))
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+@contextmanager
+def a_collector() -> Iterator[Collector]:
+    """A collector that listens during the block."""
+    with Collector() as collector:
+        serving = threading.Thread(target=collector.serve_forever)
+        serving.start()
+        try:
+            yield collector
+        finally:
+            collector.shutdown()
+            serving.join()
