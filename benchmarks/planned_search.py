@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.pricing import priced
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
 from headrace.planning.recorded_truth import RecordedTruth, read_truth
@@ -45,7 +46,7 @@ class Row:
 
 def cheapest(file: PipelineFile, truth: RecordedTruth, accuracy: float, latency_s: float) -> float:
     """Return the least $ an hour of a plan that complies in the recording; inf: none does."""
-    deployment = search_space(file).deployment(truth.memory)
+    deployment = session_deployment(search_space(file), truth.memory)
     good = [c for c, scores in enumerate(truth.scores) if scores.mean() >= accuracy]
     costs = [
         plan.usd_per_h

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from control.problem.session_space import SessionSpace
 from headrace.config.pipeline_file import (
     PipelineFile,
     load_combine,
@@ -30,7 +31,6 @@ from headrace.config.pipeline_file import (
     read_pipeline_file,
     search_space,
 )
-from headrace.config.session_space import SessionSpace
 from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 
@@ -72,8 +72,8 @@ class Recorder:
         self.scores = [[] for _ in range(space.configuration_count)]
 
     def _operator(self, task: str, configuration: int) -> Any:
-        variant = self.sessions.variant(self.file.pipeline, task, configuration)
-        operator: Any = load_operator(variant)
+        setting = self.sessions.setting(task, configuration)
+        operator: Any = load_operator(self.sessions.variant(self.file.pipeline, setting))
         operator.load("cpu")
         return operator
 

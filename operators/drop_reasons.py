@@ -29,8 +29,14 @@ def no_worker(task: str) -> Reason:
     return Reason(ReasonCode.NO_WORKER, f"no worker serves task {task!r}")
 
 
+def no_session_plan(session: str) -> Reason:
+    """Refused: the session is open, and no query plan of it serves yet."""
+    text = f"session {session!r} has no plan in force yet; `headrace session show` says why"
+    return Reason(ReasonCode.NO_WORKER, text)
+
+
 def bad_input(text: str) -> Reason:
-    """Refused: the query cannot be read, is too large, or names an unknown SLO class."""
+    """Refused: the query cannot be read, is too large, or names what is not known."""
     return Reason(ReasonCode.BAD_INPUT, text)
 
 

@@ -13,7 +13,7 @@ from operators.dead_letter import dead_letter
 from operators.join import Accuracies, Combine, Held, OpenQuery, answer, as_list, refusal
 from operators.latency_histogram import bucket
 from operators.offset_tracker import Progress
-from operators.outcomes import LATE, cause_of, outcome_of
+from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from schemas.effects import (
@@ -79,6 +79,7 @@ class Egress:
                 self._progress[slot].notes[partition] = offset
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
+        self._sessions: frozenset[str] = frozenset()  # with counts
         self._wakes_s = float("inf")
         self._reporter = Reporter(name, "egress", pipeline, incarnation)
         self._counts = self._reporter.counts
@@ -93,14 +94,25 @@ class Egress:
             if type(record) is Notice:
                 return self._notice(event, record, now)
             if type(record) is Plan:
-                if self._plans.accept(record):
-                    self._reporter.follow(record.epoch, NodeState.READY)
-                return []
+                return self._plan(record)
             if type(record) is Garbled:
                 return self._garbled(event, record, now)
         if type(event) is Woke:
             return self._woke(now)
         return []
+
+    def _plan(self, plan: Plan) -> list[Effect]:
+        if self._plans.accept(plan):
+            self._reporter.follow(plan.epoch, NodeState.READY)
+            self._forget_sessions(frozenset([each.session for each in plan.sessions]))
+        return []
+
+    def _forget_sessions(self, open_ones: frozenset[str]) -> None:
+        """Drop the counts of sessions that have closed."""
+        for session in self._sessions - open_ones:
+            for outcome in OUTCOMES:
+                self._counts.pop(f"session/{session}/{outcome}", None)
+        self._sessions &= open_ones
 
     # ------------------------------------------------------------------ arrivals
 
@@ -120,8 +132,9 @@ class Egress:
             return []
         effects: list[Effect] = []
         if query is None:
+            session = work.session.session if work.session is not None else ""
             query = OpenQuery(
-                work.query_id, work.origin, work.created_s, work.deadline_s, work.slo_class
+                work.query_id, work.origin, work.created_s, work.deadline_s, work.slo_class, session
             )
             effects = self._await(key, query)
         query.held.append((event.slot, event.offset))
@@ -166,7 +179,12 @@ class Egress:
             self._progress[event.slot].finish(event.offset)
             return self._emit(refusal(noticed, origin, now))
         query = OpenQuery(
-            noticed.query_id, origin, noticed.created_s, noticed.deadline_s, noticed.slo_class
+            noticed.query_id,
+            origin,
+            noticed.created_s,
+            noticed.deadline_s,
+            noticed.slo_class,
+            noticed.session,
         )
         query.held.append((event.slot, event.offset))
         return self._await(key, query)
@@ -228,6 +246,9 @@ class Egress:
         counts["incomplete"] += said.incomplete
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))
+        if said.session:
+            self._sessions |= {said.session}
+            self._reporter.count(f"session/{said.session}/{outcome}")
         if outcome not in (ANSWERED, LATE):
             self._reporter.count(f"{outcome}/{cause_of(said)}")
         return [Send(RESULTS, said, key=said.id)]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from control.per_query.class_admission import ClassAdmission
+from control.policies import plans_sessions
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
 from operators.dispatcher import Dispatcher
@@ -19,6 +20,7 @@ from operators.drop_reasons import (
     Reason,
     bad_input,
     dropped,
+    no_session_plan,
     no_worker,
     past_saving,
     read_late,
@@ -53,6 +55,7 @@ from schemas.records import (
     Plan,
     Query,
     Selection,
+    SessionPlan,
     Work,
 )
 
@@ -69,6 +72,7 @@ class Ingress:
     anew before the start. Commits bear ``topic_id``, the broker's id of the input topic.
 
     With a ``dispatcher`` and a plan that dispatches, queries wait there until a device is free.
+    Where the policy plans sessions, a query goes by the query plan of the session that it names.
     """
 
     def __init__(
@@ -101,6 +105,9 @@ class Ingress:
         self._dispatcher = dispatcher
         self._number = number
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
+        self._by_session = False  # whether every query goes by the plan of its session
+        self._sessions: dict[str, SessionPlan] = {}  # the plans that admit, by session
+        self._opened: frozenset[str] = frozenset()  # sessions with a plan, admitting or not
         self._pending: dict[int, list[Noticed]] = {}
         self._flushing = False
         self._flush_s = 0.0
@@ -133,25 +140,32 @@ class Ingress:
     def _query(self, event: Arrived, query: Query, now: float) -> list[Effect]:
         event = self._placed(event)
         name = query.id or f"{event.slot}-{event.offset}"
-        deadline = self._deadline(query, event.at_s, now)
+        plan = self._sessions.get(query.session)
+        deadline = self._deadline(query, plan, event.at_s, now)
         if deadline is None:
             known = ", ".join(sorted(self._pipeline.slo_classes)) or "none"
             unknown = f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}"
             noticed = _noticed(event, name, event.at_s + self._pipeline.slo_s)
             return self._refuse(event, noticed, bad_input(unknown), now)
-        noticed = _noticed(event, name, deadline, query.slo_class and self._class_of(query))
+        session = query.session if query.session in self._opened else ""
+        slo_class = query.slo_class and self._class_of(query)
+        noticed = _noticed(event, name, deadline, slo_class, session)
         if now > deadline:
             return self._too_late(event, noticed, now)
         unfit = self._oversize(query) or excess(query.payload)
-        refusal = bad_input(unfit) if unfit else self._refusal(noticed.slo_class, now)
+        refusal = bad_input(unfit) if unfit else self._refusal(query.session, plan, noticed, now)
         if refusal is not None:
             return self._refuse(event, noticed, refusal, now)
         self._counts["admitted"] += 1
         work = self._work(event, noticed, Item(value=query.payload), size=query.size)
+        if plan is not None:
+            work = replace(work, session=plan)
         return [*self._onward(work, now), *self._notice(event, noticed, now)]
 
     def _onward(self, work: Work, now: float) -> list[Effect]:
         """Send the work to the next worker, or queue it in the dispatcher."""
+        if work.session is not None:
+            return [Send(self._topic, work, work.session.stage(self._root).slot)]
         if self._dispatcher is not None and self._dispatcher.active:
             self._dispatcher.add(work)
             return self._soon(now)
@@ -173,31 +187,48 @@ class Ingress:
         counts["regressed"], counts["missing"] = places.regressed, places.missing
         return event if place == event.offset else replace(event, offset=place)
 
-    def _deadline(self, query: Query, created_s: float, now: float) -> float | None:
+    def _deadline(
+        self, query: Query, session: SessionPlan | None, created_s: float, now: float
+    ) -> float | None:
         """Return a query's deadline (None: unknown SLO class), capped to bound egress's memory."""
         if query.deadline_s is not None:
             deadline_s = query.deadline_s
         elif not query.slo_class:
-            deadline_s = created_s + self._slo_s
+            deadline_s = created_s + (self._slo_s if session is None else session.slo_s)
         elif query.slo_class in self._pipeline.slo_classes:
             deadline_s = created_s + self._pipeline.slo_classes[query.slo_class]
         else:
             return None
         return min(deadline_s, min(created_s, now) + self._most_s)
 
-    def _refusal(self, slo_class: str, now: float) -> Reason | None:
+    def _refusal(
+        self, session: str, by: SessionPlan | None, noticed: Noticed, now: float
+    ) -> Reason | None:
         plan = self._plans.plan
         if plan is not None and plan.settings.paused:
             return PAUSED
+        if self._by_session:
+            return None if by is not None else self._unplanned(session)
         if not self._served:
             return no_worker(self._root)
-        if not self._admission.admit(now, slo_class):
+        if not self._admission.admit(now, noticed.slo_class):
             return OVER_CAPACITY
         return None
 
     def _class_of(self, query: Query) -> str:
         """Return the query's SLO class; "" if it has none or gives an unknown one."""
         return query.slo_class if query.slo_class in self._pipeline.slo_classes else ""
+
+    def _unplanned(self, session: str) -> Reason:
+        """Return why a query without a query plan is refused, where every query needs one."""
+        if not session:
+            return bad_input(
+                "the query names no session, and this pipeline serves sessions: open one with "
+                "`headrace session open` and name it in the header headrace-session"
+            )
+        if session in self._opened:
+            return no_session_plan(session)
+        return bad_input(f"there is no session {session!r}; open it with `headrace session open`")
 
     def _refuse(self, event: Arrived, noticed: Noticed, reason: Reason, now: float) -> list[Effect]:
         self._counts["refused"] += 1
@@ -287,8 +318,12 @@ class Ingress:
         if not self._plans.accept(plan):
             return []
         self._slo_s = plan.settings.slo_s
-        self._most_s = max(self._pipeline.longest_deadline_s, self._slo_s)
+        slos_s = [each.slo_s for each in plan.sessions]
+        self._most_s = max(self._pipeline.longest_deadline_s, self._slo_s, *slos_s)
         self._runs.change(plan, now)
+        self._by_session = plans_sessions(self._pipeline, plan.settings.policy)
+        self._sessions = {each.session: each for each in plan.sessions if each.admits}
+        self._opened = frozenset([each.session for each in plan.sessions])
         rate = None if plan.capacity_qps is None else plan.capacity_qps * self._share
         burst = (rate or 0.0) * plan.settings.slo_s
         self._admission.change(rate, burst, now)
@@ -356,9 +391,11 @@ class Ingress:
         return [*effects, *self._reporter.due(now)]
 
 
-def _noticed(event: Arrived, name: str, deadline: float, slo_class: str = "") -> Noticed:
+def _noticed(
+    event: Arrived, name: str, deadline: float, slo_class: str = "", session: str = ""
+) -> Noticed:
     """Return the notice of a query that is admitted."""
     return Noticed(
         query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
-        slo_class=slo_class,
+        slo_class=slo_class, session=session,
     )  # fmt: skip

@@ -44,18 +44,25 @@ class OpenQuery:
     """A query that egress awaits; ``credit`` is the sum over its ended branches."""
 
     __slots__ = (
-        "branches", "created_s", "credit", "deadline_s", "epoch", "held", "id", "origin",
+        "branches", "created_s", "credit", "deadline_s", "epoch", "held", "id", "origin", "session",
         "slo_class",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, origin: Origin, created_s: float, deadline_s: float, slo_class: str = ""
+        self,
+        name: str,
+        origin: Origin,
+        created_s: float,
+        deadline_s: float,
+        slo_class: str = "",
+        session: str = "",
     ) -> None:
         self.id = name
         self.origin = origin
         self.created_s = created_s
         self.deadline_s = deadline_s
         self.slo_class = slo_class
+        self.session = session
         self.credit = 0
         self.epoch = 0
         self.branches: dict[tuple[int, ...], Item] = {}
@@ -100,6 +107,7 @@ def answer(
         paths=tuple([i.path for i in items]),
         ends=tuple([i.end for i in items if i.end is not None]),
         reason_code=bad.reason_code if bad else ReasonCode.NONE, slo_class=query.slo_class,
+        session=query.session,
     )  # fmt: skip
 
 
@@ -126,6 +134,7 @@ def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:
         id=noticed.query_id, origin=origin, outcome=REFUSED, reason=noticed.refused,
         task="ingress", created_s=noticed.created_s, deadline_s=noticed.deadline_s,
         answered_s=now, reason_code=noticed.reason_code, slo_class=noticed.slo_class,
+        session=noticed.session,
     )  # fmt: skip
 
 
@@ -136,6 +145,7 @@ def _ended(query: OpenQuery, bad: End, items: list[Item], now: float) -> Answer:
         answered_s=now, epoch=query.epoch, paths=tuple(i.path for i in items),
         ends=tuple(i.end for i in items if i.end is not None), reason_code=bad.reason_code,
         slo_class=query.slo_class,
+        session=query.session,
     )  # fmt: skip
 
 

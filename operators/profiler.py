@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from control.policies.compass.search.prefix_cache import PrefixCache
-from control.policies.compass.search.space import Space
+from control.problem.space import Space
 from operators.join import Combine, OpenQuery, answer
 from operators.record_size import record_size
 from operators.serving.fanout import outcome

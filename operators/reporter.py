@@ -30,7 +30,7 @@ class Reporter:
 
     __slots__ = (
         "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_ran", "_role", "counts",
-        "device", "error", "name", "slots", "state", "task", "variant", "warning",
+        "device", "error", "held", "name", "slots", "state", "task", "variant", "warning",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +44,7 @@ class Reporter:
         self.task = ""
         self.variant = ""
         self.counts: dict[str, float] = {READS: float(RELEASE)}
+        self.held: tuple[str, ...] = ()
         self.slots: Callable[[], tuple[SlotState, ...]] = tuple
         self._ran: dict[str, _Ran] = {}  # by variant
         self._role = role
@@ -104,5 +105,6 @@ class Reporter:
             node=self.name, role=self._role, pipeline=self._pipeline, epoch=self._epoch,
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,
             task=self.task, variant=self.variant, slots=self.slots(), counts=dict(self.counts),
-            error=self.error if self.state in FAULTS else self.warning, file=self._file,
+            error=self.error if self.state in FAULTS else self.warning, held=self.held,
+            file=self._file,
         )  # fmt: skip

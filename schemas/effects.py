@@ -25,6 +25,7 @@ COMMANDS = "commands"
 COMMAND_RESULTS = "command-results"
 COMPLETIONS = "completions"
 LEASES = "leases"
+SESSIONS = "sessions"
 PROFILE_REQUESTS = "profile-requests"
 PROFILE_RESULTS = "profile-results"
 LABELS = "labels"
@@ -134,6 +135,12 @@ class Load(Struct, frozen=True, gc=False):
     fresh: bool = False
 
 
+class Unload(Struct, frozen=True, gc=False):
+    """Free a variant that was loaded ``beside`` others and is not running."""
+
+    variant: str
+
+
 class Solve(Struct, frozen=True, gc=False):
     """Run a solver by name on a problem, outside the event loop."""
 
@@ -191,7 +198,7 @@ class Reject(Struct, frozen=True, gc=False):
 
 
 # Effects of operators, and of the controller and its host; each driver performs all of one set.
-OperatorEffect = Send | Infer | Load | Assign | Wake
+OperatorEffect = Send | Infer | Load | Unload | Assign | Wake
 ControlEffect = Send | Forget | Solve | Count | Assign | Wake | Reject
 Effect = OperatorEffect | ControlEffect
 
@@ -210,8 +217,8 @@ class Observer(Protocol):
 
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "LEASES", "OUTPUTS", "PLANS",
-    "QUERIES", "REPORTS", "RESULTS", "Arrived", "Assign", "ControlEffect", "Count", "Counted",
-    "Done", "Effect", "Event", "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded", "Node",
-    "Observer", "OperatorEffect", "Origin", "Reject", "Send", "Solve", "Solved", "Wake", "Woke",
-    "work_topic",
+    "QUERIES", "REPORTS", "RESULTS", "SESSIONS", "Arrived", "Assign", "ControlEffect", "Count",
+    "Counted", "Done", "Effect", "Event", "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded",
+    "Node", "Observer", "OperatorEffect", "Origin", "Reject", "Send", "Solve", "Solved", "Unload",
+    "Wake", "Woke", "work_topic",
 ]  # fmt: skip

@@ -47,6 +47,7 @@ class PlanCause(StrEnum):
     STAGED = "staged"
     ROUTES = "routes"
     HANDOVER = "handover"
+    SESSIONS = "sessions"
     OTHER = "other"
 
 
@@ -60,4 +61,15 @@ class NodeState(StrEnum):
     LEAVING = "leaving"
     FAILED = "failed"
     STUCK = "stuck"
+    OTHER = "other"
+
+
+class SessionState(StrEnum):
+    """The state of a session; ``control/sessions/session_states.py`` has the transitions."""
+
+    OPENING = "opening"  # its plan is searched
+    WAITING = "waiting"  # for devices that are free, or for its settings to load
+    SERVING = "serving"
+    REPLANNING = "replanning"  # it serves, and a new plan is searched or loaded
+    CLOSING = "closing"  # what is in flight is finished
     OTHER = "other"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from schemas.enumerations import NodeState, PlanCause, ReasonCode
+from schemas.enumerations import NodeState, PlanCause, ReasonCode, SessionState
 from schemas.variant_id import variant_key
 
 # Types of values that operators exchange. Lists and mappings hold JSON values only; arrays are
@@ -47,6 +47,7 @@ class Query(Struct, frozen=True, gc=False, kw_only=True):
     deadline_s: float | None = None
     slo_class: str = ""
     size: int = 1  # samples to rank, tokens, pixels: the key of latencies in the profile
+    session: str = ""  # the session it belongs to; "": none
 
 
 class Garbled(Struct, frozen=True, gc=False):
@@ -105,6 +106,42 @@ class Item(Struct, frozen=True, gc=False, kw_only=True):
     end: End | None = None
 
 
+class SessionStage(Struct, frozen=True, gc=False, kw_only=True):
+    """One task of a query plan: its setting ("task/variant@knob=option,..."), and where it runs.
+
+    ``device`` is a device of ``tier``, ``slot`` the slot of its worker, ``quarters`` what the stage
+    occupies of the device (0: a device of the session's own).
+    """
+
+    task: str
+    setting: str
+    tier: str
+    device: str
+    slot: int
+    quarters: int
+
+
+class SessionPlan(Struct, frozen=True, gc=False, kw_only=True):
+    """The query plan of a session, as work bears it: every sender writes to the slot named here.
+
+    ``number`` counts the session's plans from 1. Ingress sends by the plan that ``admits``; workers
+    hold the settings of all plans.
+    """
+
+    session: str
+    number: int
+    slo_s: float
+    stages: tuple[SessionStage, ...] = ()
+    admits: bool = False
+
+    def stage(self, task: str) -> SessionStage:
+        """Return a task's stage; raise ``KeyError`` for a task that the plan lacks."""
+        for stage in self.stages:
+            if stage.task == task:
+                return stage
+        raise KeyError(f"the plan of session {self.session!r} has no task {task!r}")
+
+
 class Work(Struct, frozen=True, gc=False, kw_only=True):
     """Items of one query that travel together to one slot of a task, or to egress (task "").
 
@@ -123,6 +160,7 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     follow: int = 0
     size: int = 1  # the query's
     slo_class: str = ""  # the query's
+    session: SessionPlan | None = None  # the query plan by which it goes; None: the plan's routes
 
 
 class Completion(Struct, frozen=True, gc=False, kw_only=True):
@@ -166,6 +204,7 @@ class Noticed(Struct, frozen=True, gc=False, kw_only=True):
     refused: str = ""
     reason_code: ReasonCode = ReasonCode.NONE
     slo_class: str = ""
+    session: str = ""
 
 
 class TreeHop(Struct, frozen=True, gc=False):
@@ -224,6 +263,7 @@ class Answer(Struct, frozen=True, gc=False, kw_only=True):
     reason_code: ReasonCode = ReasonCode.NONE
     tree: PathTree | None = None
     slo_class: str = ""  # the query's
+    session: str = ""  # the query's; "": none
 
 
 class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
@@ -257,10 +297,12 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     ``admitted``, ``refused``; egress one count per outcome (operators/outcomes.py), ``incomplete``
     answers, ``class/CLASS/OUTCOME`` where there are SLO classes ("" for queries without one),
     ``latency_s/BOUND`` by the latency of answers, and ``OUTCOME/CODE`` by the reason code
-    where a query was dropped, failed or refused. ``error`` is the reason for the state ``failed``
-    or ``stuck``. ``file`` is the fingerprint of the node's pipeline file
-    (``schemas/pipeline_fingerprint.py``). ``reads_release`` among the counts is the newest schema
-    release that the node reads (``schemas/release.py``).
+    where a query was dropped, failed or refused; ``session/ID/OUTCOME`` for the queries of an open
+    session. ``error`` is the reason for the state ``failed`` or ``stuck``, or why a ready worker
+    cannot load a setting; ``held`` are the settings of sessions that a worker has loaded. ``file``
+    is the fingerprint of the node's pipeline file (``schemas/pipeline_fingerprint.py``).
+    ``reads_release`` among the counts is the newest schema release that the node reads
+    (``schemas/release.py``).
     """
 
     node: str
@@ -277,6 +319,7 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     counts: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
     file: str = ""
+    held: tuple[str, ...] = ()
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
@@ -373,6 +416,47 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     factors: tuple[Factor, ...] = ()
     causes: tuple[PlanCause, ...] = ()
     release: int = 0
+    sessions: tuple[SessionPlan, ...] = ()
+
+
+class SessionChoice(Struct, frozen=True, gc=False, kw_only=True):
+    """A query plan that meets a session's objectives, before it has devices.
+
+    ``settings`` ("task/variant@..."), ``tiers`` and ``quarters`` of a device are by task; quarters
+    of 0 need no part of a shared device. ``latency_s`` 0: not known.
+    """
+
+    settings: Mapping[str, str]
+    tiers: Mapping[str, str]
+    quarters: Mapping[str, int]
+    latency_s: float = 0.0
+    accuracy: float | None = None
+    usd_per_h: float = 0.0
+
+
+class Session(Struct, frozen=True, gc=False, kw_only=True):
+    """A stream of queries with objectives of its own, and the plans that meet them.
+
+    ``accuracy`` is the least, ``usd_per_h`` the most that its plan may cost; None: any. ``samples``
+    names the sample set of its search; "": its plan was made by hand. ``chosen`` is the index of
+    the plan in force (-1: none), ``number`` that of the newest ``SessionPlan``; ``reason`` says
+    what it waits for.
+    """
+
+    id: str
+    pipeline: str
+    state: SessionState
+    slo_s: float
+    accuracy: float | None = None
+    usd_per_h: float | None = None
+    weight: float = 1.0
+    samples: str = ""
+    plans: tuple[SessionChoice, ...] = ()
+    chosen: int = -1
+    number: int = 0
+    opened_s: float = 0.0
+    changed_s: float = 0.0
+    reason: str = ""
 
 
 class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):
@@ -545,6 +629,7 @@ Record = (
     | Report
     | Plan
     | Selection
+    | Session
     | ProfileRequest
     | ProfileResult
     | Label

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.papers.sources import DataError
 from control.policies.compass.search.camo import Slo
 from control.policies.compass.search.composition import Deployment
-from control.policies.compass.search.space import Knob, Space, Stage
+from control.problem.space import Knob, Space, Stage
 
 Floats = NDArray[np.float64]
 

@@ -48,6 +48,11 @@ class Constraint(Enum):
     ROUTE_ONCE = "route-once"
     TASK_SERVED = "task-served"
     ADMITTED = "admitted"
+    SESSION_TIER = "session-tier"
+    SESSION_SLOT = "session-slot"
+    SESSION_SHARE = "session-share"
+    SESSION_DEVICE = "session-device"
+    SESSION_ONCE = "session-once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,5 +197,22 @@ _SENTENCES: Mapping[Constraint, Callable[[Violation], str]] = {
     Constraint.ADMITTED: lambda v: (
         f"ingress may admit {v.found:g} queries/s and the workers of task {v.subject[0]!r} serve "
         f"{v.limit:g}"
+    ),
+    Constraint.SESSION_TIER: lambda v: (
+        f"session {v.subject[0]!r} runs task {v.subject[1]!r} on tier {v.subject[2]!r}, which may "
+        "not run it"
+    ),
+    Constraint.SESSION_SLOT: lambda v: (
+        f"session {v.subject[0]!r} sends to slot {v.found:g} of task {v.subject[1]!r}, which its "
+        "device has not open"
+    ),
+    Constraint.SESSION_SHARE: lambda v: (
+        f"sessions take {v.found:g} of device {v.subject[0]!r}; it has {v.limit:g}"
+    ),
+    Constraint.SESSION_DEVICE: lambda v: (
+        f"device {v.subject[0]!r} serves sessions {' and '.join(v.subject[1:])}; it is for one"
+    ),
+    Constraint.SESSION_ONCE: lambda v: (
+        f"session {v.subject[0]!r} has {v.found:g} plans that admit; it can have one"
     ),
 }

@@ -26,9 +26,12 @@ from control.controller.control_state import ControlState
 from control.controller.membership import GRACE_S
 from control.controller.plan_gate import PlanGate
 from control.controller.record_intake import RecordIntake
+from control.controller.session_commands import SESSION_ACTIONS
+from control.controller.session_desk import SessionDesk
 from control.controller.solves import Solves
 from control.policies.ramsis.table_jobs import TableJobs
 from control.problem.plan_reasons import HANDOVER, about_worker, by_command, workers_lost
+from control.problem.session_space import SessionSpace
 from control.rollout.leases import without
 from control.rollout.plan_builder import same
 from profiles.profile_table import ProfileTable
@@ -58,7 +61,8 @@ ANY_MEMORY: Mapping[str, int] = {}
 
 
 class Controller:
-    """The control node. ``memory`` is the bytes that one worker may use, by device.
+    """The control node. ``memory`` is the bytes that one worker may use, by device; ``space`` what
+    sessions may choose from, where the pipeline has tiers.
 
     Invariants: epochs of its plans grow; no plan goes out that ``control/checks`` refuses.
     """
@@ -69,6 +73,7 @@ class Controller:
         profile: ProfileTable | None,
         expected_workers: int,
         memory: Mapping[str, int] = ANY_MEMORY,
+        space: SessionSpace | None = None,
     ) -> None:
         self._expected = expected_workers
         self._state = ControlState(pipeline, profile, memory)
@@ -76,7 +81,8 @@ class Controller:
         self._intake = RecordIntake(self._state, self._commands)
         self._solves = Solves(self._state, self._commands)
         self._table_jobs = TableJobs(pipeline, profile, memory)
-        self._gate = PlanGate(pipeline, memory, self._table_jobs.sets)
+        self._gate = PlanGate(pipeline, memory, self._table_jobs.sets, space)
+        self._sessions = SessionDesk(pipeline, space)
         self._quiet: frozenset[str] = frozenset()
         self._settled = False
         self._wake_s = 0.0
@@ -99,7 +105,8 @@ class Controller:
         if type(event) is not Arrived or type(event.record) is not Report or now >= self._wake_s:
             return False
         spacing_s = max(0, len(self._state.members) - FEW) * SPACING_S
-        if not self._intake.news or now < self._reviewed_s + spacing_s:
+        news = self._intake.news or self._sessions.changed
+        if not news or now < self._reviewed_s + spacing_s:
             return True
         self._intake.news = False
         return False
@@ -108,6 +115,7 @@ class Controller:
 
     def _take(self, event: Event, now: float) -> list[Effect]:
         if isinstance(event, Arrived):
+            self._sessions.take(event.record)
             return self._intake.arrived(event, now)
         if isinstance(event, Counted):
             self._intake.counted(event, now)
@@ -134,6 +142,7 @@ class Controller:
         state.plan = replace(newest, leases=state.history.fitting(newest))
         state.members.expect(state.plan.leases, now)
         state.target.resume(state.plan)
+        self._sessions.start(state.plan, now)
         state.members.follow(state.plan, {})
 
     def _solved(self, event: Solved, now: float) -> list[Effect]:
@@ -176,6 +185,7 @@ class Controller:
         if self._settled:
             self._note_moves(now)
             effects += self._pauses(now)
+            effects += self._session_plans(now)
             effects += self._next_command(now)
             effects += self._solves.begin(now)
             effects += self._advance(now)
@@ -219,6 +229,16 @@ class Controller:
             return []
         leases = without(held, lost, state.history.slots)
         return self._publish(state.amended(state.plan, leases, (reason, HANDOVER), now), now)
+
+    def _session_plans(self, now: float) -> list[Effect]:
+        """Carry out commands on sessions, and publish query plans that have changed."""
+        state = self._state
+        given = self._commands.urgent(SESSION_ACTIONS)
+        answered = self._sessions.carry_out(given, state.settings.policy, now)
+        plan = self._sessions.moved(state.plan, state.members.devices, now)
+        effects = self._publish(plan, now) if plan is not None else []
+        answers = [state.answer(command, ok, text, now) for command, ok, text in answered]
+        return [*effects, *self._sessions.news(), *answers]
 
     def _pauses(self, now: float) -> list[Effect]:
         """Carry out ``pause`` and ``resume`` at once, whatever solve is in flight."""
@@ -289,6 +309,7 @@ class Controller:
         state = self._state
         plan = state.stamped(plan, now)
         plan = self._table_jobs.expecting(plan, state.estimates.arriving_qps(now))
+        plan = self._sessions.stamped(plan, state.members.devices, now)
         violations = self._gate.plan(plan, state.context(plan.settings, now))
         if violations:
             state.trouble = sentences(violations)

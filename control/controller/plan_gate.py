@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from control.checks.allocation_check import check_allocation, check_resources
 from control.checks.plan_check import LatencyBound, PlanConditions, check_plan
+from control.checks.session_check import check_sessions
 from control.checks.violations import Violation, sentences
 from control.policies import policy_named, spec_of
 from control.problem.lazy_references import chosen
 from control.problem.problem import Allocation, Problem
 from control.problem.routes import ROUTINGS
+from control.problem.session_space import SessionSpace
 from control.rollout.next_plan import PlanningContext
 from schemas.effects import Effect, Reject
 from schemas.pipeline import Pipeline, Policy
@@ -22,12 +24,19 @@ class PlanGate:
     """Checks of allocations and plans. ``memory`` is in bytes for one worker, by device; ``sets``
     are the variants that each worker of a task holds under a plan, where tables choose."""
 
-    __slots__ = ("_beside", "_memory", "_pipeline", "_rejected", "_sets")
+    __slots__ = ("_beside", "_memory", "_pipeline", "_rejected", "_sets", "_space")
 
-    def __init__(self, pipeline: Pipeline, memory: Mapping[str, int], sets: Sets) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        memory: Mapping[str, int],
+        sets: Sets,
+        space: SessionSpace | None = None,
+    ) -> None:
         self._pipeline = pipeline
         self._memory = memory
         self._sets = sets
+        self._space = space
         self._beside: dict[str, tuple[str, ...]] = {}  # by worker, variants that it may hold
         self._rejected: tuple[Violation, ...] = ()  # since the last plan in force
 
@@ -40,7 +49,11 @@ class PlanGate:
 
     def plan(self, plan: Plan, context: PlanningContext) -> tuple[Violation, ...]:
         """Return a plan's violations in the context that it was made for."""
-        return check_plan(plan, self._conditions(plan, context))
+        conditions = self._conditions(plan, context)
+        return (*check_plan(plan, conditions), *self._sessions(plan, conditions.devices))
+
+    def _sessions(self, plan: Plan, devices: Mapping[str, str]) -> tuple[Violation, ...]:
+        return () if self._space is None else check_sessions(plan, self._space, devices)
 
     def _conditions(self, plan: Plan, context: PlanningContext) -> PlanConditions:
         name = plan.settings.policy

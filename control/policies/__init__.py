@@ -196,12 +196,16 @@ POLICIES: Mapping[str, PolicySpec] = {
             summary="a query plan for each session, by a profiled search over knobs and tiers",
             plan="control.policies.compass.session_options:allocate",
             options=SESSIONS,
+            sessions=True,
+            **_ON_EVERY_DEVICE,
         ),
         PolicySpec(
             name="circinus",
             summary="as compass, with the committee and the two-sided test of Circinus v1",
             plan="control.policies.compass.session_options:allocate",
             options=SESSIONS,
+            sessions=True,
+            **_ON_EVERY_DEVICE,
             preset={"members": "top-k", "test": "two-sided"},
         ),
     )
@@ -231,6 +235,12 @@ def policy_named(pipeline: Pipeline, name: str) -> Policy | None:
             return policy
     found = POLICIES.get(name) or installed(name)
     return found.usual if found else None
+
+
+def plans_sessions(pipeline: Pipeline, name: str) -> bool:
+    """Return whether the policy of that name gives every session a query plan of its own."""
+    policy = policy_named(pipeline, name) if name else None
+    return policy is not None and spec_of(policy.kind).sessions
 
 
 def fixed_policies(pipeline: Pipeline) -> list[Policy]:

@@ -66,6 +66,7 @@ class PolicySpec:
     follows_demand: bool = True  # a jump of demand triggers a replan
     task_selection: bool = False  # workers of a task with `selection` follow tables
     branches_as_seen: bool = False  # untied branches are planned by their observed shares
+    sessions: bool = False  # every session has a query plan of its own
     hardware_mode: bool = False  # uses the fewest devices while the best variants suffice
     deviations: tuple[str, ...] = ()
     solve_s: float = 0.2  # a solve in virtual time

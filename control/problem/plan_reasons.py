@@ -17,6 +17,7 @@ STEPS = frozenset(
         PlanCause.STAGED,
         PlanCause.ROUTES,
         PlanCause.HANDOVER,
+        PlanCause.SESSIONS,
     )
 )
 
@@ -33,6 +34,7 @@ INTERVAL = PlanReason(PlanCause.INTERVAL, "planned anew")
 STAGED = PlanReason(PlanCause.STAGED, "more workers may change")
 ROUTES = PlanReason(PlanCause.ROUTES, "routes for what arrives now")
 HANDOVER = PlanReason(PlanCause.HANDOVER, "slots handed on")
+SESSIONS = PlanReason(PlanCause.SESSIONS, "query plans of sessions")
 
 _WORKER = {
     PlanCause.WORKER_NEW: "is new",

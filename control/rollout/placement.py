@@ -50,6 +50,7 @@ def place(
                 m
                 for m in free.values()
                 if wanted.device in ("", kinds.get(m.device, m.device))
+                and wanted.may_run_on(m.device)
                 and _rank(m, held.get(m.name), wanted) == rank
             ]
             kind = (wanted.key, wanted.device)

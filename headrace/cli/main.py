@@ -29,6 +29,7 @@ from headrace.cli.reports import fidelity, report
 from headrace.cli.roles import control, egress, ingress, profiler, scorer, worker
 from headrace.cli.run import down, up, validate
 from headrace.cli.send import load, send
+from headrace.cli.session import session
 from headrace.cli.sessions import schedule, search
 from headrace.cli.simulate import compare, simulate
 from headrace.cli.traces import traces
@@ -43,7 +44,7 @@ SECTIONS = {
         "calibrate", "fidelity",
     ),
     "Run": ("up", "down", "broker", "acls", "kubernetes"),
-    "Use": ("send", "load", "gateway"),
+    "Use": ("send", "load", "session", "gateway"),
     "Look": ("status", "logs", "explain", "report", "traces", "dead-letters"),
     "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "reload", "command"),
     "Roles, one process each": ("control", "ingress", "worker", "egress", "scorer", "profiler"),
@@ -83,7 +84,7 @@ COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
     demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init, kubernetes,
     load, logs, pause, plan, policy, profile, profiler, reload, replan, report, restore, resume,
-    schedule, schema, scorer, search, send, simulate, status, traces, up, validate, worker,
+    schedule, schema, scorer, search, send, session, simulate, status, traces, up, validate, worker,
 )  # fmt: skip
 
 

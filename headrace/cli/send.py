@@ -28,6 +28,7 @@ slo_class_option = click.option("--slo-class", default="", help="One of the file
 @bootstrap_option
 @deadline_option
 @slo_class_option
+@click.option("--session", default="", help="The session it belongs to.")
 @click.option("--id", "name", default="", help="The query's id. Without it one is made.")
 @click.option(
     "--size", type=click.IntRange(1), default=1, help="The query's size, of a file with size."

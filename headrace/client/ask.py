@@ -30,6 +30,7 @@ def send_one(
     slo_class: str,
     name: str,
     size: int = 1,
+    session: str = "",
 ) -> Answer:
     """Send one query and return its answer. Raises ``Unsuccessful`` if none arrives."""
     payload = input.read()
@@ -43,6 +44,7 @@ def send_one(
         deadline_s=None if deadline is None else time.time() + deadline,
         slo_class=slo_class,
         size=size,
+        session=session,
     )
     wait_s = answer_within_s(pipeline, deadline, slo_class)
     answer = ask_once(kafka, pipeline, query, wait_s)

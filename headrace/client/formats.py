@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from schemas.codec.confluent import ConfluentCodec
 from schemas.codec.json_form import answer_from_json
 from schemas.codec.path_tree import unfolded
-from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
+from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SESSION_HEADER, SLO_CLASS_HEADER
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline
@@ -74,6 +74,8 @@ def _raw_query(query: Query, size_header: str) -> tuple[bytes, Headers]:
         headers.append((DEADLINE_HEADER, f"{query.deadline_s * 1e3:.3f}".encode()))
     if query.slo_class:
         headers.append((SLO_CLASS_HEADER, query.slo_class.encode()))
+    if query.session:
+        headers.append((SESSION_HEADER, query.session.encode()))
     if size_header:
         headers.append((size_header, str(query.size).encode()))
     return query.payload, headers

@@ -7,7 +7,7 @@ Errors are ``PipelineError``: one sentence each, with the line.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from control.problem.lazy_references import parts
+from control.problem.seats import seat_device, seat_worker
+from control.problem.session_space import SessionSpace
 from headrace.config.checks import check, policies, topological
 from headrace.config.policy_sections import policy_of
 from headrace.config.sections import (
-    ClusterSection,
     FileSection,
     GatewaySection,
     LabelsSection,
@@ -28,13 +29,13 @@ from headrace.config.sections import (
     TypeSection,
     validated,
 )
-from headrace.config.session_space import SessionSpace, session_space
+from headrace.config.session_sections import session_space
 from headrace.config.signature import Signature, TensorSpec
 from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError
 from operators.models.user_modules import import_module, make_known
 from operators.user_frames import sentence, with_frames
-from profiles.measurements import Entry, ProfileError
+from profiles.measurements import EMULATED, Entry, ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import ClassShare, Labels, Pipeline, QuerySize, Task, Variant
 
@@ -78,6 +79,24 @@ class DeviceType:
     memory: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierDevices:
+    """The devices of a tier that run here: ``count`` processes with a worker for each of ``tasks``.
+
+    ``stretch`` is by task: an emulated device takes so many times the seconds of this machine.
+    """
+
+    name: str
+    device: str
+    count: int
+    tasks: tuple[str, ...]
+    stretch: Mapping[str, float]
+
+    def seats(self, device: str) -> dict[str, str]:
+        """Return the workers of one device ("depot-0"), with the device that each reports."""
+        return {seat_worker(device, task): seat_device(task, self.name) for task in self.tasks}
+
+
 @dataclass(frozen=True, slots=True)
 class Gateways:
     """The gateway processes that `up` starts; all of them listen on the same ports.
@@ -115,6 +134,7 @@ class Cluster:
     profilers: int = 1  # processes that a search starts
     gateway: Gateways | None = None
     scale: str = NOBODY  # who rents devices of types while the pipeline runs
+    tiers: tuple[TierDevices, ...] = ()  # where sessions are served; then ``devices`` are seats
 
     @property
     def unplanned(self) -> bool:
@@ -125,8 +145,15 @@ class Cluster:
         """Return the type of that name; None for a device that is no type."""
         return next((each for each in self.types if each.name == name), None)
 
+    def tier(self, name: str) -> TierDevices | None:
+        """Return the tier of that name; None for any other device."""
+        return next((each for each in self.tiers if each.name == name), None)
+
     def host_device(self, name: str) -> str:
-        """Return the device of this machine for a device or type: "cpu", "cuda:0", "emulated"."""
+        """Return the device of this machine for a device, type or seat: "cpu", "cuda:0" ..."""
+        tier = self.tier(name.partition("@")[2])
+        if tier is not None:
+            return tier.device
         found = self.type_of(name)
         return found.device if found else name
 
@@ -162,7 +189,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
     make_importable(absolute)
     return PipelineFile(
         pipeline=_pipeline(file, absolute.parent),
-        cluster=_cluster(file.cluster),
+        cluster=_cluster(file),
         profiles=tuple(absolute.parent / profile for profile in file.profiles),
         workload=file.workload or "",
         path=absolute,
@@ -354,14 +381,22 @@ def _imported(spec: str, what: str) -> Any:
         raise PipelineError(with_frames(text, error)) from error
 
 
-def _cluster(section: ClusterSection) -> Cluster:
+def _cluster(file: FileSection) -> Cluster:
+    section = file.cluster
     types = tuple(_device_type(*each) for each in (section.types or {}).items())
     started = [(name, count) for name, count in (section.start or {}).items() if count]
     memory = {each.name: each.memory for each in types if each.memory is not None}
     parts = section.tasks_per_device
     devices = ((name, count * parts) for name, count in (section.devices or {}).items())
+    tiers = () if section.devices or types else tuple(_tiers(file))
+    seats = (
+        (seat_device(task, each.name), each.count)
+        for each in tiers
+        for task in each.tasks
+        if each.count
+    )
     return Cluster(
-        (*devices, *started),
+        (*devices, *started, *seats),
         section.ingress,
         section.egress,
         section.share / parts,
@@ -374,6 +409,7 @@ def _cluster(section: ClusterSection) -> Cluster:
         profilers=section.profilers,
         gateway=_gateways(section.gateway) if section.gateway else None,
         scale=section.scale,
+        tiers=tiers,
     )
 
 
@@ -387,6 +423,27 @@ def _signature(section: SignatureSection) -> Signature:
 
 def _tensors(sections: Mapping[str, TensorSection]) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(n, each.datatype, tuple(each.shape)) for n, each in sections.items())
+
+
+def _tiers(file: FileSection) -> Iterator[TierDevices]:
+    """Yield the tiers with their devices here: the count of each, and who may run on it."""
+    for name, tier in (file.cluster.tiers or {}).items():
+        emulated = tier.device == EMULATED
+        tasks = {
+            task: section
+            for task, section in file.tasks.items()
+            if section.tiers is None or name in section.tiers
+        }
+        yield TierDevices(
+            name=name,
+            device="cpu" if emulated else tier.device,
+            count=tier.count or 0,
+            tasks=tuple(task for task in topological(file.tasks) if task in tasks),
+            stretch={
+                task: 1.0 / (tier.cpu_speed if section.cpu else tier.speed) if emulated else 1.0
+                for task, section in tasks.items()
+            },
+        )
 
 
 def _device_type(name: str, section: TypeSection) -> DeviceType:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import repeat
 
-from headrace.config.pipeline_file import SUPERVISOR, Cluster, Gateways
+from headrace.config.pipeline_file import SUPERVISOR, Cluster, Gateways, TierDevices
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,11 @@ def roles(cluster: Cluster, *, scored: bool = False) -> tuple[Role, ...]:
         *(
             role
             for device, count in cluster.devices
+            if not cluster.tiers
             for role in cluster_workers(cluster, device, count)
         ),
         *((Role("scorer", "scorer", (), ("scorer",)),) if scored else ()),
+        *(role for tier in cluster.tiers for role in tier_devices(tier)),
         *_shared("ingress", cluster.ingress),
         *_gateways(cluster.gateway),
     )
@@ -91,6 +93,16 @@ def rented_worker(type_: str, number: int) -> Role:
     """Return the process of one rented device, which ends when the device is released."""
     name = f"{type_}-{number}"
     return Role(name, "worker", ("--name", name, "--device", type_), (name,))
+
+
+def tier_devices(tier: TierDevices) -> list[Role]:
+    """Return a process for each device of a tier, with a worker for each of its tasks."""
+    names = [f"{tier.name}-{number}" for number in range(tier.count)]
+    return [
+        Role(name, "worker", ("--name", name, "--device", tier.name), tuple(tier.seats(name)))
+        for name in names
+        if tier.tasks
+    ]
 
 
 def _shared_device(role: Role, parts: int) -> Role:

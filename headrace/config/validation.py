@@ -16,7 +16,7 @@ from headrace.config.pipeline_file import (
     load_workload,
     planning_profile,
 )
-from headrace.config.session_space import space_counts
+from headrace.config.session_sections import space_counts
 from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator
@@ -86,7 +86,7 @@ def _load_operators(file: PipelineFile) -> None:
     lines = read_source(file.path)
     for variant in (v for task in file.pipeline.tasks for v in task.variants):
         try:
-            load_operator(file.sessions.filled(variant) if file.sessions else variant)
+            load_operator(_example(file, variant))
             _check_sample(file, variant)
         except ModelError as error:
             place = ("tasks", variant.task, "variants", variant.name, "operator")
@@ -95,6 +95,13 @@ def _load_operators(file: PipelineFile) -> None:
     if errors:
         message = "\n".join(map(str, errors))
         raise type(errors[0])(message, errors[0].trace) from errors[0]
+
+
+def _example(file: PipelineFile, variant: Variant) -> Variant:
+    """Return the variant with the first option of each of its knobs, where it has some."""
+    if file.sessions is None:
+        return variant
+    return file.sessions.filled(variant, file.sessions.space.named(0))
 
 
 def _check_sample(file: PipelineFile, variant: Variant) -> None:

@@ -20,9 +20,9 @@ from control.policies.compass.search.sequential_test import (
     Verdict,
     plain,
 )
-from control.policies.compass.search.space import leaves
+from control.problem.session_space import SessionSpace
+from control.problem.space import leaves
 from headrace.client.topic_clients import Tail
-from headrace.config.session_space import SessionSpace
 from headrace.errors import Unsuccessful
 from headrace.planning.session_search import Step
 from schemas.codec.single_object import CodecError, decode, encode

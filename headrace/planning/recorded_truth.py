@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from control.policies.compass.search.space import Space, leaves
+from control.problem.space import Space, leaves
 from headrace.errors import PipelineError
 
 Floats = NDArray[np.float64]

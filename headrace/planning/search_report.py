@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from control.policies.compass.search.pricing import Priced
-from control.policies.compass.search.space import Space
-from headrace.config.session_space import SessionSpace, space_counts
+from control.problem.session_space import SessionSpace
+from control.problem.space import Space
+from headrace.config.session_sections import space_counts
 from headrace.planning.session_search import Found, Step
 
 SHOWN = 8  # plans

@@ -19,12 +19,13 @@ from control.policies.compass.search.camo import (
     SessionSearch,
     Slo,
 )
+from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.sequential_test import StopRule, Tested
-from control.policies.compass.search.space import Space
 from control.problem.problem import PlanError
+from control.problem.session_space import SessionSpace
+from control.problem.space import Space
 from headrace.config.pipeline_file import PipelineFile, search_space
-from headrace.config.session_space import SessionSpace
 from headrace.planning.recorded_truth import RecordedTruth
 
 KINDS = ("compass", "circinus")
@@ -118,7 +119,7 @@ def searched(
     slo = _slo(sessions, asked)
     rule = replace(_rule(options), population=source.population)
     search = SessionSearch(
-        sessions.deployment(source.memory),
+        session_deployment(sessions, source.memory),
         slo,
         SearchOptions(
             committee=str(options["members"]), rule=rule, history=int(options["history"])

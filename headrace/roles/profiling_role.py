@@ -22,13 +22,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec.structs import replace
 
 from control.policies.compass.search.prefix_cache import PrefixCache
+from control.problem.session_space import SessionSpace
 from headrace.config.pipeline_file import (
     PipelineFile,
     load_combine,
     load_workload,
     search_space,
 )
-from headrace.config.session_space import SessionSpace
 from headrace.errors import PipelineError
 from headrace.processes import run_directory
 from headrace.roles.log_options import SILENT, LogOptions
@@ -103,8 +103,7 @@ class Operators:
     def _operator(self, task: str, configuration: int) -> Any:
         setting = self._sessions.setting(task, configuration)
         if setting not in self._loaded:
-            variant = self._sessions.variant(self._file.pipeline, task, configuration)
-            operator: Any = load_operator(variant)
+            operator: Any = load_operator(self._sessions.variant(self._file.pipeline, setting))
             operator.load(self._device)
             self._loaded[setting] = operator
             if len(self._loaded) > LOADED:

@@ -10,6 +10,7 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from control.controller.controller import Controller
+from control.problem.seats import task_of
 from headrace.client.accuracy_topic import newest_accuracy
 from headrace.config.pipeline_file import (
     PipelineFile,
@@ -22,6 +23,7 @@ from headrace.config.topology import Share
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query
+from headrace.roles.emulated_tier import SlowedOperator
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
@@ -254,10 +256,11 @@ def run_worker(
     ones, or those that share a device."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "worker")
-    names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
+    devices = worker_devices(file, name, device, count)
+    names = list(devices)
     incarnation, namesakes = _now(), _namesakes(kafka, pipeline, names)
     profile = planning_profile(file)
-    host = file.cluster.host_device(device)
+    host = file.cluster.host_device(devices[names[0]])
     if host != EMULATED:
         preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
     journals = {} if host == EMULATED else {each: _journal(pipeline, each) for each in names}
@@ -265,18 +268,18 @@ def run_worker(
         each: Worker(
             each,
             pipeline,
-            device,
+            reported,
             incarnation=incarnation,
             latency=latency_of(profile, device),
             planned=latency_of(profile, device, "p95"),
             strikes=journals[each].strikes if journals else None,
         )
-        for each in names
+        for each, reported in devices.items()
     }
     namesakes.check()
     group = f"{pipeline.name}.workers"
     with _driver(pipeline, nodes, kafka, group, telling, role=name, namesakes=namesakes) as live:
-        _attach(live, file, profile, names, device, seed, journals)
+        _attach(live, file, profile, devices, seed, journals)
         namesakes.watch(incarnation, live.fail)
         _until_told(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
@@ -285,23 +288,40 @@ def _attach(
     live: Live,
     file: PipelineFile,
     profile: ProfileTable,
-    names: Sequence[str],
-    device: str,
+    devices: Mapping[str, str],
     seed: int,
     journals: Mapping[str, CrashJournal],
 ) -> None:
-    host = file.cluster.host_device(device)
-    for number, each in enumerate(names):
+    for number, (each, device) in enumerate(devices.items()):
+        host = file.cluster.host_device(device)
         if host == EMULATED:
             rng = np.random.default_rng([seed, number])
             executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
             live.attach(each, executor)
         else:
-            make = model_maker(file)
+            make = model_maker(file, _stretch(file, device))
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code
             )
             live.attach(each, running)
+
+
+def worker_devices(file: PipelineFile, name: str, device: str, count: int) -> dict[str, str]:
+    """Return the workers of one process with the device that each reports.
+
+    A device of a tier has one for each task that the tier may run.
+    """
+    tier = file.cluster.tier(device)
+    if tier is not None:
+        return tier.seats(name)
+    names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
+    return dict.fromkeys(names, device)
+
+
+def _stretch(file: PipelineFile, seat: str) -> float:
+    """Return how many times the seconds of this machine a worker's device takes."""
+    tier = file.cluster.tier(seat.partition("@")[2])
+    return 1.0 if tier is None else tier.stretch[task_of(seat)]
 
 
 def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
@@ -317,7 +337,9 @@ def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
     table = per_query(file, planning_profile(file))
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)
-    return partial(Controller, file.pipeline, table if table.entries else None, workers, memory)
+    return partial(
+        Controller, file.pipeline, table if table.entries else None, workers, memory, file.sessions
+    )
 
 
 def emulated_executor(
@@ -342,16 +364,25 @@ def emulated_executor(
     return EmulatedExecutor(make, load_s, live.post_at(node), dilation().clock(process_clock))
 
 
-def model_maker(file: PipelineFile) -> Callable[[str], Operator]:
-    """Return a factory of operators by "task/variant"; those with limits run in own processes."""
+def model_maker(file: PipelineFile, stretch: float = 1.0) -> Callable[[str], Operator]:
+    """Return a factory of operators by "task/variant" or setting; those with limits run in own
+    processes. Batches take ``stretch`` times as long as they compute."""
 
     def make(key: str) -> Operator:
-        variant = variant_of(file.pipeline, key)
+        variant = setting_of(file, key)
         if limited(variant):
             return Isolated(variant, file.path)
-        return Warmed(load_operator(variant), variant)
+        operator = Warmed(load_operator(variant), variant)
+        return SlowedOperator(operator, stretch) if stretch > 1.0 else operator
 
     return make
+
+
+def setting_of(file: PipelineFile, key: str) -> Variant:
+    """Return the variant of "task/variant", or that of a setting with its knobs filled in."""
+    if file.sessions is not None:
+        return file.sessions.variant(file.pipeline, key)
+    return variant_of(file.pipeline, key)
 
 
 def limited(variant: Variant) -> bool:

@@ -9,7 +9,7 @@ Variants are named "task/variant".
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from operators.state_machine import StateMachine
+from control.state_machine import StateMachine
 from schemas.effects import Effect, Load
 from schemas.variant_id import variant_id
 

@@ -7,9 +7,9 @@ slot are forgotten, and egress counts running ones once.
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
+from control.state_machine import StateMachine
 from operators.offset_tracker import Progress
 from operators.serving.running_batch import Ticket
-from operators.state_machine import StateMachine
 from schemas.effects import Assign, Done, Effect, work_topic
 from schemas.records import Lease, SlotState
 

@@ -26,8 +26,9 @@ def packed(
 ) -> list[Effect]:
     """Return the sends of ``onward``, in the order of each parcel's first item.
 
-    ``chosen`` gives each item's slot; empty or ``BY_TURN``: the plan's shares choose. An item whose
-    task has no open slot is dropped and sent to egress with the reason.
+    ``chosen`` gives each item's slot; empty or ``BY_TURN``: the session's query plan chooses, else
+    the plan's shares. An item whose task has no open slot is dropped and sent to egress with the
+    reason.
     """
     packed: list[_Parcel] = []
     newest: dict[tuple[int, int, str, int, int], _Parcel] = {}
@@ -35,7 +36,9 @@ def packed(
         slot = chosen[at] if chosen else BY_TURN
         if task and slot < 0:
             spread = spreads.get(task)
-            if spread:
+            if work.session is not None:
+                slot = work.session.stage(task).slot
+            elif spread:
                 slot = spread.pick()
             else:
                 task, item = "", _unserved(task, item)
@@ -80,6 +83,7 @@ class _Parcel:
             items=tuple(self.items),
             slo_class=work.slo_class,
             size=work.size,
+            session=work.session,
         )
         return Send(work_topic(task) if task else OUTPUTS, parcel, self.slot)
 

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from control.state_machine import StateMachine
 from operators.offset_tracker import Progress
-from operators.state_machine import StateMachine
 from schemas.effects import COMPLETIONS, Effect, Infer, Inferred, Send
 from schemas.records import Completion, Hop, Item, Lease, Work
 from schemas.variant_id import variant_id

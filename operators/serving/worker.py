@@ -4,6 +4,9 @@ A worker is bound to one device and serves the task of its lease: with the lease
 the variant that the policy's tables choose for each batch. It reads the lease's slots in order of
 arrival. After it loses a slot, another worker reads on from the committed offset; queued items of
 that slot are forgotten, and egress counts running ones once.
+
+Where the policy plans sessions, the worker runs every item with the setting that its session's
+query plan names, and holds those settings side by side.
 """
 
 from collections import deque
@@ -29,6 +32,7 @@ from operators.serving.running_batch import (
     crashing,
     enqueue,
 )
+from operators.serving.session_settings import SessionSettings
 from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching
 from operators.serving.worker_rules import UNSTEERED, LatencyOf, WorkerRules
@@ -89,6 +93,7 @@ class Worker:
         self._rules = WorkerRules(UNSTEERED, pipeline, None, latency, 0.0)
         self._device = Device()
         self._builds = OperatorBuilds()
+        self._sessions = SessionSettings(pipeline)
         self._pace = LocalSlowdown(planned)
         self._tables = TableBatching(pipeline, latency, self._device, self._pace)
         self._queue: deque[Ticket] = deque()
@@ -160,9 +165,12 @@ class Worker:
 
     def _soon(self, now: float) -> list[Effect]:
         # Woke follows the records that have already arrived, so that a burst makes one batch.
-        if self._due or not self._queue:
+        if self._due or not self._queue or self._batch.state is not BatchState.IDLE:
             return []
-        if not self._device.serving or self._batch.state is not BatchState.IDLE:
+        if self._sessions.active:
+            self._due = True
+            return [Wake(now)]
+        if not self._device.serving:
             return []
         if not self._tables.arrivals.ready(len(self._queue), now):
             return self._wait() if self._hold_s == float("inf") else []
@@ -207,6 +215,8 @@ class Worker:
     def _start(self, now: float) -> list[Effect]:
         """Drop items that would end too late, then run a batch of the rest."""
         lease, queue, variant = self._slots.lease, self._queue, self._device.serving
+        if self._sessions.active:
+            return self._start_setting(lease, now)
         idle, plain = self._batch.state is BatchState.IDLE, self._sizes is None
         if lease is None or not variant or not queue or not idle:
             return []
@@ -229,6 +239,45 @@ class Worker:
             self._batch.start(batch, variant, cost, rule, now)
             effects.append(self._batch.infer(self._strikes is not None, self._sizes is not None))
         return [*effects, *self._backpressure(now)]
+
+    def _start_setting(self, lease: Lease | None, now: float) -> list[Effect]:
+        """Run the next items of one setting, and load the settings that others wait for."""
+        sessions, queue = self._sessions, self._queue
+        if lease is None or self._busy:
+            return []
+        effects: list[Effect] = []
+        setting = sessions.next(queue)
+        if setting:
+            ends_s = now + self._latency(setting, 1)
+            batch, late = sessions.taken(
+                queue, setting, lease.batch,
+                lambda ticket: self._rules.overrun_s(ticket.work, ticket.item, ends_s) > 0,
+            )  # fmt: skip
+            effects = self._drop(late, setting, ends_s, now) if late else []
+            if batch:
+                rule = released(len(batch), lease.batch, IDLE)
+                self._batch.start(batch, setting, self._cost(len(batch)), rule, now)
+                effects.append(
+                    self._batch.infer(self._strikes is not None, self._sizes is not None)
+                )
+        effects += sessions.more(queue, self._batch.variant if self._busy else "")
+        return [*effects, *self._backpressure(now)]
+
+    def _fail_setting(self, event: Failed, now: float) -> list[Effect]:
+        """Fail the items whose setting cannot be loaded; the others go on."""
+        self._sessions.gave_up(str(event.job), event.error)
+        found = self._sessions.refused(self._queue)
+        self._queue = deque(ticket for ticket in self._queue if ticket not in found)
+        self._show_state()
+        effects = [
+            effect
+            for ticket in found
+            for effect in self._end_failed([ticket], str(event.job), event.error, now)
+        ]
+        return [*effects, *self._load_settings(), *self._reporter.at_once(now)]
+
+    def _load_settings(self) -> list[Effect]:
+        return self._sessions.more(self._queue, self._batch.variant if self._busy else "")
 
     def _taken(self, size: int, ends_s: float) -> tuple[list[Ticket], list[Ticket]]:
         """Take up to ``size`` items that may end at ``ends_s``, and those before that may not."""
@@ -333,6 +382,8 @@ class Worker:
     def _failed(self, event: Failed, now: float) -> list[Effect]:
         if event.job == self._batch.job and self._busy:
             return self._fail(event.error, now)
+        if isinstance(event.job, str) and self._sessions.active:
+            return self._fail_setting(event, now)
         if isinstance(event.job, str) and self._builds.ended(event.job):
             self._reporter.count(f"reload_failed/{event.job}")
             self._reporter.warning = event.error
@@ -400,6 +451,7 @@ class Worker:
             return []
         lease = next((each for each in plan.leases if each.worker == self._name), None)
         effects = self._slots.change(lease)
+        self._sessions.follow(plan, lease)
         self._queue = deque(filter(self._slots.holds, self._queue))
         effects += self._follow(now)
         rules = WorkerRules(plan, self._pipeline, lease, self._latency, now)
@@ -421,6 +473,8 @@ class Worker:
         self._tables.follow(plan.settings.policy if plan else "", wanted, now)
         if plan is not None:
             self._builds.ask(plan.settings.reloads)
+        if self._sessions.active:
+            return self._load_settings()
         effects = self._builds.fresh(self._device.want(wanted, self._tables.variants))
         return [*effects, *self._renew()]
 
@@ -430,6 +484,8 @@ class Worker:
             self._reporter.count(f"reloaded/{event.variant}")
             self._reporter.warning = ""
             return self._renew()
+        if self._sessions.active:
+            return self._setting_loaded(event, now)
         self._device.loaded(event.variant)
         effects = self._more() if self._busy else self._swap() or self._more()
         return [*effects, *self._renew(), *self._soon(now)]
@@ -440,6 +496,12 @@ class Worker:
     def _renew(self) -> list[Effect]:
         """Load the next variant anew that a reload concerns; none that is about to leave."""
         return [] if self._device.loading else self._builds.renew(self._device.held)
+
+    def _setting_loaded(self, event: Loaded, now: float) -> list[Effect]:
+        """Report a setting at once: its session may wait for it."""
+        self._sessions.loaded(event.variant)
+        self._show_state()
+        return [*self._load_settings(), *self._reporter.at_once(now), *self._soon(now)]
 
     def _swap(self) -> list[Effect]:
         """Swap the standby variant in, if any, between two batches."""
@@ -464,11 +526,15 @@ class Worker:
             state = NodeState.DRAINING
         elif self._batch.error:
             state, self._reporter.error = NodeState.STUCK, self._batch.error
-        elif self._device.serving != self._slots.wanted:
+        elif not self._sessions.active and self._device.serving != self._slots.wanted:
             state = NodeState.LOADING if self._device.loading else self._reporter.state
         self._reporter.follow(self._plans.epoch, state)
         self._reporter.task = lease.task if lease else ""
-        self._reporter.variant = variant_id(self._device.serving).variant
+        serving = self._slots.wanted if self._sessions.active else self._device.serving
+        self._reporter.variant = variant_id(serving).variant
+        self._reporter.held = tuple(sorted(self._sessions.held))
+        if self._sessions.active:
+            self._reporter.warning = self._sessions.trouble
 
     # ------------------------------------------------------------------ time
 

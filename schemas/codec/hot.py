@@ -12,7 +12,16 @@ from typing import Any
 
 from schemas.codec.values import CodecError, pack
 from schemas.enumerations import ReasonCode
-from schemas.records import Answer, End, Hop, Item, PathTree, Work
+from schemas.records import (
+    Answer,
+    End,
+    Hop,
+    Item,
+    PathTree,
+    SessionPlan,
+    SessionStage,
+    Work,
+)
 
 Parts = list[bytes | memoryview]
 
@@ -94,6 +103,28 @@ def _add_item(item: Item, parts: Parts) -> None:
     parts.append(_NULL if item.end is None else _SECOND + _end(item.end))
 
 
+def _stage(stage: SessionStage) -> bytes:
+    return b"".join(
+        (
+            _text(stage.task),
+            _text(stage.setting),
+            _text(stage.tier),
+            _text(stage.device),
+            _number(stage.slot),
+            _number(stage.quarters),
+        )
+    )
+
+
+def _add_session_plan(plan: SessionPlan, parts: Parts) -> None:
+    parts.extend([_SECOND, _text(plan.session), _number(plan.number), _doubles_1(plan.slo_s)])
+    if plan.stages:
+        parts.append(_number(len(plan.stages)))
+        parts.extend([_stage(stage) for stage in plan.stages])
+    parts.append(_END_OF_BLOCKS)
+    parts.append(_TRUE if plan.admits else _FALSE)
+
+
 def work_parts(work: Work, parts: Parts) -> None:
     """Append a Work in Avro's binary encoding to ``parts``."""
     parts.append(_text(work.query_id))
@@ -111,6 +142,10 @@ def work_parts(work: Work, parts: Parts) -> None:
     parts.append(_number(work.follow))
     parts.append(_number(work.size))
     parts.append(_text(work.slo_class))
+    if work.session is None:
+        parts.append(_NULL)
+    else:
+        _add_session_plan(work.session, parts)
 
 
 def answer_parts(answer: Answer, parts: Parts) -> None:
@@ -135,6 +170,7 @@ def answer_parts(answer: Answer, parts: Parts) -> None:
     parts.append(_CODES[answer.reason_code])
     _add_tree(answer.tree, parts)
     parts.append(_text(answer.slo_class))
+    parts.append(_text(answer.session))
 
 
 def _add_ends(ends: tuple[End, ...], parts: Parts) -> None:

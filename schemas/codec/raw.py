@@ -10,6 +10,7 @@ from schemas.records import Garbled, Query
 ID_HEADER = "headrace-id"
 DEADLINE_HEADER = "headrace-deadline-ms"
 SLO_CLASS_HEADER = "headrace-slo-class"
+SESSION_HEADER = "headrace-session"
 MAX_ID_LENGTH = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # terminals act on them
 # The years 2000 to 2200: a time outside them has another unit or another epoch.
@@ -34,12 +35,14 @@ def query_from_raw(
         named = dict(kept)
         name = _short_text(named, ID_HEADER)
         slo_class = _short_text(named, SLO_CLASS_HEADER)
+        session = _short_text(named, SESSION_HEADER)
         deadline_s = _deadline(named.get(DEADLINE_HEADER))
         size = _size(size_header, named.get(size_header)) if size_header else 1
         if value:
             return Query(
-                payload=value, id=name, deadline_s=deadline_s, slo_class=slo_class, size=size
-            )
+                payload=value, id=name, deadline_s=deadline_s, slo_class=slo_class, size=size,
+                session=session,
+            )  # fmt: skip
         reason = "the value is empty; it must be the payload itself"
     except CodecError as problem:
         reason = str(problem)
@@ -48,7 +51,9 @@ def query_from_raw(
 
 def query_fault(query: Query) -> str:
     """Return what is wrong with an Avro query, by the rules for raw ones, or ""."""
-    for what, text in (("id", query.id), ("slo_class", query.slo_class)):
+    for what, text in (
+        ("id", query.id), ("slo_class", query.slo_class), ("session", query.session),
+    ):  # fmt: skip
         wrong = _unfit(f"the query's {what}", text)
         if wrong:
             return wrong

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from schemas.codec.values import pack, unpack
-from schemas.enumerations import NodeState, PlanCause, ReasonCode
+from schemas.enumerations import NodeState, PlanCause, ReasonCode, SessionState
 from schemas.records import (
     AccuracyRow,
     Answer,
@@ -35,6 +35,10 @@ from schemas.records import (
     Route,
     Selection,
     SelectionTable,
+    Session,
+    SessionChoice,
+    SessionPlan,
+    SessionStage,
     Settings,
     SlotState,
     TreeBranches,
@@ -47,6 +51,7 @@ Row = dict[str, Any]
 # Symbols to members: a lookup takes a tenth of the time of ``ReasonCode(symbol)``.
 REASON_CODES: dict[str, ReasonCode] = {code.value: code for code in ReasonCode}
 _PLAN_CAUSES: dict[str, PlanCause] = {cause.value: cause for cause in PlanCause}
+_SESSION_STATES: dict[str, SessionState] = {state.value: state for state in SessionState}
 _NODE_STATES: dict[str, NodeState] = {state.value: state for state in NodeState}
 
 
@@ -78,13 +83,24 @@ def _work_row(work: Work) -> Row:
     row = asdict(work)
     row["origin"] = asdict(work.origin)
     row["items"] = [_item_row(item) for item in work.items]
+    row["session"] = None if work.session is None else _session_plan_row(work.session)
     return row
 
 
 def _work(row: Row) -> Work:
     row["origin"] = Origin(**row["origin"])
     row["items"] = tuple([_item(item) for item in row["items"]])
+    row["session"] = None if row["session"] is None else _session_plan(row["session"])
     return Work(**row)
+
+
+def _session_plan_row(plan: SessionPlan) -> Row:
+    return {**asdict(plan), "stages": [asdict(stage) for stage in plan.stages]}
+
+
+def _session_plan(row: Row) -> SessionPlan:
+    row["stages"] = tuple([SessionStage(**stage) for stage in row["stages"]])
+    return SessionPlan(**row)
 
 
 def _query_row(query: Query) -> Row:
@@ -180,6 +196,7 @@ def _report_row(report: Report) -> Row:
 def _report(row: Row) -> Report:
     row["state"] = _NODE_STATES.get(row["state"], NodeState.OTHER)
     row["slots"] = tuple([SlotState(**state) for state in row["slots"]])
+    row["held"] = tuple(row["held"])
     return Report(**row)
 
 
@@ -191,6 +208,7 @@ def _plan_row(plan: Plan) -> Row:
     row["factors"] = [asdict(factor) for factor in plan.factors]
     row["capacity_qps"] = _optional(plan.capacity_qps)
     row["expected_accuracy"] = _optional(plan.expected_accuracy)
+    row["sessions"] = [_session_plan_row(each) for each in plan.sessions]
     return row
 
 
@@ -202,6 +220,7 @@ def _plan(row: Row) -> Plan:
     row["routes"] = tuple([Route(**route) for route in row["routes"]])
     row["factors"] = tuple([Factor(**factor) for factor in row["factors"]])
     row["causes"] = tuple([_PLAN_CAUSES[cause] for cause in row["causes"]])
+    row["sessions"] = tuple([_session_plan(each) for each in row["sessions"]])
     return Plan(**row)
 
 
@@ -226,6 +245,22 @@ def _selection(row: Row) -> Selection:
 def _selection_table(row: Row) -> SelectionTable:
     row["rows"] = tuple([tuple(each) for each in row["rows"]])
     return SelectionTable(**row)
+
+
+def _session_row(session: Session) -> Row:
+    row = asdict(session)
+    row["accuracy"] = _optional(session.accuracy)
+    row["usd_per_h"] = _optional(session.usd_per_h)
+    row["plans"] = [
+        {**asdict(each), "accuracy": _optional(each.accuracy)} for each in session.plans
+    ]
+    return row
+
+
+def _session(row: Row) -> Session:
+    row["state"] = _SESSION_STATES[row["state"]]
+    row["plans"] = tuple([SessionChoice(**each) for each in row["plans"]])
+    return Session(**row)
 
 
 def _profile_result(row: Row) -> ProfileResult:
@@ -270,6 +305,7 @@ TO_ROW: dict[type[Struct], Callable[[Any], Row]] = {
     Report: _report_row,
     Plan: _plan_row,
     Selection: _selection_row,
+    Session: _session_row,
     ProfileRequest: asdict,
     ProfileResult: asdict,
     Label: _label_row,
@@ -288,6 +324,7 @@ FROM_ROW: dict[str, Callable[[Row], Record]] = {
     "Report": _report,
     "Plan": _plan,
     "Selection": _selection,
+    "Session": _session,
     "ProfileRequest": lambda row: ProfileRequest(**row),
     "ProfileResult": _profile_result,
     "Label": _label,

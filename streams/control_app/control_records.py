@@ -6,7 +6,7 @@ from typing import Any
 
 from schemas.codec.json_form import decode_any
 from schemas.codec.single_object import CodecError, decode
-from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, Arrived
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, SESSIONS, Arrived
 from schemas.pipeline import Pipeline
 from schemas.records import CommandResult, Garbled, Record
 from streams.codecs.wire import Fetched
@@ -45,7 +45,7 @@ def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
     counts as answered. Raise ``BrokerError`` if a topic cannot be read.
     """
     events: list[Arrived] = []
-    for logical in (PLANS, COMMAND_RESULTS, COMMANDS):
+    for logical in (PLANS, COMMAND_RESULTS, *((SESSIONS,) if pipeline.sessions else ()), COMMANDS):
         messages = read_to_end(kafka, physical(pipeline.name, logical))
         events += past(pipeline.name, logical, map(fetched_from, messages))
     return events

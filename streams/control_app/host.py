@@ -10,6 +10,7 @@ from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
     QUERIES,
+    SESSIONS,
     Count,
     Counted,
     Effect,
@@ -19,7 +20,11 @@ from schemas.effects import (
     Woke,
 )
 
-RESTORED = (PLANS, COMMAND_RESULTS)  # topics that a controller replays before its first event
+RESTORED = (
+    PLANS,
+    COMMAND_RESULTS,
+    SESSIONS,
+)  # topics that a controller replays before its first event
 COUNT_S = 0.25  # least time between two counts; short, so that a jump of demand shows soon
 BLIND_S = 30.0  # pause after a failed count; demand then comes from ingress's reports
 

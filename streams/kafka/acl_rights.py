@@ -23,6 +23,7 @@ from schemas.effects import (
     QUERIES,
     REPORTS,
     RESULTS,
+    SESSIONS,
     work_topic,
 )
 from schemas.pipeline import Pipeline
@@ -85,9 +86,11 @@ def _egress(_: Pipeline) -> _Uses:
     )
 
 
-def _control(_: Pipeline) -> _Uses:
+def _control(pipeline: Pipeline) -> _Uses:
+    sessions = (SESSIONS,) if pipeline.sessions else ()
     return _Uses(
-        writes=(PLANS, COMMAND_RESULTS), reads=(REPORTS, COMMANDS, PLANS, COMMAND_RESULTS),
+        writes=(PLANS, COMMAND_RESULTS, *sessions),
+        reads=(REPORTS, COMMANDS, PLANS, COMMAND_RESULTS, *sessions),
         sizes=(QUERIES,), commits=("control",), watches=("ingress",),
     )  # fmt: skip
 
@@ -132,7 +135,7 @@ def _operator(pipeline: Pipeline) -> _Uses:
         reads=(
             # Queries: `headrace traces` reads the callers' trace context off them.
             *(PLANS, REPORTS, COMMAND_RESULTS, QUERIES, RESULTS, DEAD_LETTERS),
-            *((PROFILE_RESULTS,) if searches else ()),
+            *((PROFILE_RESULTS, SESSIONS) if searches else ()),
             *((ACCURACY, LABELS) if pipeline.labels else ()),
         ),
         makes=True,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
-from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded
+from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.live.crash_journal import CrashJournal
 from streams.live.inbox import Clock
@@ -24,6 +24,7 @@ class Executor(Protocol):
 
     def infer(self, effect: Infer) -> None: ...
     def load(self, effect: Load) -> None: ...
+    def unload(self, effect: Unload) -> None: ...
     def look(self, now: float) -> None: ...
     def close(self) -> None: ...
 
@@ -88,6 +89,10 @@ class ModelExecutor:
         elif effect.variant not in self._loads:
             self._loads[effect.variant] = self._clock()
             threading.Thread(target=self._load, args=(effect,), daemon=True).start()
+
+    def unload(self, effect: Unload) -> None:
+        self._operators.pop(effect.variant, None)
+        self._beside.discard(effect.variant)
 
     def look(self, now: float) -> None:
         """Raise ``OperatorStuck`` if a batch runs for over ``STUCK_S``, a load for over ``LOAD_S``,
@@ -229,6 +234,9 @@ class EmulatedExecutor:
         self._variants[effect.variant] = self._make(effect.variant)
         seconds = self._load_s(effect.variant)
         self._post_at(self._clock() + seconds, Loaded(effect.variant, seconds))
+
+    def unload(self, effect: Unload) -> None:
+        self._variants.pop(effect.variant, None)
 
     def look(self, now: float) -> None:
         """Do nothing: an emulated device cannot hang."""

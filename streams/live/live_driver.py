@@ -22,6 +22,7 @@ from schemas.effects import (
     Node,
     Observer,
     Send,
+    Unload,
     Wake,
     Woke,
 )
@@ -250,6 +251,8 @@ class Live:
             self._later(effect.at_s, node, Woke())  # type: ignore[union-attr]
         elif kind is Load:
             self._executor[node].load(effect)  # type: ignore[arg-type]
+        elif kind is Unload:
+            self._executor[node].unload(effect)  # type: ignore[arg-type]
         else:
             raise TypeError(f"{node} asked for {effect!r}, which the live driver does not perform")
 

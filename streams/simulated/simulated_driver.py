@@ -42,6 +42,7 @@ from schemas.effects import (
     Send,
     Solve,
     Solved,
+    Unload,
     Wake,
     Woke,
     work_topic,
@@ -295,6 +296,9 @@ class Simulated:
         model = running.models[effect.variant] = self._make(running.name, effect.variant)
         self._later(self.now + model.load_s, running, Loaded(effect.variant, model.load_s))
 
+    def _unload(self, running: _Running, effect: Unload) -> None:
+        running.models.pop(effect.variant, None)
+
     # ------------------------------------------------------------------ topics
 
     def _log(self, place: Place) -> Log:
@@ -451,6 +455,7 @@ _PERFORMED: dict[type, Callable[[Simulated, _Running, Any], None]] = {
     Load: Simulated._load,
     Reject: Simulated._reject,
     Solve: Simulated._begin_solve,
+    Unload: Simulated._unload,
 }
 
 

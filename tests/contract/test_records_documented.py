@@ -11,7 +11,7 @@ from schemas.codec.path_tree import folded
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, MAX_ID_LENGTH, SLO_CLASS_HEADER
 from schemas.codec.single_object import encode
 from schemas.codec.values import DTYPES, MAX_DEPTH
-from schemas.enumerations import NodeState, PlanCause, ReasonCode
+from schemas.enumerations import NodeState, PlanCause, ReasonCode, SessionState
 from schemas.records import (
     AccuracyRow,
     Answer,
@@ -36,6 +36,8 @@ from schemas.records import (
     Route,
     Selection,
     SelectionTable,
+    Session,
+    SessionChoice,
     Settings,
     SlotState,
     Work,
@@ -150,6 +152,19 @@ EXAMPLES = [
         message="policy 'fast' is in force", epoch=12, finished_s=TIME + 0.1,
     ),
 ]  # fmt: skip
+EXAMPLES.append(
+    Session(
+        id="cam-17", pipeline="postcode-planned", state=SessionState.SERVING, slo_s=0.2,
+        accuracy=0.9, usd_per_h=0.2, chosen=0, number=1, opened_s=TIME, changed_s=TIME + 0.6,
+        plans=(
+            SessionChoice(
+                settings={"scan": "scan/scan@scale=0.5", "read": "read/cnn@votes=1"},
+                tiers={"scan": "handheld", "read": "cloud"}, quarters={"scan": 0, "read": 2},
+                usd_per_h=0.1,
+            ),
+        ),
+    )
+)  # fmt: skip
 EXAMPLE_OF = {type(record).__name__: record for record in EXAMPLES}
 
 
@@ -161,7 +176,7 @@ def section(name: str) -> str:
 
 
 def test_every_member_of_an_enum_stands_in_the_page() -> None:
-    for kind in (ReasonCode, PlanCause):
+    for kind in (ReasonCode, PlanCause, SessionState):
         listed = re.findall(r"^\| `(\w+)` \| .{3,} \|$", section(kind.__name__), re.M)
         assert sorted(listed) == sorted(kind), kind.__name__
 

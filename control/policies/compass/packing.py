@@ -17,7 +17,7 @@ model, share GPUs with that pool only (Compass, Appendix D.2), so each (tier, po
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-QUARTERS = 4  # of a GPU
+from control.problem.tiers import QUARTERS as QUARTERS
 
 Sizes = tuple[int, int, int, int]  # items of 1, 2, 3 and 4 quarters
 

@@ -1,9 +1,11 @@
-"""What the policies that plan sessions share: their options, and the refusal to plan a pipeline."""
+"""What the policies that plan sessions share: their options, and the workers of the tiers."""
 
-from typing import NoReturn
+from collections import Counter
 
 from control.policies.option_fields import Option, OptionType
-from control.problem.problem import PlanError, Problem
+from control.problem.problem import Allocation, PlanError, Problem, Replicas
+from control.problem.seats import task_of
+from schemas.pipeline import Task
 
 DEADLINE = Option(
     name="deadline",
@@ -61,9 +63,34 @@ SESSIONS: tuple[Option, ...] = (
 )  # fmt: skip
 
 
-def allocate(problem: Problem) -> NoReturn:
-    """Raise ``PlanError``: these policies plan sessions one by one."""
-    raise PlanError(
-        f"policy {problem.policy.name!r} plans sessions (`headrace search`, `headrace schedule`) "
-        "and cannot run the whole pipeline; name another policy, such as static"
+def allocate(problem: Problem) -> Allocation:
+    """Return a worker for every task on every device of a tier that may run it.
+
+    Which settings they hold follows from the sessions (control/sessions). Raises ``PlanError``
+    where the cluster has no tiers with devices.
+    """
+    if not any(map(task_of, problem.devices)):
+        raise PlanError(
+            f"policy {problem.policy.name!r} serves sessions on the devices of cluster.tiers, and "
+            "none is there; give the tiers a count and leave cluster.devices out, or name another "
+            "policy, such as static"
+        )
+    there = Counter(problem.devices)
+    replicas = tuple(
+        found for task in problem.pipeline.tasks if (found := _seats(problem, task, there)).count
+    )
+    missing = {task.name for task in problem.pipeline.tasks} - {each.task for each in replicas}
+    binding = f"no device of a tier runs task {min(missing)!r}" if missing else ""
+    return Allocation(replicas, feasible=not missing, binding=binding)
+
+
+def _seats(problem: Problem, task: Task, there: Counter[str]) -> Replicas:
+    variant = task.variants[0]  # a name only: sessions say what is loaded
+    devices = tuple(sorted(device for device in there if task_of(device) == task.name))
+    return Replicas(
+        task=task.name,
+        variant=variant.name,
+        batch=problem.batch(variant),
+        count=sum(there[device] for device in devices),
+        on=devices,
     )

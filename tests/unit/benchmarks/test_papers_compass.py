@@ -12,6 +12,7 @@ from benchmarks.papers.compass_compare import BASELINES, METHODS, Method, _searc
 from benchmarks.papers.compass_model import applications, draw
 from benchmarks.papers.compass_page import page
 from benchmarks.papers.sources import DataError
+from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.sequential_test import StopRule
 from headrace.cli.main import run
 
@@ -88,7 +89,7 @@ def test_the_files_say_what_the_model_drew(data: Path, out: Path) -> None:
     sessions = read_pipeline_file(out / "sr.yaml").sessions
     assert sessions is not None
     truth = read_truth(out / "sr.truth.json", sessions.space)
-    found = sessions.deployment(truth.memory).latency(truth.seconds, truth.sent)
+    found = session_deployment(sessions, truth.memory).latency(truth.seconds, truth.sent)
     modelled = query.deployment.latency(query.seconds, app.sent)
     np.testing.assert_allclose(found, modelled, rtol=1e-6)
 

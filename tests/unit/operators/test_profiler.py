@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from control.policies.compass.search.prefix_cache import PrefixCache
-from control.policies.compass.search.space import Knob, Space, Stage
+from control.problem.space import Knob, Space, Stage
 from operators.profiler import Profiler, Sample, outputs_of
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Value

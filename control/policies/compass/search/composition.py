@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
-from control.policies.compass.search.space import Space, leaves
 from control.policies.compass.search.trimming import Occupied, stretch
+from control.problem.space import Space, leaves
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

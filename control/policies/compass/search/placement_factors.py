@@ -11,13 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from control.policies.compass.search.composition import Deployment
-from control.policies.compass.search.space import Space, leaves
-from control.policies.compass.search.tiers import Link, SessionTier
 from control.problem.problem import PlanError
+from control.problem.session_space import SessionSpace
+from control.problem.space import Space, leaves
+from control.problem.tiers import Link, SessionTier
 
 Floats = NDArray[np.float64]
 
 UNREACHABLE_S = 1e12  # delay of a missing link, or one of 0 bytes a second
+
+
+def session_deployment(sessions: SessionSpace, memory: Floats) -> Deployment:
+    """Return the factors of the placements that sessions may choose; as ``deployment``."""
+    return deployment(sessions.space, sessions.tiers, sessions.links, sessions.origin, memory)
 
 
 def deployment(

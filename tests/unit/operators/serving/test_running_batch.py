@@ -2,6 +2,7 @@
 
 import pytest
 
+from control.state_machine import ImpossibleTransition
 from operators.offset_tracker import Progress
 from operators.serving.leased_slots import TRANSITIONS as SLOTS
 from operators.serving.leased_slots import LeasedSlots, Reading, ReadingChange
@@ -14,7 +15,6 @@ from operators.serving.running_batch import (
     Ticket,
     crashing,
 )
-from operators.state_machine import ImpossibleTransition
 from schemas.effects import Assign
 from schemas.records import Item, Lease, Origin, Work
 

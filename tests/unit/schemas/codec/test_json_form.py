@@ -76,6 +76,7 @@ def test_an_answer_has_the_keys_of_its_record() -> None:
         "ends": [{"outcome": "answered", "task": "read", "reason": "", "reason_code": "none"}],
         "reason_code": "none",
         "slo_class": "",
+        "session": "",
     }  # fmt: skip
 
 

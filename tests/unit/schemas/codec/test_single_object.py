@@ -158,7 +158,14 @@ def test_a_record_begins_with_the_fingerprint_of_avros_specification() -> None:
 
 def test_the_bytes_of_a_query_are_as_the_specification_says() -> None:
     query = Query(payload=b"ab", id="q", deadline_s=1.0)
-    after = b"\x0a\x04ab" + b"\x02q" + b"\x02\x00\x00\x00\x00\x00\x00\xf0\x3f" + b"\x00" + b"\x02"
+    after = (
+        b"\x0a\x04ab"
+        + b"\x02q"
+        + b"\x02\x00\x00\x00\x00\x00\x00\xf0\x3f"
+        + b"\x00"
+        + b"\x02"
+        + b"\x00"
+    )
     assert encode(query) == CURRENT["Query"].prefix + after
 
 
@@ -401,7 +408,7 @@ def test_absurd_lengths_cost_neither_memory_nor_time(length: int) -> None:
     count = BytesIO()
     fastavro.schemaless_writer(count, "long", length)
     data = encode(replace(WORK, items=()))
-    assert data[-4:] == b"\x00\x00\x02\x00"  # no items, follow, size, class
+    assert data[-5:] == b"\x00\x00\x02\x00\x00"  # no items, follow, size, class, session
     survives(data[:-4] + count.getvalue())  # items
     survives(CURRENT["Query"].prefix + b"\x0a" + count.getvalue() + b"abc")  # a payload's bytes
     with pytest.raises(CodecError):

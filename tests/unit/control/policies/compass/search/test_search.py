@@ -6,8 +6,8 @@ import pytest
 from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch, Slo
 from control.policies.compass.search.composition import Deployment, HopBytes
 from control.policies.compass.search.sequential_test import StopRule, Verdict, run_test
-from control.policies.compass.search.space import Knob, Space, Stage
 from control.problem.problem import PlanError
+from control.problem.space import Knob, Space, Stage
 
 TIERS = ("edge", "near", "cloud")
 SPEED = np.array([0.1, 0.45, 1.0])

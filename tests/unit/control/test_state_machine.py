@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import pytest
 
-from operators.state_machine import REMEMBERED, ImpossibleTransition, StateMachine
+from control.state_machine import REMEMBERED, ImpossibleTransition, StateMachine
 
 
 class Door(StrEnum):

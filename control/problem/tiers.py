@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+QUARTERS = 4  # of a GPU
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTier:

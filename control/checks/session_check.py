@@ -1,0 +1,77 @@
+"""Check the query plans of sessions in a plan: whoever placed them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from control.checks.violations import Constraint, Violation
+from control.problem.seats import seat_device, seat_worker
+from control.problem.session_space import SessionSpace
+from control.problem.tiers import QUARTERS
+from schemas.records import Lease, Plan, SessionPlan, SessionStage
+
+
+def check_sessions(
+    plan: Plan, space: SessionSpace, devices: Mapping[str, str]
+) -> tuple[Violation, ...]:
+    """Return the violations of a plan's sessions; ``devices`` is by worker.
+
+    Plans that drain may name workers that are gone; they take no new work.
+    """
+    leases = {lease.worker: lease for lease in plan.leases}
+    used: Counter[str] = Counter()
+    owners: dict[str, set[str]] = {}
+    found: list[Violation] = []
+    newest = _newest(plan)
+    for each in plan.sessions:
+        if not (each.admits or each.number == newest[each.session]):
+            continue
+        for stage in each.stages:
+            own = space.tiers[stage.tier].own if stage.tier in space.tiers else False
+            if own:
+                owners.setdefault(stage.device, set()).add(each.session)
+            else:
+                used[stage.device] += stage.quarters
+            if each.admits:
+                found += _stage(each, stage, space, leases, devices)
+    found += [
+        Violation(Constraint.SESSION_SHARE, (device,), quarters / QUARTERS, 1)
+        for device, quarters in sorted(used.items())
+        if quarters > QUARTERS
+    ]
+    found += [
+        Violation(Constraint.SESSION_DEVICE, (device, *sorted(names)))
+        for device, names in sorted(owners.items())
+        if len(names) > 1
+    ]
+    admitting = Counter(each.session for each in plan.sessions if each.admits)
+    found += [
+        Violation(Constraint.SESSION_ONCE, (name,), count, 1)
+        for name, count in sorted(admitting.items())
+        if count > 1
+    ]
+    return tuple(found)
+
+
+def _newest(plan: Plan) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for each in plan.sessions:
+        newest[each.session] = max(each.number, newest.get(each.session, 0))
+    return newest
+
+
+def _stage(
+    plan: SessionPlan,
+    stage: SessionStage,
+    space: SessionSpace,
+    leases: Mapping[str, Lease],
+    devices: Mapping[str, str],
+) -> Iterator[Violation]:
+    allowed = {each.name: each.tiers for each in space.space.stages}
+    if stage.tier not in allowed.get(stage.task, ()):
+        yield Violation(Constraint.SESSION_TIER, (plan.session, stage.task, stage.tier))
+    worker = seat_worker(stage.device, stage.task)
+    lease = leases.get(worker)
+    if lease is None or lease.task != stage.task or lease.open_slot != stage.slot:
+        yield Violation(Constraint.SESSION_SLOT, (plan.session, stage.task), stage.slot)
+    elif devices.get(worker) != seat_device(stage.task, stage.tier):
+        yield Violation(Constraint.SESSION_TIER, (plan.session, stage.task, stage.tier))

@@ -1,0 +1,177 @@
+"""Commands on sessions: what they ask, checked against the pipeline's tiers and knobs.
+
+``open-session`` takes ``session`` (its id) and, as texts, ``slo``, ``accuracy``, ``cost``,
+``weight``, ``samples``, ``plan``; ``close-session`` and ``replan-session`` take ``session``. A plan
+made by hand is JSON, as the papers' API has it:
+
+    {"stages": [["scan", "handheld"], ["read", "cloud"]],
+     "config": {"scan.scale": 0.5, "read.variant": "mlp"}, "shares": {"read": 0.25}}
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any
+
+from control.controller.commands import CommandError
+from control.problem.session_space import SessionSpace, option_name
+from control.problem.tiers import QUARTERS
+from schemas.durations import duration
+from schemas.enumerations import SessionState
+from schemas.pipeline import Pipeline
+from schemas.records import Session, SessionChoice
+
+OPEN, CLOSE, REPLAN = "open-session", "close-session", "replan-session"
+SESSION_ACTIONS = frozenset((OPEN, CLOSE, REPLAN))
+ARGUMENTS: Mapping[str, frozenset[str]] = {
+    OPEN: frozenset(("session", "slo", "accuracy", "cost", "weight", "samples", "plan")),
+    CLOSE: frozenset(("session",)),
+    REPLAN: frozenset(("session",)),
+}
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+USUAL_SAMPLES = "workload@0"
+
+
+def named_session(action: str, arguments: Mapping[str, str]) -> str:
+    """Return the id of the session that a command names; raise ``CommandError``."""
+    for name in sorted(set(arguments) - ARGUMENTS[action]):
+        known = ", ".join(sorted(ARGUMENTS[action]))
+        raise CommandError(f"{action} has no argument {name!r}; it takes {known}")
+    session = arguments.get("session", "")
+    if not _ID.fullmatch(session):
+        raise CommandError(
+            f"{session!r} is no id of a session; write up to 64 letters, digits, '.', '_' or '-', "
+            "as in session=cam-17"
+        )
+    return session
+
+
+def asked_session(arguments: Mapping[str, str], pipeline: Pipeline, space: SessionSpace) -> Session:
+    """Return the session that ``open-session`` asks for; raise ``CommandError``.
+
+    What it does not name is the pipeline file's.
+    """
+    plan = arguments.get("plan", "")
+    return Session(
+        id=arguments["session"],
+        pipeline=pipeline.name,
+        state=SessionState.OPENING,
+        slo_s=_slo_s(arguments, space.latency_s),
+        accuracy=_number(arguments, "accuracy", space.accuracy, most=1.0),
+        usd_per_h=_number(arguments, "cost", space.usd_per_h),
+        weight=_number(arguments, "weight", space.weight) or space.weight,
+        samples="" if plan else arguments.get("samples", USUAL_SAMPLES),
+        plans=(hand_made(plan, space),) if plan else (),
+    )
+
+
+def _slo_s(arguments: Mapping[str, str], usual_s: float) -> float:
+    if "slo" not in arguments:
+        return usual_s
+    try:
+        slo_s = duration(arguments["slo"].strip())
+    except ValueError as error:
+        raise CommandError(str(error).replace("{}", "the SLO", 1)) from error
+    if not 0 < slo_s < float("inf"):
+        raise CommandError(f"the SLO is {arguments['slo']}; it must be above 0")
+    return slo_s
+
+
+def _number(
+    arguments: Mapping[str, str], name: str, usual: float | None, most: float = float("inf")
+) -> float | None:
+    if name not in arguments:
+        return usual
+    try:
+        value = float(arguments[name])
+    except ValueError:
+        value = -1.0
+    if not (isfinite(value) and 0 <= value <= most):
+        upto = f" to {most:g}" if isfinite(most) else " or more"
+        raise CommandError(f"{name} is {arguments[name]!r}; write a number from 0{upto}")
+    return value
+
+
+# --- plans made by hand -------------------------------------------------------------------------
+
+
+def hand_made(text: str, space: SessionSpace) -> SessionChoice:
+    """Return the query plan in a JSON text; raise ``CommandError`` naming its first fault."""
+    read = _read(text)
+    stages = [stage.name for stage in space.space.stages]
+    tiers = _tiers(read.get("stages"), space)
+    options = _options(read.get("config", {}), space)
+    quarters = _quarters(read.get("shares", {}), tiers, space)
+    return SessionChoice(
+        settings={task: space.setting_of(task, options) for task in stages},
+        tiers=tiers,
+        quarters=quarters,
+        usd_per_h=sum(space.tiers[tiers[t]].price * quarters[t] / QUARTERS for t in stages),
+    )
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        read = json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"the plan is no JSON: {error}") from error
+    known = ("stages", "config", "shares")
+    if not isinstance(read, dict) or set(read) - set(known):
+        raise CommandError(f"the plan is not an object with the keys {', '.join(known)} only")
+    return read
+
+
+def _tiers(stages: Any, space: SessionSpace) -> dict[str, str]:
+    if not isinstance(stages, list) or not all(
+        isinstance(each, list) and [type(part) for part in each] == [str, str] for each in stages
+    ):
+        raise CommandError('the plan\'s stages are no list of [TASK, TIER], as in ["scan", "edge"]')
+    tiers: dict[str, str] = {task: tier for task, tier in stages}
+    for stage in space.space.stages:
+        if stage.name not in tiers:
+            raise CommandError(f"the plan has no tier for task {stage.name!r}; add it to stages")
+        if tiers[stage.name] not in stage.tiers:
+            raise CommandError(
+                f"task {stage.name!r} may not run on {tiers[stage.name]!r}; its tiers are "
+                f"{', '.join(stage.tiers)}"
+            )
+    unknown = sorted(set(tiers) - {stage.name for stage in space.space.stages})
+    if unknown:
+        raise CommandError(f"the plan has a tier for {unknown[0]!r}, which is no task; remove it")
+    return tiers
+
+
+def _options(config: Any, space: SessionSpace) -> dict[str, str]:
+    if not isinstance(config, dict):
+        raise CommandError('the plan\'s config is no object, as in {"scan.scale": 0.5}')
+    named = {key: option_name(value) for key, value in config.items()}
+    knobs = {f"{knob.stage}.{knob.name}": knob for knob in space.space.knobs}
+    for key in named:
+        if key not in knobs:
+            near = get_close_matches(key, knobs, n=1) or list(knobs)
+            raise CommandError(f"the plan sets {key!r}, which is no knob; try {near[0]!r}")
+    for key, knob in knobs.items():
+        if len(knob.options) == 1:
+            named.setdefault(key, knob.options[0])
+        if named.get(key) not in knob.options:
+            raise CommandError(
+                f"the plan sets {key} to {named.get(key, 'nothing')}; its options are "
+                f"{', '.join(knob.options)}"
+            )
+    return named
+
+
+def _quarters(shares: Any, tiers: Mapping[str, str], space: SessionSpace) -> dict[str, int]:
+    if not isinstance(shares, dict) or set(shares) - set(tiers):
+        raise CommandError('the plan\'s shares are no object by task, as in {"read": 0.25}')
+    free = {stage.name for stage in space.space.stages if stage.cpu}
+    found: dict[str, int] = {}
+    for task, tier in tiers.items():
+        share = shares.get(task, 1.0)
+        if share not in (0.25, 0.5, 0.75, 1.0):
+            raise CommandError(f"the plan's share of {task!r} is {share}; write 0.25 to 1")
+        own = space.tiers[tier].own or task in free
+        found[task] = 0 if own else int(share * QUARTERS)
+    return found

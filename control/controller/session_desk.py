@@ -1,0 +1,151 @@
+"""The controller's part for sessions: commands on them, and the query plans in every plan.
+
+Sessions are restored from their compacted topic, their query plans from the plan in force. Where
+the policy does not plan sessions, plans carry none, and sessions wait.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from control.controller.commands import CommandError, unexpired
+from control.controller.session_commands import (
+    CLOSE,
+    OPEN,
+    asked_session,
+    named_session,
+)
+from control.policies import plans_sessions
+from control.problem.plan_reasons import SESSIONS, causes, sentence
+from control.problem.seats import open_seats
+from control.problem.session_space import SessionSpace
+from control.sessions.session_book import SessionBook
+from schemas.effects import Effect
+from schemas.pipeline import Pipeline
+from schemas.records import Command, Plan, Record, Report, Session
+
+Answered = tuple[Command, bool, str]
+
+
+class SessionDesk:
+    """The sessions of a pipeline; ``space`` None: it has no tiers, so it can have none.
+
+    ``changed``: what is known has changed since the last review.
+    """
+
+    def __init__(self, pipeline: Pipeline, space: SessionSpace | None) -> None:
+        self._pipeline = pipeline
+        self._space = space
+        self._book = SessionBook(pipeline, space) if space is not None else None
+        self._held: dict[str, frozenset[str]] = {}  # by worker
+        self._trouble: dict[str, str] = {}  # by worker, why it cannot load a setting
+        self.changed = False
+
+    # ------------------------------------------------------------------ records
+
+    def take(self, record: Record) -> None:
+        """Take a session of an earlier life, or a worker's report of what it holds."""
+        if self._book is None:
+            return
+        if isinstance(record, Report):
+            self._heard(record)
+        elif isinstance(record, Session) and record.pipeline == self._pipeline.name:
+            self._book.restore(record)
+
+    def start(self, plan: Plan, now: float) -> None:
+        """Resume the query plans of the plan in force."""
+        if self._book is not None:
+            self._book.resume(plan, now)
+
+    def _heard(self, report: Report) -> None:
+        if report.role != "worker" or report.pipeline != self._pipeline.name:
+            return
+        held = frozenset(report.held)
+        known = self._held.get(report.node, frozenset()), self._trouble.get(report.node, "")
+        if (held, report.error) != known:
+            self._held[report.node], self._trouble[report.node] = held, report.error
+            self.changed = True
+
+    # ------------------------------------------------------------------ commands
+
+    def carry_out(self, given: Iterable[Command], policy: str, now: float) -> list[Answered]:
+        """Carry out commands on sessions, which need no solve; return their results.
+
+        ``policy`` is the name of the one in force.
+        """
+        return [self._result(command, policy, now) for command in given]
+
+    def _result(self, command: Command, policy: str, now: float) -> Answered:
+        try:
+            unexpired(command, now)
+            message = self._carried_out(command, policy, now)
+        except CommandError as error:
+            return command, False, str(error)
+        self.changed = True
+        return command, True, message
+
+    def _carried_out(self, command: Command, policy: str, now: float) -> str:
+        name = named_session(command.action, command.arguments)
+        book, space = self._book, self._space
+        if book is None or space is None:
+            raise CommandError(
+                f"{self._pipeline.name} has no sessions: its cluster has no tiers; add "
+                "cluster.tiers to the pipeline file"
+            )
+        if command.action == OPEN:
+            if not plans_sessions(self._pipeline, policy):
+                raise CommandError(
+                    f"the policy {policy!r} plans no sessions; apply one of kind compass first: "
+                    "`headrace policy apply`"
+                )
+            return self._open(name, command, book, space, now)
+        if name not in book:
+            known = ", ".join(each.id for each in book.sessions[:10]) or "none"
+            raise CommandError(f"there is no session {name!r}; open are: {known}")
+        if command.action == CLOSE:
+            book.close(name, now)
+            return f"session {name!r} closes"
+        raise CommandError(f"session {name!r} cannot be planned again: its plan was made by hand")
+
+    def _open(
+        self, name: str, command: Command, book: SessionBook, space: SessionSpace, now: float
+    ) -> str:
+        if name in book:
+            raise CommandError(f"session {name!r} is open already; close it or name another one")
+        asked = asked_session(command.arguments, self._pipeline, space)
+        if not asked.plans:
+            raise CommandError("give the session a plan made by hand: --plan FILE")
+        book.open(asked, now)
+        return f"session {name!r} is open"
+
+    # ------------------------------------------------------------------ plans
+
+    def due(self, now: float) -> bool:
+        """Return whether the query plans may have changed since the last plan."""
+        return self._book is not None and (self.changed or now >= self._book.next_s())
+
+    def stamped(self, plan: Plan, devices: Mapping[str, str], now: float) -> Plan:
+        """Return a plan with the query plans that fit its leases.
+
+        ``devices`` is by worker, "" for one that has not reported: then nothing is judged.
+        """
+        if self._book is None or not plans_sessions(self._pipeline, plan.settings.policy):
+            return replace(plan, sessions=()) if plan.sessions else plan
+        if all(devices.values()):
+            self.changed = False
+            seats = open_seats(plan.leases, devices)
+            self._book.review(seats, self._held, self._trouble, now)
+        return replace(plan, sessions=self._book.plans)
+
+    def moved(self, plan: Plan | None, devices: Mapping[str, str], now: float) -> Plan | None:
+        """Return the plan in force with other query plans; None if they are the same."""
+        if plan is None or not self.due(now):
+            return None
+        made = self.stamped(plan, devices, now)
+        if made.sessions == plan.sessions:
+            return None
+        return replace(made, reason=sentence((SESSIONS,)), causes=causes((SESSIONS,)))
+
+    def news(self) -> list[Effect]:
+        """Return the records of sessions that have changed."""
+        return self._book.news() if self._book is not None else []

@@ -1,0 +1,82 @@
+"""What sessions may choose from: the space of query plans, the tiers with their devices, the links.
+
+A setting is a variant with its knobs, named ``task/variant@knob=option,...``. A query plan names a
+setting, a tier and quarters of a device for every task.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from control.problem.space import Space
+from control.problem.tiers import Link, SessionTier
+from schemas.pipeline import Pipeline, Variant
+from schemas.variant_id import variant_id, variant_key
+
+VARIANT = "variant"  # the knob of a task's variants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpace:
+    """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
+    ``values`` maps "task.knob" to the value of each option, ``counts`` tiers to their devices.
+    ``truth`` says what profiles are judged by, ``cache_bytes`` limits a profiler's cache."""
+
+    space: Space
+    tiers: Mapping[str, SessionTier]
+    links: Mapping[tuple[str, str], Link]
+    origin: str
+    latency_s: float
+    accuracy: float | None
+    usd_per_h: float | None
+    values: Mapping[str, Mapping[str, Any]]
+    variants: Mapping[str, str]  # of tasks with a single variant
+    truth: str = "workload"
+    cache_bytes: int = 500_000_000
+    weight: float = 1.0
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def setting(self, task: str, configuration: int) -> str:
+        """Return the name of a task's setting in a configuration, as in ``scan/scan@scale=0.5``."""
+        return self.setting_of(task, self.space.named(configuration))
+
+    def setting_of(self, task: str, options: Mapping[str, str]) -> str:
+        """Return the name of a task's setting with the options by "task.knob".
+
+        Raises ``KeyError`` for a missing option.
+        """
+        named = {k.name: options[f"{task}.{k.name}"] for k in self.space.knobs if k.stage == task}
+        variant = named.pop(VARIANT, self.variants.get(task, ""))
+        knobs = ",".join(f"{knob}={option}" for knob, option in named.items())
+        return f"{variant_key(task, variant)}@{knobs}" if knobs else variant_key(task, variant)
+
+    def variant(self, pipeline: Pipeline, setting: str) -> Variant:
+        """Return the variant of a setting, its options in place of ``$knob`` arguments.
+
+        The variant's name is that of the setting, so that hops and profiles tell settings apart.
+        Raises ``KeyError`` for a variant or an option that the file lacks.
+        """
+        task, name = variant_id(setting)
+        kind, _, knobs = name.partition("@")
+        found = {v.name: v for v in pipeline.task(task).variants}[kind]
+        options = dict(each.split("=", 1) for each in knobs.split(",") if each)
+        known = {f"{task}.{knob}": option for knob, option in options.items()}
+        return replace(self.filled(found, known), name=name)
+
+    def filled(self, variant: Variant, options: Mapping[str, str]) -> Variant:
+        """Return the variant with options by "task.knob" in place of ``$knob`` arguments."""
+
+        def option(value: Any) -> Any:
+            key = f"{variant.task}.{value[1:]}" if isinstance(value, str) else ""
+            known = value[:1] == "$" if key else False
+            return self.values[key][options[key]] if known and key in self.values else value
+
+        arguments = {name: option(value) for name, value in variant.arguments.items()}
+        return replace(variant, arguments=arguments)
+
+
+def option_name(value: Any) -> str:
+    """Return the name of a knob's option: numbers as briefly as they can be written."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else f"{value:g}"

@@ -1,0 +1,107 @@
+"""Free quarters of the tiers' devices, and the devices for a query plan.
+
+A stage occupies quarters of one device of its tier. On a tier of the sessions' own, a device serves
+one session: all stages of the plan on that tier run there. Stages take the fullest device on which
+they fit, the largest first, so that whole devices stay free for whole stages.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from control.problem.seats import Seat, by_device
+from control.problem.tiers import QUARTERS
+from schemas.records import SessionChoice, SessionPlan, SessionStage
+
+
+class Devices:
+    """The live devices of the tiers with their free quarters; ``own`` are the sessions' tiers."""
+
+    def __init__(self, seats: Sequence[Seat], own: Iterable[str]) -> None:
+        self._seats = by_device(seats)
+        self._tier = {seat.device: seat.tier for seat in seats}
+        self._own = frozenset(own)
+        self._free = dict.fromkeys(self._seats, QUARTERS)
+        self._owner: dict[str, str] = {}  # device of an own tier -> its session
+
+    def holds(self, plan: SessionPlan) -> bool:
+        """Return whether every stage's slot is that of a live worker."""
+        return all(
+            (seat := self._seats.get(stage.device, {}).get(stage.task)) is not None
+            and seat.slot == stage.slot
+            for stage in plan.stages
+        )
+
+    def take(self, plan: SessionPlan) -> None:
+        """Occupy what a plan's stages occupy."""
+        for stage in plan.stages:
+            if stage.tier in self._own:
+                self._owner[stage.device] = plan.session
+            elif stage.device in self._free:
+                self._free[stage.device] -= stage.quarters
+
+    def free(self, tier: str) -> tuple[int, ...]:
+        """Return the free quarters of a tier's devices, by name."""
+        return tuple(
+            self._free[device] for device in sorted(self._free) if self._tier[device] == tier
+        )
+
+    def place(self, session: str, choice: SessionChoice, tasks: Sequence[str]) -> "Placed | None":
+        """Return the seat of every task for a plan of the session; None if it does not fit."""
+        found: dict[str, Seat] = {}
+        left = dict(self._free)
+        tiers = choice.tiers
+        for tier in sorted({tiers[task] for task in tasks} & self._own):
+            device = self._own_device(session, tier, [t for t in tasks if tiers[t] == tier])
+            if device is None:
+                return None
+            found |= {t: self._seats[device][t] for t in tasks if tiers[t] == tier}
+        shared = [task for task in tasks if tiers[task] not in self._own]
+        for task in sorted(shared, key=lambda each: (-choice.quarters.get(each, 0), each)):
+            seat = self._fullest(task, tiers[task], choice.quarters.get(task, 0), left)
+            if seat is None:
+                return None
+            left[seat.device] -= choice.quarters.get(task, 0)
+            found[task] = seat
+        return found
+
+    def _own_device(self, session: str, tier: str, tasks: Sequence[str]) -> str | None:
+        """Return the session's device of an own tier, else a free one."""
+        devices = [
+            device
+            for device in sorted(self._seats)
+            if self._tier[device] == tier and all(task in self._seats[device] for task in tasks)
+        ]
+        ours = [device for device in devices if self._owner.get(device) == session]
+        free = [device for device in devices if device not in self._owner]
+        return next(iter((*ours, *free)), None)
+
+    def _fullest(self, task: str, tier: str, quarters: int, left: Mapping[str, int]) -> Seat | None:
+        fitting = [
+            device
+            for device in sorted(left)
+            if self._tier[device] == tier
+            and task in self._seats[device]
+            and left[device] >= quarters
+        ]
+        device = min(fitting, key=lambda each: (left[each], each), default=None)
+        return None if device is None else self._seats[device][task]
+
+
+Placed = Mapping[str, Seat]  # by task
+
+
+def session_plan(
+    session: str, number: int, slo_s: float, choice: SessionChoice, placed: Placed
+) -> SessionPlan:
+    """Return the query plan of a choice on its devices; it does not admit yet."""
+    return SessionPlan(
+        session=session,
+        number=number,
+        slo_s=slo_s,
+        stages=tuple(
+            SessionStage(
+                task=task, setting=choice.settings[task], tier=seat.tier, device=seat.device,
+                slot=seat.slot, quarters=choice.quarters.get(task, 0),
+            )
+            for task, seat in placed.items()
+        ),
+    )  # fmt: skip

@@ -1,0 +1,282 @@
+"""The sessions of a pipeline: their states, and the query plans that nodes follow.
+
+A plan that gets devices is published first without ``admits``, so that workers load its settings;
+once all of them report these as held it admits, and the plan before it drains. A session whose
+devices are lost takes others at once, by any of its plans that fits. Waiting sessions are placed in
+falling order of
+
+    weight * (1 + seconds of waiting / AGEING_S)
+
+so that none starves (Compass, Section 4.3: weights grow with waiting time).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from control.problem.seats import Seat, seat_worker
+from control.problem.session_space import SessionSpace
+from control.sessions.devices import Devices, session_plan
+from control.sessions.session_states import TRANSITIONS, SessionChange
+from control.state_machine import StateMachine
+from schemas.effects import SESSIONS, Effect, Forget, Send
+from schemas.enumerations import SessionState
+from schemas.pipeline import Pipeline
+from schemas.records import Plan, Session, SessionChoice, SessionPlan
+
+AGEING_S = 60.0
+NO_PLAN = "no plan for it was found"
+NO_DEVICE = "no devices are free for any of its plans"
+LOADING = "the settings of its plan are loaded"
+SEARCHED = "its plan is searched"
+
+Held = Mapping[str, frozenset[str]]  # worker -> settings that it has loaded
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One session: the plan that admits, the one that loads, and those that drain, until when."""
+
+    session: Session
+    states: StateMachine[SessionState, SessionChange]
+    serving: SessionPlan | None = None
+    coming: SessionPlan | None = None
+    going: list[tuple[SessionPlan, float]] = field(default_factory=list)
+    written: Session | None = None
+
+    @property
+    def state(self) -> SessionState:
+        return self.states.state
+
+    @property
+    def waits(self) -> bool:
+        """Whether it could use devices."""
+        wanted = self.state in (SessionState.WAITING, SessionState.REPLANNING)
+        return wanted and self.coming is None and bool(self.session.plans)
+
+    def go(self, change: SessionChange, now: float, reason: str = "") -> None:
+        before = self.state
+        self.states.go(change)
+        changed_s = self.session.changed_s if before is self.state else now
+        self.session = replace(self.session, state=self.state, changed_s=changed_s, reason=reason)
+
+
+class SessionBook:
+    """All sessions of one pipeline. Invariant: a session has at most one plan that admits."""
+
+    def __init__(self, pipeline: Pipeline, space: SessionSpace) -> None:
+        self._pipeline = pipeline.name
+        self._tasks = pipeline.task_names
+        self._own = frozenset(name for name, tier in space.tiers.items() if tier.own)
+        self._drain_s = pipeline.longest_deadline_s + pipeline.grace_s
+        self._entries: dict[str, _Entry] = {}
+        self._gone: list[str] = []  # sessions whose records are to be deleted
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def session(self, name: str) -> Session:
+        """Return a session's record; raise ``KeyError``."""
+        return self._entries[name].session
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """Every session, in the order of opening."""
+        return tuple(entry.session for entry in self._entries.values())
+
+    @property
+    def plans(self) -> tuple[SessionPlan, ...]:
+        """The query plans for the nodes, by session and number."""
+        found = [
+            each
+            for entry in self._entries.values()
+            for each in (entry.serving, entry.coming, *(plan for plan, _ in entry.going))
+            if each is not None
+        ]
+        return tuple(sorted(found, key=lambda plan: (plan.session, plan.number)))
+
+    # ------------------------------------------------------------------ an earlier life
+
+    def restore(self, session: Session) -> None:
+        """Take a session's record from an earlier life."""
+        states = StateMachine(f"session {session.id}", TRANSITIONS, session.state)
+        self._entries[session.id] = _Entry(session, states, written=session)
+
+    def resume(self, plan: Plan, now: float) -> None:
+        """Take the query plans of the plan that is in force."""
+        for each in plan.sessions:
+            entry = self._entries.get(each.session)
+            if entry is None:
+                continue
+            if each.admits:
+                entry.serving = each
+            elif each.number == entry.session.number:
+                entry.coming = each
+            else:
+                entry.going.append((each, now + self._drain_s))
+
+    # ------------------------------------------------------------------ what is asked
+
+    def open(self, session: Session, now: float) -> None:
+        """Add a session: one with plans waits for devices, another one for its search."""
+        opened = replace(
+            session, state=SessionState.OPENING, opened_s=now, changed_s=now, reason=SEARCHED
+        )
+        states = StateMachine(f"session {session.id}", TRANSITIONS, SessionState.OPENING)
+        self._entries[session.id] = _Entry(opened, states)
+        if session.plans:
+            self.planned(session.id, session.plans, now)
+
+    def planned(self, name: str, plans: Sequence[SessionChoice], now: float) -> None:
+        """Give a session plans to choose from, the best first; none: the search found none."""
+        entry = self._entries[name]
+        if plans:
+            entry.session = replace(entry.session, plans=tuple(plans))
+            entry.go(SessionChange.PLANS, now, NO_DEVICE)
+        elif entry.state is SessionState.REPLANNING:
+            entry.go(SessionChange.KEEP, now)
+        else:
+            entry.go(SessionChange.PLANS, now, NO_PLAN)
+
+    def replan(self, name: str, now: float) -> None:
+        """Let a session await other plans; it goes on by its present one."""
+        self._entries[name].go(SessionChange.REPLAN, now, SEARCHED)
+
+    def close(self, name: str, now: float) -> None:
+        """Admit no more queries of a session, and forget it once those in flight are finished."""
+        entry = self._entries[name]
+        entry.go(SessionChange.CLOSE, now)
+        self._drain(entry, now)
+        entry.coming = None
+
+    # ------------------------------------------------------------------ devices
+
+    def review(
+        self, seats: Sequence[Seat], held: Held, trouble: Mapping[str, str], now: float
+    ) -> None:
+        """Follow what has happened to devices and loads, and place the sessions that wait.
+
+        ``trouble`` says of workers why they cannot load a setting: another plan is tried then.
+        """
+        devices = Devices(seats, self._own)
+        for name in list(self._entries):
+            entry = self._entries[name]
+            self._follow(entry, devices, held, now)
+            self._reject(entry, trouble)
+            entry.going = [(plan, until_s) for plan, until_s in entry.going if now < until_s]
+            if entry.state is SessionState.CLOSING and not entry.going:
+                del self._entries[name]
+                self._gone.append(name)
+        for entry in self._entries.values():
+            for plan in (entry.serving, entry.coming):
+                if plan is not None:
+                    devices.take(plan)
+        for entry in sorted(self._entries.values(), key=lambda each: _urgency(each, now)):
+            if entry.waits:
+                self._place(entry, devices, now)
+
+    def next_s(self) -> float:
+        """Return the time at which a plan has drained; infinite if none drains."""
+        ends = (until_s for entry in self._entries.values() for _, until_s in entry.going)
+        return min(ends, default=float("inf"))
+
+    def news(self) -> list[Effect]:
+        """Return the records to write since the last call."""
+        gone, self._gone = self._gone, []
+        effects: list[Effect] = [Forget(SESSIONS, name) for name in gone]
+        for entry in self._entries.values():
+            if entry.session != entry.written:
+                entry.written = entry.session
+                effects.append(Send(SESSIONS, entry.session, 0, entry.session.id))
+        return effects
+
+    def _follow(self, entry: _Entry, devices: Devices, held: Held, now: float) -> None:
+        if entry.coming is not None and not devices.holds(entry.coming):
+            entry.coming = None
+        if entry.serving is not None and not devices.holds(entry.serving):
+            self._drain(entry, now)
+            entry.go(SessionChange.LOSE, now, NO_DEVICE)
+            entry.session = replace(entry.session, chosen=-1)
+        if entry.coming is not None and loaded(entry.coming, held):
+            self._drain(entry, now)
+            entry.serving, entry.coming = replace(entry.coming, admits=True), None
+            entry.go(SessionChange.SERVE, now)
+            chosen = _index(entry.session.plans, entry.serving)
+            entry.session = replace(entry.session, chosen=chosen)
+
+    def _reject(self, entry: _Entry, trouble: Mapping[str, str]) -> None:
+        """Discard the plan that loads if one of its settings cannot be loaded."""
+        plan = entry.coming
+        if plan is None:
+            return
+        for stage in plan.stages:
+            why = trouble.get(seat_worker(stage.device, stage.task), "")
+            if stage.setting in why:
+                others = tuple(each for each in entry.session.plans if not _alike(each, plan))
+                entry.coming = None
+                entry.session = replace(entry.session, plans=others, reason=why)
+                return
+
+    def _drain(self, entry: _Entry, now: float) -> None:
+        if entry.serving is not None:
+            until_s = now + self._drain_s
+            entry.going.append((replace(entry.serving, admits=False), until_s))
+            entry.serving = None
+
+    def _place(self, entry: _Entry, devices: Devices, now: float) -> None:
+        session, present = entry.session, entry.serving
+        for choice in session.plans:
+            if present is not None and _alike(choice, present):
+                entry.go(SessionChange.KEEP, now)
+                return
+            placed = devices.place(session.id, choice, self._tasks)
+            if placed is not None:
+                number = session.number + 1
+                entry.coming = session_plan(session.id, number, session.slo_s, choice, placed)
+                devices.take(entry.coming)
+                entry.session = replace(session, number=number, reason=LOADING)
+                return
+        entry.session = replace(session, reason=NO_DEVICE)
+
+
+def loaded(plan: SessionPlan, held: Held) -> bool:
+    """Return whether every worker of a plan holds its setting."""
+    return all(
+        stage.setting in held.get(seat_worker(stage.device, stage.task), ())
+        for stage in plan.stages
+    )
+
+
+def settings_of(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -> tuple[str, ...]:
+    """Return the settings that the worker of a task's slots is to hold."""
+    read = frozenset(slots)
+    return tuple(
+        dict.fromkeys(
+            stage.setting
+            for plan in plans
+            for stage in plan.stages
+            if stage.task == task and stage.slot in read
+        )
+    )
+
+
+def _urgency(entry: _Entry, now: float) -> tuple[float, float, str]:
+    session = entry.session
+    weight = session.weight * (1 + max(now - session.changed_s, 0.0) / AGEING_S)
+    return -weight, session.opened_s, session.id
+
+
+def _alike(choice: SessionChoice, plan: SessionPlan) -> bool:
+    return all(
+        (choice.settings[stage.task], choice.tiers[stage.task], choice.quarters.get(stage.task, 0))
+        == (stage.setting, stage.tier, stage.quarters)
+        for stage in plan.stages
+    )
+
+
+def _index(plans: Sequence[SessionChoice], plan: SessionPlan) -> int:
+    return next((at for at, choice in enumerate(plans) if _alike(choice, plan)), -1)

@@ -1,0 +1,164 @@
+"""Sessions as a user sees them: opened and closed by commands, read from their topic."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from control.controller.session_commands import CLOSE, OPEN
+from headrace.client.give_command import give
+from headrace.client.topic_clients import Tail, decoded
+from headrace.config.pipeline_file import PipelineFile, search_space
+from headrace.errors import PipelineError, Unsuccessful
+from operators.outcomes import OUTCOMES
+from schemas.count_names import count_name
+from schemas.effects import REPORTS, SESSIONS
+from schemas.enumerations import SessionState
+from schemas.records import ANSWERED, CommandResult, Report, Session
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_contents import read_kept
+from streams.topics import physical
+
+QUARTERS = 4
+LISTENED_S = 0.5  # reports come every 0.2 s
+LOOK_EVERY_S = 0.1
+
+
+def open_session(
+    file: PipelineFile, kafka: KafkaConfig, session: str, asked: Mapping[str, Any]
+) -> CommandResult:
+    """Open a session; ``asked`` has the arguments that are given, ``plan`` as a path."""
+    search_space(file)
+    arguments = {name: str(value) for name, value in asked.items() if value is not None}
+    if "plan" in arguments:
+        arguments["plan"] = _plan(Path(arguments["plan"]))
+    return give(file, kafka, OPEN, {"session": session, **arguments})
+
+
+def close_session(file: PipelineFile, kafka: KafkaConfig, session: str) -> CommandResult:
+    """Close a session."""
+    return give(file, kafka, CLOSE, {"session": session})
+
+
+def _plan(path: Path) -> str:
+    """Return the JSON in a file on one line; raise ``PipelineError``."""
+    try:
+        return json.dumps(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise PipelineError(f"the plan {path} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise PipelineError(f"the plan {path} is no JSON: {error}") from error
+
+
+def sessions(file: PipelineFile, kafka: KafkaConfig) -> list[Session]:
+    """Return the open sessions, in the order of opening."""
+    search_space(file)
+    kept = read_kept(kafka, physical(file.pipeline.name, SESSIONS))
+    found = [each for each in map(decoded, kept.values()) if isinstance(each, Session)]
+    return sorted(found, key=lambda each: (each.opened_s, each.id))
+
+
+def session_named(file: PipelineFile, kafka: KafkaConfig, name: str) -> Session:
+    """Return one session; raise ``Unsuccessful`` if it is not open."""
+    found = sessions(file, kafka)
+    for each in found:
+        if each.id == name:
+            return each
+    known = ", ".join(each.id for each in found[:10]) or "none"
+    raise Unsuccessful(f"there is no session {name!r}; open are: {known}")
+
+
+def serving(file: PipelineFile, kafka: KafkaConfig, name: str, within_s: float) -> Session:
+    """Return the session once it serves; raise ``Unsuccessful`` after ``within_s``."""
+    until = time.monotonic() + within_s
+    while True:
+        found = session_named(file, kafka, name)
+        if found.state is SessionState.SERVING:
+            return found
+        if time.monotonic() > until:
+            raise Unsuccessful(
+                f"session {name!r} does not serve after {within_s:g} s: it is {found.state}: "
+                f"{found.reason}"
+            )
+        time.sleep(LOOK_EVERY_S)
+
+
+def outcomes(file: PipelineFile, kafka: KafkaConfig) -> dict[str, dict[str, float]]:
+    """Return the queries of each session by outcome, as every egress counts them now."""
+    newest: dict[str, Report] = {}
+    since_s = time.time() - LISTENED_S
+    with closing(Tail(kafka, physical(file.pipeline.name, REPORTS), since_s=since_s)) as tail:
+        until = time.monotonic() + LISTENED_S
+        while time.monotonic() < until:
+            for record in map(decoded, tail.take(0.1)):
+                if isinstance(record, Report) and record.pipeline == file.pipeline.name:
+                    newest[record.node] = record
+    found: dict[str, dict[str, float]] = {}
+    for report in newest.values():
+        for name, count in report.counts.items():
+            _add(found, name, count)
+    return found
+
+
+def _add(found: dict[str, dict[str, float]], name: str, count: float) -> None:
+    what, of = count_name(name)
+    session, outcome = count_name(of)
+    if what == "session" and outcome in OUTCOMES:
+        counts = found.setdefault(session, {})
+        counts[outcome] = counts.get(outcome, 0.0) + count
+
+
+def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
+    """Return a session as JSON: fractions from 0 to 1, units in the keys."""
+    chosen = session.plans[session.chosen] if session.chosen >= 0 else None
+    total = sum(counts.values())
+    return {
+        "session": session.id,
+        "state": str(session.state),
+        "reason": session.reason,
+        "slo": {
+            "latency_ms": session.slo_s * 1e3,
+            "accuracy": session.accuracy,
+            "usd_per_h": session.usd_per_h,
+        },
+        "weight": session.weight,
+        "plan": None if chosen is None else {
+            "settings": dict(chosen.settings),
+            "tiers": dict(chosen.tiers),
+            "shares": {t: quarters / QUARTERS for t, quarters in chosen.quarters.items()},
+            "latency_ms": chosen.latency_s * 1e3 or None,
+            "accuracy": chosen.accuracy,
+        },
+        "usd_per_h": None if chosen is None else chosen.usd_per_h,
+        "plans": len(session.plans),
+        "queries": dict(counts),
+        "attainment": counts.get(ANSWERED, 0.0) / total if total else None,
+        "opened_s": session.opened_s,
+        "changed_s": session.changed_s,
+    }  # fmt: skip
+
+
+def text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return sessions as text, a line each."""
+    return "\n".join(_line(each) for each in rows) or "no session is open"
+
+
+def _line(each: Mapping[str, Any]) -> str:
+    attained = each["attainment"]
+    plan = each["plan"]
+    where = (
+        ""
+        if plan is None
+        else ", ".join(
+            f"{setting} on {plan['tiers'][task]}" for task, setting in plan["settings"].items()
+        )
+    )
+    parts = (
+        f"{each['session']:16} {each['state']:10} {each['slo']['latency_ms']:7.0f} ms",
+        "      -" if attained is None else f"{100 * attained:6.1f} %",
+        "" if each["usd_per_h"] is None else f"{each['usd_per_h']:.3f} $/h",
+        where or each["reason"],
+    )
+    return "  ".join(part for part in parts if part)

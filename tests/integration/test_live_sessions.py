@@ -1,0 +1,203 @@
+"""Sessions on a real broker: two with plans of their own, a device killed, one closed."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cli.main import run
+from headrace.client.formats import answers_in, reader_of
+from headrace.client.topic_clients import Asker, Tail
+from headrace.cluster.run_state import read_state
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.processes import run_directory
+from schemas.effects import RESULTS
+from schemas.records import Answer, Query
+from streams.kafka.kafka_config import KafkaConfig
+from streams.topics import physical
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+MODULE = """
+class Scan:
+    def __init__(self, scale):
+        self._scale = scale
+    def load(self, device):
+        pass
+    def predict(self, batch):
+        return [[value.decode() + f"@{self._scale:g}"] for value in batch]
+
+class Read:
+    def __init__(self, votes):
+        self._votes = votes
+    def load(self, device):
+        pass
+    def predict(self, batch):
+        return [value + f"x{self._votes}" for value in batch]
+"""
+YAML = """\
+name: sessions-{number}
+slo: {{latency: 10s, accuracy: 0.9}}
+input: raw
+results: json
+policy: compass
+policies:
+  compass: {{kind: compass}}
+tasks:
+  scan:
+    children: [read]
+    tiers: [handheld]
+    knobs: {{scale: [1, 0.5]}}
+    variants: {{scan: {{operator: "session_words:Scan", arguments: {{scale: $scale}}}}}}
+  read:
+    tiers: [cloud]
+    knobs: {{votes: [1, 3]}}
+    variants: {{read: {{operator: "session_words:Read", arguments: {{votes: $votes}}}}}}
+cluster:
+  tiers:
+    handheld: {{speed: 0.5, per: session, count: 2}}
+    cloud: {{speed: 1, count: 2, price: 0.2}}
+  links:
+    handheld>cloud: {{rate: 8Mbps, delay: 10ms}}
+"""
+
+
+def a_plan(folder: Path, name: str, scale: float, votes: int) -> str:
+    """Return the path of a query plan that takes all of a device of the cloud."""
+    path = folder / f"{name}.json"
+    stages = [["scan", "handheld"], ["read", "cloud"]]
+    config = {"scan.scale": scale, "read.votes": votes}
+    path.write_text(json.dumps({"stages": stages, "config": config, "shares": {"read": 0.5}}))
+    return str(path)
+
+
+class Sessions:
+    """A pipeline that is up, and what its sessions answer."""
+
+    def __init__(self, file: PipelineFile, broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.file, self.broker, self._capsys = file, broker, capsys
+        self.answers: list[Answer] = []
+        self._asked = 0
+
+    def headrace(self, *arguments: str) -> tuple[int, Any]:
+        code = run(["session", *arguments, "--bootstrap", self.broker, "--json"])
+        out = self._capsys.readouterr().out
+        return code, json.loads(out) if out else None
+
+    def ask(self, seconds: float, *sessions: str) -> list[Answer]:
+        """Send twenty queries a second to each session; return their answers, all of them."""
+        kafka, pipeline = KafkaConfig(self.broker), self.file.pipeline
+        found: dict[str, Answer] = {}
+        with (
+            closing(Tail(kafka, physical(pipeline.name, RESULTS))) as tail,
+            Asker(kafka, pipeline) as asker,
+        ):
+            ids = []
+            for _ in range(int(seconds * 20)):
+                for session in sessions:
+                    self._asked += 1
+                    ids.append(f"{session}-{self._asked}")
+                    asker.ask(Query(payload=b"a", id=ids[-1], session=session))
+                for answer in answers_in(tail.take(0.05), reader_of(pipeline)):
+                    found[answer.id] = answer
+            until = time.monotonic() + 20.0
+            while len(found) < len(ids) and time.monotonic() < until:
+                for answer in answers_in(tail.take(0.1), reader_of(pipeline)):
+                    found[answer.id] = answer
+        assert sorted(found) == sorted(ids)
+        return list(found.values())
+
+    def served(self, *sessions: str) -> list[Answer]:
+        """Ask until a whole second of queries is answered; return their answers.
+
+        On a machine that is short of time a worker may count as lost for a moment.
+        """
+        until = time.monotonic() + 60.0
+        while True:
+            answers = self.ask(1.0, *sessions)
+            by_their_plans(answers)
+            if {each.outcome for each in answers} == {"answered"}:
+                return answers
+            assert time.monotonic() < until, {(x.outcome, x.reason) for x in answers}
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + 60.0
+        while not holds():
+            assert time.monotonic() < until, f"waited in vain until {what}"
+
+    def state(self, session: str) -> str:
+        _, rows = self.headrace("list", str(self.file.path))
+        return next((row["state"] for row in rows if row["session"] == session), "")
+
+
+@pytest.fixture
+def sessions(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Sessions]:
+    (tmp_path / "session_words.py").write_text(MODULE)
+    path = tmp_path / "planned.yaml"
+    path.write_text(YAML.format(number=os.getpid()))
+    up = [sys.executable, "-m", "headrace", "up", str(path), "--bootstrap", broker, "--detach"]
+    subprocess.run(up, check=True, timeout=120)
+    try:
+        yield Sessions(read_pipeline_file(path), broker, capsys)
+    finally:
+        down = [sys.executable, "-m", "headrace", "down", str(path)]
+        subprocess.run(down, check=False, timeout=60)
+
+
+def settings(answers: list[Answer]) -> set[tuple[str, ...]]:
+    return {tuple(hop.key for hop in path) for each in answers for path in each.paths}
+
+
+EXPECTED = {
+    "one": {("scan/scan@scale=1", "read/read@votes=1")},
+    "two": {("scan/scan@scale=0.5", "read/read@votes=3")},
+}
+
+
+def opened(sessions: Sessions, folder: Path) -> None:
+    path = str(sessions.file.path)
+    for name, scale, votes in (("one", 1, 1), ("two", 0.5, 3)):
+        plan = a_plan(folder, name, scale, votes)
+        code, row = sessions.headrace("open", path, name, "--plan", plan, "--wait", "60s")
+        assert (code, row["state"]) == (0, "serving")
+    assert sessions.headrace("open", path, "one", "--plan", plan)[0] == 1
+
+
+def by_their_plans(answers: list[Answer]) -> None:
+    answered = [each for each in answers if each.outcome == "answered"]
+    for name, expected in EXPECTED.items():
+        assert settings([each for each in answered if each.session == name]) <= expected
+
+
+def killed_cloud_device(sessions: Sessions, answers: list[Answer]) -> None:
+    """Kill the process of a device that has served."""
+    used = {hop.worker for each in answers for path in each.paths for hop in path}
+    victim = min(worker for worker in used if worker.startswith("cloud"))
+    state = read_state(run_directory(sessions.file.pipeline.name))
+    assert state is not None
+    (process,) = [each for each in state.roles if each.name == victim.removesuffix("-read")]
+    os.kill(process.pid, 9)
+
+
+def test_two_sessions_go_by_their_own_plans_through_a_kill_and_a_close(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    opened(sessions, tmp_path)
+    answers = sessions.served("one", "two")
+    assert {str(each.result) for each in answers if each.session == "two"} == {"['a@0.5x3']"}
+
+    killed_cloud_device(sessions, answers)
+    by_their_plans(sessions.ask(4.0, "one", "two"))
+    sessions.served("one", "two")
+
+    assert sessions.headrace("close", str(sessions.file.path), "one")[0] == 0
+    sessions.until(lambda: sessions.state("one") != "serving", "one closes")
+    assert {each.outcome for each in sessions.ask(1.0, "one")} == {"refused"}
+    sessions.served("two")

@@ -1,0 +1,287 @@
+"""Sessions in virtual time: controller, ingress, workers and egress as they run live."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from control.controller.controller import Controller
+from control.policies.solvers import solve
+from operators.egress import Egress
+from operators.ingress import Ingress
+from operators.serving.worker import Worker
+from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    PLANS,
+    QUERIES,
+    RESULTS,
+    SESSIONS,
+    Arrived,
+    Solved,
+)
+from schemas.enumerations import ReasonCode, SessionState
+from schemas.records import Answer, Command, CommandResult, Plan, Query, Session
+from streams.simulated.delays import steady
+from streams.simulated.simulated_driver import Simulated
+from tests.session_world import a_hand_made_plan, a_session_pipeline, a_space, seats
+from tests.toys import Toy, reading
+
+LOAD_S = 0.3
+
+
+def scanning(value: Any, rng: np.random.Generator) -> dict[str, list[Any]]:
+    return {"read": [value, value]}
+
+
+class World:
+    """A system with sessions; commands and queries are given by time."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self.pipeline, self.space = a_session_pipeline(), a_space(counts)
+        rng = np.random.default_rng(1)
+
+        def make(node: str, setting: str) -> Toy:
+            output = scanning if setting.startswith("scan") else reading
+            return Toy(rng, output, base_s=0.004, load_s=LOAD_S)
+
+        self.seats = seats(self.space)
+        self.system = Simulated(
+            self.pipeline,
+            {
+                "control": self.controller(),
+                "ingress": Ingress("ingress", self.pipeline, range(4), incarnation=0.0),
+                "egress": Egress("egress", self.pipeline, range(2), incarnation=0.0),
+                **{name: self.worker(name, 0.0) for name in self.seats},
+            },
+            make,
+            delays=steady(0.002, 0.1),
+            solve=lambda effect: (
+                Solved(effect.job, solve(effect.solver, effect.problem)), 0.01,
+            ),
+        )  # fmt: skip
+
+    def controller(self) -> Controller:
+        return Controller(self.pipeline, None, len(seats(self.space)), {}, self.space)
+
+    def worker(self, name: str, now: float) -> Worker:
+        return Worker(name, self.pipeline, self.seats[name], incarnation=now)
+
+    def command(self, at_s: float, action: str, **arguments: str) -> None:
+        given = Command(id=f"{action}-{at_s}", pipeline="p", action=action, arguments=arguments)
+        self.system.input(at_s, COMMANDS, 0, given)
+
+    def ask(self, session: str, from_s: float, upto_s: float, qps: float = 20.0) -> None:
+        for number in range(int((upto_s - from_s) * qps)):
+            at_s = from_s + number / qps
+            query = Query(payload="scan", id=f"{session}-{at_s:.3f}", session=session)
+            self.system.input(at_s, QUERIES, number % 4, query)
+
+    def records(self, topic: str) -> list[Any]:
+        return [r for rows in self.system.written(topic).values() for r, _ in rows]
+
+    def answers(self, session: str) -> list[Answer]:
+        found = [each for each in self.records(RESULTS) if isinstance(each, Answer)]
+        return [each for each in found if each.id.startswith(f"{session}-")]
+
+    def results(self) -> dict[str, CommandResult]:
+        return {each.action: each for each in self.records(COMMAND_RESULTS)}
+
+    def session(self, name: str) -> Session:
+        return [each for each in self.records(SESSIONS) if each.id == name][-1]
+
+    def plan(self) -> Plan:
+        plans = [each for each in self.records(PLANS) if isinstance(each, Plan)]
+        return plans[-1]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def settings(answer: Answer) -> set[tuple[str, ...]]:
+    return {tuple(hop.key for hop in path) for path in answer.paths}
+
+
+def tiers(answer: Answer) -> set[str]:
+    return {hop.worker for path in answer.paths for hop in path}
+
+
+A_SETTINGS = {("scan/v@scale=1", "read/v@votes=1")}
+B_SETTINGS = {("scan/v@scale=0.5", "read/w@votes=3")}
+
+
+def two_sessions(world: World) -> None:
+    world.command(1.0, "open-session", session="a", slo="500ms", plan=a_hand_made_plan(share=0.5))
+    world.command(
+        1.1, "open-session", session="b",
+        plan=a_hand_made_plan(read="depot", votes=3, variant="w", scale=0.5, share=0.25),
+    )  # fmt: skip
+
+
+def test_every_answer_of_a_session_goes_by_its_own_query_plan(world: World) -> None:
+    two_sessions(world)
+    world.ask("a", 3.0, 6.0)
+    world.ask("b", 3.0, 6.0)
+    world.system.run(8.0)
+    for name, expected in (("a", A_SETTINGS), ("b", B_SETTINGS)):
+        answers = world.answers(name)
+        assert len(answers) == 60
+        assert {each.outcome for each in answers} == {"answered"}
+        assert all(settings(each) == expected for each in answers)
+        assert {each.session for each in answers} == {name}
+        assert world.session(name).state is SessionState.SERVING
+    assert {worker.split("-")[0] for each in world.answers("b") for worker in tiers(each)} == {
+        "handheld", "depot",
+    }  # fmt: skip
+    # Each session has a device of its own on the tier of the sessions.
+    own = [{w for each in world.answers(n) for w in tiers(each) if "handheld" in w} for n in "ab"]
+    assert len(own[0]) == len(own[1]) == 1
+    assert own[0] != own[1]
+
+
+def test_the_deadline_is_the_sessions_own(world: World) -> None:
+    two_sessions(world)
+    world.ask("a", 3.0, 3.5)
+    world.ask("b", 3.0, 3.5)
+    world.system.run(5.0)
+    for name, slo_s in (("a", 0.5), ("b", 1.0)):
+        spans = {round(each.deadline_s - each.created_s, 6) for each in world.answers(name)}
+        assert spans == {slo_s}
+
+
+def test_queries_are_refused_until_the_settings_are_loaded(world: World) -> None:
+    two_sessions(world)
+    world.ask("a", 1.05, 3.0)
+    world.system.run(5.0)
+    answers = sorted(world.answers("a"), key=lambda each: each.created_s)
+    early = [each for each in answers if each.outcome == "refused"]
+    assert early
+    assert {each.reason_code for each in early} == {ReasonCode.NO_WORKER, ReasonCode.BAD_INPUT} or (
+        {each.reason_code for each in early} == {ReasonCode.NO_WORKER}
+    )
+    rest = answers[len(early) :]
+    assert {each.outcome for each in rest} == {"answered"}
+    assert rest[0].created_s < 1.0 + LOAD_S + 1.0
+
+
+def test_a_query_without_a_session_or_of_an_unknown_one_is_refused(world: World) -> None:
+    two_sessions(world)
+    world.ask("nobody", 3.0, 3.2)
+    world.system.input(3.0, QUERIES, 0, Query(payload="scan", id="bare-1"))
+    world.system.run(5.0)
+    refused = [*world.answers("nobody"), *world.answers("bare")]
+    assert {each.outcome for each in refused} == {"refused"}
+    assert {each.reason_code for each in refused} == {ReasonCode.BAD_INPUT}
+    assert "names no session" in world.answers("bare")[0].reason
+
+
+def test_a_closed_session_finishes_its_queries_and_leaves_nothing(world: World) -> None:
+    two_sessions(world)
+    world.ask("a", 3.0, 6.0)
+    world.ask("b", 3.0, 6.0)
+    world.command(4.0, "close-session", session="a")
+    world.system.run(20.0)
+    answers = sorted(world.answers("a"), key=lambda each: each.created_s)
+    assert {each.outcome for each in answers} == {"answered", "refused"}
+    last = max(each.created_s for each in answers if each.outcome == "answered")
+    assert last == pytest.approx(4.0, abs=0.1)
+    assert {each.outcome for each in world.answers("b")} == {"answered"}
+    assert {each.session for each in world.plan().sessions} == {"b"}
+
+
+def test_a_session_whose_device_dies_takes_another_one() -> None:
+    world = World({"handheld": 1, "depot": 0, "cloud": 2})
+    world.command(1.0, "open-session", session="a", plan=a_hand_made_plan(share=0.5))
+    world.ask("a", 3.0, 8.0)
+    world.system.at(
+        5.0, lambda: [world.system.kill(f"cloud-0-{task}") for task in ("scan", "read")]
+    )
+    world.system.run(10.0)
+    answers = world.answers("a")
+    assert len(answers) == 100
+    assert all(settings(each) == A_SETTINGS for each in answers if each.outcome == "answered")
+    bad = [each for each in answers if each.outcome != "answered" or each.late]
+    assert all(4.5 < each.created_s < 5.0 + 0.8 + LOAD_S + 0.7 for each in bad)
+    after = [each for each in answers if each.created_s > 7.0]
+    assert {worker for each in after for worker in tiers(each)} == {
+        "handheld-0-scan",
+        "cloud-1-read",
+    }
+    assert world.session("a").state is SessionState.SERVING
+
+
+def test_a_session_waits_for_a_device_and_gets_it_when_another_closes() -> None:
+    world = World({"handheld": 2, "depot": 0, "cloud": 1})
+    world.command(1.0, "open-session", session="a", plan=a_hand_made_plan())
+    world.command(1.1, "open-session", session="b", plan=a_hand_made_plan())
+    world.command(6.0, "close-session", session="a")
+    world.system.run(5.0)
+    assert world.session("b").state is SessionState.WAITING
+    assert "no devices are free" in world.session("b").reason
+    world.system.run(9.0)
+    assert world.session("b").state is SessionState.SERVING
+
+
+def test_sessions_outlive_the_control_app(world: World) -> None:
+    two_sessions(world)
+    world.ask("a", 3.0, 9.0)
+
+    def again() -> None:
+        world.system.start("control", Restored(world))
+
+    world.system.at(4.0, lambda: world.system.kill("control"))
+    world.system.at(5.0, again)
+    world.command(7.0, "close-session", session="b")
+    world.system.run(20.0)
+    assert {each.outcome for each in world.answers("a")} == {"answered"}
+    assert {each.session for each in world.plan().sessions} == {"a"}
+    assert world.results()["close-session"].ok
+
+
+class Restored:
+    """A controller that first reads its topics back, as its drivers do."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._controller = world, world.controller()
+        self._began = False
+
+    def handle(self, event: Any, now: float) -> Any:
+        if not self._began:
+            self._began = True
+            for topic in (PLANS, COMMAND_RESULTS, SESSIONS):
+                for offset, record in enumerate(self._world.records(topic)):
+                    self._controller.handle(Arrived(record, topic, 0, offset, now), now)
+        return self._controller.handle(event, now)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"session": "a b"}, "no id of a session"),
+        ({"session": "x", "slo": "0ms"}, "above 0"),
+        ({"session": "x", "accuracy": "2"}, "from 0 to 1"),
+        ({"session": "x", "colour": "red"}, "no argument 'colour'"),
+        ({"session": "x", "plan": "{"}, "no JSON"),
+        ({"session": "x", "plan": a_hand_made_plan(read="handheld")}, "may not run on 'handheld'"),
+        ({"session": "x", "plan": a_hand_made_plan(votes=2)}, "its options are 1, 3"),
+        ({"session": "x", "plan": a_hand_made_plan(share=0.3)}, "write 0.25 to 1"),
+    ],
+)
+def test_a_command_that_cannot_be_carried_out_says_why(
+    world: World, arguments: dict[str, str], said: str
+) -> None:
+    world.command(1.0, "open-session", **arguments)
+    world.system.run(3.0)
+    result = world.results()["open-session"]
+    assert not result.ok
+    assert said in result.message
+
+
+def test_a_session_opened_twice_is_refused(world: World) -> None:
+    two_sessions(world)
+    world.command(2.0, "open-session", session="a", plan=a_hand_made_plan())
+    world.system.run(3.0)
+    assert "open already" in world.results()["open-session"].message
