@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from headrace.config.pipeline_file import PipelineFile
@@ -151,7 +152,7 @@ def _mounts(options: KubernetesOptions) -> list[dict[str, Any]]:
         {"name": "scratch", "mountPath": "/tmp"},
     ]
     if options.strimzi:
-        folder = PROPERTIES.rpartition("/")[0]
+        folder = str(PurePosixPath(PROPERTIES).parent)
         mounts += [
             {"name": "client", "mountPath": folder, "readOnly": True},
             {"name": "authority", "mountPath": AUTHORITY, "readOnly": True},
