@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.broker.java_runtime import JavaRuntime
 from streams.topics import MAX_RECORD_BYTES
 
 _SERVER = """\
@@ -202,35 +203,20 @@ def log4j_properties(home: Home) -> str:
     return _LOG4J.format(log=home.log)
 
 
-def format_command(java: Path, classpath: str, home: Home, identity: Identity) -> list[str]:
+def format_command(java: JavaRuntime, home: Home, identity: Identity) -> list[str]:
     """Return the command that formats an empty data directory."""
+    # It ends within a second or two: optimised code would not pay.
+    heap = ["-Xmx128m", "-XX:TieredStopAtLevel=1", *java.recording()]
     tool = ["kafka.tools.StorageTool", "format", "-t", identity.cluster]
-    return [
-        # It ends within a second or two: optimised code would not pay.
-        *_java_command(java, classpath, home, heap=["-Xmx128m", "-XX:TieredStopAtLevel=1"]),
-        *tool,
-        "-c",
-        str(home.server_properties),
-    ]
+    return [*java.command(*heap, *_both(home)), *tool, "-c", str(home.server_properties)]
 
 
-def serve_command(java: Path, classpath: str, home: Home) -> list[str]:
+def serve_command(java: JavaRuntime, home: Home) -> list[str]:
     """Return the command that runs the broker."""
     heap = ["-Xms128m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError"]
-    return [
-        *_java_command(java, classpath, home, heap=heap),
-        "kafka.Kafka",
-        str(home.server_properties),
-    ]
+    return [*java.command(*heap, *_both(home)), "kafka.Kafka", str(home.server_properties)]
 
 
-def _java_command(java: Path, classpath: str, home: Home, *, heap: list[str]) -> list[str]:
+def _both(home: Home) -> list[str]:
     # The serial collector: on two cores the default one takes threads and memory from the workers.
-    return [
-        str(java),
-        *heap,
-        "-XX:+UseSerialGC",
-        f"-Dlog4j2.configurationFile={home.log4j_properties}",
-        "-cp",
-        classpath,
-    ]
+    return ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={home.log4j_properties}"]

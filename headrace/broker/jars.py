@@ -78,13 +78,18 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Serialise first starts in different homes: they share one Maven repository."""
+def shared_folder() -> Path:
+    """Return the user's folder for what brokers of all homes share."""
     from jgo.constants import default_jgo_cache
 
     folder: Path = default_jgo_cache()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "headrace.lock").open("w") as file:
+    return folder
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Serialise first starts in different homes: they share one Maven repository."""
+    with (shared_folder() / "headrace.lock").open("w") as file:
         flock(file, LOCK_EX)
         yield

@@ -30,8 +30,8 @@ from headrace.broker.broker_home import (
     server_properties,
 )
 from headrace.broker.broker_process import death_of, end_all, format_if_new, is_ours, spawn
-from headrace.broker.jars import Progress, classpath
-from headrace.broker.java import check_java, find_java
+from headrace.broker.jars import Progress
+from headrace.broker.java_runtime import JavaRuntime, java_runtime
 from streams.kafka.kafka_errors import BrokerError
 
 __all__ = ["BrokerError", "Progress", "Running", "borrow", "ensure", "start", "status", "stop"]
@@ -131,8 +131,7 @@ def stop(home: Path | None = None) -> bool:
 def _started(
     place: Home, java: Path | None, progress: Progress | None, nodes: int | None, proxied: int
 ) -> Running:
-    runtime = find_java() if java is None else check_java(java)
-    jars = classpath(progress)
+    runtime = java_runtime(java, progress)
     identity = _reachable_identity(place, nodes, proxied)
     # The pids of spawned nodes are kept: right after its start a process has no command line yet.
     living = list(_living(place, identity))
@@ -140,7 +139,7 @@ def _started(
     try:
         for number, pid in enumerate(living, 1):
             if pid is None:
-                begun.append(_spawned(place, identity, number, runtime, jars))
+                begun.append(_spawned(place, identity, number, runtime))
                 living[number - 1] = begun[-1]
         return _answering(place, _running(place, identity, tuple(living), started_here=True))
     except BaseException:
@@ -148,7 +147,7 @@ def _started(
         raise
 
 
-def _spawned(place: Home, identity: Identity, number: int, runtime: Path, jars: str) -> int:
+def _spawned(place: Home, identity: Identity, number: int, java: JavaRuntime) -> int:
     """Start one node; its state is written before it answers, so that it can be found if this
     process is killed."""
     node = place.node(number)
@@ -157,8 +156,9 @@ def _spawned(place: Home, identity: Identity, number: int, runtime: Path, jars: 
         _require_free(place, port)
     node.server_properties.write_text(server_properties(place, identity, number))
     node.log4j_properties.write_text(log4j_properties(node))
-    format_if_new(node, format_command(runtime, jars, node, identity))
-    pid = spawn(node, serve_command(runtime, jars, node))
+    with java.recorded():
+        format_if_new(node, format_command(java, node, identity))
+    pid = spawn(node, serve_command(java, node))
     port = identity.nodes[number - 1][0]
     state = {"pid": pid, "port": port, "bootstrap": identity.bootstrap}
     write_whole(node.state, json.dumps(state) + "\n")

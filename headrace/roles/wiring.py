@@ -5,11 +5,11 @@ import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from confluent_kafka import TopicPartition
 
-from control.controller.controller import Controller
 from control.problem.seats import task_of
 from headrace.client.accuracy_topic import newest_accuracy
 from headrace.config.pipeline_file import (
@@ -80,6 +80,9 @@ from streams.topics import (
     own_topics,
     physical,
 )
+
+if TYPE_CHECKING:
+    from control.controller.controller import Controller
 
 log = logging.getLogger("headrace.role")
 
@@ -329,11 +332,13 @@ def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
     return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")
 
 
-def controller_maker(file: PipelineFile) -> Callable[[], Controller]:
+def controller_maker(file: PipelineFile) -> "Callable[[], Controller]":
     """Return a factory of controllers that plan with the file's cluster and profiles.
 
     Errors in the profiles are raised by this call, not by the factory.
     """
+    from control.controller.controller import Controller  # no other role needs the planners
+
     table = per_query(file, planning_profile(file))
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)

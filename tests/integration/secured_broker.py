@@ -20,8 +20,7 @@ from headrace.broker.broker_home import (
     server_properties,
 )
 from headrace.broker.broker_process import death_of, end_all, format_if_new, is_ours, spawn
-from headrace.broker.jars import classpath
-from headrace.broker.java import find_java
+from headrace.broker.java_runtime import java_runtime
 from headrace.broker.local_broker import _free_ports
 from tests.integration.certificates import make_authority
 
@@ -94,14 +93,15 @@ def secured_broker(folder: Path, users: list[str]) -> Iterator[Secured]:
             password=passwords[ADMIN],
         )
     )  # fmt: skip
-    java, jars = find_java(), classpath()
+    java = java_runtime(None)
     scram = [
         part
         for user, password in passwords.items()
         for part in ("--add-scram", f"{MECHANISM}=[name={user},password={password}]")
     ]
-    format_if_new(home, [*format_command(java, jars, home, identity), *scram])
-    pid = spawn(home, serve_command(java, jars, home))
+    with java.recorded():
+        format_if_new(home, [*format_command(java, home, identity), *scram])
+    pid = spawn(home, serve_command(java, home))
     try:
         _await(home, pid, secured)
         yield secured

