@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.demos import left_of, started
 
-pytestmark = [pytest.mark.kafka, pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
 def test_a_demo_accounts_for_every_query_and_leaves_nothing(tmp_path: Path) -> None:

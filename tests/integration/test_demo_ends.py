@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 def test_a_demo_that_is_ended_early_leaves_nothing(
     tmp_path: Path, number: signal.Signals, moment: str
 ) -> None:
-    with started(tmp_path, "10") as demo:
+    with started(tmp_path, "4") as demo:
         assert demo.stderr is not None
         for line in demo.stderr:
             if moment in line:
@@ -33,7 +33,7 @@ def test_a_demo_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     with started(tmp_path, "10") as demo:
         assert demo.stderr is not None
         for line in demo.stderr:
-            if "policy apply" in line:
+            if "$ headrace load" in line:
                 break
         everyone = [psutil.Process(pid) for pid in left_of(tmp_path) if pid != demo.pid]
         demo.kill()

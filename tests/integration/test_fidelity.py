@@ -14,7 +14,7 @@ from headrace.fidelity.certificate_store import history, stale
 from headrace.fidelity.fidelity_run import asked, certify
 from headrace.simulation.world_file import place, read
 
-pytestmark = [pytest.mark.kafka, pytest.mark.alone]
+pytestmark = [pytest.mark.kafka]
 
 FAST = {"fast": {"replicas": {"detect/small": 1, "read/small": 1}}}
 

@@ -10,7 +10,7 @@ from headrace.broker.connect import WRITE_RELEASE
 from schemas.release import UNDECLARED
 from tests.integration.test_faults import RATE
 
-pytestmark = [pytest.mark.kafka, pytest.mark.alone]
+pytestmark = [pytest.mark.kafka]
 
 
 def roll(rig: Rig) -> None:
