@@ -47,9 +47,9 @@ def demo(
     from headrace.demo.demo_results import comparison_json, comparison_text
     from headrace.demo.demo_run import (
         DemoOptions,
-        compared,
-        demonstrated,
         left_text,
+        run_comparison,
+        run_demo,
         shipped_pipeline,
     )
 
@@ -58,13 +58,13 @@ def demo(
         rate_qps=rate, seed=seed, as_json=as_json,
     )  # fmt: skip
     if compare:
-        runs, left = compared(wish)
+        runs, left = run_comparison(wish)
         print_json(comparison_json(runs, left)) if as_json else print_text(comparison_text(runs))
         lost = sum(each.lost for _, each in runs)
     else:
-        found, left = demonstrated(wish)
+        found, left = run_demo(wish)
         lost = found.lost
         if as_json:
             print_json(found.as_json(left))
-    wish.told(left_text(left))
+    wish.show(left_text(left))
     return UNSUCCESSFUL if lost or left else 0

@@ -57,19 +57,19 @@ class DemoOptions:
     seed: int
     as_json: bool = False  # print no more than the commands, on stderr
 
-    def typed(self, command: str, *options: str) -> None:
+    def show_command(self, command: str, *options: str) -> None:
         """Print a command as a user types it."""
-        line = self.line(command, *options)
+        line = self.command_line(command, *options)
         say(line) if self.as_json else print_text(f"\n{line}")
 
-    def line(self, command: str, *options: str) -> str:
+    def command_line(self, command: str, *options: str) -> str:
         """Return a command as a user types it."""
         path = shlex.quote(os.path.relpath(self.file.path))
         words = (f"$ headrace {command} {path}", *options)
         line = " ".join(words)
         return line if len(line) <= LINE else " \\\n    ".join(words)
 
-    def told(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Print what a command says."""
         if not self.as_json:
             print_text(text)
@@ -90,17 +90,17 @@ def shipped_pipeline() -> Path:
     return Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
 
 
-def demonstrated(wish: DemoOptions) -> tuple[DemoResult, tuple[str, ...]]:
+def run_demo(wish: DemoOptions) -> tuple[DemoResult, tuple[str, ...]]:
     """Run the demo; return its result and the processes alive after it. Raises as ``_staged``."""
 
     def act(stage: Stage) -> DemoResult:
         load = demo_load(wish.file, stage.plan, wish.seconds, wish.rate_qps)
-        return _played(stage, load)
+        return _run_load(stage, load)
 
     return _staged(wish, act)
 
 
-def compared(wish: DemoOptions) -> tuple[list[tuple[str, DemoResult]], tuple[str, ...]]:
+def run_comparison(wish: DemoOptions) -> tuple[list[tuple[str, DemoResult]], tuple[str, ...]]:
     """Run the load under the file's policy and under every fixed plan, the file's policy first in
     the result.
 
@@ -117,7 +117,7 @@ def compared(wish: DemoOptions) -> tuple[list[tuple[str, DemoResult]], tuple[str
     def act(stage: Stage) -> list[tuple[str, DemoResult]]:
         load = demo_load(wish.file, stage.plan, wish.seconds, wish.rate_qps)
         # The file's own policy runs last, so that it stays in force on a permanent broker.
-        found = [(policy, _played(stage, load.only(policy))) for policy in (*fixed, own)]
+        found = [(policy, _run_load(stage, load.only(policy))) for policy in (*fixed, own)]
         return found[::-1]
 
     return _staged(wish, act)
@@ -126,12 +126,12 @@ def compared(wish: DemoOptions) -> tuple[list[tuple[str, DemoResult]], tuple[str
 # ---------------------------------------------------------------------- the commands
 
 
-def _played(stage: Stage, load: DemoLoad) -> DemoResult:
+def _run_load(stage: Stage, load: DemoLoad) -> DemoResult:
     """Send the load under its policies, and show status and report."""
     wish, kafka, name = stage.wish, stage.kafka, stage.wish.file.pipeline.name
     with closing(Commander(kafka, name)) as commander:
         if plans(kafka, name)[-1].settings.policy != load.policy:
-            wish.typed("policy apply", load.policy)
+            wish.show_command("policy apply", load.policy)
             commander.apply_policy(load.policy)
         change = _Change(wish, commander, load)
 
@@ -141,31 +141,31 @@ def _played(stage: Stage, load: DemoLoad) -> DemoResult:
 
         sent = _load(stage, load, each)
     if not wish.as_json:
-        wish.typed("status", "--once")
+        wish.show_command("status", "--once")
         show_status(wish.file, kafka, once=True, as_json=False)
     now = time.time()
     last_s = math.ceil((now - sent.began_s) * 10) / 10
-    wish.typed("report", f"--last {last_s:g}s")
+    wish.show_command("report", f"--last {last_s:g}s")
     report = live_report(wish.file, kafka, now, last_s)
-    wish.told(report_text(report))
+    wish.show(report_text(report))
     return DemoResult(sent, report, change.made, load.hardware_qps)
 
 
 def _load(stage: Stage, load: DemoLoad, each: Callable[[float], None]) -> LoadResult:
     wish = stage.wish
-    wish.typed(
+    wish.show_command(
         "load",
         f"--phases {load.phases}",
         f"--warm-up {WARM_UP_S:g}s",
         f"--seed {wish.seed} --watch",
     )
     if load.then is not None:
-        wish.told(f"# {load.then_s:g} s later, as if in another terminal: policy apply {load.then}")
+        wish.show(f"# {load.then_s:g} s later, as if in another terminal: policy apply {load.then}")
     options = LoadOptions(
         arrivals=load.phases, seed=wish.seed, warm_up_s=WARM_UP_S, watch=not wish.as_json
     )
     found = loaded(wish.file, stage.kafka, options, each)
-    wish.told(load_text(found))
+    wish.show(load_text(found))
     return found
 
 
@@ -182,7 +182,7 @@ class _Change:
     def step(self, elapsed_s: float) -> None:
         load = self.load
         if self.made is None and load.then is not None and elapsed_s >= load.then_s:
-            say(self.wish.line("policy apply", load.then))
+            say(self.wish.command_line("policy apply", load.then))
             self.made = Change(before=load.policy, after=load.then, at_s=time.time())
             self._command = self.commander.give("apply-policy", {"policy": load.then})
         elif self.made is not None and self.made.took_ms is None:
@@ -249,13 +249,13 @@ def _up(
     started: list[Process],
     act: Callable[[Stage], T],
 ) -> T:
-    wish.typed("up")
+    wish.show_command("up")
     run, began = LocalRun(wish.file, kafka, directory), time.monotonic()
     try:
         run.start()
         plan = run.await_ready(ReceivedSignal())
-        wish.told(up_text(up_row(run, plan, time.monotonic() - began)))
-        wish.told(ANOTHER_TERMINAL + kafka.bootstrap)
+        wish.show(up_text(up_row(run, plan, time.monotonic() - began)))
+        wish.show(ANOTHER_TERMINAL + kafka.bootstrap)
         if not plan.feasible:
             raise Unfeasible(f"the plan is not feasible: {plan.binding}")
         found = act(Stage(wish, kafka, run, plan))
@@ -263,7 +263,7 @@ def _up(
         run.kill()
         raise
     else:
-        wish.typed("down")
+        wish.show_command("down")
         with waiting("stopping ingress, workers, egress, control"):
             run.stop()
     finally:

@@ -13,15 +13,16 @@ import numpy as np
 
 from headrace.arrivals.arrival_processes import Arrivals, Recorded, Renewal, Times, read_workload
 from headrace.arrivals.load_phases import Phases
-from headrace.client.open_loop import Inputs, OpenLoop, run_to_end
+from headrace.client.open_loop import OpenLoop, run_to_end
 from headrace.client.topic_clients import new_id, plans
 from headrace.config.pipeline_file import PipelineFile, load_workload
 from headrace.config.sizes_file import read_sizes
 from headrace.load.load_screen import outcomes_text, watching
 from headrace.results.phase_outcomes import PhaseOutcomes, Seen, by_phase, by_policy
 from headrace.results.policies_in_force import policies_in_force
-from headrace.results.tally import Tally, tally
+from headrace.results.tally import Score, Sent, Tally, tally
 from headrace.terminal import progress
+from schemas.records import Answer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 
@@ -60,19 +61,6 @@ class LoadResult:
     phases: tuple[PhaseOutcomes, ...] = ()  # of a load in phases; the last one is all of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Material:
-    """Arrival times, query sizes and inputs; the same for every load with the same seed."""
-
-    times: Times
-    sizes: Sequence[int]
-    inputs: list[tuple[bytes, Any]]
-    score: Any
-
-    def sizes_again(self) -> Iterator[int]:
-        return cycle(self.sizes) if self.sizes else repeat(1)
-
-
 def loaded(
     file: PipelineFile,
     kafka: KafkaConfig,
@@ -85,33 +73,118 @@ def loaded(
     """
     reads = isinstance(wish.arrivals, Phases) or wish.watch
     prepare(kafka, file.pipeline, "producer", "consumer", *(("operator",) if reads else ()))
-    of = _material(file, wish)
-    warm_up = _warm_up(file, kafka, wish, of, each)
-    with closing(_loop(file, kafka, wish, "load")) as loop:
-        _run(loop, file, kafka, wish, of, each)
+    load = _Load(file, kafka, wish, each, _material(file, wish))
+    warm_up = load.warm_up()
+    with closing(load.loop("load")) as loop:
+        load.run(loop)
         sent, answers = loop.accounts()
-    in_phases = wish.arrivals if isinstance(wish.arrivals, Phases) else None
-    parts: tuple[PhaseOutcomes, ...] = ()
-    if in_phases is not None:
-        history = plans(kafka, file.pipeline.name)
-        seen = Seen(sent=sent, answers=answers, score=of.score, plans=history)
-        spans = [
-            (p.name, loop.began_s + begin, loop.began_s + end)
-            for p, begin, end in in_phases.spans()
-        ]
-        in_force = [*policies_in_force(history, spans[0][1], spans[-1][2])]
-        parts = by_phase([*by_policy(spans, in_force)], seen)
     return LoadResult(
-        tally=tally(sent, answers, of.score),
-        seconds=_length_s(wish.arrivals, of.times),
+        tally=tally(sent, answers, load.of.score),
+        seconds=load.seconds,
         behind_ms=loop.behind_s * 1e3,
         seed=wish.seed,
-        inputs=len(of.inputs),
+        inputs=len(load.of.inputs),
         began_s=loop.began_s,
         warm_up=warm_up,
-        arrivals=in_phases,
-        phases=parts,
+        arrivals=load.in_phases,
+        phases=load.phases(loop.began_s, sent, answers),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Material:
+    """Arrival times, query sizes and inputs; the same for every load with the same seed."""
+
+    times: Times
+    sizes: Sequence[int]
+    inputs: list[tuple[bytes, Any]]
+    score: Score | None
+
+    def start(self, loop: OpenLoop, times: Sequence[float]) -> None:
+        """Start a loop with these inputs and sizes, from the first ones on."""
+        loop.start(times, cycle(self.inputs), cycle(self.sizes) if self.sizes else repeat(1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A load with its material; ``each`` is called after every step."""
+
+    file: PipelineFile
+    kafka: KafkaConfig
+    wish: LoadOptions
+    each: Each
+    of: _Material
+
+    @property
+    def in_phases(self) -> Phases | None:
+        return self.wish.arrivals if isinstance(self.wish.arrivals, Phases) else None
+
+    @property
+    def seconds(self) -> float:
+        """The length of the load."""
+        if self.in_phases is not None:
+            return self.in_phases.seconds
+        return float(self.of.times[-1]) if len(self.of.times) else 0.0
+
+    def loop(self, what: str) -> OpenLoop:
+        """Return an open loop whose queries' ids begin with ``what``."""
+        wish = self.wish
+        return OpenLoop(
+            self.kafka, self.file.pipeline, new_id(what),
+            deadline_s=wish.deadline_s, slo_class=wish.slo_class,
+        )  # fmt: skip
+
+    def warm_up(self) -> int:
+        """Send queries before the load, as a fresh broker is slow while it loads classes and
+        creates segments; return their number."""
+        count = round(self.wish.warm_up_s * WARM_UP_QPS)
+        if not count:
+            return 0
+        with closing(self.loop("warm-up")) as loop, progress("warming up", count) as advance:
+            self.of.start(loop, [number / WARM_UP_QPS for number in range(count)])
+
+            def step() -> None:
+                self.each(-1.0)
+                advance(len(loop.answers), "")
+
+            run_to_end(loop, step)
+        return count
+
+    def run(self, loop: OpenLoop) -> None:
+        """Send the load and wait for its answers; show its progress, in seconds."""
+        total = math.ceil(self.seconds)
+        shown = watching(self.kafka, self.file) if self.wish.watch else progress
+        with shown("sending, seconds", total) as advance:
+            self.of.start(loop, self.of.times.tolist())
+
+            def step() -> None:
+                self.each(loop.elapsed_s)
+                advance(min(total, int(loop.elapsed_s)), self._where(loop))
+
+            run_to_end(loop, step)
+
+    def _where(self, loop: OpenLoop) -> str:
+        """Return the progress of the load and the outcomes so far as text."""
+        said = f"{loop.sent} sent, {outcomes_text(loop.answers.values())}"
+        if self.in_phases is None:
+            return said
+        name, rate_qps = self.in_phases.at(loop.elapsed_s)
+        return f"{name} {rate_qps:.0f}/s; {said}"
+
+    def phases(
+        self, began_s: float, sent: Sequence[Sent], answers: Mapping[str, Answer]
+    ) -> tuple[PhaseOutcomes, ...]:
+        """Return the outcomes by phase and policy, and of all queries; () without phases."""
+        if self.in_phases is None:
+            return ()
+        history = plans(self.kafka, self.file.pipeline.name)
+        in_force = [*policies_in_force(history, began_s, began_s + self.seconds)]
+        spans = [
+            (phase.name, began_s + begin, began_s + end)
+            for phase, begin, end in self.in_phases.spans()
+        ]
+        seen = Seen(sent=sent, answers=answers, score=self.of.score, plans=history)
+        return by_phase([*by_policy(spans, in_force)], seen)
 
 
 def requested(asked: Mapping[str, Any]) -> LoadOptions:
@@ -177,68 +250,3 @@ def made(queries: Iterator[tuple[bytes, Any]], count: int) -> list[tuple[bytes, 
             found.append(query)
             advance(done, "")
     return found
-
-
-def _loop(file: PipelineFile, kafka: KafkaConfig, wish: LoadOptions, what: str) -> OpenLoop:
-    return OpenLoop(
-        kafka, file.pipeline, new_id(what), deadline_s=wish.deadline_s, slo_class=wish.slo_class
-    )
-
-
-def _warm_up(
-    file: PipelineFile, kafka: KafkaConfig, wish: LoadOptions, of: _Material, each: Each
-) -> int:
-    """Send queries before the load, as a fresh broker is slow while it loads classes and creates
-    segments; return their number."""
-    times = [number / WARM_UP_QPS for number in range(round(wish.warm_up_s * WARM_UP_QPS))]
-    if not times:
-        return 0
-    with (
-        closing(_loop(file, kafka, wish, "warm-up")) as loop,
-        progress("warming up", len(times)) as advance,
-    ):
-        inputs: Inputs = cycle(of.inputs)
-        loop.start(times, inputs, of.sizes_again())
-
-        def step() -> None:
-            each(-1.0)
-            advance(len(loop.answers), "")
-
-        run_to_end(loop, step)
-    return len(times)
-
-
-def _run(
-    loop: OpenLoop,
-    file: PipelineFile,
-    kafka: KafkaConfig,
-    wish: LoadOptions,
-    of: _Material,
-    each: Each,
-) -> None:
-    """Send the load and wait for its answers; show its progress, in seconds."""
-    total = math.ceil(_length_s(wish.arrivals, of.times))
-    shown = watching(kafka, file) if wish.watch else progress
-    with shown("sending, seconds", total) as advance:
-        loop.start(of.times.tolist(), cycle(of.inputs), of.sizes_again())
-
-        def step() -> None:
-            each(loop.elapsed_s)
-            advance(min(total, int(loop.elapsed_s)), _where(loop, wish.arrivals))
-
-        run_to_end(loop, step)
-
-
-def _where(loop: OpenLoop, arrivals: Arrivals) -> str:
-    """Return the progress of the load and the outcomes so far as text."""
-    said = f"{loop.sent} sent, {outcomes_text(loop.answers.values())}"
-    if not isinstance(arrivals, Phases):
-        return said
-    name, rate_qps = arrivals.at(loop.elapsed_s)
-    return f"{name} {rate_qps:.0f}/s; {said}"
-
-
-def _length_s(arrivals: Arrivals, times: Times) -> float:
-    if isinstance(arrivals, Phases):
-        return arrivals.seconds
-    return float(times[-1]) if len(times) else 0.0

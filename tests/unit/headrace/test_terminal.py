@@ -1,0 +1,15 @@
+"""headrace/terminal.py: where words to the user go."""
+
+import pytest
+
+from headrace.terminal import display, say
+
+
+def test_what_is_said_goes_above_a_live_display_and_else_to_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with display() as console, console.capture() as above:
+        say("policy [fast] is in force")
+    assert above.get() == "policy [fast] is in force\n"
+    say("over")
+    assert capsys.readouterr() == ("", "over\n")
