@@ -10,7 +10,7 @@ Several ingress processes divide the devices of each type among themselves.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -298,6 +298,11 @@ class Dispatcher:
         waiting = _Waiting(work)
         self._predict(waiting)
         self._waiting.append(waiting)
+
+    def recall(self, sizes: Iterable[int]) -> None:
+        """Take the sizes of queries that earlier incarnations dispatched, oldest first."""
+        largest = self._profile.largest
+        self._sizes.extend(min(max(size, 1), largest) for size in sizes)
 
     def oldest(self, partition: int) -> int | None:
         """Return the lowest queued offset of an input partition, or None."""

@@ -35,7 +35,9 @@ from headrace.roles.process_setup import (
     write_within_limit,
 )
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
+from headrace.roles.recent_sizes import recent_sizes
 from headrace.roles.subprocess_operator import Isolated
+from operators.dispatcher import WINDOW
 from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress
 from operators.input_place import InputStart, note_of_base, start_of_input
@@ -105,9 +107,12 @@ def run_ingress(
     namesakes.check()  # before this ingress commits anything
     topic_id = topic_id_on(kafka, queries)
     start = input_start(kafka, pipeline, group, mine, topic_id)
+    dispatching = dispatcher(file, share.index)
+    if dispatching is not None and pipeline.size is not None:
+        dispatching.recall(recent_sizes(kafka, pipeline, WINDOW))
     node = Ingress(
         name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, upto=start.upto,
-        topic_id=topic_id, regressed=start.regressed, dispatcher=dispatcher(file, share.index),
+        topic_id=topic_id, regressed=start.regressed, dispatcher=dispatching,
         number=share.index,
     )  # fmt: skip
     with _driver(

@@ -139,6 +139,16 @@ def test_prices_follow_the_sizes_that_were_seen() -> None:
     assert dispatcher.device_costs == pytest.approx([1.0, 0.25])
 
 
+def test_prices_follow_the_sizes_that_an_earlier_dispatcher_saw() -> None:
+    profile = dispatch_profile(
+        ("gpu", "slow"), _seconds, 100, sizes=SizeDistribution((10, 90), (0.5, 0.5))
+    )
+    dispatcher = Dispatcher(a_sized_pipeline(), profile)
+    dispatcher.recall([10] * ENOUGH_SIZES)
+    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    assert dispatcher.device_costs == pytest.approx([1.0, 0.25])
+
+
 def test_no_device_has_more_than_one_query_ahead() -> None:
     pipeline = a_sized_pipeline()
     dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu",), _seconds, 100), round_trip_s=0.004)

@@ -1,0 +1,40 @@
+"""Read back the sizes of a pipeline's last queries, for a dispatcher that starts."""
+
+import time
+
+from confluent_kafka import Message
+
+from headrace.client.newest_records import newest_first
+from schemas.effects import QUERIES
+from schemas.pipeline import Pipeline
+from schemas.records import Query
+from streams.codecs.wire import Fetched, decoder
+from streams.kafka.kafka_config import KafkaConfig
+from streams.topics import physical
+
+STRETCH = 250  # records of a partition per read
+WITHIN_S = 0.3  # queries wait meanwhile; large payloads are read for no longer
+
+
+def recent_sizes(kafka: KafkaConfig, pipeline: Pipeline, most: int) -> list[int]:
+    """Return the sizes of up to ``most`` of the last queries on the input topic, oldest first.
+
+    Raises ``BrokerError`` if the topic cannot be read.
+    """
+    decode = decoder(pipeline, QUERIES)
+    until = time.monotonic() + WITHIN_S
+    newest: list[int] = []
+    for messages in newest_first(kafka, physical(pipeline.name, QUERIES), STRETCH):
+        records = [decode(_fetched(message)) for message in messages]
+        newest += [record.size for record in records if isinstance(record, Query)]
+        if len(newest) >= most or time.monotonic() > until:
+            break
+    return newest[:most][::-1]
+
+
+def _fetched(message: Message) -> Fetched:
+    headers = message.headers() or []
+    return Fetched(
+        topic=message.topic() or "", slot=message.partition() or 0, offset=message.offset() or 0,
+        at_s=0.0, key=message.key(), value=message.value(), headers=list(headers),
+    )  # fmt: skip

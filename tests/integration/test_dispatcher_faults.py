@@ -1,0 +1,94 @@
+"""The dispatcher inside ingress and its devices are killed, frozen and doubled: every query still
+gets exactly one answer, and the queue is there again within a second of the process.
+
+Each test prints what it measured.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from benchmarks.rig import Rig, ends
+from tests.integration.test_dispatching import TEXT
+from tests.typed_files import a_typed_file
+
+pytestmark = [pytest.mark.kafka, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(300)]
+
+RATE = 50.0  # a base device serves 100/s of size 1, an auxiliary one 50/s
+
+
+@pytest.fixture(scope="module")
+def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("dispatcher")
+    text = TEXT.replace("start: {gpu: 1, slow: 2}", "start: {gpu: 1, slow: 1}")
+    described = yaml.safe_load(a_typed_file(folder, text).read_text(encoding="utf-8"))
+    del described["name"]
+    rig = Rig(broker, folder, described)
+    try:
+        rig.up()
+        yield rig
+    finally:
+        rig.close()
+
+
+@pytest.fixture
+def rig(running: Rig) -> Iterator[Rig]:
+    """The pipeline, whole and under load for a second."""
+    running.until(running.serves, "every role to serve")
+    running.offer(RATE)
+    running.pass_time(1)
+    yield running
+    running.offer(0)
+    running.start(*(name for name in running.roles if name not in running.running))
+
+
+def each_ended_once(rig: Rig, what: str, at_s: float) -> None:
+    rig.settle()
+    print(f"\n{what}: {ends(rig.since(at_s))}")
+    assert rig.answered_twice() == []
+    assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
+
+
+def test_a_killed_dispatcher_has_its_queue_again(rig: Rig) -> None:
+    at_s = rig.kill("ingress-0")
+    rig.start("ingress-0")
+    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    each_ended_once(rig, "dispatcher killed", at_s)
+
+
+def test_a_dispatcher_that_was_frozen_goes_on(rig: Rig) -> None:
+    rig.freeze("ingress-0")
+    rig.pass_time(2)
+    rig.thaw("ingress-0")
+    (at_s,) = [max(q.created_s for q in rig.answers)]
+    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    each_ended_once(rig, "dispatcher frozen for 2 s", at_s)
+
+
+def test_a_second_dispatcher_is_refused_and_the_first_serves_on(rig: Rig) -> None:
+    at_s = max(q.created_s for q in rig.answers)
+    assert rig.another("ingress-0") != 0
+    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    each_ended_once(rig, "second dispatcher", at_s)
+
+
+@pytest.mark.parametrize("device", ["gpu", "slow"])
+def test_what_a_killed_device_had_is_served_by_another_or_ends(rig: Rig, device: str) -> None:
+    epoch = rig.plan.epoch
+    at_s = rig.kill(device)
+    rig.until(lambda: rig.plan.epoch > epoch, "a plan without it")
+    rig.pass_time(1)
+    rig.start(device)
+    rig.until(rig.serves, "the device to serve")
+    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    each_ended_once(rig, f"{device} killed", at_s)
+
+
+def test_a_device_that_was_frozen_doubles_nothing(rig: Rig) -> None:
+    at_s = max(q.created_s for q in rig.answers)
+    rig.freeze("slow")
+    rig.pass_time(2)
+    rig.thaw("slow")
+    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    each_ended_once(rig, "device frozen for 2 s", at_s)
