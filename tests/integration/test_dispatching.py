@@ -61,7 +61,7 @@ def test_queries_are_dispatched_and_none_is_lost_when_ingress_is_killed(
 
 def test_the_sizes_of_the_last_queries_are_read_back(tmp_path: Path, broker: str) -> None:
     pipeline = read_pipeline_file(
-        a_typed_file(tmp_path, TEXT.replace("name: rank", f"name: sizes-read-back"))
+        a_typed_file(tmp_path, TEXT.replace("name: rank", "name: sizes-read-back"))
     ).pipeline
     kafka = KafkaConfig(broker)
     ensure_topics(kafka, topics(pipeline))
