@@ -89,7 +89,8 @@ class Recorder:
                 if at not in outputs:
                     outputs[at] = self._run(at, outputs[before], leaf=stage == last)
                 before = at
-            result = combine(outputs[before]) if combine else outputs[before]
+            leaves = [space.stages[last].name] * len(outputs[before])
+            result = combine(outputs[before], leaves) if combine else outputs[before]
             right, self.of = judge(result, truth)
             self.scores[configuration].append(int(right))
 

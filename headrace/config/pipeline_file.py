@@ -437,7 +437,7 @@ def _tiers(file: FileSection) -> Iterator[TierDevices]:
         yield TierDevices(
             name=name,
             device="cpu" if emulated else tier.device,
-            count=tier.count or 0,
+            count=tier.devices_here,
             tasks=tuple(task for task in topological(file.tasks) if task in tasks),
             stretch={
                 task: 1.0 / (tier.cpu_speed if section.cpu else tier.speed) if emulated else 1.0

@@ -74,6 +74,11 @@ class TierSection(Section):
     most: Count | None = None
     per: Literal["session"] | None = None
 
+    @property
+    def devices_here(self) -> int:
+        """How many devices ``headrace up`` runs; of a tier that every session has its own of, 1."""
+        return self.count or int(self.per == "session")
+
 
 class LinkSection(Section):
     """``cluster.links.<tier>><tier>``."""

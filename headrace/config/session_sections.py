@@ -49,7 +49,7 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
         truth=profiling.truth,
         cache_bytes=profiling.cache,
         weight=file.weight,
-        counts={name: tier.count for name, tier in tiers.items() if tier.count is not None},
+        counts={name: here for name, tier in tiers.items() if (here := tier.devices_here)},
     )
 
 

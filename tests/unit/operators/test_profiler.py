@@ -8,6 +8,7 @@ import pytest
 
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.space import Knob, Space, Stage
+from operators.join import as_list
 from operators.profiler import Profiler, Sample, outputs_of
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Value
@@ -58,7 +59,7 @@ def a_profiler(cache_bytes: int = 10**6) -> Profiler:
         wanted = [*truth.split(), truth.split()[0].upper()]
         return sum(r == w for r, w in zip(result, wanted, strict=False)), len(wanted)
 
-    return Profiler(PIPELINE, SPACE, PrefixCache(cache_bytes), list, judge)
+    return Profiler(PIPELINE, SPACE, PrefixCache(cache_bytes), as_list, judge)
 
 
 def test_a_tree_is_run_and_scored_and_failures_score_nothing() -> None:

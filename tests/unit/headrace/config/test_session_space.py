@@ -58,9 +58,10 @@ def test_a_configuration_names_a_variant_and_fills_its_options(tmp_path: Path) -
     file = read(tmp_path)
     sessions = file.sessions
     assert sessions is not None
-    variants = [sessions.variant(file.pipeline, *at) for at in (("scan", 23), ("read", 23))]
+    settings = [sessions.setting(task, 23) for task in ("scan", "read")]
+    variants = [sessions.variant(file.pipeline, setting) for setting in settings]
     assert [(v.key, dict(v.arguments)) for v in variants] == [
-        ("scan/scan", {"scale": 0.5}), ("read/cnn", {"votes": 3}),
+        ("scan/scan@scale=0.5,denoise=median", {"scale": 0.5}), ("read/cnn@votes=3", {"votes": 3}),
     ]  # fmt: skip
 
 

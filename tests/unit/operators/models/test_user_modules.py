@@ -64,7 +64,7 @@ def test_modules_beside_the_file_come_before_headraces_of_the_same_name(folder: 
     assert operator.model == str(folder / "models/x.bin")  # type: ignore[attr-defined]
     combine = load_combine(file.pipeline)
     assert combine is not None
-    assert combine([1, 2]) == 3
+    assert combine([1, 2], ["twice", "twice"]) == 3
     adapter = load_operator(shipped)
     adapter.load("cpu")  # type: ignore[attr-defined]
     assert adapter.predict([7]) == [7]  # type: ignore[attr-defined]
