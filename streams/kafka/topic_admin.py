@@ -71,6 +71,7 @@ def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float
             raise BrokerError(f"topic {topic.name!r} cannot be used: {found.str()}")
     if missing:
         _make(config, missing, timeout_s)
+        _await_known(config, [topic.topic for topic in missing], timeout_s)
 
 
 def _copies(config: KafkaConfig, timeout_s: float) -> int:
@@ -126,6 +127,19 @@ def _make(config: KafkaConfig, missing: list[NewTopic], timeout_s: float) -> Non
                 "or let the pipeline's operator make the topics with `headrace up FILE`"
             )
         raise BrokerError(f"topic {name!r} cannot be made: {made.str()}")
+
+
+def _await_known(config: KafkaConfig, names: list[str], timeout_s: float) -> None:
+    """Wait until the brokers know topics that were just made, which takes them a moment."""
+    until = time.monotonic() + timeout_s
+    while unknown := [
+        name
+        for name, found in described(config, names, timeout_s).items()
+        if isinstance(found, KafkaError) and found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    ]:
+        if time.monotonic() > until:
+            raise BrokerError(f"no broker knows topic {min(unknown)!r}, made {timeout_s:g} s ago")
+        time.sleep(POLL_S)
 
 
 def partitions(config: KafkaConfig, timeout_s: float = 10.0) -> dict[str, int]:
