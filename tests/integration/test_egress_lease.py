@@ -16,7 +16,7 @@ from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.topic_contents import read_to_end
 from streams.kafka.topic_stamps import set_stamps
 from streams.kafka.transport import KafkaTransport
-from streams.topics import physical, topics
+from streams.topics import Stamps, physical, topics
 from tests.builders import a_pipeline
 
 pytestmark = pytest.mark.kafka
@@ -81,7 +81,7 @@ def test_a_living_holder_is_heard_and_one_that_loses_a_partition_ends(
     second.end(confirmed=True)
 
 
-class Stamps:
+class HandLease:
     """A lease that a test renews."""
 
     def __init__(self, stamped: str, stamp_ms: int) -> None:
@@ -96,7 +96,7 @@ def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
     broker: str, name: str
 ) -> None:
     kafka, results = KafkaConfig(broker), physical(name, RESULTS)
-    lease = Stamps(results, int((time.time() - 60) * 1e3))
+    lease = HandLease(results, int((time.time() - 60) * 1e3))
     transport = KafkaTransport(kafka, "lease", lease)
     for number in range(6):  # one batch: the producer connects first
         if number == 3:
