@@ -14,34 +14,22 @@ SLOW_S = 0.1  # each way, beside an SLO of a second
 
 def cut(scene: Scene, fault: Fault) -> float:
     """Let nothing pass in either direction."""
-    proxies = [proxy_of(scene, name) for name in fault.targets]
-    for proxy in proxies:
-        proxy.network.cut()
-    return _healed(scene, fault, proxies)
+    return _disturbed(scene, fault, to_broker=False, to_client=False)
 
 
 def deafened(scene: Scene, fault: Fault) -> float:
     """Let a role send, and hear nothing."""
-    proxies = [proxy_of(scene, name) for name in fault.targets]
-    for proxy in proxies:
-        proxy.network.to_client = False
-    return _healed(scene, fault, proxies)
+    return _disturbed(scene, fault, to_client=False)
 
 
 def muted(scene: Scene, fault: Fault) -> float:
     """Let a role hear, and send nothing."""
-    proxies = [proxy_of(scene, name) for name in fault.targets]
-    for proxy in proxies:
-        proxy.network.to_broker = False
-    return _healed(scene, fault, proxies)
+    return _disturbed(scene, fault, to_broker=False)
 
 
 def slowed(scene: Scene, fault: Fault) -> float:
     """Let every byte take ``SLOW_S`` longer."""
-    proxies = [proxy_of(scene, name) for name in fault.targets]
-    for proxy in proxies:
-        proxy.network.delay_s = SLOW_S
-    return _healed(scene, fault, proxies)
+    return _disturbed(scene, fault, delay_s=SLOW_S)
 
 
 def half_opened(scene: Scene, fault: Fault) -> float:
@@ -58,8 +46,13 @@ def proxy_of(scene: Scene, role: str) -> TcpProxy:
     return scene.proxies.of(role)
 
 
-def _healed(scene: Scene, fault: Fault, proxies: list[TcpProxy]) -> float:
+def _disturbed(scene: Scene, fault: Fault, **state: float) -> float:
+    """Keep the targets' networks in a state for the fault's seconds, then heal them."""
+    networks = [proxy_of(scene, name).network for name in fault.targets]
+    for network in networks:
+        for field, value in state.items():
+            setattr(network, field, value)
     scene.rig.pass_time(fault.seconds)
-    for proxy in proxies:
-        proxy.network.heal()
+    for network in networks:
+        network.heal()
     return time.time()

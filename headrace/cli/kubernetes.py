@@ -38,8 +38,7 @@ def kubernetes(
       headrace kubernetes pipeline.yaml --image registry/headrace:1 | kubectl apply -f -
     """
     from headrace.kubernetes.folder import folder_files
-    from headrace.kubernetes.manifest_text import manifest_text
-    from headrace.kubernetes.manifests import manifests
+    from headrace.kubernetes.manifests import manifest_text, manifests
     from headrace.kubernetes.pods import KubernetesOptions
 
     options = KubernetesOptions(

@@ -7,8 +7,10 @@ instead of queued.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import yaml
 
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.topology import Role, cluster_workers, roles
@@ -219,3 +221,21 @@ def _pod_monitor(file: PipelineFile, options: KubernetesOptions) -> dict[str, An
             "podMetricsEndpoints": [{"port": "metrics"}],
         },
     }
+
+
+class _Plain(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Plain.add_representer(str, _text)
+
+
+def manifest_text(objects: Iterable[dict[str, Any]]) -> str:
+    """Return objects as YAML that people read: keys in their order, long texts as blocks."""
+    return yaml.dump_all(objects, Dumper=_Plain, sort_keys=False)

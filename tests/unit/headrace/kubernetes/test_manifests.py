@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.kubernetes.folder import folder_files
-from headrace.kubernetes.manifest_text import manifest_text
-from headrace.kubernetes.manifests import manifests
+from headrace.kubernetes.manifests import manifest_text, manifests
 from headrace.kubernetes.pods import KubernetesOptions
 from streams.topics import topics
 
