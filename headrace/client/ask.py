@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from headrace.broker.connect import reached
-from headrace.client.open_loop import answer_within_s
+from headrace.client.open_loop import PATIENCE_S, answer_by_s
 from headrace.client.topic_clients import ask_once, new_id
 from headrace.errors import Unsuccessful
 from headrace.results.tally import latency_ms
@@ -46,7 +46,7 @@ def send_one(
         size=size,
         session=session,
     )
-    wait_s = answer_within_s(pipeline, deadline, slo_class)
+    wait_s = answer_by_s(pipeline, deadline, slo_class) + PATIENCE_S
     answer = ask_once(kafka, pipeline, query, wait_s)
     if answer is None:
         raise Unsuccessful(
