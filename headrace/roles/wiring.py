@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from confluent_kafka import TopicPartition
 
-from control.problem.seats import task_of
 from headrace.client.accuracy_topic import newest_accuracy
 from headrace.config.pipeline_file import (
     PipelineFile,
@@ -23,7 +22,6 @@ from headrace.config.topology import Share
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query
-from headrace.roles.emulated_tier import SlowedOperator
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
@@ -34,25 +32,28 @@ from headrace.roles.process_setup import (
     process_clock,
     write_within_limit,
 )
-from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
+from headrace.roles.profile_lookups import accuracies, latency_of
 from headrace.roles.recent_sizes import recent_sizes
-from headrace.roles.subprocess_operator import Isolated
+from headrace.roles.worker_models import (
+    emulated_executor,
+    limited,
+    model_maker,
+    stretch_of,
+    worker_devices,
+)
 from operators.dispatcher import WINDOW
 from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress
 from operators.input_place import InputStart, note_of_base, start_of_input
 from operators.join import as_list
-from operators.models.emulated import Emulated
-from operators.models.loading import load_operator, preload
+from operators.models.loading import preload
 from operators.models.user_modules import forget_code
-from operators.models.warm_up import Warmed
 from operators.scorer import Scorer, exact_match
 from operators.serving.worker import Worker
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.effects import LABELS, OUTPUTS, QUERIES, RESULTS, Node
-from schemas.pipeline import Pipeline, Variant
-from schemas.variant_id import variant_id
+from schemas.pipeline import Pipeline
 from streams.codecs.wire import origins
 from streams.kafka.egress_lease import EgressLease
 from streams.kafka.egress_recovery import (
@@ -69,7 +70,7 @@ from streams.kafka.topic_admin import partitions_of, topic_id_on
 from streams.kafka.topic_stamps import set_stamps
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
-from streams.live.executors import EmulatedExecutor, ModelExecutor, Operator
+from streams.live.executors import ModelExecutor
 from streams.live.fatal_records import FatalRecords
 from streams.live.live_driver import Live
 from streams.observers.journal import tell
@@ -121,7 +122,7 @@ def run_ingress(
         namesakes.watch(incarnation, live.fail)
         watch_partitions(kafka, queries, count, live.fail)
         watch_topic_id(kafka, queries, topic_id, live.fail)
-        _until_told(live, live.stop)
+        _run_until_signal(live, live.stop)
 
 
 def _stamp_input(kafka: KafkaConfig, pipeline: Pipeline) -> None:
@@ -189,7 +190,7 @@ def run_egress(
     with _driver(
         pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S, lease=lease
     ) as live:
-        _until_told(live, live.stop)
+        _run_until_signal(live, live.stop)
 
 
 def run_scorer(file: PipelineFile, kafka: KafkaConfig, telling: LogOptions = SILENT) -> None:
@@ -219,7 +220,7 @@ def run_scorer(file: PipelineFile, kafka: KafkaConfig, telling: LogOptions = SIL
         pipeline, {name: node}, kafka, f"{pipeline.name}.scorer", telling, namesakes=namesakes
     ) as live:
         namesakes.watch(incarnation, live.fail)
-        _until_told(live, live.stop)
+        _run_until_signal(live, live.stop)
 
 
 def _egress_lease(
@@ -289,7 +290,7 @@ def run_worker(
     with _driver(pipeline, nodes, kafka, group, telling, role=name, namesakes=namesakes) as live:
         _attach(live, file, profile, devices, seed, journals)
         namesakes.watch(incarnation, live.fail)
-        _until_told(live, lambda: live.leave(LEAVE_S / dilation().factor))
+        _run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
 
 def _attach(
@@ -307,29 +308,11 @@ def _attach(
             executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
             live.attach(each, executor)
         else:
-            make = model_maker(file, _stretch(file, device))
+            make = model_maker(file, stretch_of(file, device))
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code
             )
             live.attach(each, running)
-
-
-def worker_devices(file: PipelineFile, name: str, device: str, count: int) -> dict[str, str]:
-    """Return the workers of one process with the device that each reports.
-
-    A device of a tier has one for each task that the tier may run.
-    """
-    tier = file.cluster.tier(device)
-    if tier is not None:
-        return tier.seats(name)
-    names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
-    return dict.fromkeys(names, device)
-
-
-def _stretch(file: PipelineFile, seat: str) -> float:
-    """Return how many times the seconds of this machine a worker's device takes."""
-    tier = file.cluster.tier(seat.partition("@")[2])
-    return 1.0 if tier is None else tier.stretch[task_of(seat)]
 
 
 def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
@@ -350,54 +333,6 @@ def controller_maker(file: PipelineFile) -> "Callable[[], Controller]":
     return partial(
         Controller, file.pipeline, table if table.entries else None, workers, memory, file.sessions
     )
-
-
-def emulated_executor(
-    live: Live,
-    node: str,
-    pipeline: Pipeline,
-    profile: ProfileTable,
-    rng: np.random.Generator,
-    device: str = EMULATED,
-) -> EmulatedExecutor:
-    """Return an executor that waits for the profiled latencies of the device or device type."""
-
-    def make(key: str) -> Emulated:
-        variant = variant_of(pipeline, key)
-        children, one_of = pipeline.task(variant.task).children, pipeline.branches == "untied"
-        return Emulated(profile, variant, children, rng, device=device, one_of=one_of)
-
-    def load_s(key: str) -> float:
-        task, variant = variant_id(key)
-        return profile.entry(task, variant, device).load_s
-
-    return EmulatedExecutor(make, load_s, live.post_at(node), dilation().clock(process_clock))
-
-
-def model_maker(file: PipelineFile, stretch: float = 1.0) -> Callable[[str], Operator]:
-    """Return a factory of operators by "task/variant" or setting; those with limits run in own
-    processes. Batches take ``stretch`` times as long as they compute."""
-
-    def make(key: str) -> Operator:
-        variant = setting_of(file, key)
-        if limited(variant):
-            return Isolated(variant, file.path)
-        operator = Warmed(load_operator(variant), variant)
-        return SlowedOperator(operator, stretch) if stretch > 1.0 else operator
-
-    return make
-
-
-def setting_of(file: PipelineFile, key: str) -> Variant:
-    """Return the variant of "task/variant", or that of a setting with its knobs filled in."""
-    if file.sessions is not None:
-        return file.sessions.variant(file.pipeline, key)
-    return variant_of(file.pipeline, key)
-
-
-def limited(variant: Variant) -> bool:
-    """Return whether the variant has a time or memory limit."""
-    return variant.time_limit_s is not None or variant.memory_limit_bytes is not None
 
 
 def _namesakes(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:
@@ -440,7 +375,7 @@ def _now() -> float:
     return dilation().inner(process_clock())
 
 
-def _until_told(live: Live, end: Callable[[], None]) -> None:
+def _run_until_signal(live: Live, end: Callable[[], None]) -> None:
     """Run until SIGTERM, which ends the role gracefully, or SIGINT, which ends it at once."""
     signal.signal(signal.SIGTERM, lambda *_: end())
     signal.signal(signal.SIGINT, lambda *_: live.stop())

@@ -1,0 +1,108 @@
+"""Build what runs a worker's batches: models in this process or their own, emulated devices."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from control.problem.seats import task_of
+from headrace.config.pipeline_file import PipelineFile
+from headrace.roles.process_setup import dilation, process_clock
+from headrace.roles.profile_lookups import variant_of
+from headrace.roles.subprocess_operator import Isolated
+from operators.models.emulated import Emulated
+from operators.models.loading import load_operator
+from operators.models.warm_up import Warmed
+from profiles.measurements import EMULATED
+from profiles.profile_table import ProfileTable
+from schemas.pipeline import Pipeline, Variant
+from schemas.variant_id import variant_id
+from streams.live.executors import EmulatedExecutor, Operator
+from streams.live.live_driver import Live
+
+
+class SlowedOperator:
+    """An operator of an emulated device: real outputs, ``stretch`` times as late.
+
+    It computes here, then waits: a device of speed 0.5 takes twice the seconds of this machine.
+    """
+
+    def __init__(self, operator: Operator, stretch: float) -> None:
+        self._operator, self._stretch = operator, stretch
+
+    def load(self, device: str) -> None:
+        self._operator.load(device)
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        """Return the operator's outputs, once the emulated device would have them."""
+        began = time.monotonic()
+        outputs = self._operator.predict(batch)
+        time.sleep(max(0.0, self._stretch - 1.0) * (time.monotonic() - began))
+        return outputs
+
+
+def worker_devices(file: PipelineFile, name: str, device: str, count: int) -> dict[str, str]:
+    """Return the workers of one process with the device that each reports.
+
+    A device of a tier has one for each task that the tier may run.
+    """
+    tier = file.cluster.tier(device)
+    if tier is not None:
+        return tier.seats(name)
+    names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
+    return dict.fromkeys(names, device)
+
+
+def stretch_of(file: PipelineFile, seat: str) -> float:
+    """Return how many times the seconds of this machine a worker's device takes."""
+    tier = file.cluster.tier(seat.partition("@")[2])
+    return 1.0 if tier is None else tier.stretch[task_of(seat)]
+
+
+def emulated_executor(
+    live: Live,
+    node: str,
+    pipeline: Pipeline,
+    profile: ProfileTable,
+    rng: np.random.Generator,
+    device: str = EMULATED,
+) -> EmulatedExecutor:
+    """Return an executor that waits for the profiled latencies of the device or device type."""
+
+    def make(key: str) -> Emulated:
+        variant = variant_of(pipeline, key)
+        children, one_of = pipeline.task(variant.task).children, pipeline.branches == "untied"
+        return Emulated(profile, variant, children, rng, device=device, one_of=one_of)
+
+    def load_s(key: str) -> float:
+        task, variant = variant_id(key)
+        return profile.entry(task, variant, device).load_s
+
+    return EmulatedExecutor(make, load_s, live.post_at(node), dilation().clock(process_clock))
+
+
+def model_maker(file: PipelineFile, stretch: float = 1.0) -> Callable[[str], Operator]:
+    """Return a factory of operators by "task/variant" or setting; those with limits run in own
+    processes. Batches take ``stretch`` times as long as they compute."""
+
+    def make(key: str) -> Operator:
+        variant = setting_of(file, key)
+        if limited(variant):
+            return Isolated(variant, file.path)
+        operator = Warmed(load_operator(variant), variant)
+        return SlowedOperator(operator, stretch) if stretch > 1.0 else operator
+
+    return make
+
+
+def setting_of(file: PipelineFile, key: str) -> Variant:
+    """Return the variant of "task/variant", or that of a setting with its knobs filled in."""
+    if file.sessions is not None:
+        return file.sessions.variant(file.pipeline, key)
+    return variant_of(file.pipeline, key)
+
+
+def limited(variant: Variant) -> bool:
+    """Return whether the variant has a time or memory limit."""
+    return variant.time_limit_s is not None or variant.memory_limit_bytes is not None
