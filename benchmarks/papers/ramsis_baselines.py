@@ -16,8 +16,9 @@ model that carry the load and leave half of the SLO for waiting are
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import Table
+from control.problem.problem import SelectionError
 
 MARGIN = 1.05  # of throughput over load that Jellyfish+ keeps
 TOLERATED = 0.01  # largest violation accepted by ModelSwitching and the tuned static choice

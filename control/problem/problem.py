@@ -23,6 +23,10 @@ class PlanError(HeadraceError, ValueError):
     """No plan can be made for the problem; the message says what to change."""
 
 
+class SelectionError(PlanError):
+    """No policy table can be made for the input; the message says what to change."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """The choice of variants for the workers: the input of every planner.

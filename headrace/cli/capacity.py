@@ -6,8 +6,13 @@ from typing import Any
 
 import click
 
-from headrace.cli.shared_options import DurationType, json_option, pipeline_argument, read_file
-from headrace.cli.simulate import RepeatedOptions
+from headrace.cli.shared_options import (
+    DurationType,
+    RepeatedOptions,
+    json_option,
+    pipeline_argument,
+    read_file,
+)
 from headrace.terminal import print_json, print_text
 
 

@@ -85,7 +85,7 @@ def load(as_json: bool, **asked: Any) -> int:
     """
     from headrace.broker.connect import reached
     from headrace.load.load import loaded, requested
-    from headrace.load.load_text import load_row, load_text
+    from headrace.load.load_result import load_row, load_text
 
     file, wish = read_file(asked["file"]), requested(asked)
     found = loaded(file, reached(asked["bootstrap"]), wish)

@@ -1,6 +1,7 @@
 """Options that commands share (pipeline file, broker, JSON), and their values."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Options that may be followed by several values, and the pattern of one value.
+SEVERAL = {
+    "--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*",
+    "--seed": r"\d+",
+    "--rate": r"\d+(\.\d+)?",
+    "--slo": r"\d+(\.\d+)?(us|ms|s)",
+    "--devices": r"\d+|[A-Za-z0-9_.:-]+=\d+",
+}
 
 
 class DurationType(click.ParamType):
@@ -117,3 +127,41 @@ def read_deployed(path: Path) -> "PipelineFile":
     from headrace.planning.device_mix import deployed
 
     return deployed(file)
+
+
+class RepeatedOptions(click.Command):
+    """A command that reads ``--seed 1 2 3`` and ``--seed 1,2,3`` as repeated options.
+
+    Devices by kind (``cpu=4,cuda:0=2``) are one value.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread(args))
+
+
+def spread(args: list[str]) -> list[str]:
+    """Return the arguments with the option repeated before each of its values.
+
+    The pipeline file is no value: its name has a dot or a slash, or it is the first argument.
+    """
+    found: list[str] = []
+    option, waits = "", False
+    for arg in args:
+        name, equals, value = arg.partition("=")
+        if name in SEVERAL:
+            found += [option] if waits else []
+            option, waits = name, not equals
+            found += _each(name, value) if equals else []
+        elif option and all(re.fullmatch(SEVERAL[option], each) for each in arg.split(",")):
+            found += _each(option, arg)
+            waits = False
+        else:
+            # An option without a value takes the argument as it is; click reports the error.
+            found += [option, arg] if waits else [arg]
+            option, waits = "", False
+    return [*found, option] if waits else found
+
+
+def _each(option: str, values: str) -> list[str]:
+    each = [values] if "=" in values and option == "--devices" else values.split(",")
+    return [part for value in each for part in (option, value)]

@@ -1,7 +1,6 @@
 """``headrace simulate`` and ``compare``: the pipeline in virtual time."""
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 from headrace.cli.shared_options import (
     DurationType,
     F,
+    RepeatedOptions,
     bootstrap_option,
     json_option,
     phases_option,
@@ -23,53 +23,6 @@ if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
     from headrace.simulation.batch_runs import SimulationRequest
     from headrace.simulation.sweep import Sweep
-
-# Options that may be followed by several values, and the pattern of one value.
-SEVERAL = {
-    "--policy": r"[A-Za-z0-9_][A-Za-z0-9_-]*(:[a-z]+=[A-Za-z0-9_.-]+)*",
-    "--seed": r"\d+",
-    "--rate": r"\d+(\.\d+)?",
-    "--slo": r"\d+(\.\d+)?(us|ms|s)",
-    "--devices": r"\d+|[A-Za-z0-9_.:-]+=\d+",
-}
-
-
-class RepeatedOptions(click.Command):
-    """A command that reads ``--seed 1 2 3`` and ``--seed 1,2,3`` as repeated options.
-
-    Devices by kind (``cpu=4,cuda:0=2``) are one value.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread(args))
-
-
-def spread(args: list[str]) -> list[str]:
-    """Return the arguments with the option repeated before each of its values.
-
-    The pipeline file is no value: its name has a dot or a slash, or it is the first argument.
-    """
-    found: list[str] = []
-    option, waits = "", False
-    for arg in args:
-        name, equals, value = arg.partition("=")
-        if name in SEVERAL:
-            found += [option] if waits else []
-            option, waits = name, not equals
-            found += _each(name, value) if equals else []
-        elif option and all(re.fullmatch(SEVERAL[option], each) for each in arg.split(",")):
-            found += _each(option, arg)
-            waits = False
-        else:
-            # An option without a value takes the argument as it is; click reports the error.
-            found += [option, arg] if waits else [arg]
-            option, waits = "", False
-    return [*found, option] if waits else found
-
-
-def _each(option: str, values: str) -> list[str]:
-    each = [values] if "=" in values and option == "--devices" else values.split(",")
-    return [part for value in each for part in (option, value)]
 
 
 WORLD_OPTION = click.option(
@@ -197,7 +150,8 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     """
     # Model selection tables are small matrix products, as in ``headrace plan``.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from headrace.simulation.batch_runs import exported, rows, table_text
+    from headrace.simulation.batch_runs import rows, table_text
+    from headrace.simulation.run_details import exported
     from headrace.simulation.sweep import labelled, swept
 
     outs = [asked.pop(name) for name in ("queries_out", "seconds_out")]
@@ -238,7 +192,8 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     from headrace.html.comparison_page import comparison_page
     from headrace.simulation.comparison import as_json as document
     from headrace.simulation.comparison_text import sweep_text
-    from headrace.simulation.sweep import compared, points
+    from headrace.simulation.experiments import compared
+    from headrace.simulation.sweep import points
 
     if html is not None:
         writable(html)

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.topic_clients import Asker, Tail
 from headrace.results.tally import Sent
+from headrace.terminal import progress
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query
@@ -154,3 +155,13 @@ def run_to_end(loop: OpenLoop, each: Callable[[], None]) -> None:
     while not loop.over:
         loop.step()
         each()
+
+
+def generated(queries: Iterator[tuple[bytes, Any]], count: int) -> list[tuple[bytes, Any]]:
+    """Generate ``count`` inputs in advance, so that generation does not delay sending."""
+    found = []
+    with progress("making inputs", count) as advance:
+        for done, query in enumerate(islice(queries, count), 1):
+            found.append(query)
+            advance(done, "")
+    return found

@@ -133,15 +133,6 @@ def _circle(task: str, parent: Mapping[str, str]) -> list[str]:
     return []
 
 
-def topological(tasks: Mapping[str, TaskSection]) -> list[str]:
-    """Return the tasks of a tree level by level from the root, each level in file order."""
-    children = {child for section in tasks.values() for child in section.children}
-    order = [task for task in tasks if task not in children]
-    for task in order:  # grows during the iteration
-        order.extend(tasks[task].children)
-    return order
-
-
 def policies(file: FileSection) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield every policy's name and section, first the built-in ``static``."""
     yield STATIC, {}

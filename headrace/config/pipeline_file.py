@@ -17,7 +17,7 @@ from typing import Any
 from control.problem.lazy_references import parts
 from control.problem.seats import seat_device, seat_worker
 from control.problem.session_space import SessionSpace
-from headrace.config.checks import check, policies, topological
+from headrace.config.checks import check, policies
 from headrace.config.policy_sections import policy_of
 from headrace.config.sections import (
     FileSection,
@@ -438,7 +438,7 @@ def _tiers(file: FileSection) -> Iterator[TierDevices]:
             name=name,
             device="cpu" if emulated else tier.device,
             count=tier.devices_here,
-            tasks=tuple(task for task in topological(file.tasks) if task in tasks),
+            tasks=tuple(task for task in file.topological() if task in tasks),
             stretch={
                 task: 1.0 / (tier.cpu_speed if section.cpu else tier.speed) if emulated else 1.0
                 for task, section in tasks.items()
@@ -461,7 +461,7 @@ def _pipeline(file: FileSection, folder: Path) -> Pipeline:
     return Pipeline(
         name=file.name,
         slo_s=file.slo,
-        tasks=tuple(_task(name, file.tasks[name], folder) for name in topological(file.tasks)),
+        tasks=tuple(_task(name, file.tasks[name], folder) for name in file.topological()),
         policies=tuple(policy_of(name, section) for name, section in policies(file)),
         policy=file.policy,
         input=file.input,

@@ -249,6 +249,14 @@ class FileSection(Section):
     labels: LabelsSection | None = None
     weight: Positive = 1.0
 
+    def topological(self) -> list[str]:
+        """Return the tasks of the tree level by level from the root, each level in file order."""
+        children = {child for section in self.tasks.values() for child in section.children}
+        order = [task for task in self.tasks if task not in children]
+        for task in order:  # grows during the iteration
+            order.extend(self.tasks[task].children)
+        return order
+
 
 def validated(source: Source) -> FileSection:
     """Return the file as sections; raises ``PipelineError`` with every mistake, by line."""

@@ -10,7 +10,6 @@ from control.problem.problem import PlanError
 from control.problem.session_space import VARIANT, SessionSpace, option_name
 from control.problem.space import Knob, Space, Stage
 from control.problem.tiers import Link, SessionTier
-from headrace.config.checks import topological
 from headrace.config.field_types import objectives
 from headrace.config.sections import FileSection, ProfilingSection, TaskSection, TierSection
 from headrace.config.yaml_source import Source
@@ -19,7 +18,7 @@ from headrace.config.yaml_source import Source
 def session_space(file: FileSection, source: Source) -> SessionSpace:
     """Return the space of a pipeline file; raises ``PipelineError`` for one that is too large."""
     tiers = file.cluster.tiers or {}
-    order = topological(file.tasks)
+    order = file.topological()
     parents = {child: task for task in order for child in file.tasks[task].children}
     try:
         space = Space(

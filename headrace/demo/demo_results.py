@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.cells import columns, decimal, percent
-from headrace.load.load import LoadResult
-from headrace.load.load_text import load_row
+from headrace.load.load_result import LoadResult, load_row
 from headrace.machine import machine
 from headrace.report.live_report import LiveReport
 from headrace.results.phase_outcomes import PhaseOutcomes

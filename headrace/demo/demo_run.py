@@ -30,8 +30,8 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.demo.demo_load import DemoLoad, demo_load
 from headrace.demo.demo_results import Change, DemoResult
 from headrace.errors import PipelineError, Unfeasible
-from headrace.load.load import LoadOptions, LoadResult, loaded
-from headrace.load.load_text import load_text
+from headrace.load.load import LoadOptions, loaded
+from headrace.load.load_result import LoadResult, load_text
 from headrace.processes import Process
 from headrace.report.live_report import live_report
 from headrace.report.report_text import report_text

@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 
 import numpy as np
 
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Times, poisson
-from headrace.broker.jar_lock import ROOTS
 from headrace.config.pipeline_file import PipelineFile, load_profile
 from headrace.errors import CalibrationError, Unsuccessful
-from headrace.fidelity.live_figures import live_figures
-from headrace.fidelity.live_run import LiveEnvironment, answers, play, staged
+from headrace.fidelity.live_run import (
+    LiveEnvironment,
+    answers,
+    live_figures,
+    play,
+    staged,
+    versions,
+)
 from headrace.fidelity.variant_file import as_asked
 from headrace.fidelity.world_fit import broker_quantiles, fitted
 from headrace.machine import machine
@@ -23,7 +27,6 @@ from headrace.simulation.world_file import Calibration, profiles_sha256, tasks_s
 from headrace.terminal import progress
 from streams.simulated.world import Phase, World
 
-LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
 LOADS = (0.25, 0.5)  # of the planned capacity, without --rate
 HALF = 0.5  # with one --rate: also this part of it
 
@@ -128,7 +131,7 @@ def measured(
         dilate=wish.dilate,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
-        versions={**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)},
+        versions=versions(),
         host_cpu_share=stage.host_cpu_share,
     )
 

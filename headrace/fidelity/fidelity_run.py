@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ import numpy as np
 
 from control.policies import policy_named
 from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
-from headrace.broker.jar_lock import ROOTS
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
-from headrace.fidelity.calibration_run import LIBRARIES
 from headrace.fidelity.certificate import (
     METRICS,
     Certificate,
@@ -27,8 +24,14 @@ from headrace.fidelity.certificate import (
 )
 from headrace.fidelity.certificate_store import keep, keep_prediction, sha256
 from headrace.fidelity.conditional import conditional
-from headrace.fidelity.live_figures import live_figures
-from headrace.fidelity.live_run import LiveEnvironment, check_emulated, play, staged
+from headrace.fidelity.live_run import (
+    LiveEnvironment,
+    check_emulated,
+    live_figures,
+    play,
+    staged,
+    versions,
+)
 from headrace.fidelity.null_models import null_models
 from headrace.fidelity.variant_file import as_asked
 from headrace.machine import machine
@@ -210,7 +213,7 @@ def _conditions(wish: CertificateRequest, times: Times, rate_qps: float) -> Cond
         dilate=wish.dilate,
         devices=dict(file.cluster.devices),
         machine=machine(),
-        versions={**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)},
+        versions=versions(),
         notes=tuple(filter(None, (wish.world.sentence, outside))),
     )
 

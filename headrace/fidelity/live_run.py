@@ -1,4 +1,4 @@
-"""A live run of given arrivals on a temporary broker, with its answers and plans.
+"""A live run of given arrivals on a temporary broker: its answers, plans and figures.
 
 Roles are those of ``headrace up``. With a dilation above 1 they run in slower time
 (streams/live/dilation.py); "inner" times are theirs, "wall" times are the machine's.
@@ -11,23 +11,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
+from msgspec import structs
 
 from headrace.arrivals.arrival_processes import Times
 from headrace.broker.broker_warm_up import warm_up
+from headrace.broker.jar_lock import ROOTS
 from headrace.broker.watchdog import temporary_broker
 from headrace.client.formats import answers_in, reader_of
+from headrace.client.open_loop import generated
 from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
-from headrace.config.pipeline_file import PipelineFile, load_workload
+from headrace.config.pipeline_file import PipelineFile, load_profile, load_workload
 from headrace.errors import Unsuccessful
-from headrace.load.load import made
+from headrace.results.figures import Figures, figures
+from headrace.results.latency_steps import StepTimes
 from headrace.roles.process_setup import dilated
+from headrace.roles.profile_lookups import accuracies
 from headrace.terminal import say, waiting
 from profiles.measurements import EMULATED
 from schemas.effects import PLANS, RESULTS
@@ -36,6 +42,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_contents import read_to_end
 from streams.live.dilation import Dilation
+from streams.observers.run_metrics import RunMetrics, given_up
 from streams.topics import physical
 
 SETTLE_S = 1.0  # inner, between readiness and the first arrival, as in simulations
@@ -44,6 +51,7 @@ PATIENCE_S = 3.0  # wall, for answers after the last deadline and grace
 TEND_S = 0.5  # wall
 DISTINCT = 300  # inputs generated in advance
 WARM_UP_S = 20.0  # of the broker: a longer one makes hops no faster
+LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
 UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # emulated devices ignore the payload
 
 Each = Callable[["LiveEnvironment", int], None]  # called at every step with the queries sent
@@ -141,7 +149,7 @@ def _inputs(file: PipelineFile, count: int, seed: int) -> Iterator[tuple[bytes, 
             f"{file.path.name} runs real models and names no workload to ask them; add "
             "`workload: module:Class`, or emulated devices"
         )
-    return cycle(made(workload.queries(np.random.default_rng(seed)), min(DISTINCT, count)))
+    return cycle(generated(workload.queries(np.random.default_rng(seed)), min(DISTINCT, count)))
 
 
 def _send(
@@ -245,3 +253,33 @@ class _Busy:
             yield role.pid
             with contextlib.suppress(psutil.Error):
                 yield from (each.pid for each in psutil.Process(role.pid).children(True))
+
+
+def live_figures(
+    stage: LiveEnvironment, times: Times, from_s: float = 0.0, until_s: float = float("inf")
+) -> Figures:
+    """Return the figures of the queries that arrived from ``from_s`` until before ``until_s``.
+
+    Times are seconds from the start of the arrivals, in the pipeline's time.
+    """
+    first, end = (int(np.searchsorted(times, at_s)) for at_s in (from_s, until_s))
+    since_s = stage.began_s + from_s
+    last_s = stage.began_s + min(until_s, float(times[-1]))
+    metrics = RunMetrics(stage.file.pipeline, accuracies(load_profile(stage.file)), since_s)
+    steps = StepTimes()
+    for plan in sorted(stage.plans, key=lambda each: each.epoch):
+        if plan.issued_s <= last_s:
+            metrics.plan(plan, plan.issued_s)
+    for answer in answers(stage):
+        if first <= number_of(answer) < end:
+            # CreateTime is truncated to whole ms, so the first query's may be before ``since_s``.
+            counted = structs.replace(answer, created_s=max(answer.created_s, since_s))
+            metrics.take(counted, given_up(counted), answer.answered_s)
+            steps.take(counted)
+    metrics.close(end - first)
+    return figures(metrics, steps, last_s)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of all that times of a live run depend on."""
+    return {**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)}

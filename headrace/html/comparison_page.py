@@ -1,12 +1,9 @@
 """Render a comparison of policies as an HTML page: figures, differences, time series, drops."""
 
-import os
-import platform
 from collections.abc import Callable, Iterator
-from datetime import datetime
 
 from headrace.html.charts import Labels, Spot, spot_chart
-from headrace.html.page import css, legend, number, page, section, table, text
+from headrace.html.page import css, legend, number, page, section, setting, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
 from headrace.results.statistics import Mean
 from headrace.simulation.comparison import Comparison
@@ -31,13 +28,6 @@ def comparison_page(made: Comparison, arrivals: str) -> str:
         body,
         setting(),
     )
-
-
-def setting() -> str:
-    """Return the page's footer: the time, the machine and its cores."""
-    now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    cores = os.cpu_count() or 1
-    return f"Written by headrace on {now}, {platform.machine()}, {cores} cores."
 
 
 def _lead(made: Comparison, arrivals: str) -> Iterator[str]:

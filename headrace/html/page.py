@@ -1,6 +1,9 @@
 """Build a self-contained HTML page: no scripts, readable offline, light and dark."""
 
+import os
+import platform
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from html import escape
 
 COLOURS = 8
@@ -125,3 +128,10 @@ def _style() -> str:
 
 def _variables(colours: Sequence[str]) -> str:
     return " ".join(f"--c{at}: {colour};" for at, colour in enumerate(colours))
+
+
+def setting() -> str:
+    """Return the page's footer: the time, the machine and its cores."""
+    now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    cores = os.cpu_count() or 1
+    return f"Written by headrace on {now}, {platform.machine()}, {cores} cores."

@@ -1,10 +1,10 @@
 """Load from the terminal: send arrivals and inputs in an open loop and summarise the outcomes."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import cycle, islice, repeat
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ import numpy as np
 
 from headrace.arrivals.arrival_processes import Arrivals, Recorded, Renewal, Times, read_workload
 from headrace.arrivals.load_phases import Phases
-from headrace.client.open_loop import OpenLoop, run_to_end
+from headrace.client.open_loop import OpenLoop, generated, run_to_end
 from headrace.client.topic_clients import new_id, plans
 from headrace.config.pipeline_file import PipelineFile, load_workload
 from headrace.config.sizes_file import read_sizes
-from headrace.load.load_screen import outcomes_text, watching
+from headrace.load.load_result import LoadResult, answers_text
+from headrace.load.load_screen import watching
 from headrace.results.phase_outcomes import PhaseOutcomes, Seen, by_phase, by_policy
 from headrace.results.policies_in_force import policies_in_force
-from headrace.results.tally import Score, Sent, Tally, tally
+from headrace.results.tally import Score, Sent, tally
 from headrace.terminal import progress
 from schemas.records import Answer
 from streams.kafka.kafka_config import KafkaConfig
@@ -46,34 +47,19 @@ class LoadOptions:
     watch: bool = False  # show the pipeline's status meanwhile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadResult:
-    """The outcomes of a load, with its length, seed and number of inputs."""
-
-    tally: Tally
-    seconds: float
-    behind_ms: float  # the largest delay of a query behind its arrival time
-    seed: int
-    inputs: int  # distinct ones
-    began_s: float = 0.0  # epoch
-    warm_up: int = 0  # queries before the load, not counted
-    arrivals: Phases | None = None
-    phases: tuple[PhaseOutcomes, ...] = ()  # of a load in phases; the last one is all of it
-
-
 def loaded(
     file: PipelineFile,
     kafka: KafkaConfig,
-    wish: LoadOptions,
+    options: LoadOptions,
     each: Each = lambda _elapsed_s: None,
 ) -> LoadResult:
     """Send a load, wait for the answers and return the outcomes.
 
     Raises ``BrokerError``, ``PipelineError`` and ``SizesError``.
     """
-    reads = isinstance(wish.arrivals, Phases) or wish.watch
+    reads = isinstance(options.arrivals, Phases) or options.watch
     prepare(kafka, file.pipeline, "producer", "consumer", *(("operator",) if reads else ()))
-    load = _Load(file, kafka, wish, each, _material(file, wish))
+    load = _Load(file, kafka, options, each, _material(file, options))
     warm_up = load.warm_up()
     with closing(load.loop("load")) as loop:
         load.run(loop)
@@ -82,7 +68,7 @@ def loaded(
         tally=tally(sent, answers, load.of.score),
         seconds=load.seconds,
         behind_ms=loop.behind_s * 1e3,
-        seed=wish.seed,
+        seed=options.seed,
         inputs=len(load.of.inputs),
         began_s=loop.began_s,
         warm_up=warm_up,
@@ -111,13 +97,13 @@ class _Load:
 
     file: PipelineFile
     kafka: KafkaConfig
-    wish: LoadOptions
+    options: LoadOptions
     each: Each
     of: _Material
 
     @property
     def in_phases(self) -> Phases | None:
-        return self.wish.arrivals if isinstance(self.wish.arrivals, Phases) else None
+        return self.options.arrivals if isinstance(self.options.arrivals, Phases) else None
 
     @property
     def seconds(self) -> float:
@@ -128,16 +114,16 @@ class _Load:
 
     def loop(self, what: str) -> OpenLoop:
         """Return an open loop whose queries' ids begin with ``what``."""
-        wish = self.wish
+        options = self.options
         return OpenLoop(
             self.kafka, self.file.pipeline, new_id(what),
-            deadline_s=wish.deadline_s, slo_class=wish.slo_class,
+            deadline_s=options.deadline_s, slo_class=options.slo_class,
         )  # fmt: skip
 
     def warm_up(self) -> int:
         """Send queries before the load, as a fresh broker is slow while it loads classes and
         creates segments; return their number."""
-        count = round(self.wish.warm_up_s * WARM_UP_QPS)
+        count = round(self.options.warm_up_s * WARM_UP_QPS)
         if not count:
             return 0
         with closing(self.loop("warm-up")) as loop, progress("warming up", count) as advance:
@@ -153,7 +139,7 @@ class _Load:
     def run(self, loop: OpenLoop) -> None:
         """Send the load and wait for its answers; show its progress, in seconds."""
         total = math.ceil(self.seconds)
-        shown = watching(self.kafka, self.file) if self.wish.watch else progress
+        shown = watching(self.kafka, self.file) if self.options.watch else progress
         with shown("sending, seconds", total) as advance:
             self.of.start(loop, self.of.times.tolist())
 
@@ -165,7 +151,7 @@ class _Load:
 
     def _where(self, loop: OpenLoop) -> str:
         """Return the progress of the load and the outcomes so far as text."""
-        said = f"{loop.sent} sent, {outcomes_text(loop.answers.values())}"
+        said = f"{loop.sent} sent, {answers_text(loop.answers.values())}"
         if self.in_phases is None:
             return said
         name, rate_qps = self.in_phases.at(loop.elapsed_s)
@@ -216,15 +202,15 @@ def _arrivals(asked: Mapping[str, Any]) -> Arrivals:
     return Renewal(asked["rate"], asked["seconds"])
 
 
-def _material(file: PipelineFile, wish: LoadOptions) -> _Material:
-    rng = np.random.default_rng(wish.seed)
-    times = wish.arrivals.drawn(rng)
-    sizes = wish.arrivals.sizes if isinstance(wish.arrivals, Recorded) else ()
-    sizes = sizes or drawn_sizes(file, wish.sizes, len(times), rng)
-    if wish.payload is not None:
-        return _Material(times=times, sizes=sizes, inputs=[(wish.payload, None)], score=None)
+def _material(file: PipelineFile, options: LoadOptions) -> _Material:
+    rng = np.random.default_rng(options.seed)
+    times = options.arrivals.drawn(rng)
+    sizes = options.arrivals.sizes if isinstance(options.arrivals, Recorded) else ()
+    sizes = sizes or drawn_sizes(file, options.sizes, len(times), rng)
+    if options.payload is not None:
+        return _Material(times=times, sizes=sizes, inputs=[(options.payload, None)], score=None)
     workload = load_workload(file)
-    inputs = made(workload.queries(rng), max(1, min(DISTINCT, len(times))))
+    inputs = generated(workload.queries(rng), max(1, min(DISTINCT, len(times))))
     return _Material(times=times, sizes=sizes, inputs=inputs, score=workload.score)
 
 
@@ -240,13 +226,3 @@ def drawn_sizes(
     sizes, _ = read_sizes(file, named)
     drawn = rng.choice(sizes.sizes, size=count, p=sizes.probabilities)
     return tuple(int(size) for size in drawn)
-
-
-def made(queries: Iterator[tuple[bytes, Any]], count: int) -> list[tuple[bytes, Any]]:
-    """Generate ``count`` inputs in advance, so that generation does not delay sending."""
-    found = []
-    with progress("making inputs", count) as advance:
-        for done, query in enumerate(islice(queries, count), 1):
-            found.append(query)
-            advance(done, "")
-    return found

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,6 @@ from headrace.config.cluster_cost import prices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.status.watch import REFRESH_S, Watch
 from headrace.terminal import Advance, display, progress
-from operators.outcomes import OUTCOMES, outcome_of
-from schemas.records import Answer
 from streams.kafka.kafka_config import KafkaConfig
 
 if TYPE_CHECKING:
@@ -60,13 +58,3 @@ def _advance(what: str, total: int, watch: Watch, live: "Live") -> Advance:
         live.update(Group(line, table), refresh=True)
 
     return advance
-
-
-def outcomes_text(answers: Iterable[Answer]) -> str:
-    """Return the outcomes of a load so far as text."""
-    counts: dict[str, int] = {}
-    for answer in answers:
-        what = outcome_of(answer)
-        counts[what] = counts.get(what, 0) + 1
-    said = ", ".join(f"{counts[what]} {what}" for what in OUTCOMES if what in counts)
-    return said or "no answer yet"

@@ -11,7 +11,6 @@ from typing import Any
 
 from control.policies import policy_named, spec_of
 from control.policies.option_fields import DISPERSION, VIOLATION
-from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_leases import runs
 from control.policies.ramsis.tables import (
     Ask,
@@ -22,7 +21,7 @@ from control.policies.ramsis.tables import (
     solved,
     solved_within,
 )
-from control.problem.problem import PlanError
+from control.problem.problem import PlanError, SelectionError
 from headrace.config.pipeline_file import PipelineFile, planning_profile
 from headrace.errors import Unfeasible
 from headrace.planning.dry_run import PlanRequest, spent

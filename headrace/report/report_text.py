@@ -6,8 +6,7 @@ from html import escape
 from headrace.cells import columns, decimal, percent
 from headrace.config.cluster_cost import costs
 from headrace.fidelity.certificate_text import text as certificate_text
-from headrace.html.comparison_page import setting
-from headrace.html.page import number, page, section, table, text
+from headrace.html.page import number, page, section, setting, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
 from headrace.report.live_report import LiveReport, clock
 from headrace.results.label_accuracy import NO_CLASS

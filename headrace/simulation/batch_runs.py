@@ -21,7 +21,6 @@ from headrace.roles.process_setup import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
 from headrace.simulation.overrides import Devices, changed, known_classes
-from headrace.simulation.run_details import check_format, detailed, write_rows
 from headrace.simulation.run_input import Run, devices
 from headrace.simulation.simulation_run import Advance as Sent
 from headrace.simulation.simulation_run import simulated
@@ -140,25 +139,6 @@ def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
     collect_seldom()
     with progress("simulating", _expected(asked[0])) as advance:
         return [_traced(asked[0], trace, advance)]
-
-
-def exported(
-    asked: Sequence[Run],
-    labels: Sequence[Mapping[str, Any]],
-    queries: Path | None,
-    seconds: Path | None,
-) -> list[Row]:
-    """Play all runs as ``rows`` does, and write their queries and seconds to files, each row with
-    its run's label in front."""
-    for path in (queries, seconds):
-        if path is not None:
-            check_format(path)
-    found = on_all_cores(detailed, asked, "simulating")
-    if queries is not None:
-        write_rows(queries, of_all(labels, [each.queries for each in found]))
-    if seconds is not None:
-        write_rows(seconds, of_all(labels, [each.seconds for each in found]))
-    return [each.row for each in found]
 
 
 def of_all(labels: Sequence[Mapping[str, Any]], of_runs: Sequence[Sequence[Row]]) -> list[Row]:

@@ -18,13 +18,14 @@ from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import ArrivalsError, Unfeasible
 from headrace.planning.dry_run import PlanRequest, as_json, plans
+from headrace.simulation import comparison
 from headrace.simulation.batch_runs import Row, SimulationRequest, of_all, on_all_cores, rows
 from headrace.simulation.capacity_search import CapacityOptions, requests, searched
 from headrace.simulation.comparison import FIGURES, Comparison
 from headrace.simulation.comparison import as_json as as_document
 from headrace.simulation.run_details import Details, detailed
 from headrace.simulation.run_input import Run
-from headrace.simulation.sweep import Label, Sweep, compared, labelled, swept
+from headrace.simulation.sweep import Label, Sweep, labelled, points, swept
 from headrace.simulation.world_file import chosen
 
 __all__ = [
@@ -218,3 +219,10 @@ def _ascending(times: Sequence[float]) -> Times:
     if (np.diff(found) < 0).any():
         raise ArrivalsError("arrivals must ascend; sort them")
     return found
+
+
+def compared(
+    file: PipelineFile, asked: SimulationRequest, sweep: Sweep
+) -> list[tuple[Label, Comparison]]:
+    """Compare the policies at every point; raises as ``comparison.compare`` does."""
+    return [(label, comparison.compare(file, request)) for label, request in points(asked, sweep)]

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.errors import PipelineError
 from headrace.results.tally import latency_ms
 from headrace.results.time_series import Recorder, TimeSeries
+from headrace.simulation.batch_runs import Row, of_all, on_all_cores
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import Advance, simulated
 from operators.outcomes import outcome_of
@@ -22,8 +23,6 @@ from schemas.variant_id import variant_key
 
 SECOND_S = 1.0
 FORMATS = (".csv", ".jsonl", ".parquet")
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,25 @@ def _seconds(run: Run, recording: TimeSeries) -> list[Row]:
     names = ("second", "demand_qps", "capacity_qps", "devices", "accuracy", "violation")
     who = {"policy": run.policy, "seed": run.seed}
     return [who | dict(zip(names, values, strict=True)) for values in columns]
+
+
+def exported(
+    asked: Sequence[Run],
+    labels: Sequence[Mapping[str, Any]],
+    queries: Path | None,
+    seconds: Path | None,
+) -> list[Row]:
+    """Play all runs as ``rows`` does, and write their queries and seconds to files, each row with
+    its run's label in front."""
+    for path in (queries, seconds):
+        if path is not None:
+            check_format(path)
+    found = on_all_cores(detailed, asked, "simulating")
+    if queries is not None:
+        write_rows(queries, of_all(labels, [each.queries for each in found]))
+    if seconds is not None:
+        write_rows(seconds, of_all(labels, [each.seconds for each in found]))
+    return [each.row for each in found]
 
 
 def check_format(path: Path) -> None:

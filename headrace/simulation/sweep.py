@@ -6,9 +6,7 @@ from itertools import product
 from typing import Any
 
 from headrace.config.pipeline_file import PipelineFile
-from headrace.simulation import comparison
 from headrace.simulation.batch_runs import Row, SimulationRequest, distinct, of_all, runs
-from headrace.simulation.comparison import Comparison
 from headrace.simulation.run_input import Run
 
 Label = Mapping[str, Any]  # the swept values: rate_qps, cluster_devices, slo_ms
@@ -60,13 +58,6 @@ def swept(
 def labelled(labels: Sequence[Label], rows: Sequence[Row]) -> list[Row]:
     """Return the rows, one per run, with their labels in front."""
     return of_all(labels, [[row] for row in rows])
-
-
-def compared(
-    file: PipelineFile, asked: SimulationRequest, sweep: Sweep
-) -> list[tuple[Label, Comparison]]:
-    """Compare the policies at every point; raises as ``comparison.compare`` does."""
-    return [(label, comparison.compare(file, request)) for label, request in points(asked, sweep)]
 
 
 def label_text(label: Label) -> str:

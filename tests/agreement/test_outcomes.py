@@ -22,7 +22,7 @@ from headrace.client.find_answer import answer_that_ended
 from headrace.client.formats import reader_of
 from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
 from headrace.demo.demo_results import DemoResult
-from headrace.load.load import LoadResult
+from headrace.load.load_result import LoadResult
 from headrace.report.live_report import LiveReport, reported
 from headrace.results.phase_outcomes import Seen, Span, by_phase
 from headrace.results.tally import Sent, Tally, tally

@@ -25,7 +25,7 @@ import numpy as np
 import scipy  # its submodules take a third of a second to load, on first use
 from numpy.typing import NDArray
 
-from control.policies.ramsis.pareto_models import SelectionError
+from control.problem.problem import SelectionError
 
 Floats = NDArray[np.float64]
 

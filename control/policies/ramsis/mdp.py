@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from control.policies.ramsis.arrival_counts import Arrivals
-from control.policies.ramsis.pareto_models import CandidateModel, SelectionError, extrapolated_s
+from control.policies.ramsis.pareto_models import CandidateModel, extrapolated_s
 from control.policies.ramsis.transitions import Ahead, Floats, Ints, look_ahead, offsets
+from control.problem.problem import SelectionError
 
 Bools = NDArray[np.bool_]
 

@@ -10,11 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control.problem.problem import PlanError
-
-
-class SelectionError(PlanError):
-    """No table can be made for the input; the message says what to change."""
+from control.problem.problem import SelectionError
 
 
 @dataclass(frozen=True, slots=True)

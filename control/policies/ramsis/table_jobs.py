@@ -17,7 +17,6 @@ from msgspec import structs
 
 from control.policies import policy_named, selections
 from control.policies.option_fields import DISPERSION, LOADS, VIOLATION
-from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_builder import TableProblem, compact, names
 from control.policies.ramsis.table_leases import alike, check_memory, runs, whole_budget_s
 from control.policies.ramsis.tables import (
@@ -33,7 +32,7 @@ from control.policies.ramsis.tables import (
     setting_for,
 )
 from control.policies.solvers import TABLE
-from control.problem.problem import PlanError
+from control.problem.problem import PlanError, SelectionError
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.effects import PLANS, Effect, Failed, Send, Solve, Solved

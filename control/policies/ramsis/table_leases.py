@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from control.policies.option_fields import DISPERSION, LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING
 from control.policies.ramsis.mdp import Setting
-from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for
-from control.problem.problem import Allocation, PlanError, Problem, Replicas
+from control.problem.problem import Allocation, PlanError, Problem, Replicas, SelectionError
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task

@@ -40,13 +40,13 @@ from control.policies.ramsis.mdp import (
 from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, falls_short
 from control.policies.ramsis.pareto_models import (
     CandidateModel,
-    SelectionError,
     planned,
     worthwhile,
     worthwhile_alone,
 )
 from control.policies.ramsis.transitions import Floats
 from control.policies.ramsis.variable_batching import part_of_queue
+from control.problem.problem import SelectionError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy, Task
 

@@ -19,8 +19,8 @@ import numpy as np
 import scipy
 
 from control.policies.ramsis.mdp import Bools, Chain, Setting
-from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.transitions import Ahead, Floats, Ints, look_ahead, offsets
+from control.problem.problem import SelectionError
 
 NEGLIGIBLE = 1e-13
 LARGEST = 150e6  # largest number of values for partly served queues, 1.2 GB

@@ -9,8 +9,9 @@ from benchmarks.papers.ramsis_baselines import (
     model_switching,
     tuned_static,
 )
-from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import TableEntry
+from control.problem.problem import SelectionError
 
 QUICK = CandidateModel("quick", 0.6, (0.02, 0.03, 0.04, 0.06))
 RIGHT = CandidateModel("right", 0.8, (0.05, 0.07, 0.12, 0.2))

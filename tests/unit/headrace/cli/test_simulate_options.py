@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.cli.simulate import spread
+from headrace.cli.shared_options import spread
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from msgspec import structs
 from headrace.arrivals.load_phases import Phases
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.demo.demo_results import Change, DemoResult, comparison_json, comparison_text
-from headrace.load.load import LoadResult
-from headrace.load.load_text import load_row, load_text
+from headrace.load.load_result import LoadResult, load_row, load_text
 from headrace.report.live_report import reported
 from headrace.report.report_text import report_text
 from headrace.results.expected_accuracy import expected_accuracy

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import nbinom, poisson
 
 from control.policies.ramsis.arrival_counts import Arrivals, count_table, more_than
-from control.policies.ramsis.pareto_models import SelectionError
+from control.problem.problem import SelectionError
 
 STRETCHES = np.array([0.0, 0.01, 0.5, 2.0])
 

@@ -24,9 +24,10 @@ from control.policies.ramsis.burst_lengths import (
     ways,
 )
 from control.policies.ramsis.mdp_solver import falls_short
-from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.table_leases import runs
 from control.policies.ramsis.tables import BATCHING, OPTIONS, Ask, TableEntry, setting_for, solved
+from control.problem.problem import SelectionError
 from headrace.config.pipeline_file import read_pipeline_file
 from tests.selection_world import FAST, GOOD
 

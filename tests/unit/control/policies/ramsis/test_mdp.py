@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks.selection_reference import dense
 from control.policies.ramsis.mdp import Setting, fixed_levels, model_levels, whole_queue
-from control.policies.ramsis.pareto_models import CandidateModel, SelectionError, planned
+from control.policies.ramsis.pareto_models import CandidateModel, planned
+from control.problem.problem import SelectionError
 from tests.selection_world import BEST, FAST, GOOD, a_setting
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from control.policies.ramsis.pareto_models import (
     CandidateModel,
-    SelectionError,
     extrapolated_s,
     planned,
     worthwhile,
     worthwhile_alone,
 )
+from control.problem.problem import SelectionError
 
 SMALL = CandidateModel("small", 0.6, (0.010, 0.015, 0.020))
 LARGE = CandidateModel("large", 0.8, (0.030, 0.050, 0.070))

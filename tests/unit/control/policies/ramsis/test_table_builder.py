@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from control.per_query.table_lookup import TableLookup, faults
 from control.policies import POLICIES, choosing_kinds
-from control.policies.ramsis.pareto_models import SelectionError
 from control.policies.ramsis.table_builder import TableProblem, compact, make, names
 from control.policies.ramsis.tables import OPTIONS, Ask, Table, options_for, priced
+from control.problem.problem import SelectionError
 from schemas.codec.single_object import decode, encode
 from schemas.records import Selection
 from tests.selection_world import BEST, FAST, GOOD, SLO_S

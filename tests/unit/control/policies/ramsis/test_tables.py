@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control.policies.ramsis.mdp_solver import Objective
-from control.policies.ramsis.pareto_models import CandidateModel, SelectionError
+from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import (
     OPTIONS,
     Ask,
@@ -24,6 +24,7 @@ from control.policies.ramsis.tables import (
     solved,
     solved_within,
 )
+from control.problem.problem import SelectionError
 from tests.control_world import a_pipeline, a_profile
 from tests.selection_world import BEST, FAST, GOOD
 

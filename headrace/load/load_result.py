@@ -1,16 +1,33 @@
-"""Show the outcomes of a load as text and as JSON."""
+"""The outcomes of a load, and their text and JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from headrace.arrivals.load_phases import Phases
 from headrace.cells import columns, decimal, ms, percent
-from headrace.load.load import LoadResult
 from headrace.results.phase_outcomes import PhaseOutcomes
-from operators.outcomes import OUTCOMES
-from schemas.records import ANSWERED
+from headrace.results.tally import Tally
+from operators.outcomes import OUTCOMES, outcome_of
+from schemas.records import ANSWERED, Answer
 from schemas.variant_id import variant_key
 
 REASONS = 10  # the most frequent ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """The outcomes of a load, with its length, seed and number of inputs."""
+
+    tally: Tally
+    seconds: float
+    behind_ms: float  # the largest delay of a query behind its arrival time
+    seed: int
+    inputs: int  # distinct ones
+    began_s: float = 0.0  # epoch
+    warm_up: int = 0  # queries before the load, not counted
+    arrivals: Phases | None = None
+    phases: tuple[PhaseOutcomes, ...] = ()  # of a load in phases; the last one is all of it
 
 
 def load_row(load: LoadResult) -> dict[str, Any]:
@@ -46,7 +63,8 @@ def load_text(load: LoadResult) -> str:
     """Return the outcomes as text."""
     row = load_row(load)
     lines = [
-        f"{row['queries']} queries in {row['seconds']:.1f} s: " + outcomes_text(row),
+        f"{row['queries']} queries in {row['seconds']:.1f} s: "
+        + ", ".join(f"{row[name]} {name}" for name in OUTCOMES),
         f"SLO attainment {percent(row['slo_attainment'])}; latency p50 {ms(row['p50_ms'])}, "
         f"p95 {ms(row['p95_ms'])}, p99 {ms(row['p99_ms'])}",
     ]
@@ -61,12 +79,6 @@ def load_text(load: LoadResult) -> str:
         lines += ["", columns([*_head(load.phases), *_measures(load.phases)]), ""]
         lines += ["share of each task's branches, by variant", columns(_variants(load.phases))]
     return "\n".join(lines)
-
-
-def outcomes_text(row: Mapping[str, Any]) -> str:
-    """Return the counts of the outcomes in words."""
-    names = ("answered", "late", "dropped", "failed", "refused", "lost")
-    return ", ".join(f"{row[name]} {name}" for name in names)
 
 
 def _head(parts: Sequence[PhaseOutcomes]) -> list[list[str]]:
@@ -116,3 +128,13 @@ def _variants(parts: Sequence[PhaseOutcomes]) -> list[list[str]]:
 
 def _share(value: float | None, missing: str = "-") -> str:
     return missing if value is None else f"{100 * value:.1f}"
+
+
+def answers_text(answers: Iterable[Answer]) -> str:
+    """Return the outcomes of a load so far as text."""
+    counts: dict[str, int] = {}
+    for answer in answers:
+        what = outcome_of(answer)
+        counts[what] = counts.get(what, 0) + 1
+    said = ", ".join(f"{counts[what]} {what}" for what in OUTCOMES if what in counts)
+    return said or "no answer yet"
