@@ -2,17 +2,18 @@
 
 Records of earlier lives (plans, command results) arrive before the first ``Woke``, which starts the
 node. From then on it solves when a worker is new, leaves or is lost, when a command asks for it,
-when demand jumps or fan-out drifts, and at the policy's interval; one solve at a time. The result
-of a solve is the target; on the way there, when workers have loaded or drained, plans follow
-without a solve, and so do routes as demand moves. Slots of a lost worker are reassigned at once,
-and ``pause`` and ``resume`` neither need a solve nor wait for one.
+when demand jumps or fan-out drifts, and at the policy's interval; one solve at a time. Before an
+urgent solve a quick plan takes force, where the policy has one. The result of a solve is the
+target; on the way there, when workers have loaded or drained, plans follow without a solve, and so
+do routes as demand moves. Slots of a lost worker are reassigned at once, and
+``pause`` and ``resume`` neither need a solve nor wait for one.
 """
 
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from control.checks.violations import sentences
+from control.checks.violations import Violation, sentences
 from control.controller.command_queue import CommandQueue, Pending
 from control.controller.commands import (
     PAUSES,
@@ -28,9 +29,18 @@ from control.controller.plan_gate import PlanGate
 from control.controller.record_intake import RecordIntake
 from control.controller.session_commands import SESSION_ACTIONS
 from control.controller.session_desk import SessionDesk
-from control.controller.solves import Solves
+from control.controller.solves import Flight, Solves
 from control.policies.ramsis.table_jobs import TableJobs
-from control.problem.plan_reasons import HANDOVER, about_worker, by_command, workers_lost
+from control.policies.solvers import quick
+from control.problem.plan_reasons import (
+    AT_ONCE,
+    HANDOVER,
+    PlanReason,
+    about_worker,
+    by_command,
+    workers_lost,
+)
+from control.problem.problem import Allocation
 from control.problem.session_space import SessionSpace
 from control.rollout.leases import without
 from control.rollout.plan_builder import same
@@ -45,6 +55,7 @@ from schemas.effects import (
     Effect,
     Event,
     Failed,
+    Solve,
     Solved,
     Wake,
     Woke,
@@ -146,28 +157,55 @@ class Controller:
         state.members.follow(state.plan, {})
 
     def _solved(self, event: Solved, now: float) -> list[Effect]:
-        state, flight = self._state, self._solves.flight(event.job)
+        flight = self._solves.flight(event.job)
         if flight is None:
             return self._table_jobs.solved(event, now)
-        target = state.target.choose(event.plan, flight.problem, flight.settings, now)
+        effects = self._follow(flight, event.plan, self._solves.reasons(flight), now)
+        if isinstance(effects, tuple):
+            error = f"the plan would violate constraints: {sentences(effects)}"
+            ended = self._solves.give_up(flight, error, now)
+            return [*self._gate.reject(effects), *ended]
+        return [*effects, *self._solves.land(flight, now)]
+
+    def _solve(self, now: float) -> list[Effect]:
+        """Begin a solve if one is due; where it is urgent, put a quick plan in force before."""
+        flight = self._solves.begin(now)
+        if flight is None:
+            return []
+        effects = self._at_once(flight, now) if flight.urgent else []
+        return [*effects, Solve(flight.job, flight.problem.policy.kind, flight.problem)]
+
+    def _at_once(self, flight: Flight, now: float) -> list[Effect]:
+        found = quick(flight.problem) if self._state.plan is not None else None
+        if found is None:
+            return []
+        reasons = [*self._solves.reasons(flight), AT_ONCE]
+        effects = self._follow(flight, found, reasons, now, provisional=True)
+        if isinstance(effects, tuple):  # violations
+            return []
+        return [*effects, *self._solves.serve(flight, now)]
+
+    def _follow(
+        self, flight: Flight, found: Allocation, reasons: list[PlanReason], now: float,
+        *, provisional: bool = False,
+    ) -> list[Effect] | tuple[Violation, ...]:  # fmt: skip
+        """Make an allocation the target and publish its first step, or return the violations."""
+        state = self._state
+        target = state.target.choose(found, flight.problem, flight.settings, now)
         context = state.context(flight.settings, now)
-        plan = state.target.first(target, context, self._solves.reasons(flight), now)
+        plan = state.target.first(target, context, reasons, now)
         violations = (
-            *self._gate.allocation(event.plan, target.allocation, flight.problem),
+            *self._gate.allocation(found, target.allocation, flight.problem),
             *self._gate.plan(plan, context),
         )
         if violations:
-            error = f"the plan would violate constraints: {sentences(violations)}"
-            ended = self._solves.give_up(flight, error, now)
-            return [*self._gate.reject(violations), *ended]
-        state.target.take(target, now)
+            return violations
+        state.target.take(target, now, provisional=provisional)
         plan = self._table_jobs.expecting(plan, state.estimates.arriving_qps(now))
         plan = replace(plan, release=state.releases.agree(now))
         if state.plan is not None and same(plan, state.plan) and not state.contested:
-            effects = self._table_jobs.follow(state.plan, state.members.devices, now)
-        else:
-            effects = self._publish(plan, now)
-        return [*effects, *self._solves.land(flight, now)]
+            return self._table_jobs.follow(state.plan, state.members.devices, now)
+        return self._publish(plan, now)
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
         flight = self._solves.flight(event.job)
@@ -187,7 +225,7 @@ class Controller:
             effects += self._pauses(now)
             effects += self._session_plans(now)
             effects += self._next_command(now)
-            effects += self._solves.begin(now)
+            effects += self._solve(now)
             effects += self._advance(now)
             effects += self._table_jobs.more()
         if now >= self._wake_s:

@@ -1,7 +1,9 @@
 """Solves: when one begins, why, and what its end does to the command that waits for it.
 
 One solve is in flight at a time. It begins when the policy's interval elapses, when estimates no
-longer fit the last problem, or for a reason or command that waits.
+longer fit the last problem, or for a reason or command that waits. A command does not wait for the
+end of a solve: a new one takes its place. Nor does a jump of demand or a lost worker, where the
+policy has a quick plan to serve meanwhile.
 """
 
 import dataclasses
@@ -11,12 +13,17 @@ from msgspec.structs import replace
 
 from control.controller.command_queue import CommandQueue, Pending
 from control.controller.control_state import ControlState
+from control.policies import spec_of
+from control.policies.solvers import has_quick
 from control.problem.plan_reasons import FIRST, INTERVAL, PlanReason, after_failure, by_command
 from control.problem.problem import Problem
-from schemas.effects import Effect, Solve
+from schemas.effects import Effect
+from schemas.enumerations import PlanCause
 from schemas.records import Settings
 
 UNLIKE_S = 1.0  # least time from a solve to the next because estimates have changed
+JUMPED_S = 0.3  # the same where the change is a jump of demand and a quick plan can follow it
+URGENT = frozenset((PlanCause.DEMAND_JUMPED, PlanCause.WORKER_LOST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +35,18 @@ class Flight:
     settings: Settings
     reasons: tuple[PlanReason, ...]
     pending: Pending | None
+
+    @property
+    def urgent(self) -> bool:
+        """Whether a quick plan is wanted before the solve has ended."""
+        return self.pending is not None or (
+            _at_once(self.problem) and any(each.cause in URGENT for each in self.reasons)
+        )
+
+
+def _at_once(problem: Problem) -> bool:
+    """Return whether the policy answers a change of demand or devices with a quick plan."""
+    return has_quick(problem) and spec_of(problem.policy.kind).follows_demand
 
 
 class Solves:
@@ -46,38 +65,64 @@ class Solves:
         flight = self.in_flight
         return flight if flight is not None and flight.job == job else None
 
-    def begin(self, now: float) -> list[Effect]:
-        """Begin a solve if there is a reason for one and none is in flight."""
+    def begin(self, now: float) -> Flight | None:
+        """Begin a solve if there is a reason for one, and none is in flight that should end."""
         state, pending = self._state, self._commands.pending
         # Without reports no demand is known: only a command replaces the plan in force.
         deaf = state.members.isolated(now) and pending is None
-        if self.in_flight is not None or deaf:
-            return []
+        if deaf or (self.in_flight is not None and not self._overtaken(now)):
+            return None
+        self._give_way()
         state.reasons += self._due(now)
         if not state.reasons and pending is None:
-            return []
+            return None
         self._job += 1
         problem = state.problem(state.settings, now)
-        self.in_flight = Flight(
+        flight = Flight(
             job=self._job,
             problem=problem,
             settings=state.settings,
             reasons=tuple(state.reasons),
             pending=pending,
         )
+        self.in_flight = flight
         state.reasons = []
         self._asked, self._asked_s = problem, now
         state.replan_s = now + problem.policy.interval_s
-        return [Solve(self._job, problem.policy.kind, problem)]
+        return flight
+
+    def _overtaken(self, now: float) -> bool:
+        """Return whether the solve in flight should give way to one for the present state."""
+        flight, pending = self.in_flight, self._commands.pending
+        assert flight is not None
+        if pending is not None and flight.pending is None:
+            return True
+        if not _at_once(flight.problem):
+            return False
+        reasons = (*self._state.reasons, *self._unlike(now))
+        return any(each.cause in URGENT for each in reasons)
+
+    def _give_way(self) -> None:
+        if self.in_flight is not None:
+            self._state.reasons = [*self.in_flight.reasons, *self._state.reasons]
+            self.in_flight = None
 
     def _due(self, now: float) -> list[PlanReason]:
         state = self._state
         if now >= state.replan_s:
             return [INTERVAL if state.plan else FIRST]
-        if self._asked is None or now - self._asked_s < UNLIKE_S:
+        return self._unlike(now)
+
+    def _unlike(self, now: float) -> list[PlanReason]:
+        """Return why the last problem is no longer that of the present, if so."""
+        state, asked = self._state, self._asked
+        if asked is None or now - self._asked_s < JUMPED_S:
             return []
-        unlike = state.estimates.unlike(self._asked, state.settings, now)
-        return [unlike] if unlike else []
+        unlike = state.estimates.unlike(asked, state.settings, now)
+        if unlike is None:
+            return []
+        early = unlike.cause == PlanCause.DEMAND_JUMPED and _at_once(asked)
+        return [unlike] if early or now - self._asked_s >= UNLIKE_S else []
 
     def reasons(self, flight: Flight) -> list[PlanReason]:
         """Return the reasons of a plan that a solve gave."""
@@ -86,13 +131,21 @@ class Solves:
         trouble = [after_failure(self._state.trouble)] if self._state.trouble else []
         return [*asked, *flight.reasons, *trouble]
 
-    def land(self, flight: Flight, now: float) -> list[Effect]:
-        """End a solve that led to the plan in force: answer the command that waited for it."""
-        self.in_flight = None
+    def serve(self, flight: Flight, now: float) -> list[Effect]:
+        """Answer the command that waits for a solve, whose quick plan is in force."""
         if flight.pending is None:
             return []
+        command, message = flight.pending.command, flight.pending.message
+        reasons = (by_command(command.action, command.id), *flight.reasons)
+        self.in_flight = dataclasses.replace(flight, pending=None, reasons=reasons)
         self._commands.pending = None
-        return [self._state.answer(flight.pending.command, True, flight.pending.message, now)]
+        return [self._state.answer(command, True, message, now)]
+
+    def land(self, flight: Flight, now: float) -> list[Effect]:
+        """End a solve that led to the plan in force: answer the command that waited for it."""
+        served = self.serve(flight, now)
+        self.in_flight = None
+        return served
 
     def give_up(self, flight: Flight, error: str, now: float) -> list[Effect]:
         """End a solve that gave no plan: the old plan and its settings stay."""

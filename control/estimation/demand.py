@@ -7,12 +7,14 @@ count a(t) only grows while its source lives. Readings (t0, a0), (t1, a1) of one
     recent   r <- r + (1 - exp(-(t1 - t0) / TAU_S)) ((a1 - a0) / (t1 - t0) - r), for display
     bins     queries per second of the clock, each reading's spread evenly over its interval, for
              estimators
+    fine     the same per 50 ms, of the last ``FINE_S``: a jump shows within a part of a second
 
 The demand is the sum over the sources read within the last ``SILENT_AFTER_S``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from math import exp, floor
 
 from schemas.effects import QUERIES, Counted
@@ -21,6 +23,7 @@ from schemas.records import Report
 TAU_S = 2.0
 SILENT_AFTER_S = 2.0
 BINS = 60  # seconds of history
+FINE_S, FINE_BIN_S = 1.5, 0.05  # history in fine bins, and their width
 
 
 def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Counted:
@@ -44,8 +47,9 @@ class _Reading:
     rate_qps: float | None = None  # None until there are two readings
 
 
-Bins = Mapping[int, float]  # second -> queries
+Bins = Mapping[int, float]  # number of the bin, in widths since 0 -> queries
 _NO_BINS: Bins = {}
+ROUNDING = 1e-6  # of a bin
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +58,20 @@ class _Counts:
 
     readings: Mapping[str, _Reading] = field(default_factory=dict)
     bins: Bins = field(default_factory=dict)
+    fine: Bins = field(default_factory=dict)
 
     def read(self, name: str, reading: _Reading) -> "_Counts":
         before = self.readings.get(name)
         after, since_s, new = _read(before, reading)
         if after is before:
             return self
-        bins = self.bins
+        bins, fine = self.bins, self.fine
         if reading.at_s > since_s:
-            bins = _spread(bins, since_s, reading.at_s, new)
-        return _Counts({**self.readings, name: after}, bins)
+            bins = _spread(bins, 1.0, BINS, (since_s, reading.at_s), new)
+            fine = _spread(
+                fine, FINE_BIN_S, round(FINE_S / FINE_BIN_S), (since_s, reading.at_s), new
+            )
+        return _Counts({**self.readings, name: after}, bins, fine)
 
     def fresh(self, now: float) -> list[_Reading]:
         return [each for each in self.readings.values() if now - each.at_s <= SILENT_AFTER_S]
@@ -108,7 +116,7 @@ class Demand:
 
     def by_second(self, now: float) -> tuple[float, ...]:
         """Return the queries in each completely observed second, the newest last."""
-        readings, bins = self._recent(now)
+        readings, bins, _ = self._recent(now)
         if not readings:
             return ()
         end = floor(min(reading.at_s for reading in readings))
@@ -117,21 +125,29 @@ class Demand:
         first = max(min(bins) + 1, end - BINS)  # the first second may be observed in part only
         return tuple(bins.get(second, 0.0) for second in range(first, end))
 
-    def latest(self, now: float) -> tuple[float, float]:
-        """Return the observed fraction of the current second and the queries in it."""
-        readings, bins = self._recent(now)
-        if not readings:
-            return 0.0, 0.0
-        until_s = min(reading.at_s for reading in readings)
-        return until_s - floor(until_s), bins.get(floor(until_s), 0.0)
+    def lately(self, now: float) -> tuple[tuple[float, float], ...]:
+        """Return windows that end at the newest reading, the shortest first: seconds, queries.
 
-    def _recent(self, now: float) -> tuple[list[_Reading], Bins]:
-        """Return the fresh readings and their bins: the input topic's, else those of ingresses."""
+        They are whole fine bins, up to ``FINE_S``, of which every source has been read.
+        """
+        readings, _, fine = self._recent(now)
+        if not readings or not fine:
+            return ()
+        end = floor(min(reading.at_s for reading in readings) / FINE_BIN_S + ROUNDING)
+        first = max(min(fine) + 1, end - round(FINE_S / FINE_BIN_S))
+        counts = accumulate(fine.get(at, 0.0) for at in range(end - 1, first - 1, -1))
+        return tuple((FINE_BIN_S * wide, count) for wide, count in enumerate(counts, 1))
+
+    def _recent(self, now: float) -> tuple[list[_Reading], Bins, Bins]:
+        """Return the fresh readings with their bins and fine bins: the input topic's, else those
+        of ingresses."""
         topic = [each for each in self._topic.fresh(now) if each.rate_qps is not None]
         if topic:
-            return topic, self._topic.bins
+            return topic, self._topic.bins, self._topic.fine
         ingresses = self._ingresses.fresh(now)
-        return ingresses, self._ingresses.bins if ingresses else _NO_BINS
+        if not ingresses:
+            return [], _NO_BINS, _NO_BINS
+        return ingresses, self._ingresses.bins, self._ingresses.fine
 
 
 def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, float]:
@@ -153,12 +169,17 @@ def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, 
     return replace(reading, rate_qps=rate), since_s, new
 
 
-def _spread(bins: Bins, since_s: float, until_s: float, count: float) -> dict[int, float]:
-    """Return the bins with ``count`` spread evenly over its interval; old bins are dropped."""
-    last = floor(until_s)
-    kept = {second: n for second, n in bins.items() if second >= last - BINS - 1}
+def _spread(
+    bins: Bins, width_s: float, kept: int, interval: tuple[float, float], count: float
+) -> dict[int, float]:
+    """Return the bins with ``count`` spread evenly over an interval; of the old ones the newest
+    ``kept`` remain."""
+    since_s, until_s = interval
+    last = floor(until_s / width_s)
+    found = {at: n for at, n in bins.items() if at >= last - kept - 1}
     per_s = count / (until_s - since_s)
-    for second in range(max(floor(since_s), last - BINS), last + 1):
-        inside = min(until_s, second + 1) - max(since_s, second)
-        kept[second] = kept.get(second, 0.0) + per_s * inside
-    return kept
+    for at in range(max(floor(since_s / width_s), last - kept), last + 1):
+        inside = min(until_s, (at + 1) * width_s) - max(since_s, at * width_s)
+        if inside > 0:
+            found[at] = found.get(at, 0.0) + per_s * inside
+    return found

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from control.estimation.demand import Demand
-from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped
+from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped, rose
 from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import ReportDeltas
 from control.estimation.slowdown import Slowdown, drifted
@@ -150,7 +150,7 @@ class Estimates:
         if settings.demand_qps is None:
             expected = self.demand_qps(problem.policy, settings, now)
             planned = f"{problem.demand_qps:.4g} queries/s that were planned for"
-            if jumped(self._demand, now, problem.demand_qps):
+            if jumped(self._demand, now, problem.demand_qps) or rose(expected, problem.demand_qps):
                 text = f"demand jumped to {expected:.4g} from the {planned}"
                 return PlanReason(PlanCause.DEMAND_JUMPED, text)
             if fell(expected, problem.demand_qps):

@@ -8,7 +8,8 @@
 
     level      the end of a least-squares line through the last ``FITTED`` seconds; the newest
                seconds alone where they lie significantly above the line through the earlier ones,
-               which is a jump of load
+               which is a jump of load; within its first second the rate since the likeliest moment
+               of the jump (``surge``)
     ahead      + slope x ``REACT_S`` where the slope is significant: a plan that has become too
                small stays in force that long. A falling slope is not extrapolated: planning for
                too little loses answers, planning for too much loses a little accuracy
@@ -26,17 +27,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
-from control.estimation.demand import Demand
+from control.estimation.demand import ROUNDING, Demand
 
 COM = 1.6  # pandas' center of mass: a = 1 / (1 + com)
 SAMPLES = 20
 FITTED = 10
 LEAST_FITTED = 5
 REACT_S = 3.0  # from a jump of demand until workers have loaded the next plan's variants
-SHORT_S = 0.15  # a shorter part of a second is not significant
+SHORT_S = 0.1  # a shorter window is not significant
+FEWEST = 8  # queries in a window that can show a jump: fewer are too far from normal
 FALLEN = 0.7  # a plan for more than 1 / FALLEN of the expected demand is too large to keep
 OVERFLOW = 0.05
 SIGMAS = 4.0  # standard errors that count as significant
+WINDOWS_SIGMAS = 4.5  # the same where the most significant of many windows is taken
+RISEN = 1.15  # a plan for less than 1 / RISEN of the expected demand is too small to keep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +70,7 @@ def trend(demand: Demand, now: float, horizon: Horizon) -> float:
     """Return the expected demand when the next plan takes effect, with Poisson headroom."""
     seen = demand.by_second(now)[-FITTED:]
     level = _ahead(seen) if seen else demand.rate_qps(now)
-    seconds, count = demand.latest(now)
-    if seconds >= SHORT_S and _above(count / seconds, seconds, level):
-        level = count / seconds
+    level = max(level, surge(demand, now, level))
     if level <= 0:
         return 0.0
     room_s = 2 * horizon.queue_share * horizon.slo_s
@@ -84,14 +86,37 @@ ESTIMATORS: Mapping[str, Estimator] = {"recent": recent, "ewma": ewma, "trend": 
 def jumped(demand: Demand, now: float, planned_qps: float) -> bool:
     """Return whether arrivals significantly exceed the planned demand, so that a plan is due.
 
-    True where the observed part of the current second, the last second, or the mean of the last
-    three lies above the planned demand by a tenth of it and by four standard errors.
+    True where a window within the last ``FINE_S`` (``surge``), the last second, or the mean of the
+    last three lies above the planned demand by a tenth of it and by four standard errors.
     """
     seen = demand.by_second(now)
-    seconds, count = demand.latest(now)
-    return (seconds >= SHORT_S and _above(count / seconds, seconds, planned_qps)) or any(
+    return surge(demand, now, planned_qps) > 0 or any(
         _above(sum(seen[-wide:]) / wide, wide, planned_qps) for wide in (1, 3) if len(seen) >= wide
     )
+
+
+def surge(demand: Demand, now: float, level_qps: float) -> float:
+    """Return the arrival rate since a jump above ``level_qps``; 0 where there is none.
+
+    Of the windows that end now and lie significantly above the level, that of the most standard
+    errors: it begins at the likeliest moment of the jump.
+    """
+    most, rate = 0.0, 0.0
+    for seconds, count in demand.lately(now):
+        mean = count / seconds
+        if seconds < SHORT_S - ROUNDING or count < FEWEST:
+            continue
+        if not _above(mean, seconds, level_qps, WINDOWS_SIGMAS):
+            continue
+        errors = (mean - level_qps) * sqrt(seconds / max(level_qps, 1.0))
+        if errors > most:
+            most, rate = errors, mean
+    return rate
+
+
+def rose(expected_qps: float, planned_qps: float) -> bool:
+    """Return whether expected demand is so far above planned that the plan loses answers."""
+    return expected_qps > RISEN * planned_qps
 
 
 def fell(expected_qps: float, planned_qps: float) -> bool:
@@ -99,9 +124,9 @@ def fell(expected_qps: float, planned_qps: float) -> bool:
     return expected_qps < FALLEN * planned_qps
 
 
-def _above(mean_qps: float, seconds: float, planned_qps: float) -> bool:
+def _above(mean_qps: float, seconds: float, planned_qps: float, sigmas: float = SIGMAS) -> bool:
     """Return whether a mean over ``seconds`` lies significantly above a planned demand."""
-    chance = SIGMAS * sqrt(max(planned_qps, 1.0) / seconds)
+    chance = sigmas * sqrt(max(planned_qps, 1.0) / seconds)
     return mean_qps > planned_qps + max(chance, 0.1 * planned_qps)
 
 

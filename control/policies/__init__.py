@@ -14,7 +14,7 @@ from typing import Any
 
 from control.policies.compass.session_options import SESSIONS
 from control.policies.kairos.dispatch_options import DISPATCH
-from control.policies.option_fields import ACCURACY_LEAST, MILP, TABLES, TRAFFIC
+from control.policies.option_fields import ACCURACY_LEAST, MILP, QUICK, TABLES, TRAFFIC
 from control.policies.spec import PolicySpec, installed, names
 from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline, Policy
@@ -35,6 +35,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             name="static",
             summary="replicas as the pipeline file says, or in proportion to load",
             plan="control.policies.static:allocate",
+            quick="control.policies.static:allocate",
             options=(TRAFFIC,),
             needs_profile=False,
             follows_demand=False,
@@ -44,12 +45,13 @@ POLICIES: Mapping[str, PolicySpec] = {
             name="loki",
             summary="hardware and accuracy scaling by a MILP, with the rules that measured best",
             plan="control.policies.loki.allocate:allocate_within_slo",
+            quick="control.policies.loki.quick_plan:quick_plan",
             estimate="trend",
             route="balanced",
             drop="reroute",
             # docs/reference/pipeline-file.md has the costs and benefits of a utilisation of 0.8.
             common={"utilisation": 0.8, "paced": True},
-            options=(*MILP, ACCURACY_LEAST, *TABLES),
+            options=(*MILP, QUICK, ACCURACY_LEAST, *TABLES),
             task_selection=True,
             branches_as_seen=True,
             hardware_mode=True,
@@ -145,6 +147,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             name="kairos",
             summary="queries matched to unlike devices at least cost",
             plan="control.policies.static:allocate",
+            quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:match",
             options=DISPATCH,
             **_ON_EVERY_DEVICE,
@@ -154,6 +157,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             name="kairos-paper",
             summary="queries matched to unlike devices at least cost, as the Kairos paper does",
             plan="control.policies.static:allocate",
+            quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:match",
             options=DISPATCH,
             preset={
@@ -170,6 +174,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             name="fcfs",
             summary="the oldest query to a free device, base types preferred (Ribbon)",
             plan="control.policies.static:allocate",
+            quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:first_come",
             options=DISPATCH,
             **_ON_EVERY_DEVICE,
@@ -178,6 +183,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             name="threshold",
             summary="large queries to base devices, the others to auxiliary ones (DeepRecSys)",
             plan="control.policies.static:allocate",
+            quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:by_threshold",
             options=DISPATCH,
             **_ON_EVERY_DEVICE,
@@ -186,6 +192,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             name="earliest",
             summary="every query to the device that will finish it first (Clockwork)",
             plan="control.policies.static:allocate",
+            quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:earliest_finish",
             options=DISPATCH,
             **_ON_EVERY_DEVICE,

@@ -204,7 +204,20 @@ NODES = Option(
     default=20_000,
     meaning="nodes of branch and bound after which the solver stops",
 )
-MILP: tuple[Option, ...] = (SOLVER, GAP, NODES)
+SOLVE_WITHIN = Option(
+    name="solve_within",
+    type=OptionType.SECONDS,
+    default=3.0,
+    meaning="wall time after which a live solve ends with the best plan so far",
+)
+MILP: tuple[Option, ...] = (SOLVER, GAP, NODES, SOLVE_WITHIN)
+# Of policies with a quick plan (control/policies/spec.py, ``quick``).
+QUICK = Option(
+    name="quick",
+    type=OptionType.SWITCH,
+    default=True,
+    meaning="a jump of demand, a lost worker and a command get a quick plan before the exact one",
+)
 
 # Of policies that scale accuracy over whole pipelines (control/policies/loki).
 ACCURACY_LEAST = Option(

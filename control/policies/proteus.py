@@ -170,7 +170,7 @@ def _solved(model: _Model, sense: int, aim: Any, problem: Problem) -> Outcome:
     model.problem.sense = sense
     model.problem.setObjective(aim)
     policy = problem.policy
-    bounds = Bounds(GAP.of(policy), NODES.of(policy))
+    bounds = Bounds(GAP.of(policy), NODES.of(policy), problem.stop_s)
     return solve_model(model.problem, SOLVER.of(policy), bounds, problem.meter)
 
 

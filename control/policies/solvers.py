@@ -1,11 +1,13 @@
-"""Run the solver of an effect ``Solve``: a policy's planner or table maker."""
+"""Run the solver of an effect ``Solve``, a policy's planner or table maker, and quick plans."""
 
 from dataclasses import replace
 from typing import Any
 
 from control.policies import spec_of
+from control.policies.option_fields import NODES, QUICK, SOLVE_WITHIN, with_options
 from control.policies.replica_bounds import bounded, short_of, topped_up
 from control.problem.lazy_references import load
+from control.problem.problem import Allocation, PlanError, Problem
 
 TABLE = "table"  # a ``TableProblem``; every other solver is a kind of policy, for a ``Problem``
 TABLE_S = 0.1  # virtual seconds for one table
@@ -19,11 +21,44 @@ def solve(solver: str, problem: Any) -> Any:
     """
     if solver == TABLE:
         return load(spec_of(problem.kind).choose)(problem)
-    plan = topped_up(load(spec_of(solver).plan)(asked := bounded(problem)), asked)
-    short = short_of(problem)
+    return _bounded(load(spec_of(solver).plan)(asked := bounded(problem)), asked, problem)
+
+
+def _bounded(plan: Allocation, asked: Problem, problem: Problem) -> Allocation:
+    plan, short = topped_up(plan, asked), short_of(problem)
     return replace(plan, feasible=False, binding=plan.binding or short) if short else plan
+
+
+def has_quick(problem: Problem) -> bool:
+    """Return whether the problem's policy makes quick plans."""
+    return bool(spec_of(problem.policy.kind).quick) and bool(QUICK.of(problem.policy))
+
+
+def quick(problem: Problem) -> Allocation | None:
+    """Return the policy's quick plan, within milliseconds; None where it has none."""
+    if not has_quick(problem):
+        return None
+    try:
+        plan = load(spec_of(problem.policy.kind).quick)(asked := bounded(problem))
+    except PlanError:  # the solve that follows says why
+        return None
+    return None if plan is None else _bounded(plan, asked, problem)
 
 
 def virtual_s(solver: str) -> float:
     """Return the virtual seconds of a solve; its real seconds differ between machines."""
     return TABLE_S if solver == TABLE else spec_of(solver).solve_s
+
+
+def within_s(problem: Any) -> float:
+    """Return the wall seconds that a live solve may take; infinite for a table."""
+    if not isinstance(problem, Problem):
+        return float("inf")
+    return float(SOLVE_WITHIN.of(problem.policy))
+
+
+def cut(problem: Problem, took_s: float) -> Problem:
+    """Return the problem of a solve of ``took_s`` seconds that ends at its deadline: the solver
+    explores that part of its nodes. This is how simulations model the deadline."""
+    nodes = int(NODES.of(problem.policy) * within_s(problem) / took_s)
+    return replace(problem, policy=with_options(problem.policy, nodes=max(1, nodes)))

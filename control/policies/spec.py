@@ -31,6 +31,8 @@ class PolicySpec:
     Functions are given as references, "package.module:function", and imported when first called.
 
     ``plan``    ``Problem -> Allocation``; raises ``PlanError`` where no plan can be made
+    ``quick``   ``Problem -> Allocation | None``: a plan within milliseconds, made by the control
+                node itself, that serves until ``plan`` has ended; "": none
     ``choose``  ``TableProblem -> SelectionPlan``: the tables by which workers choose a model for
                 each batch; "": workers run the plan's variant
     ``dispatch``
@@ -51,6 +53,7 @@ class PolicySpec:
     name: str
     summary: str
     plan: str
+    quick: str = ""
     choose: str = ""
     dispatch: str = ""
     estimate: str = "recent"
@@ -77,7 +80,7 @@ class PolicySpec:
             raise ValueError(
                 f"the policy {self.name!r}: a name may hold letters, digits, '-' and '_' only"
             )
-        for reference in filter(None, (self.plan, self.choose, self.dispatch)):
+        for reference in filter(None, (self.plan, self.quick, self.choose, self.dispatch)):
             if not _REFERENCE.fullmatch(reference):
                 raise ValueError(
                     f"the policy {self.name!r} refers to {reference!r}; "

@@ -1,14 +1,16 @@
 """Solve a PuLP model with CBC or HiGHS.
 
 One thread and fixed seeds, so that the same model has the same solution. Work is bounded by gap and
-nodes, never by seconds (docs/decisions/0003). A ``Meter`` measures CPU seconds, child processes
-included, and wall seconds; the caller provides it, since no decision reads a clock.
+nodes (docs/decisions/0003), and by seconds only live, where ``Bounds.stop_s`` is set. A ``Meter``
+measures CPU seconds, child processes included, and wall seconds; the caller provides it, since no
+decision reads a clock.
 """
 
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ OPTIMAL, STOPPED, INFEASIBLE, UNKNOWN = "optimal", "stopped", "infeasible", "unk
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of a solver's work: the relative gap it may leave, the nodes it may explore."""
+    """Bounds of a solver's work: the relative gap it may leave, the nodes it may explore, the wall
+    seconds of the meter at which it stops."""
 
     gap: float
     nodes: int
+    stop_s: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,22 @@ def solve_model(model: Any, solver: str, bounds: Bounds, meter: Meter) -> Outcom
     except KeyError as error:
         raise PlanError(f"no solver {solver!r}; there are {', '.join(SOLVERS)}") from error
     cpu_s, wall_s = meter()
-    status, gap = run(model, bounds)
+    if wall_s >= bounds.stop_s:
+        return Outcome(UNKNOWN, SolverRun(solver, None))
+    status, gap = run(model, replace(bounds, stop_s=bounds.stop_s - wall_s))
     after_cpu_s, after_wall_s = meter()
     return Outcome(status, SolverRun(solver, gap, after_cpu_s - cpu_s, after_wall_s - wall_s))
+
+
+# The runs take ``stop_s`` as the seconds that are left.
 
 
 def _highs(model: Any, bounds: Bounds) -> tuple[str, float | None]:
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     for name, value in {**HIGHS, "mip_rel_gap": bounds.gap, "mip_max_nodes": bounds.nodes}.items():
         solver.setOptionValue(name, value)
+    if bounds.stop_s < inf:
+        solver.setOptionValue("time_limit", bounds.stop_s)
     columns = model.variables()
     solver.passModel(_handed_over(model, columns))
     solver.run()
@@ -124,6 +135,7 @@ def _cbc(model: Any, bounds: Bounds) -> tuple[str, float | None]:
             threads=1,
             gapRel=bounds.gap,
             maxNodes=bounds.nodes,
+            timeLimit=None if bounds.stop_s == inf else bounds.stop_s,
             logPath=str(log),
             # The default demands an improvement of 1e-5 of the next solution, which hides optima.
             options=["increment 1e-9"],

@@ -1,7 +1,8 @@
 """Reasons for plans: a cause for programs, with the sentence that people read.
 
 A solve answers to causes such as a new worker or a jump of demand. ``STEPS`` are the others: the
-next step towards the allocation of an earlier solve, or routes that follow demand.
+next step towards the allocation of an earlier solve, a quick plan on the way to that of a solve
+that has begun, or routes that follow demand.
 """
 
 from collections.abc import Iterable
@@ -34,6 +35,7 @@ INTERVAL = PlanReason(PlanCause.INTERVAL, "planned anew")
 STAGED = PlanReason(PlanCause.STAGED, "more workers may change")
 ROUTES = PlanReason(PlanCause.ROUTES, "routes for what arrives now")
 HANDOVER = PlanReason(PlanCause.HANDOVER, "slots handed on")
+AT_ONCE = PlanReason(PlanCause.STAGED, "a quick plan, until the exact one is solved")
 SESSIONS = PlanReason(PlanCause.SESSIONS, "query plans of sessions")
 
 _WORKER = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Variant
@@ -54,6 +55,8 @@ class Problem:
     running: Mapping[str, int] = field(default_factory=dict)
     # read before and after each solve
     meter: Meter = field(default=unmetered, compare=False, repr=False)
+    # wall seconds of the meter at which solvers stop with the best plan so far; only live
+    stop_s: float = field(default=inf, compare=False, repr=False)
 
     def batch(self, variant: Variant) -> int:
         """Return the largest batch of a variant under the policy."""

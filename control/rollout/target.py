@@ -19,10 +19,11 @@ ROUTES_S = 2.0  # interval between updates of routes to demand
 class RolloutTarget:
     """The chosen allocation, and the reasons for a next step towards it."""
 
-    __slots__ = ("_moves", "_routes_s", "_since_s", "_staging", "_target")
+    __slots__ = ("_moves", "_provisional", "_routes_s", "_since_s", "_staging", "_target")
 
     def __init__(self) -> None:
         self._target: Target | None = None
+        self._provisional = False  # the target is a quick plan's
         self._staging = False  # another step follows the last one
         self._moves: list[PlanReason] = []
         self._routes_s = 0.0
@@ -43,10 +44,14 @@ class RolloutTarget:
         self._moves += reasons
 
     def choose(self, found: Allocation, problem: Problem, settings: Settings, now: float) -> Target:
-        """Return the target for a solve's allocation, or the old one: changes must be worth it."""
+        """Return the target for a solve's allocation, or the old one: changes must be worth it.
+
+        A quick plan's target gives way to any.
+        """
         kept = self._target
         if (
             kept is None
+            or self._provisional
             or kept.settings != settings
             or not scales(problem.pipeline, settings)
             or worth_a_change(kept.allocation, found, problem, now - self._since_s)
@@ -62,9 +67,10 @@ class RolloutTarget:
         plan, self._staging = next_plan(target, ground, reasons, now)
         return plan
 
-    def take(self, target: Target, now: float) -> None:
+    def take(self, target: Target, now: float, *, provisional: bool = False) -> None:
         """Adopt a target whose first step has passed the checks."""
         before, self._target = self._target, target
+        self._provisional = provisional
         if before is None or before.allocation.replicas != target.allocation.replicas:
             self._since_s = now
         self._moves, self._routes_s = [], now + ROUTES_S

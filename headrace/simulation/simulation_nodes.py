@@ -1,7 +1,7 @@
 """What a simulated run consists of: its nodes, their latencies and delays, and the solver.
 
 The nodes are those that run live. Solves are synchronous; their virtual duration is the solver's
-usual one or the run's own.
+usual one or the run's own, at most its policy's deadline (``solve_within``).
 """
 
 import resource
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from control.controller.controller import Controller
-from control.policies.solvers import TABLE, solve, virtual_s
+from control.policies.solvers import TABLE, cut, solve, virtual_s, within_s
 from control.problem.problem import PlanError
 from headrace.config.pipeline_file import load_profile, planning_profile
 from headrace.config.topology import Share
@@ -64,6 +64,10 @@ class VirtualSolver:
         seconds = self._seconds
         if seconds is None:
             seconds = virtual_s(effect.solver) / self._dilate
+        deadline_s = within_s(effect.problem)
+        if seconds > deadline_s:
+            effect = Solve(effect.job, effect.solver, cut(effect.problem, seconds))
+            seconds = deadline_s
         try:
             return Solved(effect.job, _found(effect)), seconds
         except PlanError as error:

@@ -59,6 +59,7 @@ log = logging.getLogger("headrace.control")
 
 STALL_S = 3.0  # after a stall this long another app may have been in charge
 PUBLISH_S = 5.0  # a record not accepted by then is not sent any more
+LISTEN_S = 0.25  # between two checks that reports arrive
 AGAIN_S = 1.0  # between two attempts to start while the broker is away
 NODE = "control"  # the controller's name for observers
 LEVELS = {
@@ -127,7 +128,7 @@ class ControlDriver:
         self._connectivity = Connectivity(kafka)
         self._kafka = kafka
         self._host: ControlHost | None = None  # None: another app is in charge
-        self._planners = planners or Planners()
+        self._planners = planners or Planners(dilation.factor)
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._awake_s = time.monotonic()
         self._stalled = False
@@ -135,6 +136,7 @@ class ControlDriver:
         self._input = inputs or InputTopic(kafka, pipeline)
         self._history = past or partial(history, kafka, pipeline)
         self._delivery = ReportDelivery()
+        self._listened_s = float("-inf")
         # Earlier reports are obsolete, earlier plans are in the history or deleted.
         self._read_from: Mapping[str, int] = {}
         self._write_as = write_as
@@ -250,6 +252,8 @@ class ControlDriver:
             now = self._now()
             done = await loop.run_in_executor(None, self._input.done)
             self._post(host, counted(now, ends, done))
+            if 0.0 <= now - self._listened_s < LISTEN_S:
+                return
             shared = await loop.run_in_executor(None, self._input.shared_ends)
         except BrokerError as error:
             self._say("control.blind", f"{error}; demand is what ingress tells until then")
@@ -258,6 +262,7 @@ class ControlDriver:
             self._listen(shared, now)
 
     def _listen(self, ends: Mapping[str, int], now: float) -> None:
+        self._listened_s = now
         # The topics may have been recreated.
         self._read_from = {each: min(at, ends[each]) for each, at in self._read_from.items()}
         if self._delivery.stalled(ends[REPORTS], now):
@@ -416,6 +421,8 @@ class ControlDriver:
     async def _solve(self, effect: Solve, host: ControlHost) -> None:
         future = asyncio.wrap_future(self._planners.start(effect))
         await asyncio.wait([future])
+        if future.cancelled():  # a newer solve was asked for before this one began
+            return
         error = future.exception()
         found = None if error else future.result()
         self._post(host, self._planners.outcome(effect, error, found))

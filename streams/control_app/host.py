@@ -25,7 +25,7 @@ RESTORED = (
     COMMAND_RESULTS,
     SESSIONS,
 )  # topics that a controller replays before its first event
-COUNT_S = 0.25  # least time between two counts; short, so that a jump of demand shows soon
+COUNT_S = 0.05  # least time between two counts: one at every tick, so that a jump shows soon
 BLIND_S = 30.0  # pause after a failed count; demand then comes from ingress's reports
 
 

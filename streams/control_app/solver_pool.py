@@ -10,30 +10,49 @@ import multiprocessing
 import os
 import signal
 import threading  # noqa: TID251  (ends the process with its parent; no decision runs on it)
+import time  # noqa: TID251  (the deadline of solves)
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from multiprocessing.connection import wait
+from typing import Any
 
-from control.policies.solvers import solve
-from control.problem.problem import Allocation, PlanError
+from control.policies.solvers import TABLE, solve, within_s
+from control.problem.problem import Allocation, PlanError, Problem
 from schemas.effects import Event, Failed, Solve, Solved
 
 log = logging.getLogger("headrace.control")
 
 
 class Planners:
-    """A pool of one process, started immediately so that the first plan is not late."""
+    """A pool of one process, started immediately so that the first plan is not late.
 
-    def __init__(self) -> None:
+    A second of the policies' deadlines takes ``factor`` wall seconds.
+    """
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self._factor = factor
+        self._plan: Future[Allocation] | None = None  # the newest
         self._pool = _pool()
 
     def start(self, effect: Solve) -> Future[Allocation]:
         """Start a solve."""
         try:
-            return self._pool.submit(solve, effect.solver, effect.problem)
+            return self._submit(effect)
         except BrokenProcessPool:  # the process was killed between two solves
             self._pool = _pool()
-            return self._pool.submit(solve, effect.solver, effect.problem)
+            return self._submit(effect)
+
+    def _submit(self, effect: Solve) -> Future[Allocation]:
+        """Submit a solve; a plan that was asked for before and has not begun is given up."""
+        if effect.solver == TABLE:
+            return self._pool.submit(solve, TABLE, effect.problem)
+        if self._plan is not None:
+            self._plan.cancel()
+        self._plan = self._pool.submit(
+            solved_in_time, effect.solver, effect.problem, within_s(effect.problem) * self._factor
+        )
+        return self._plan
 
     def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event:
         """Return the controller's event for a finished solve."""
@@ -47,6 +66,20 @@ class Planners:
     def close(self) -> None:
         """End the process."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def solved_in_time(solver: str, problem: Any, within_s: float) -> Allocation:
+    """Return a plan; its solver stops ``within_s`` wall seconds from now."""
+    if isinstance(problem, Problem):
+        problem = replace(problem, meter=spent, stop_s=spent()[1] + within_s)
+    plan: Allocation = solve(solver, problem)
+    return plan
+
+
+def spent() -> tuple[float, float]:
+    """Return this process's CPU seconds, children included, and wall seconds."""
+    times = os.times()
+    return sum(times[:4]), time.monotonic()
 
 
 def _pool() -> ProcessPoolExecutor:

@@ -48,6 +48,7 @@ from control.problem.problem import (
 
 SOME = 1e-6
 WHOLE = 1 - 1e-7  # a larger served share counts as all
+NO_TIME = "the whole demand cannot be served, and there was no time to find out what is short"
 NEARLY = 1 - 1e-7  # fraction of the largest served share to serve in the next step
 
 
@@ -97,7 +98,7 @@ def empty_allocation() -> Allocation:
 def search_for(problem: Problem) -> SolveOptions:
     """Return the solve options of the problem's policy."""
     policy = problem.policy
-    bounds = Bounds(GAP.of(policy), NODES.of(policy))
+    bounds = Bounds(GAP.of(policy), NODES.of(policy), problem.stop_s)
     least = ACCURACY_LEAST.of(policy)
     return SolveOptions(SOLVER.of(policy), bounds, problem.meter, accuracy_least=least)
 
@@ -138,6 +139,7 @@ def best_effort(
     run = _and(run, largest)
     served = largest.model.served.varValue if largest.solved else 0.0
     if served < SOME:
+        _check_time(problem, search)
         _check_accuracy(every, problem, search)
         plan = _stand_in(every, problem)
     else:
@@ -147,6 +149,8 @@ def best_effort(
         plan = allocation(found if found.solved else largest, problem.demand_qps, BEST_EFFORT)
         if served >= WHOLE:  # the previous step ran out of nodes
             return replace(plan, mode=ACCURACY, solved=run)
+    if search.over:
+        return replace(plan, feasible=False, binding=NO_TIME, solved=run)
     close = nearest(every, problem, plan.served_share, search)
     return replace(
         plan,
@@ -155,6 +159,15 @@ def best_effort(
         binding=binding(every, problem, close),
         solved=run,
     )
+
+
+def _check_time(problem: Problem, search: SolveOptions) -> None:
+    """Raise ``PlanError`` where the time was over before any plan was found."""
+    if search.over:
+        raise PlanError(
+            f"policy {problem.policy.name!r} found no plan within its time; raise its "
+            "`solve_within`, or leave out variants"
+        )
 
 
 def _check_accuracy(every: Choices, problem: Problem, search: SolveOptions) -> None:

@@ -51,6 +51,11 @@ class SolveOptions:
     most_configured: int = MOST_CONFIGURED
     accuracy_least: float = 0.0
 
+    @property
+    def over(self) -> bool:
+        """Whether the time of the solve is over."""
+        return self.meter()[1] >= self.bounds.stop_s
+
 
 @dataclass(frozen=True, slots=True)
 class SolvedModel:

@@ -30,13 +30,14 @@ from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_ing
 
 VIT = Policy(name="accurate", replicas={"locate/net": 1, "read/vit": 2})
 HUGE = Policy(name="huge", replicas={"locate/net": 65, "read/vit": 2})
+SLOW = Policy(name="slow", options={"quick": False})  # its plans come from solves only
 
 
 FILED = Settings(policy="static", slo_s=0.3, filed_policy="static", filed_slo_s=0.3)
 
 
 def a_world(**more: object) -> World:
-    return World(a_pipeline(policies=(VIT, HUGE)), **more)  # type: ignore[arg-type]
+    return World(a_pipeline(policies=(VIT, HUGE, SLOW)), **more)  # type: ignore[arg-type]
 
 
 def test_the_first_plan_comes_once_the_expected_workers_have_reported() -> None:
@@ -279,7 +280,7 @@ def test_a_pause_waits_for_no_solve_and_outlasts_the_one_in_flight() -> None:
     world = a_world(profile=a_profile(), solving=False).start("w0", "w1", "w2")
     world.finish_solves()
     leases = world.plan.leases
-    world.command("set-slo", slo="1s")  # its solve takes long
+    world.command("apply-policy", policy="slow")  # its solve takes long
     assert len(world.solves) == 1
     result = world.command("pause")
     assert result is not None
@@ -288,8 +289,8 @@ def test_a_pause_waits_for_no_solve_and_outlasts_the_one_in_flight() -> None:
     assert PlanCause.COMMAND in world.plan.causes
     assert [each.action for each in world.results] == ["pause"]  # the other one still waits
     world.finish_solves()
-    assert [each.action for each in world.results] == ["pause", "set-slo"]
-    assert (world.plan.settings.paused, world.plan.settings.slo_s) == (True, 1.0)
+    assert [each.action for each in world.results] == ["pause", "apply-policy"]
+    assert (world.plan.settings.paused, world.plan.settings.policy) == (True, "slow")
     assert world.plan.capacity_qps == 0.0
     resumed = world.command("resume")
     assert resumed is not None
@@ -326,12 +327,12 @@ def test_a_command_that_leads_to_no_plan_changes_nothing() -> None:
 def test_a_planner_that_errs_is_not_believed() -> None:
     world = a_world(solving=False).start("w0", "w1", "w2")
     world.finish_solves()
-    world.command("set-slo", slo="1s")
+    world.command("apply-policy", policy="slow")
     unknown = Allocation((Replicas(task="locate", variant="ghost", batch=4, count=1),))
     world.tell(Solved(world.solves.pop().job, unknown))
     assert [(result.ok, result.epoch) for result in world.results] == [(False, 1)]
     assert "is to load 'locate/ghost', which its task" in world.results[0].message
-    assert (len(world.plans), world.plan.settings.slo_s) == (1, 0.3)
+    assert (len(world.plans), world.plan.settings.policy) == (1, "static")
 
 
 def test_the_next_plan_tells_what_went_wrong_before() -> None:
@@ -452,13 +453,30 @@ def test_a_command_is_answered_once_whoever_repeats_it() -> None:
     assert world.plan.settings.slo_s == 0.25
 
 
-def test_a_command_waits_for_the_solve_that_is_under_way() -> None:
+def test_a_command_takes_the_place_of_the_solve_that_is_under_way() -> None:
     world = a_world(solving=False).start("w0", "w1", "w2")
-    assert world.command("set-slo", slo="250ms") is None
-    assert len(world.solves) == 1
+    assert world.command("set-slo", slo="250ms") is None  # no plan serves yet
+    assert [solve.job for solve in world.solves] == [1, 2]
     world.finish_solves()
-    assert [plan.settings.slo_s for plan in world.plans] == [0.3, 0.25]
-    assert [(result.ok, result.epoch) for result in world.results] == [(True, 2)]
+    assert [plan.settings.slo_s for plan in world.plans] == [0.25]
+    assert [(result.ok, result.epoch) for result in world.results] == [(True, 1)]
+
+
+def test_static_and_drain_are_carried_out_while_a_solve_takes_its_time() -> None:
+    world = a_world().start("w0", "w1", "w2", "w3")
+    world.command("apply-policy", policy="slow")
+    world.solving = False
+    world.run(11.0)
+    hung = world.solves.pop()  # for the policy's interval
+    for action, arguments in (("apply-policy", {"policy": "static"}), ("drain", {"target": "w3"})):
+        result = world.command(action, **arguments)
+        assert result is not None
+        assert result.ok
+    plans = len(world.plans)
+    world.tell(Solved(hung.job, Allocation(())))  # of no use any more
+    assert len(world.plans) == plans
+    assert world.plan.settings.policy == "static"
+    assert world.plan.settings.drained == ("w3",)
 
 
 def test_commands_and_workers_of_other_pipelines_are_theirs() -> None:

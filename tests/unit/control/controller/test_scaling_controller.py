@@ -110,6 +110,31 @@ def test_a_jump_of_demand_does_not_wait_for_the_interval() -> None:
     assert {"read/vit", "read/forest"} <= running(world.plan).keys()
 
 
+def test_a_jump_has_a_quick_plan_before_its_solve_has_ended_and_the_exact_one_after() -> None:
+    world = a_world()
+    world.solving, before = False, len(world.plans)
+    world.flow(0.4, 180.0)
+    assert len(world.plans) > before
+    quick = world.plan
+    assert "a quick plan" in quick.reason
+    assert quick.demand_qps > 120.0
+    assert quick.capacity_qps is not None
+    world.solving = True
+    world.finish_solves()
+    world.flow(3.0, 180.0)
+    assert "a quick plan" not in world.plan.reason
+    assert world.plan.mode == "accuracy"
+
+
+def test_without_quick_plans_a_jump_waits_for_its_solve() -> None:
+    exact = Policy(name="exact", kind="loki", options={"quick": False}, estimator="trend",
+                   routing="balanced")  # fmt: skip
+    world = a_world("exact", (exact,))
+    world.solving, before = False, len(world.plans)
+    world.flow(1.0, 180.0)
+    assert not any("quick" in plan.reason for plan in world.plans[before:])
+
+
 def test_demand_that_falls_is_noticed_before_the_interval_too() -> None:
     world = a_world()
     world.flow(12.0, 180.0)

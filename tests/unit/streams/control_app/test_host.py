@@ -28,7 +28,7 @@ def test_a_count_follows_a_tick_and_the_next_one_waits() -> None:
     assert ticks(host, 5.1, 9.0) == [False, False]
     counted = Counted(arrived=7, waiting=0, at_s=9.0)
     assert host.handle(counted, 9.05) == []
-    assert ticks(host, 9.1, 9.2, 9.05 + COUNT_S) == [False, False, True]
+    assert ticks(host, 9.06, 9.09, 9.05 + COUNT_S) == [False, False, True]
     assert counted in controller.told
 
 

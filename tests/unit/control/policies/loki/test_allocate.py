@@ -1,6 +1,7 @@
 """Devices of several kinds, memory, bounds, observations, limits of work."""
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -313,3 +314,22 @@ def test_too_few_devices_without_demand_are_counted_by_tasks_not_by_queries() ->
         "devices: 3 devices are too few: each of the 4 tasks needs one of its own; use 4 "
         "devices, or let tasks share them: cluster.tasks_per_device",
     )
+
+
+def test_a_solve_that_is_out_of_time_has_the_best_plan_so_far_or_says_that_there_is_none() -> None:
+    problem = a_problem(ENTRIES, CHAIN, demand=1e5, devices=("cpu",) * 10)
+    ends: list[str] = []
+    for stop_s in range(16):  # the clock ticks at every look
+        wall = count(1.0)
+        hurried = replace(problem, stop_s=float(stop_s), meter=lambda wall=wall: (0.0, next(wall)))
+        try:
+            plan = allocate(hurried)
+        except PlanError as error:
+            ends.append(str(error))
+        else:
+            assert check_allocation(plan, problem) == ()
+            ends.append("hurried" if "no time to find out" in plan.binding else "whole")
+    assert list(dict.fromkeys(ends)) == [
+        "policy 'loki-paper' found no plan within its time; raise its `solve_within`, or leave out "
+        "variants", "hurried", "whole",
+    ]  # fmt: skip
