@@ -1,10 +1,11 @@
 """Routing by the plan's shares."""
 
 from collections.abc import Iterable
+from operator import add
 
 from schemas.records import Route
 
-EQUAL = 1e-9  # shares that differ by less are ordered by rounding errors
+EQUAL = 1e-9  # numbers that differ by less differ by rounding errors
 
 
 class WeightedRoundRobin:
@@ -22,7 +23,8 @@ class WeightedRoundRobin:
         self._slots = [slot for slot, _ in listed]
         total = sum(share for _, share in listed) or 1.0
         self._shares = [share / total for _, share in listed]
-        self._credit = [0.0] * len(listed)
+        # A lead for earlier slots decides between equal credit, else rounding errors would.
+        self._credit = [-EQUAL * place for place in range(len(listed))]
         # Equal shares need plain round robin only: no sums over sixty slots for every query.
         self._equal = max(self._shares, default=0.0) - min(self._shares, default=0.0) < EQUAL
         self._turn = -1
@@ -45,8 +47,8 @@ class WeightedRoundRobin:
         if self._equal or before._equal:
             return
         kept = dict(zip(before._slots, before._credit, strict=True))
-        credit = [kept.get(slot, 0.0) for slot in self._slots]
-        mean = sum(credit) / len(credit)  # the sum of all credit is 0
+        credit = [kept.get(slot, new) for slot, new in zip(self._slots, self._credit, strict=True)]
+        mean = sum(credit) / len(credit)  # picks leave the sum of all credit as it is
         self._credit = [each - mean for each in credit]
 
     def pick(self) -> int:
@@ -54,13 +56,9 @@ class WeightedRoundRobin:
         if self._equal:
             self._turn = (self._turn + 1) % len(self._slots)
             return self._slots[self._turn]
-        credit, best, most = self._credit, 0, float("-inf")
-        for i, share in enumerate(self._shares):
-            credit[i] += share
-            if credit[i] > most + EQUAL:
-                best, most = i, credit[i]
+        credit = self._credit = list(map(add, self._credit, self._shares))
+        best = self._turn = credit.index(max(credit))
         credit[best] -= 1.0
-        self._turn = best
         return self._slots[best]
 
 
@@ -93,12 +91,13 @@ class Turns:
 
 def spreads(routes: Iterable[Route], source: str) -> dict[str, WeightedRoundRobin]:
     """Return one ``WeightedRoundRobin`` per task for a sender: over its own routes where the plan
-    has some, else over the common ones."""
+    has some, else over the common ones. A task without a slot has none."""
     shares: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for route in routes:
         shares.setdefault((route.task, route.source), []).append((route.slot, route.share))
     tasks = sorted({task for task, _ in shares})
-    return {
-        task: WeightedRoundRobin(shares.get((task, source)) or shares.get((task, ""), []))
+    found = (
+        (task, WeightedRoundRobin(shares.get((task, source)) or shares.get((task, ""), [])))
         for task in tasks
-    }
+    )
+    return {task: spread for task, spread in found if spread}

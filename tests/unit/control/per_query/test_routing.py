@@ -35,6 +35,17 @@ def test_every_window_gives_each_slot_its_share_to_within_a_few_picks(
         assert abs(picks[slot] - window * share / sum(shares)) < 1 + len(shares) / 2
 
 
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6))
+def test_the_sequence_is_that_of_whole_numbers(weights: list[int]) -> None:
+    """In whole numbers ties are ties; in fractions rounding errors must not decide them."""
+    spread, credit = WeightedRoundRobin(enumerate(map(float, weights))), [0] * len(weights)
+    for _ in range(200):
+        credit = [each + weight for each, weight in zip(credit, weights, strict=True)]
+        best = credit.index(max(credit))
+        credit[best] -= sum(weights)
+        assert spread.pick() == best
+
+
 def test_a_sender_with_routes_of_its_own_does_not_follow_those_for_all() -> None:
     routes = [
         Route("read", 0, 1.0),
@@ -47,7 +58,7 @@ def test_a_sender_with_routes_of_its_own_does_not_follow_those_for_all() -> None
 
 
 def test_routes_of_another_sender_only_leave_the_task_without_a_slot() -> None:
-    assert not spreads([Route("read", 0, 1.0, source="locate/net")], "")["read"]
+    assert spreads([Route("read", 0, 1.0, source="locate/net")], "") == {}
 
 
 @given(
