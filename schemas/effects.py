@@ -9,6 +9,7 @@ names on the broker.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -32,6 +33,7 @@ LABELS = "labels"
 ACCURACY = "accuracy"
 
 
+@cache
 def work_topic(task: str) -> str:
     """Return the topic that feeds a task."""
     return f"work.{task}"

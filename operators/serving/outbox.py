@@ -4,6 +4,7 @@ A frame with twenty cars costs one message per slot, not twenty.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 
 from control.per_query.routing import WeightedRoundRobin
 from operators.drop_reasons import dropped, no_worker
@@ -24,68 +25,62 @@ def packed(
     egress_partitions: int,
     chosen: Sequence[int] = (),
 ) -> list[Effect]:
-    """Return the sends of ``onward``, in the order of each parcel's first item.
+    """Return the sends of ``onward``, in the order of the first item for each slot.
 
     ``chosen`` gives each item's slot; empty or ``BY_TURN``: the session's query plan chooses, else
     the plan's shares. An item whose task has no open slot is dropped and sent to egress with the
     reason.
     """
-    packed: list[_Parcel] = []
-    newest: dict[tuple[int, int, str, int, int], _Parcel] = {}
-    for at, (work, task, item) in enumerate(onward):
-        slot = chosen[at] if chosen else BY_TURN
+    # Numbers instead of the query's origin: they hash much faster.
+    parcels: dict[tuple[int, int, str, int, int], tuple[Work, list[Item]]] = {}
+    for (work, task, item), slot in zip(onward, chosen or repeat(BY_TURN), strict=False):
         if task and slot < 0:
             spread = spreads.get(task)
             if work.session is not None:
                 slot = work.session.stage(task).slot
-            elif spread:
+            elif spread is not None:
                 slot = spread.pick()
             else:
                 task, item = "", _unserved(task, item)
         origin = work.origin
         if not task:
             slot = origin.partition % egress_partitions
-        added = record_size(item.value)
-        # Numbers instead of the origin: they hash much faster.
         way = (origin.partition, origin.offset, task, slot, work.size)
-        parcel = newest.get(way)
-        # A new parcel if the item would exceed the record's size.
-        if parcel is None or (parcel.bytes and parcel.bytes + added > MOST_BYTES):
-            parcel = newest[way] = _Parcel(work, task, slot)
-            packed.append(parcel)
-        parcel.items.append(item)
-        parcel.bytes += added
-    return [parcel.send(epoch) for parcel in packed]
+        parcel = parcels.get(way)
+        if parcel is None:
+            parcels[way] = (work, [item])
+        else:
+            parcel[1].append(item)
+    return [
+        _send(work, task, slot, part, epoch)
+        for (_, _, task, slot, _), (work, items) in parcels.items()
+        for part in _records(items)
+    ]
 
 
-class _Parcel:
-    """Items of one query for one slot."""
+def _records(items: list[Item]) -> list[list[Item]]:
+    """Return the items in groups that each fit a record."""
+    if len(items) == 1:
+        return [items]
+    groups: list[list[Item]] = []
+    room = 0
+    for item in items:
+        size = record_size(item.value)
+        if size > room or not groups:
+            groups.append([])
+            room = MOST_BYTES
+        groups[-1].append(item)
+        room -= size
+    return groups
 
-    __slots__ = ("bytes", "items", "slot", "task", "work")
 
-    def __init__(self, work: Work, task: str, slot: int) -> None:
-        self.work = work
-        self.task = task
-        self.slot = slot
-        self.items: list[Item] = []
-        self.bytes = 0
-
-    def send(self, epoch: int) -> Send:
-        work, task = self.work, self.task
-        parcel = Work(
-            query_id=work.query_id,
-            origin=work.origin,
-            task=task,
-            created_s=work.created_s,
-            deadline_s=work.deadline_s,
-            epoch=epoch,
-            attempt=work.attempt,
-            items=tuple(self.items),
-            slo_class=work.slo_class,
-            size=work.size,
-            session=work.session,
-        )
-        return Send(work_topic(task) if task else OUTPUTS, parcel, self.slot)
+def _send(work: Work, task: str, slot: int, items: list[Item], epoch: int) -> Send:
+    parcel = Work(
+        query_id=work.query_id, origin=work.origin, task=task, created_s=work.created_s,
+        deadline_s=work.deadline_s, epoch=epoch, attempt=work.attempt, items=tuple(items),
+        slo_class=work.slo_class, size=work.size, session=work.session,
+    )  # fmt: skip
+    return Send(work_topic(task) if task else OUTPUTS, parcel, slot)
 
 
 def _unserved(task: str, item: Item) -> Item:

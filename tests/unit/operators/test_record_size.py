@@ -51,6 +51,14 @@ def test_items_that_together_exceed_a_record_travel_in_several() -> None:
     assert all(len(encode(send.record)) < RECORD_BYTES for send in sent)
 
 
+def test_items_without_a_byte_travel_with_the_others() -> None:
+    work = Work(query_id="q", origin=Origin(0, 0), task="a", created_s=0.0, deadline_s=1.0, epoch=1)
+    items = [Item(branch=(0, i), value=value) for i, value in enumerate((b"", b"", b"x"))]
+    one = {"b": WeightedRoundRobin([(0, 1.0)])}
+    (send,) = packed([(work, "b", item) for item in items], one, 1, 4)
+    assert list(send.record.items) == items
+
+
 def test_a_dead_letter_of_any_size_fits_a_record() -> None:
     event = Arrived(Garbled(b"", ""), "queries", 1, 2, 3.0)
     whole = dead_letter(event, Garbled(b"x", "odd", id="q"), "n", 4.0)
