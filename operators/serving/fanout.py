@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.record_size import brief, excess
+from operators.record_size import MOST_BYTES, brief, excess
 from operators.sized import Sized
 from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
@@ -74,20 +74,13 @@ def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> lis
         # No children's items: the credit closes here, with an empty result.
         end = _answered(task.name)
         return [("", Item(branch=item.branch, credit=item.credit, path=path, end=end))]
-    credits = iter(split(item.credit, count))
-    return [
-        (
-            child,
-            Item(
-                branch=(*item.branch, index, ordinal),
-                credit=next(credits),
-                value=_value(value),
-                path=path,
-            ),
-        )
-        for index, child in enumerate(task.children)
-        for ordinal, value in enumerate(listed.get(child, ()))
-    ]
+    credits = split(item.credit, count)
+    made: list[tuple[str, Item]] = []
+    for index, child in enumerate(task.children):
+        for ordinal, value in enumerate(listed.get(child, ())):
+            branch, credit = (*item.branch, index, ordinal), credits[len(made)]
+            made.append((child, Item(branch=branch, credit=credit, value=_value(value), path=path)))
+    return made
 
 
 def sizes_of(task: Task, output: Any) -> list[int]:
@@ -104,6 +97,8 @@ def sizes_of(task: Task, output: Any) -> list[int]:
 
 
 def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Any]]:
+    if type(output) is list and len(task.children) == 1:
+        return {task.children[0]: output}
     # Lists first: the check of an abstract class is slow.
     if not isinstance(output, _LISTS) and isinstance(output, Mapping):
         unknown = [name for name in output if name not in task.children]
@@ -146,7 +141,7 @@ def _value(value: Any) -> Value:
     """
     if type(value) is Sized:
         value = value.value
-    if type(value) in _ALWAYS_FIT:
+    if type(value) in _ALWAYS_FIT or (type(value) is bytes and len(value) <= MOST_BYTES):
         return value  # type: ignore[no-any-return]
     try:
         pack(value)
