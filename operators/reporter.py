@@ -15,7 +15,7 @@ FAULTS = frozenset((NodeState.FAILED, NodeState.STUCK))  # states that come with
 
 
 class _Ran:
-    """What ran of a variant; counts are named when they are reported, not for every batch."""
+    """What ran of a variant."""
 
     __slots__ = ("batches", "busy_s", "items")
 
@@ -29,8 +29,8 @@ class Reporter:
     """A node's counts and state, and its reports when they are due."""
 
     __slots__ = (
-        "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_ran", "_role", "counts",
-        "device", "error", "held", "name", "slots", "state", "task", "variant", "warning",
+        "_arrived", "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_ran", "_role",
+        "counts", "device", "error", "held", "name", "slots", "state", "task", "variant", "warning",
     )  # fmt: skip
 
     def __init__(
@@ -46,7 +46,9 @@ class Reporter:
         self.counts: dict[str, float] = {READS: float(RELEASE)}
         self.held: tuple[str, ...] = ()
         self.slots: Callable[[], tuple[SlotState, ...]] = tuple
-        self._ran: dict[str, _Ran] = {}  # by variant
+        # By variant; counts of single items and batches get their names when they are reported.
+        self._arrived: dict[str, int] = {}
+        self._ran: dict[str, _Ran] = {}
         self._role = role
         self._pipeline = pipeline.name
         self._file = fingerprint(pipeline)
@@ -62,6 +64,10 @@ class Reporter:
     def count(self, name: str, amount: float = 1.0) -> None:
         """Add ``amount`` to a count."""
         self.counts[name] = self.counts.get(name, 0) + amount
+
+    def arrived(self, variant: str, items: int) -> None:
+        """Count items that have arrived for a variant."""
+        self._arrived[variant] = self._arrived.get(variant, 0) + items
 
     def ran(self, variant: str, items: int, busy_s: float, onward: Sequence[Onward]) -> None:
         """Count a batch of ``items`` items, and what they became: children, or failures."""
@@ -97,6 +103,8 @@ class Reporter:
 
     def report(self, now: float) -> Report:
         """Return the node's current report."""
+        for variant, items in self._arrived.items():
+            self.counts[f"arrived/{variant}"] = items
         for variant, ran in self._ran.items():
             self.counts[f"finished/{variant}"] = ran.items
             self.counts[f"batches/{variant}"] = ran.batches

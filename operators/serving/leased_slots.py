@@ -46,7 +46,7 @@ TRANSITIONS: Mapping[tuple[Reading, ReadingChange], Reading] = {
 class LeasedSlots:
     """The leased slots of one worker, with the offset tracker of each."""
 
-    __slots__ = ("_progress", "lease", "reading", "topic", "wanted")
+    __slots__ = ("_progress", "lease", "paused", "reading", "topic", "wanted")
 
     def __init__(self, worker: str) -> None:
         self.lease: Lease | None = None
@@ -54,6 +54,7 @@ class LeasedSlots:
         self.topic = ""
         self._progress: dict[int, Progress] = {}
         self.reading = StateMachine(worker, TRANSITIONS, Reading.IDLE)
+        self.paused = False  # not a property: a worker reads it for every record
 
     def change(self, lease: Lease | None) -> list[Effect]:
         """Take the plan's lease in place of the last one; another task's slots begin anew."""
@@ -63,26 +64,28 @@ class LeasedSlots:
         self.topic = work_topic(lease.task) if lease else ""
         effects: list[Effect] = []
         if before is not None and topic != self.topic:
-            self.reading.go(ReadingChange.REVOKE)
+            self._read(ReadingChange.REVOKE)
             self._progress = {}
             effects.append(Assign(topic, ()))
         if lease is not None:
-            self.reading.go(ReadingChange.LEASE)
-            paused = self.reading.state is Reading.PAUSED
+            self._read(ReadingChange.LEASE)
             kept = {slot: self._progress.get(slot) or Progress() for slot in lease.slots}
             self._progress = kept
-            effects.append(Assign(self.topic, lease.slots, lease.slots if paused else ()))
+            effects.append(Assign(self.topic, lease.slots, lease.slots if self.paused else ()))
         return effects
+
+    def _read(self, change: ReadingChange) -> None:
+        self.paused = self.reading.go(change) is Reading.PAUSED
 
     def pause(self) -> Assign:
         """Leave the backlog on the broker."""
         assert self.lease is not None
-        self.reading.go(ReadingChange.PAUSE)
+        self._read(ReadingChange.PAUSE)
         return Assign(self.topic, paused=self.lease.slots)
 
     def resume(self) -> Assign:
         """Read on."""
-        self.reading.go(ReadingChange.RESUME)
+        self._read(ReadingChange.RESUME)
         return Assign(self.topic, paused=())
 
     def begin(self, slot: int, offset: int, pieces: int) -> Progress | None:

@@ -46,14 +46,16 @@ def enqueue(queue: deque[Ticket], tickets: list[Ticket]) -> None:
 
     Items that are to run alone after a failure keep their places.
     """
-    if not tickets:
-        return
-    deadline_s = tickets[0].work.deadline_s
     later: list[Ticket] = []
-    while queue and queue[-1].work.deadline_s > deadline_s and not queue[-1].alone:
+    while queue and tickets and _precedes(tickets[0], queue[-1]):
         later.append(queue.pop())
     queue.extend(tickets)
-    queue.extend(reversed(later))
+    if later:
+        queue.extend(reversed(later))
+
+
+def _precedes(ticket: Ticket, queued: Ticket) -> bool:
+    return ticket.work.deadline_s < queued.work.deadline_s and not queued.alone
 
 
 def crashing(tickets: Sequence[Ticket], crashes: Mapping[str, int]) -> list[Ticket]:

@@ -21,7 +21,7 @@ from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from operators.serving.device import Device
 from operators.serving.fanout import failed, outcome
-from operators.serving.leased_slots import LeasedSlots, Reading
+from operators.serving.leased_slots import LeasedSlots
 from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.outbox import Onward
 from operators.serving.running_batch import (
@@ -133,17 +133,19 @@ class Worker:
         return []
 
     def _enqueue(self, event: Arrived, work: Work, now: float) -> list[Effect]:
-        slot, offset = event.slot, event.offset
-        progress = self._slots.begin(slot, offset, len(work.items))
+        slot, offset, items = event.slot, event.offset, len(work.items)
+        progress = self._slots.begin(slot, offset, items)
         if progress is None:
             return []
-        tickets = [Ticket(i, work, slot, offset, progress, now) for i in work.items]
+        tickets = [Ticket(item, work, slot, offset, progress, now) for item in work.items]
         enqueue(self._queue, tickets)
-        self._reporter.count(f"arrived/{self._slots.wanted}", len(work.items))
+        self._reporter.arrived(self._slots.wanted, items)
         if self._tables.following is not None:
-            self._tables.arrivals.came(len(work.items), work.follow, now)
-        crashed = self._fail_crashing(tickets, self._strikes, now) if self._strikes else []
-        return [*crashed, *self._soon(now), *self._backpressure(now)]
+            self._tables.arrivals.came(items, work.follow, now)
+        effects = self._fail_crashing(tickets, self._strikes, now) if self._strikes else []
+        effects += self._soon(now)
+        effects += self._backpressure(now)
+        return effects
 
     def _fail_crashing(
         self, tickets: list[Ticket], crashes: Mapping[str, int], now: float
@@ -188,11 +190,9 @@ class Worker:
 
     def _backpressure(self, now: float) -> list[Effect]:
         slots, queue, limit = self._slots, self._queue, self._rules.most
-        if slots.lease is None:
-            return []
-        if slots.reading.state is Reading.PAUSED:
+        if slots.paused:
             return [slots.resume()] if len(queue) <= limit // 2 else []
-        if len(queue) <= limit:
+        if len(queue) <= limit or slots.lease is None:
             return []
         effects = self._shed(now)
         return [*effects, slots.pause()] if len(queue) > limit else effects
@@ -285,10 +285,13 @@ class Worker:
         late: list[Ticket] = []
         queue, overrun_s = self._queue, self._rules.overrun_s
         room = self._sizes.batch if self._sizes is not None else 0
-        while queue and len(batch) < size and not (batch and (queue[0].alone or batch[0].alone)):
-            if room and batch and sum([t.work.size for t in batch]) + queue[0].work.size > room:
+        while queue and len(batch) < size:
+            ticket = queue[0]
+            if batch and (ticket.alone or batch[0].alone):
                 break
-            ticket = queue.popleft()
+            if room and batch and sum([t.work.size for t in batch]) + ticket.work.size > room:
+                break
+            queue.popleft()
             if overrun_s(ticket.work, ticket.item, ends_s) > 0:
                 late.append(ticket)
             else:
@@ -349,10 +352,11 @@ class Worker:
             if ticket.work is not work or ticket.item.path != path[:-1]:
                 work, path = ticket.work, (*ticket.item.path, batch.hop(ticket, event, epoch))
             made = outcome(task, ticket.item, path, output)
-            if self._sizes is None:
-                onward += [(work, to, item) for to, item in made]
-            else:
+            if self._sizes is not None:
                 onward += sized_onward(work, task, made, output, self._sizes.most)
+                continue
+            for to, item in made:
+                onward.append((work, to, item))
         took_s = event.finished_s - event.started_s
         self._pace.ran(variant, batch.cost, took_s)
         self._reporter.ran(variant, len(tickets), took_s, onward)
