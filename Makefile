@@ -6,7 +6,10 @@ FILLED := $(VENV)/.filled
 # Where tests that need a broker or models lie; to collect the others too takes 13 s a process. In
 # their order, not by the number of tests of a file: the longest ones are alone in theirs.
 MARKED := tests/integration tests/contract tests/unit/examples tests/unit/test_no_code_from_files.py
+BROKER := "(kafka or models) and not alone and not slow"
 ALONE = $(sort $(shell grep -lr --include='*.py' pytest.mark.alone tests/integration))
+# The processes that tests start would compile Headrace anew each time, and pytest its tests.
+unexport PYTHONDONTWRITEBYTECODE
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
 .PHONY: demo test interop check docs site reference compiled pure kcat lock clean
@@ -17,8 +20,9 @@ demo: $(FILLED)
 test: $(FILLED)
 	@$(MAKE) --no-print-directory kcat
 	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not slow" tests
-	$(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
-	  -m "(kafka or models) and not alone and not slow" $(MARKED)
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
+	  echo "these failed beside other tests; they run again with nothing beside them"; \
+	  $(PYTHON) -m pytest -q --last-failed --last-failed-no-failures none -m $(BROKER) $(MARKED); }
 	$(PYTHON) -m pytest -q -m "alone and not slow" $(ALONE)
 
 # Against other projects' clients, each in an environment of its own, since they ask for other

@@ -1,3 +1,4 @@
+import gc
 import os
 from collections.abc import Iterator
 
@@ -16,6 +17,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "developer")
 # Brokers of tests live for seconds: without the optimising compiler a start takes 5 s of CPU,
 # not 8.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+def pytest_collection_finish() -> None:
+    """Leave the thousands of collected tests, which live to the end, out of every collection."""
+    gc.freeze()
 
 
 @pytest.fixture
