@@ -37,7 +37,7 @@ check: $(FILLED)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	@$(MAKE) --no-print-directory site
-	$(PYTHON) -m pytest -q -n 2 \
+	$(PYTHON) -m pytest -q -n 2 --hypothesis-profile check \
 	  -m "not kafka and not models and not compiled and not slow and not thorough" tests
 
 # The site of docs/, in build/docs, with what docs/reference shows of the code written anew.

@@ -8,10 +8,11 @@ from hypothesis import settings
 
 from headrace.broker.local_broker import borrow
 
-# Continuous integration uses fixed examples; a developer's runs use new ones. Examples have no
-# deadline, so that a busy machine causes no failure.
+# Continuous integration uses fixed examples; a developer's runs use new ones, `make check` few of
+# them. Examples have no deadline, so that a busy machine causes no failure.
 settings.register_profile("developer", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("check", deadline=None, max_examples=20)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 # Brokers of tests live for seconds: without the optimising compiler a start takes 5 s of CPU,
