@@ -1,11 +1,12 @@
 """Measure the gateway: latency over Kafka directly, and requests per second, with no-op stages.
 
-    python -m benchmarks.gateway [--json] [--rate 50] [--seconds 20] [--connections 32]
+    python -m benchmarks.gateway [--json] [--rate 50] [--seconds 20] [--connections 32] [--rounds 2]
 
 One run, one broker, one pipeline (benchmarks/pipelines/noop.yaml) and one gateway, all on this
 machine with the load. At the fixed rate queries go in turn through ``headrace.Client``, HTTP and
 gRPC, so that all three see the same machine; then every connection sends its next request as soon
-as the last one is answered. The body is 500 bytes as they are, the answer JSON.
+as the last one is answered, and in turn a client writes to Kafka directly with as many queries in
+flight, which no gateway can outdo. The body is 500 bytes as they are, the answer JSON.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -25,8 +26,8 @@ from typing import Any
 import grpc
 import psutil
 
-from benchmarks.load import RECORD_BYTES
-from benchmarks.overhead import FILE, serving
+from benchmarks.load import RECORD_BYTES, Load
+from benchmarks.overhead import FILE, ROLES, measure_headrace, serving
 from headrace import Client
 from headrace.broker.local_broker import borrow
 from headrace.config.pipeline_file import read_pipeline_file
@@ -44,6 +45,7 @@ REQUEST = (
     f"POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\n"
     f"Content-Length: {len(BODY)}\r\n\r\n"
 ).encode() + BODY
+WATCHED = ("gateway", "roles", "broker", "load")
 M = classes(pool())
 
 
@@ -95,16 +97,16 @@ def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], None]]]:
             response_deserializer=M.ModelInferResponse.FromString,
         )
 
-        def over_http() -> None:
+        def by_http() -> None:
             http.request("POST", INFER, BODY, RAW)
             response = http.getresponse()
             response.read()
             assert response.status == 200, response.status
 
-        def over_kafka() -> None:
+        def by_kafka() -> None:
             assert client.ask(BODY).outcome == "answered"
 
-        yield {"kafka": over_kafka, "http": over_http, "grpc": lambda: infer(message)}
+        yield {"kafka": by_kafka, "http": by_http, "grpc": lambda: infer(message)}
 
 
 def in_turn(
@@ -151,45 +153,73 @@ class Connection(asyncio.Protocol):
             self._transport.write(REQUEST)
 
 
-async def flat_out(connections: int, seconds: float) -> tuple[float, dict[str, int]]:
-    """Return requests per second and the number of responses by status."""
+async def flat_out(connections: int, seconds: float) -> tuple[float, dict[str, int], int]:
+    """Return requests per second, the number of responses by status, and that of all, those of the
+    warm-up included."""
     statuses: list[bytes] = []
     loop = asyncio.get_running_loop()
     for _ in range(connections):
         await loop.create_connection(lambda: Connection(statuses), "127.0.0.1", HTTP_PORT)
     await asyncio.sleep(WARM_S)
-    statuses.clear()
+    warm = len(statuses)
     began = time.perf_counter()
     await asyncio.sleep(seconds)
     took_s = time.perf_counter() - began
-    seen = [status.decode() for status in statuses]
-    return len(seen) / took_s, {status: seen.count(status) for status in sorted(set(seen))}
+    seen = [status.decode() for status in statuses[warm:]]
+    by_status = {status: seen.count(status) for status in sorted(set(seen))}
+    return len(seen) / took_s, by_status, len(statuses)
 
 
 # ---------------------------------------------------------------------- all of it
 
 
-def run(rate: float, seconds: float, connections: int) -> dict[str, Any]:
+def run(rate: float, seconds: float, connections: int, rounds: int) -> dict[str, Any]:
     """Measure; return the figures by name."""
     with tempfile.TemporaryDirectory() as folder, borrow(Path(folder)) as broker:
         ensure_topics(KafkaConfig(broker.bootstrap), topics(read_pipeline_file(FILE).pipeline))
         logs = Path(folder)
-        with serving(broker.bootstrap, logs), gateway(broker.bootstrap, logs / "gw.log") as process:
+        with (
+            serving(broker.bootstrap, logs) as pids,
+            gateway(broker.bootstrap, logs / "gw.log") as process,
+        ):
             with ways(broker.bootstrap) as asked:
                 took = in_turn(asked, rate, seconds)
-            before_s = sum(process.cpu_times()[:2])
-            per_s, statuses = asyncio.run(flat_out(connections, seconds))
-            cpu_s = sum(process.cpu_times()[:2]) - before_s
+            direct = Load(rate=None, seconds=seconds, outstanding=connections)
+            flat = []
+            for _ in range(rounds):
+                over_kafka = measure_headrace(broker.bootstrap, direct, pids, broker.pid)
+                flat.append(over_http(process, pids, broker.pid, connections, seconds))
+                flat[-1]["kafka_requests_per_s"] = over_kafka.qps
+                flat[-1]["kafka_roles_cpu_ms"] = sum(over_kafka.cpu_ms_per_query[r] for r in ROLES)
     p50 = {name: statistics.median(of) for name, of in took.items()}
     return {
         **{f"p50_ms_{name}": p50[name] for name in took},
         **{f"p99_ms_{name}": statistics.quantiles(of, n=100)[98] for name, of in took.items()},
         **{f"p50_over_kafka_ms_{name}": p50[name] - p50["kafka"] for name in ("http", "grpc")},
+        "flat_out": flat,
+    }
+
+
+def over_http(
+    process: psutil.Process, pids: Mapping[str, int], broker: int, connections: int, seconds: float
+) -> dict[str, Any]:
+    """Return requests per second flat out, responses by status, and ms of CPU a request."""
+    watched = {
+        "gateway": [process], "broker": [psutil.Process(broker)],
+        "roles": [psutil.Process(pid) for pid in pids.values()], "load": [psutil.Process()],
+    }  # fmt: skip
+    before = {name: _cpu_s(each) for name, each in watched.items()}
+    per_s, statuses, count = asyncio.run(flat_out(connections, seconds))
+    cpu_ms = {n: (_cpu_s(each) - before[n]) / count * 1e3 for n, each in watched.items()}
+    return {
         "requests_per_s": per_s,
         "statuses": statuses,
-        # The warm-up's requests cost the same each, so its seconds count too.
-        "gateway_cpu_ms_per_request": cpu_s / (per_s * (seconds + WARM_S)) * 1e3,
+        **{f"{name}_cpu_ms": ms for name, ms in cpu_ms.items()},
     }
+
+
+def _cpu_s(processes: Sequence[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -199,8 +229,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=50.0, help="queries per second, in turn")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--connections", type=int, default=32, help="flat out")
+    parser.add_argument("--rounds", type=int, default=2, help="flat out")
     said = parser.parse_args(arguments)
-    found = run(said.rate, said.seconds, said.connections)
+    found = run(said.rate, said.seconds, said.connections, said.rounds)
     if said.json:
         print(json.dumps(found))
         return
@@ -208,11 +239,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         over = "" if name == "kafka" else f", {found[f'p50_over_kafka_ms_{name}']:+.2f} over Kafka"
         p50, p99 = found[f"p50_ms_{name}"], found[f"p99_ms_{name}"]
         print(f"{name:6} p50 {p50:.2f} ms{over}, p99 {p99:.2f} ms at {said.rate:g}/s")
-    print(
-        f"flat out over HTTP, {said.connections} connections: {found['requests_per_s']:.0f} "
-        f"requests/s, by status {found['statuses']}; gateway's CPU "
-        f"{found['gateway_cpu_ms_per_request']:.3f} ms a request"
-    )
+    for flat in found["flat_out"]:
+        cpu = ", ".join(f"{n} {flat[f'{n}_cpu_ms']:.3f}" for n in WATCHED)
+        print(
+            f"flat out, {said.connections} in flight: Kafka directly "
+            f"{flat['kafka_requests_per_s']:.0f} queries/s (roles' CPU "
+            f"{flat['kafka_roles_cpu_ms']:.3f} ms a query), HTTP {flat['requests_per_s']:.0f} "
+            f"requests/s, by status {flat['statuses']}; ms of CPU a request: {cpu}"
+        )
 
 
 if __name__ == "__main__":

@@ -17,11 +17,13 @@ from contextlib import AbstractContextManager
 
 from headrace.client.defaults import brokers, only_pipeline
 from headrace.client.exchange import Exchange
-from headrace.client.formats import WRITERS
+from headrace.client.formats import WRITERS, reader_of
+from headrace.client.open_queries import OpenQueries
 from headrace.errors import ClientClosed, NoAnswer
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query, Value
 from streams.kafka.kafka_client import reach
+from streams.kafka.kafka_errors import BrokerError
 
 __all__ = ["Client", "ClientClosed", "NoAnswer"]
 
@@ -58,7 +60,8 @@ class Client(AbstractContextManager["Client"]):
         if not pipeline:
             pipeline = only_pipeline(kafka)
             asked = _asked(pipeline, input, schema_registry)
-        self._exchange = Exchange(kafka, asked)
+        self._open = OpenQueries(reader_of(asked))
+        self._exchange = Exchange(kafka, asked, self._open)
         self._prefix = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)  # thread-safe
 
@@ -92,7 +95,15 @@ class Client(AbstractContextManager["Client"]):
             deadline_s=None if deadline is None else now + deadline,
             slo_class=slo_class,
         )
-        return self._exchange.send(query, now, _patience(deadline, timeout))
+        future = self._open.add(name, now, _patience(deadline, timeout))
+        try:
+            self._exchange.send(query)
+        except (BrokerError, ClientClosed) as error:
+            self._open.fail(name, error)
+        except Exception as error:
+            self._open.fail(name, error)
+            raise
+        return future
 
     def ask(
         self,

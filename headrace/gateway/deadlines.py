@@ -60,9 +60,3 @@ def query_deadline_s(now: float, timeout_s: float | None, slo_s: float) -> float
     minutes by default.
     """
     return now + timeout_s if timeout_s is not None and timeout_s < slo_s else None
-
-
-def patience_s(timeout_s: float | None, longest_s: float) -> float:
-    """Return how long the gateway waits for the answer; ``longest_s`` is when the pipeline has
-    answered at the latest."""
-    return longest_s if timeout_s is None else min(timeout_s, longest_s)

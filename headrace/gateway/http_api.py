@@ -135,6 +135,8 @@ class HttpApi:
         return response, Ending.OK
 
     async def _body(self, request: web.Request) -> bytes:
+        if request.content.is_eof():  # it came with the head, and needs no timer
+            return await request.read()
         try:
             async with asyncio.timeout(self._body_within_s):
                 return await request.read()

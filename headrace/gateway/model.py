@@ -6,11 +6,11 @@ asks for it by its id.
 """
 
 import asyncio
+import contextlib
 import itertools
 import time
 import uuid
 from collections import OrderedDict
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,11 @@ from headrace.client.open_loop import PATIENCE_S
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import ClientClosed, NoAnswer, Unsuccessful
 from headrace.gateway.callers import Caller
-from headrace.gateway.deadlines import patience_s, query_deadline_s
+from headrace.gateway.deadlines import query_deadline_s
 from headrace.gateway.payloads import check_wanted, outputs_of, payload_of
 from headrace.gateway.plans_in_force import PlansInForce, fault
 from headrace.gateway.requests import InferRequest, InferResponse
+from headrace.gateway.requests_in_flight import RequestsInFlight, Waiter
 from headrace.gateway.result_watch import ResultWatch
 from headrace.gateway.statuses import Ending, Status, Unserved, status_of
 from schemas.codec.single_object import CodecError
@@ -35,6 +36,7 @@ from streams.kafka.kafka_errors import BrokerError
 TAKEN_WITHIN_S = 10.0  # by the broker, of a query whose caller does not wait for the answer
 REMEMBERED = 4096  # answers to such queries
 SEARCHES = 2  # of the results topic at once
+QUERY_ERRORS = (NoAnswer, CodecError, BrokerError, ClientClosed)  # that end a query in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,13 @@ class Model:
     ) -> None:
         self.pipeline = file.pipeline
         self.signature = file.signature
-        self.watch = ResultWatch(asyncio.get_running_loop(), reader_of(file.pipeline))
+        loop = asyncio.get_running_loop()
+        self.watch = ResultWatch(loop)
+        self._open = RequestsInFlight(loop, reader_of(file.pipeline), self.watch)
         self._kafka = kafka
         self._plans = plans
         self._most_open = most_open
-        self._exchange = Exchange(kafka, file.pipeline, self.watch.seen)
-        self._open: dict[str, asyncio.Future[Answer]] = {}
+        self._exchange = Exchange(kafka, file.pipeline, self._open)
         self._remembered: OrderedDict[str, Answer] = OrderedDict()
         self._searching = asyncio.Semaphore(SEARCHES)
         self._prefix = uuid.uuid4().hex[:12]
@@ -97,10 +100,13 @@ class Model:
 
     async def infer(self, request: InferRequest, caller: Caller, began_s: float) -> Served:
         """Return the response to a request that came at ``began_s``; raise ``Unserved``."""
-        name, future = self._query(request, caller, began_s)
-        waits_s = patience_s(caller.timeout_s, self._longest_s(caller.slo_class))
-        answer = await self._within(name, future, began_s + waits_s - time.time())
+        name = self._query(request, caller, began_s)
         until = None if caller.timeout_s is None else began_s + caller.timeout_s
+        answer = await self._waited(name, None if until is None else until - time.time())
+        if answer is None:
+            raise Unserved(
+                Ending.PAST_DEADLINE, f"query {name} has no answer by the caller's deadline"
+            )
         return self.served(answer, request, until)
 
     async def accept(self, request: InferRequest, caller: Caller, began_s: float) -> str:
@@ -108,14 +114,16 @@ class Model:
 
         Returns once the broker has the query. Raises ``Unserved``.
         """
-        taken: Future[None] = Future()
-        name, future = self._query(request, caller, began_s, taken)
-        future.add_done_callback(lambda done: self._remember(name, done))
-        either: set[asyncio.Future[Any]] = {asyncio.wrap_future(taken), future}
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        name = self._query(request, caller, began_s, taken)
+        answer = self._open.waiter(name)
+        answer.add_done_callback(lambda done: self._remember(name, done))
+        either: set[asyncio.Future[Any]] = {taken, answer}
         await asyncio.wait(either, timeout=TAKEN_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
-        if future.done():
-            _answer(future)
-        elif not taken.done():
+        failed = answer.exception() if answer.done() else None
+        if failed is not None:
+            raise _unserved(failed)
+        if not taken.done():
             raise Unserved(
                 Ending.UNAVAILABLE, f"the broker did not take query {name} in {TAKEN_WITHIN_S:g} s"
             )
@@ -141,9 +149,9 @@ class Model:
         request: InferRequest,
         caller: Caller,
         now: float,
-        taken: "Future[None] | None" = None,
-    ) -> tuple[str, "asyncio.Future[Answer]"]:
-        """Return the id and the future of the query of a request: a new one, or one in flight."""
+        taken: "asyncio.Future[None] | None" = None,
+    ) -> str:
+        """Return the id of the query of a request: a new one, or one in flight."""
         check_wanted(self.signature, request.outputs)
         payload = payload_of(request.inputs, self.signature, self.pipeline.input)
         self._check_open()
@@ -152,7 +160,7 @@ class Model:
             self.joined += 1
             if taken is not None:
                 taken.set_result(None)
-            return name, self._open[name]
+            return name
         query = Query(
             payload=payload,
             id=name,
@@ -160,7 +168,13 @@ class Model:
             slo_class=caller.slo_class,
             size=caller.size,
         )
-        return name, self._sent(query, caller, now, taken)
+        self._open.add(name, self._longest_s(query.slo_class), taken)
+        try:
+            self._send(query, caller)
+        except Unserved:
+            self._open.drop(name)
+            raise
+        return name
 
     def _check_open(self) -> None:
         why = self.fault()
@@ -171,41 +185,29 @@ class Model:
                 Ending.OVER_CAPACITY, f"{self._most_open} queries of {self.name} are in flight here"
             )
 
-    def _sent(
-        self, query: Query, caller: Caller, now: float, taken: "Future[None] | None"
-    ) -> "asyncio.Future[Answer]":
+    def _send(self, query: Query, caller: Caller) -> None:
         try:
-            longest_s = self._longest_s(query.slo_class)
-            sent = self._exchange.send(query, now, longest_s, taken, caller.trace)
+            self._exchange.send(query, caller.trace)
         except Unsuccessful as error:
             raise Unserved(Ending.TOO_LARGE, str(error)) from None
         except CodecError as error:
             raise Unserved(Ending.BAD_REQUEST, str(error)) from None
         except (BrokerError, ClientClosed) as error:
             raise Unserved(Ending.UNAVAILABLE, str(error)) from None
-        future = self._open[query.id] = asyncio.wrap_future(sent)
-        future.add_done_callback(lambda done: self._ended(query.id, done))
-        return future
 
-    def _ended(self, name: str, future: "asyncio.Future[Answer]") -> None:
-        del self._open[name]
-        if not future.cancelled():
-            future.exception()  # seen, although everybody may have left
+    async def _waited(self, name: str, seconds: float | None) -> Answer | None:
+        try:
+            return await self._open.wait(name, seconds)
+        except QUERY_ERRORS as error:
+            raise _unserved(error) from None
 
-    def _remember(self, name: str, future: "asyncio.Future[Answer]") -> None:
+    def _remember(self, name: str, future: Waiter) -> None:
         if not future.cancelled() and future.exception() is None:
-            self._remembered[name] = future.result()
+            answer = future.result()
+            assert answer is not None
+            self._remembered[name] = answer
             if len(self._remembered) > REMEMBERED:
                 self._remembered.popitem(last=False)
-
-    async def _within(self, name: str, future: "asyncio.Future[Answer]", seconds: float) -> Answer:
-        # `wait` leaves the future alone when this request is cancelled or gives up: others joined.
-        await asyncio.wait({future}, timeout=max(0.0, seconds))
-        if not future.done():
-            raise Unserved(
-                Ending.PAST_DEADLINE, f"query {name} has no answer by the caller's deadline"
-            )
-        return _answer(future)
 
     def _slo_s(self, slo_class: str) -> float:
         if slo_class:
@@ -226,9 +228,10 @@ class Model:
         as ``since_s``, epoch seconds.
         """
         if name in self._open:
-            await asyncio.wait({self._open[name]}, timeout=wait_s)
-        if name in self._open:
-            return None
+            with contextlib.suppress(*QUERY_ERRORS):  # it may be on the results topic all the same
+                answer = await self._open.wait(name, wait_s)
+                if answer is not None or name in self._open:
+                    return answer
         if name in self._remembered:
             return self._remembered[name]
         with self.watch.of(name) as coming:  # before the search, so that nothing is missed
@@ -254,12 +257,10 @@ class Model:
         self._exchange.close()
 
 
-def _answer(future: "asyncio.Future[Answer]") -> Answer:
-    try:
-        return future.result()
-    except NoAnswer as error:
-        raise Unserved(Ending.PAST_DEADLINE, str(error)) from None
-    except (BrokerError, ClientClosed) as error:
-        raise Unserved(Ending.UNAVAILABLE, str(error)) from None
-    except CodecError as error:
-        raise Unserved(Ending.FAILED, f"the answer cannot be read: {error}") from None
+def _unserved(error: BaseException) -> Unserved:
+    """Return why a query in flight ended without an answer."""
+    if isinstance(error, NoAnswer):
+        return Unserved(Ending.PAST_DEADLINE, str(error))
+    if isinstance(error, CodecError):
+        return Unserved(Ending.FAILED, f"the answer cannot be read: {error}")
+    return Unserved(Ending.UNAVAILABLE, str(error))

@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from headrace.client.formats import Read
-from schemas.codec.single_object import CodecError
 from schemas.records import Answer
 
 MOST_BEHIND = 1000  # answers that a stream may be behind before it ends
@@ -30,19 +28,17 @@ class Stream:
 class ResultWatch:
     """Gives records of the results topic to those who watch for them.
 
-    ``seen`` is called from the reading thread; all else in the event loop.
+    ``wants`` is called from the reading thread; all else in the event loop.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, read: Read) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._read = read
         self._ids: dict[bytes, list[asyncio.Future[Answer]]] = {}
         self._streams: tuple[Stream, ...] = ()
 
-    def seen(self, key: bytes, value: bytes) -> None:
-        """Take a record; decode it if somebody watches for its key."""
-        if key in self._ids or any(key.startswith(s.prefix) for s in self._streams):
-            self._loop.call_soon_threadsafe(self._give, key, value)
+    def wants(self, key: bytes) -> bool:
+        """Return whether somebody watches for records of that key."""
+        return key in self._ids or any(key.startswith(s.prefix) for s in self._streams)
 
     @contextlib.contextmanager
     def of(self, name: str) -> Iterator["asyncio.Future[Answer]"]:
@@ -68,11 +64,8 @@ class ResultWatch:
         finally:
             self._streams = tuple(each for each in self._streams if each is not stream)
 
-    def _give(self, key: bytes, value: bytes) -> None:
-        try:
-            answer = self._read(value)
-        except CodecError:
-            return  # a foreign record
+    def give(self, key: bytes, answer: Answer) -> None:
+        """Take the answer in a record of the results topic."""
         for future in self._ids.get(key, ()):
             if not future.done():
                 future.set_result(answer)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.client.exchange import Open
 from headrace.client.formats import read_answer
+from headrace.client.open_queries import OpenQueries
 from headrace.errors import ClientClosed, NoAnswer
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import CodecError, encode
@@ -28,7 +28,7 @@ def an_answer(name: str) -> Answer:
 
 @pytest.mark.parametrize("form", [encode, answer_to_json])
 def test_an_answer_ends_the_query_of_its_id_and_no_other(form: object) -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     futures = {name: waiting.add(name, now=0.0, within_s=1.0) for name in "abc"}
     for name in ("b", "somebody-elses"):
         waiting.answer(name, form(an_answer(name)))  # type: ignore[operator]
@@ -37,7 +37,7 @@ def test_an_answer_ends_the_query_of_its_id_and_no_other(form: object) -> None:
 
 
 def test_a_second_answer_for_an_id_changes_nothing() -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     future = waiting.add("a", 0.0, 1.0)
     waiting.answer("a", encode(an_answer("a")))
     waiting.answer("a", b"garbage")
@@ -45,7 +45,7 @@ def test_a_second_answer_for_an_id_changes_nothing() -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_told_to_whoever_waits() -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     future = waiting.add("a", 0.0, 1.0)
     waiting.answer("a", b"garbage")
     with pytest.raises(CodecError, match="check the format"):
@@ -53,7 +53,7 @@ def test_an_answer_that_cannot_be_read_is_told_to_whoever_waits() -> None:
 
 
 def test_a_query_ends_when_its_time_is_over_and_not_before() -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     early, late = waiting.add("early", 10.0, 0.5), waiting.add("late", 10.0, 2.0)
     waiting.expire(10.5)
     assert not early.done()
@@ -65,7 +65,7 @@ def test_a_query_ends_when_its_time_is_over_and_not_before() -> None:
 
 
 def test_the_end_is_told_to_everybody_now_and_later() -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     future = waiting.add("a", 0.0, 1.0)
     waiting.end(BrokerError("the broker is gone"))
     waiting.end(ClientClosed("closed"))
@@ -76,14 +76,14 @@ def test_the_end_is_told_to_everybody_now_and_later() -> None:
 
 
 def test_an_id_in_flight_is_not_given_twice() -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     waiting.add("a", 0.0, 1.0)
     with pytest.raises(ValueError, match="'a' is in flight already"):
         waiting.add("a", 0.0, 1.0)
 
 
 def test_whoever_cancels_is_not_answered_and_harms_nobody() -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     gone, stays = waiting.add("gone", 0.0, 1.0), waiting.add("stays", 0.0, 1.0)
     assert gone.cancel()
     waiting.answer("gone", encode(an_answer("gone")))
@@ -93,7 +93,7 @@ def test_whoever_cancels_is_not_answered_and_harms_nobody() -> None:
 
 @given(st.lists(st.sampled_from("aet"), max_size=40))
 def test_every_query_ends_exactly_once_whatever_happens(events: list[str]) -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     futures = [waiting.add(str(n), 0.0, 1.0) for n in range(10)]
     ends = [0] * 10
     for number, future in enumerate(futures):
@@ -110,7 +110,7 @@ def test_every_query_ends_exactly_once_whatever_happens(events: list[str]) -> No
 
 
 def test_threads_may_add_while_answers_come() -> None:
-    waiting = Open(read_answer)
+    waiting = OpenQueries(read_answer)
     futures = {}
 
     def asks(thread: int) -> None:

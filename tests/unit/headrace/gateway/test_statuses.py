@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.gateway.callers import Caller, caller_of, echoed
-from headrace.gateway.deadlines import caller_timeout_s, patience_s, query_deadline_s
+from headrace.gateway.deadlines import caller_timeout_s, query_deadline_s
 from headrace.gateway.requests import InferRequest
 from headrace.gateway.statuses import Ending, Status, Unserved, status_of
 from operators.drop_reasons import OVER_CAPACITY, PAUSED
@@ -90,7 +90,6 @@ def test_a_caller_shortens_the_slo_and_never_stretches_it(
     shortens = timeout_s is not None and timeout_s < slo_s
     assert (deadline_s is not None) == shortens
     assert deadline_s is None or deadline_s <= now + slo_s
-    assert patience_s(timeout_s, 2 * slo_s) == min(2 * slo_s, timeout_s or 2 * slo_s)
 
 
 def test_a_caller_says_more_than_tensors() -> None:

@@ -1,0 +1,155 @@
+"""The queries in flight of a gateway, and the requests that wait for each. In the event loop.
+
+The reading thread hands over what a whole turn brought in one call, and only records that somebody
+waits for: each hand-over wakes the loop, which costs more than a record.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.client.exchange import Turn
+from headrace.client.formats import Read
+from headrace.client.open_queries import no_answer
+from headrace.gateway.result_watch import ResultWatch
+from schemas.codec.single_object import CodecError
+from schemas.records import Answer
+from streams.kafka.kafka_errors import BrokerError
+
+Waiter = asyncio.Future[Answer | None]
+
+
+@dataclass(slots=True)
+class _Query:
+    expiry: asyncio.TimerHandle
+    taken: "asyncio.Future[None] | None"
+    waiters: list[Waiter] = field(default_factory=list)
+
+
+class RequestsInFlight:
+    """Every query ends once: by its answer, its timeout, or an error. All but ``take`` and ``end``
+    are called in the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read: Read, watch: ResultWatch) -> None:
+        self._loop = loop
+        self._read = read
+        self._watch = watch
+        self._queries: dict[bytes, _Query] = {}
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def __contains__(self, name: str) -> bool:
+        return name.encode() in self._queries
+
+    def add(self, name: str, within_s: float, taken: "asyncio.Future[None] | None") -> None:
+        """Open a query, which ends with ``NoAnswer`` after ``within_s``; ``taken`` is resolved once
+        the broker has it."""
+        key = name.encode()
+        expiry = self._loop.call_later(within_s, self._expire, key, within_s)
+        self._queries[key] = _Query(expiry, taken)
+
+    def drop(self, name: str) -> None:
+        """Close a query that was not sent."""
+        self._queries.pop(name.encode()).expiry.cancel()
+
+    def waiter(self, name: str) -> Waiter:
+        """Return a future of its own for the answer to a query in flight, or its error."""
+        future: Waiter = self._loop.create_future()
+        self._queries[name.encode()].waiters.append(future)
+        return future
+
+    async def wait(self, name: str, seconds: float | None) -> Answer | None:
+        """Return the answer to a query in flight, None if it does not come within ``seconds``
+        (None: as long as the query is in flight).
+
+        Raises the error that ends the query. A caller that is cancelled leaves the query in flight.
+        """
+        future = self.waiter(name)
+        if seconds is None:
+            return await future
+        patience = self._loop.call_later(seconds, _give_up, future)
+        try:
+            return await future
+        finally:
+            patience.cancel()
+
+    # ------------------------------------------------------------------ from the reading thread
+
+    def take(self, turn: Turn) -> None:
+        """Hand the loop what a turn has brought for this gateway."""
+        queries, watched = self._queries, self._watch.wants
+        records = [each for each in turn.records if each[0] in queries or watched(each[0])]
+        acknowledged = [name for name in turn.acknowledged if self._asks_if_taken(name)]
+        if records or acknowledged or turn.refused:
+            self._loop.call_soon_threadsafe(self._give, records, acknowledged, turn.refused)
+
+    def end(self, error: Exception) -> None:
+        """End every query with an error."""
+        self._loop.call_soon_threadsafe(self._end_all, error)
+
+    def _asks_if_taken(self, name: str) -> bool:
+        query = self._queries.get(name.encode())
+        return query is not None and query.taken is not None
+
+    # ------------------------------------------------------------------ in the loop
+
+    def _give(
+        self,
+        records: Sequence[tuple[bytes, bytes]],
+        acknowledged: Collection[str],
+        refused: Mapping[str, BrokerError],
+    ) -> None:
+        for key, value in records:
+            answer = self._answer(key, value)
+            if answer is not None:
+                self._watch.give(key, answer)
+        for name in acknowledged:
+            query = self._queries.get(name.encode())
+            if query is not None:
+                _resolve_taken(query)
+        for name, error in refused.items():
+            self._fail(name.encode(), error)
+
+    def _answer(self, key: bytes, value: bytes) -> Answer | None:
+        """End the query of a record, if it is in flight here; return the answer in the record."""
+        try:
+            answer = self._read(value)
+        except (CodecError, BrokerError) as error:  # BrokerError: the schema registry
+            self._fail(key, error)
+            return None
+        query = self._queries.pop(key, None)
+        if query is not None:
+            query.expiry.cancel()
+            _resolve_taken(query)
+            for waiter in query.waiters:
+                if not waiter.done():
+                    waiter.set_result(answer)
+        return answer
+
+    def _expire(self, key: bytes, within_s: float) -> None:
+        self._fail(key, no_answer(key.decode(), within_s))
+
+    def _fail(self, key: bytes, error: Exception) -> None:
+        query = self._queries.pop(key, None)
+        if query is None:
+            return
+        query.expiry.cancel()
+        for waiter in query.waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+                waiter.exception()  # seen, although the request may have left
+
+    def _end_all(self, error: Exception) -> None:
+        for key in list(self._queries):
+            self._fail(key, error)
+
+
+def _resolve_taken(query: _Query) -> None:
+    if query.taken is not None and not query.taken.done():
+        query.taken.set_result(None)
+
+
+def _give_up(waiter: Waiter) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,179 @@
+"""The queries in flight behind a gateway: each ends once, for every request that waits for it."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.client.exchange import Turn
+from headrace.client.formats import read_answer
+from headrace.errors import ClientClosed, NoAnswer
+from headrace.gateway.requests_in_flight import RequestsInFlight
+from headrace.gateway.result_watch import ResultWatch
+from schemas.codec.single_object import CodecError, encode
+from schemas.records import ANSWERED, Answer, Origin
+from streams.kafka.kafka_errors import BrokerError
+
+LONG_S = 1000.0
+
+
+def an_answer(name: str) -> Answer:
+    return Answer(
+        id=name, origin=Origin(0, 0), outcome=ANSWERED, created_s=1.0, deadline_s=2.0,
+        answered_s=1.5,
+    )  # fmt: skip
+
+
+def a_turn(
+    *records: tuple[bytes, bytes],
+    acknowledged: Sequence[str] = (),
+    refused: Mapping[str, BrokerError] | None = None,
+) -> Turn:
+    return Turn(0.0, records, acknowledged, refused or {})
+
+
+def answered(*names: str) -> Turn:
+    return a_turn(*((name.encode(), encode(an_answer(name))) for name in names))
+
+
+class InLoop:
+    """The queries in flight of a gateway on the running loop."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.watch = ResultWatch(loop)
+        self.open = RequestsInFlight(loop, read_answer, self.watch)
+
+    def add(self, *names: str, taken: "asyncio.Future[None] | None" = None) -> None:
+        for name in names:
+            self.open.add(name, LONG_S, taken)
+
+
+def test_an_answer_ends_its_query_for_every_request_and_no_other() -> None:
+    async def play() -> None:
+        side = InLoop()
+        side.add("a", "b")
+        first, joined, other = (side.open.waiter(name) for name in "aab")
+        side.open.take(answered("a", "somebody-elses"))
+        assert await first == await joined == an_answer("a")
+        assert (other.done(), len(side.open), "a" in side.open) == (False, 1, False)
+
+    asyncio.run(play())
+
+
+def test_a_request_that_leaves_or_gives_up_leaves_the_query_to_the_others() -> None:
+    async def play() -> None:
+        side = InLoop()
+        side.add("a")
+        stays = side.open.waiter("a")
+        leaves = asyncio.ensure_future(side.open.wait("a", LONG_S))
+        await asyncio.sleep(0)
+        leaves.cancel()
+        assert await side.open.wait("a", 0.0) is None
+        assert "a" in side.open
+        side.open.take(answered("a"))
+        assert await stays == an_answer("a")
+        assert leaves.cancelled()
+
+    asyncio.run(play())
+
+
+def test_a_query_ends_without_an_answer_after_its_time() -> None:
+    async def play() -> None:
+        side = InLoop()
+        side.open.add("late", 0.0, None)
+        with pytest.raises(NoAnswer, match="no answer to late within 0 s"):
+            await side.open.wait("late", None)
+        assert len(side.open) == 0
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("turn", "error"),
+    [
+        (a_turn((b"a", b"garbage")), CodecError),
+        (a_turn(refused={"a": BrokerError("too large")}), BrokerError),
+    ],
+)
+def test_what_is_no_answer_is_told_to_whoever_waits(turn: Turn, error: type[Exception]) -> None:
+    async def play() -> None:
+        side = InLoop()
+        side.add("a")
+        waiting = side.open.waiter("a")
+        side.open.take(turn)
+        with pytest.raises(error):
+            await waiting
+
+    asyncio.run(play())
+
+
+def test_whoever_asks_is_told_when_the_broker_has_a_query() -> None:
+    async def play() -> None:
+        side = InLoop()
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        side.add("a", taken=taken)
+        side.add("b")
+        side.open.take(a_turn(acknowledged=["b", "unknown", "a"]))
+        await taken
+        assert len(side.open) == 2
+
+    asyncio.run(play())
+
+
+def test_a_turn_with_nothing_for_this_gateway_does_not_wake_it() -> None:
+    class Asleep(asyncio.SelectorEventLoop):
+        def call_soon_threadsafe(self, *_: object, **__: object) -> asyncio.Handle:
+            raise AssertionError("it was woken")
+
+    loop = Asleep()
+    try:
+        open_ = RequestsInFlight(loop, read_answer, ResultWatch(loop))
+        open_.add("a", LONG_S, None)
+        open_.take(a_turn((b"b", b"another gateway's"), acknowledged=["a"]))
+        open_.drop("a")
+    finally:
+        loop.close()
+
+
+def test_a_watcher_gets_the_answers_of_other_gateways() -> None:
+    async def play() -> None:
+        side = InLoop()
+        with side.watch.of("theirs") as coming, side.watch.stream("pre") as stream:
+            side.open.take(answered("theirs", "pre-1", "other"))
+            assert await coming == an_answer("theirs")
+            assert (await stream.answers.get()).id == "pre-1"
+            assert stream.answers.empty()
+
+    asyncio.run(play())
+
+
+@given(st.lists(st.sampled_from(["answer", "refuse", "garbage", "give up", "cancel"]), max_size=30))
+def test_every_query_ends_exactly_once_whatever_happens(events: list[str]) -> None:
+    async def play() -> None:
+        side = InLoop()
+        names = [str(n) for n in range(6)]
+        side.add(*names)
+        waiters = {name: side.open.waiter(name) for name in names}
+        for at, event in enumerate(events):
+            name = str(at % 6)
+            if event == "answer":
+                side.open.take(answered(name))
+            elif event == "refuse":
+                side.open.take(a_turn(refused={name: BrokerError("no")}))
+            elif event == "garbage":
+                side.open.take(a_turn((name.encode(), b"x")))
+            elif event == "cancel":
+                waiters[name].cancel()
+            elif name in side.open:
+                with contextlib.suppress(BrokerError, CodecError):
+                    await side.open.wait(name, 0.0)
+        side.open.end(ClientClosed("closed"))
+        await asyncio.sleep(0)
+        assert all(waiter.done() for waiter in waiters.values())
+        assert len(side.open) == 0
+
+    asyncio.run(play())
