@@ -112,7 +112,8 @@ class Infer(Struct, frozen=True, gc=False):
     """Run a loaded variant over a batch; the result is ``Inferred`` or ``Failed``.
 
     ``items`` names the batch's items, for the worker's crash journal. ``size`` is the sum of the
-    values' sizes, where queries have sizes (0: one each).
+    values' sizes, where queries have sizes (0: one each). ``deadlines`` are those of the values, in
+    epoch seconds, for operators that wait for others (empty: not said).
     """
 
     job: int
@@ -120,6 +121,7 @@ class Infer(Struct, frozen=True, gc=False):
     values: tuple[Value, ...]
     items: tuple[str, ...] = ()
     size: int = 0
+    deadlines: tuple[float, ...] = ()
 
     @property
     def cost(self) -> int:

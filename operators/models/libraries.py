@@ -11,6 +11,8 @@ EXTRAS = {
     "transformers": "torch",
     "safetensors": "torch",
     "onnxruntime": "onnx",
+    "grpc": "gateway",
+    "google": "gateway",
     "PIL": "postcode",
     "sklearn": "postcode",
     "jsonschema": "schema",

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from operators.drop_reasons import Reason, dropped
 from operators.record_size import MOST_BYTES, brief, excess
 from operators.sized import Sized
+from operators.timed_batch import OutOfTime
 from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
 from schemas.enumerations import ReasonCode
@@ -29,8 +31,12 @@ class OutputError(ValueError):
 def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[tuple[str, Item]]:
     """Return the (task, item) pairs of an item's output; task "" is egress.
 
-    An exception or an output that cannot be passed on fails only its own item.
+    An exception or an output that cannot be passed on fails only its own item; ``OutOfTime`` drops
+    it.
     """
+    if isinstance(output, OutOfTime):
+        end = dropped(task.name, Reason(ReasonCode.PAST_SAVING, brief(str(output))))
+        return [("", Item(branch=item.branch, credit=item.credit, path=path, end=end))]
     if isinstance(output, Exception):
         reason = with_frames(_sentence(output), output)
         return [("", failed(task.name, item, path, reason))]

@@ -128,10 +128,15 @@ class RunningBatch:
         self.job += 1
 
     def infer(self, named: bool, sized: bool) -> Infer:
-        """Return the request to run it, with its items' names for a crash journal if ``named``."""
-        items = tuple([t.key for t in self.tickets]) if named else ()
+        """Return the request to run it; if ``named``, where real operators run, with its items'
+        names for a crash journal and their deadlines."""
         values = tuple([t.item.value for t in self.tickets])
-        return Infer(self.job, self.variant, values, items=items, size=self.cost if sized else 0)
+        size = self.cost if sized else 0
+        if not named:
+            return Infer(self.job, self.variant, values, size=size)
+        items = tuple([t.key for t in self.tickets])
+        deadlines = tuple([t.work.deadline_s for t in self.tickets])
+        return Infer(self.job, self.variant, values, items, size, deadlines)
 
     def end(self) -> None:
         """Free the device."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from operators.timed_batch import TimedBatch
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
@@ -173,7 +174,7 @@ class ModelExecutor:
                 self._let_go(self._leaving.pop(job.variant))
             if self._journal is not None:
                 self._journal.began(job.items)
-            outputs = operator.predict(list(job.values))
+            outputs = operator.predict(TimedBatch(job.values, [d - began for d in job.deadlines]))
             return Inferred(job.job, tuple(outputs), began, self._clock())
         # Including SystemExit and KeyboardInterrupt: a library that calls sys.exit must not end
         # the thread and leave a worker that reports ready but serves nothing.

@@ -1,10 +1,12 @@
-"""Environments for other projects' clients, whose requirements differ from ours and each other's.
+"""Environments for other projects' clients and servers, whose requirements differ from ours and
+each other's.
 
 python -m tests.interop.environments          makes those that are missing or out of date
 """
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "build" / "interop"
@@ -13,7 +15,14 @@ REQUIREMENTS = {
     "triton": ("tritonclient[http,grpc]==2.73.0", "grpcio-reflection"),
     "kserve": ("kserve==0.21.0",),
     "kubernetes": ("kubernetes-validate==1.37.0",),
-}
+    "pytriton": ("nvidia-pytriton==0.7.0", "numpy<2", "setuptools<81"),
+    # What transformers[serving] asks for and our own environment, whose torch it uses, lacks.
+    "transformers": (
+        "accelerate", "annotated-doc", "distro", "fastapi", "jiter", "openai>=1.98", "sniffio",
+        "starlette", "uvicorn",
+    ),
+}  # fmt: skip
+ON_TOP_OF_OURS = frozenset(("transformers",))
 
 
 def python_of(name: str) -> Path:
@@ -28,10 +37,18 @@ def main() -> None:
         if stamp.is_file() and stamp.read_text() == wanted:
             continue
         uv = (sys.executable, "-m", "uv")
-        subprocess.run([*uv, "venv", "--quiet", "--clear", str(FOLDER / name)], check=True)
-        install = ("pip", "install", "--quiet", "--python", str(python_of(name)))
+        made = ("venv", "--quiet", "--clear", "--python", sys.executable, str(FOLDER / name))
+        subprocess.run([*uv, *made], check=True)
+        install = ["pip", "install", "--quiet", "--python", str(python_of(name))]
+        if name in ON_TOP_OF_OURS:
+            install.append("--no-deps")
+            _site_packages(name).joinpath("ours.pth").write_text(sysconfig.get_path("purelib"))
         subprocess.run([*uv, *install, *requirements], check=True)
         stamp.write_text(wanted)
+
+
+def _site_packages(name: str) -> Path:
+    return next((FOLDER / name / "lib").glob("python*/site-packages"))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from operators.serving.fanout import failed, outcome
+from operators.timed_batch import OutOfTime
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Task
-from schemas.records import ANSWERED, FAILED, FULL_CREDIT, Item
+from schemas.records import ANSWERED, DROPPED, FAILED, FULL_CREDIT, End, Item
 from tests.builders import a_hop, a_pipeline, an_end, an_item
 
 PATH = (a_hop(),)
@@ -22,6 +24,12 @@ def failing(task: Task, output: Any) -> str:
     assert item.end is not None
     assert item == Item(path=PATH, end=an_end(FAILED, task.name, item.end.reason))
     return item.end.reason
+
+
+def test_an_item_whose_time_came_first_is_dropped_and_not_failed() -> None:
+    ((to, item),) = outcome(LOCATE, an_item(), PATH, OutOfTime("no answer within 50 ms"))
+    end = End(DROPPED, "locate", "no answer within 50 ms", ReasonCode.PAST_SAVING)
+    assert (to, item) == ("", Item(path=PATH, end=end))
 
 
 @pytest.mark.parametrize("output", [None, True, 3, 0.5, "text", b"bytes", [1, {"a": None}], {}])

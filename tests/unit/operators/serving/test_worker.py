@@ -351,7 +351,8 @@ def test_one_bad_input_does_not_fail_its_neighbours_and_what_comes_later_waits()
 def test_an_item_that_ran_when_the_process_died_runs_alone_and_fails_after_two() -> None:
     once = serving(strikes={"0-1@0.0/": 1})
     (first,) = batch_of(once, *(arrived(a_work(n), n) for n in range(3)))
-    assert first == Infer(1, "read/v", (b"x",), items=("0-0@0.0/",))
+    deadline_s = a_work(0).deadline_s
+    assert first == Infer(1, "read/v", (b"x",), items=("0-0@0.0/",), deadlines=(deadline_s,))
     (second,) = inferring(told(once, (inferred(1, "a"), 0.2)))
     assert second.items == ("0-1@0.0/",)
     twice = serving(strikes={"0-1@0.0/": 2})

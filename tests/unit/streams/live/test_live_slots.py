@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from operators.timed_batch import seconds_left
 from operators.user_frames import OperatorFailed
 from schemas.codec.single_object import encode
 from schemas.effects import (
@@ -198,6 +199,24 @@ def test_a_variant_loaded_anew_while_another_served_can_be_used(
     loads("read/a")
     infers(2, "read/b")
     infers(3, "read/a")
+
+
+def test_an_operator_is_told_how_long_each_item_may_take(posted: SimpleQueue[Event]) -> None:
+    class Patient:
+        def load(self, device: str) -> None:
+            pass
+
+        def predict(self, batch: list[Any]) -> list[Any]:
+            return seconds_left(batch, 5.0)
+
+    executor = ModelExecutor(lambda _: Patient(), "cpu", posted.put, lambda: 10.0)
+    executor.load(Load("read/a"))
+    posted.get(timeout=10)
+    executor.infer(Infer(1, "read/a", (1, 2, 3), deadlines=(10.5, 99.0, 9.0)))
+    executor.infer(Infer(2, "read/a", (1, 2)))
+    told = [posted.get(timeout=10).outputs for _ in range(2)]  # type: ignore[union-attr]
+    executor.close()
+    assert told == [(0.5, 5.0, -1.0), (5.0, 5.0)]
 
 
 def test_variants_loaded_beside_stay_until_one_is_wanted_alone(

@@ -1,0 +1,229 @@
+"""A model behind the Open Inference Protocol v2 as an operator: Triton, MLServer, KServe.
+
+Over gRPC, which knows deadlines: a server hears of one when the request begins, and of the end when
+it comes.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.gateway.descriptors import SERVICE, classes, pool
+from headrace.gateway.statuses import Unserved
+from headrace.gateway.tensors import BYTES, DTYPES, Tensor, binary, bytes_tensor, from_binary
+from headrace.model_servers.server_requests import (
+    READY_WITHIN_S,
+    ServerFault,
+    bearer,
+    brief,
+    function,
+    unchanged,
+)
+from operators.models.libraries import library
+from operators.models.model_errors import BadOperator
+from operators.timed_batch import OutOfTime, seconds_left
+from schemas.records import Value
+
+# The operator repeats nothing: a repeated request finds a server that is busy even busier. A
+# channel looks again at a server that was away within a second, not in two minutes.
+OPTIONS = (
+    ("grpc.enable_retries", 0),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    name: str
+    datatype: str
+
+
+class OpenInference:
+    """The model ``model`` of the server at ``server``, "host:port" of its gRPC.
+
+    A value is the model's only input, or a mapping of its inputs by name; the output is the model's
+    only output, or a mapping of its ``outputs`` (empty: all). ``batch_axis``: the model has a
+    leading batch axis, of which every request takes 1. ``before`` and ``after`` are
+    "module:function": from a value to the input or inputs, and from the output or outputs to the
+    item's output. ``timeout_s`` bounds a request whose item has no deadline, or a later one.
+    ``authority`` is a file in PEM: TLS; ``token`` names an environment variable with a bearer
+    token.
+    """
+
+    libraries = ("grpc",)
+
+    def __init__(
+        self,
+        server: str,
+        model: str,
+        version: str = "",
+        outputs: Sequence[str] = (),
+        batch_axis: bool = False,
+        before: str = "",
+        after: str = "",
+        timeout_s: float = 30.0,
+        authority: str = "",
+        token: str = "",
+    ) -> None:
+        self._server, self._model, self._version = server, model, version
+        self._outputs, self._batch_axis = tuple(outputs), batch_axis
+        self._before, self._after = function(before, unchanged), function(after, unchanged)
+        self._timeout_s, self._authority = timeout_s, authority
+        self._metadata = (("authorization", bearer(token)),) if token else ()
+        self._messages = classes(pool())
+
+    def load(self, device: str) -> None:
+        """Connect, and read what the model takes; ``device`` is the server's affair.
+
+        Raise ``BadOperator`` if the server has no such model or is not there within half a minute.
+        """
+        grpc = library("grpc")
+        if self._authority:
+            trusted = grpc.ssl_channel_credentials(Path(self._authority).read_bytes())
+            channel = grpc.secure_channel(self._server, trusted, OPTIONS)
+        else:
+            channel = grpc.insecure_channel(self._server, OPTIONS)
+        self._codes, self._failed = grpc.StatusCode, grpc.RpcError
+        self._infer = self._call(channel, "ModelInfer")
+        request = self._messages.ModelMetadataRequest(name=self._model, version=self._version)
+        try:
+            found = self._call(channel, "ModelMetadata")(
+                request, timeout=READY_WITHIN_S, metadata=self._metadata, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise BadOperator(
+                f"the server at {self._server} does not tell of model {self._model!r}: "
+                f"{_told(error)}; start the server, or correct the address and the name"
+            ) from error
+        self._inputs = tuple(_Input(each.name, each.datatype) for each in found.inputs)
+
+    def _call(self, channel: Any, method: str) -> Any:
+        return channel.unary_unary(
+            f"/{SERVICE}/{method}",
+            request_serializer=getattr(self._messages, f"{method}Request").SerializeToString,
+            response_deserializer=getattr(self._messages, f"{method}Response").FromString,
+        )
+
+    def predict(self, batch: list[Value]) -> list[Any]:
+        """Return one output per value; all requests are under way at once."""
+        left = seconds_left(batch, self._timeout_s)
+        begun = [self._begun(value, left_s) for value, left_s in zip(batch, left, strict=True)]
+        return [  # a call under way is an Exception too, of gRPC's own
+            call if isinstance(call, OutOfTime | ValueError) else self._ended(call, left_s)
+            for call, left_s in zip(begun, left, strict=True)
+        ]
+
+    # ------------------------------------------------------------------ a request
+
+    def _begun(self, value: Value, left_s: float) -> Any:
+        """Return the call of a request under way, or why there is none."""
+        if left_s <= 0:
+            return OutOfTime(f"{self._where} was not asked: the deadline has passed")
+        try:
+            tensors = self._tensors(self._before(value))
+        except (OverflowError, TypeError, Unserved, ValueError) as error:
+            return ValueError(f"{self._where} cannot be asked: {error}")
+        request = self._request(tensors, left_s)
+        return self._infer.future(request, timeout=left_s, metadata=self._metadata)
+
+    def _ended(self, call: Any, left_s: float) -> Any:
+        try:
+            return self._output(call.result())
+        except self._failed as error:
+            if error.code() is self._codes.DEADLINE_EXCEEDED:
+                return OutOfTime(f"{self._where} had no answer within {left_s * 1e3:.0f} ms")
+            return ServerFault(f"{self._where} answered {_told(error)}")
+        except (Unserved, ValueError) as error:
+            return ServerFault(f"{self._where} answered what is no inference: {error}")
+
+    @property
+    def _where(self) -> str:
+        return f"model {self._model} of the server at {self._server}"
+
+    def _request(self, tensors: Sequence[Tensor], left_s: float) -> Any:
+        m = self._messages
+        return m.ModelInferRequest(
+            model_name=self._model,
+            model_version=self._version,
+            parameters={"timeout": m.InferParameter(int64_param=math.ceil(left_s * 1e6))},
+            inputs=[
+                m.ModelInferRequest.InferInputTensor(
+                    name=each.name, datatype=each.datatype, shape=each.shape
+                )
+                for each in tensors
+            ],
+            outputs=[
+                m.ModelInferRequest.InferRequestedOutputTensor(name=name) for name in self._outputs
+            ],
+            raw_input_contents=[binary(each) for each in tensors],
+        )
+
+    def _tensors(self, value: Any) -> list[Tensor]:
+        names = [each.name for each in self._inputs]
+        values = value if isinstance(value, Mapping) else {names[0]: value}
+        if sorted(values) != sorted(names):
+            raise ValueError(
+                f"the value has the inputs {', '.join(map(str, values))}; the model takes "
+                f"{', '.join(names)}"
+            )
+        return [_tensor(each, values[each.name], self._batch_axis) for each in self._inputs]
+
+    def _output(self, response: Any) -> Any:
+        raw = response.raw_output_contents
+        if raw and len(raw) != len(response.outputs):
+            raise ValueError(f"{len(response.outputs)} outputs, but the contents of {len(raw)}")
+        found = {
+            each.name: self._value(each, raw[at] if raw else None)
+            for at, each in enumerate(response.outputs)
+        }
+        absent = [name for name in self._outputs if name not in found]
+        if absent or not found:
+            raise ValueError(f"no output {absent[0] if absent else 'at all'}")
+        return self._after(next(iter(found.values())) if len(found) == 1 else found)
+
+    def _value(self, output: Any, raw: bytes | None) -> Any:
+        """Return an output tensor as an array, or for BYTES its elements, of one element alone."""
+        shape = list(output.shape)
+        if raw is None:
+            array = _typed(output, shape)
+        else:
+            array = from_binary(output.name, output.datatype, shape, raw).array
+        if self._batch_axis:
+            if not shape or shape[0] != 1:
+                raise ValueError(f"output {output.name} has shape {shape}; 1 row was asked for")
+            array = array[0]
+        if output.datatype != BYTES:
+            return array
+        elements = list(array.reshape(-1))
+        return elements[0] if len(elements) == 1 else elements
+
+
+def _tensor(wanted: _Input, value: Any, batch_axis: bool) -> Tensor:
+    if wanted.datatype == BYTES:
+        listed = value if isinstance(value, list) else [value]
+        coded = [each.encode() if isinstance(each, str) else bytes(each) for each in listed]
+        return bytes_tensor(wanted.name, coded, [1, len(coded)] if batch_axis else [len(coded)])
+    if wanted.datatype not in DTYPES:
+        raise ValueError(f"the model's input {wanted.name} is {wanted.datatype}, not supported")
+    array = np.asarray(value).astype(DTYPES[wanted.datatype], casting="same_kind")
+    return Tensor(wanted.name, wanted.datatype, array[np.newaxis] if batch_axis else array)
+
+
+def _typed(output: Any, shape: Sequence[int]) -> np.ndarray:
+    """Return the array in the typed contents of an output, which MLServer sends."""
+    filled = [held for _, held in output.contents.ListFields()]
+    if len(filled) > 1:
+        raise ValueError(f"output {output.name} has contents of {len(filled)} types")
+    elements = list(filled[0]) if filled else []
+    if output.datatype == BYTES:
+        return bytes_tensor(output.name, elements, shape).array
+    return np.array(elements, dtype=DTYPES[output.datatype]).reshape(shape)
+
+
+def _told(error: Any) -> str:
+    return f"{error.code().name}: {brief(error.details() or '')}"

@@ -1,0 +1,206 @@
+"""A language model behind OpenAI's chat completions as an operator: vLLM, llama.cpp, Ollama,
+``transformers serve``.
+
+Every answer is streamed and read to its end, or until its item's deadline: then the connection is
+closed, at which servers stop computing. Nothing is repeated.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp.http_exceptions import LineTooLong
+
+from headrace.model_servers.server_requests import (
+    READY_WITHIN_S,
+    SHOWN,
+    ServerFault,
+    bearer,
+    brief,
+    function,
+    unchanged,
+)
+from operators.models.model_errors import BadArguments, BadOperator
+from operators.timed_batch import OutOfTime, seconds_left
+from schemas.records import Value
+
+LOOK_AGAIN_S = 0.2
+MOST_BYTES = 1024 * 1024  # of one answer, and of one event
+
+
+class OpenAi:
+    """The model ``model`` at ``url``, which ends in /v1.
+
+    A value is the user's text, or the whole list of messages. ``max_tokens`` bounds what the model
+    writes: variants of one task with different bounds are quick and brief, or slow and thorough.
+    ``system`` goes before the user's text; ``parameters`` are further fields of the request
+    (``temperature``: 0 unless they say otherwise). ``before`` and ``after`` are "module:function":
+    from a value to text or messages, and from the model's text to the item's output. ``timeout_s``
+    bounds a request whose item has no deadline, or a later one. ``token`` names an environment
+    variable with a bearer token.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        max_tokens: int = 256,
+        system: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        before: str = "",
+        after: str = "",
+        timeout_s: float = 60.0,
+        token: str = "",
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise BadArguments(f"url is {url!r}; write such as http://localhost:8000/v1")
+        self._url = url.rstrip("/")
+        self._fields = {
+            "model": model, "max_tokens": max_tokens, "temperature": 0, **(parameters or {}),
+            "stream": True,
+        }  # fmt: skip
+        self._system = system
+        self._before, self._after = function(before, _text_of), function(after, unchanged)
+        self._timeout_s = timeout_s
+        self._headers = {"Authorization": bearer(token)} if token else {}
+
+    def load(self, device: str) -> None:
+        """Wait for the server; ``device`` is its own affair. Raise ``BadOperator`` if it is not
+        there within half a minute."""
+        try:
+            asyncio.run(asyncio.wait_for(self._reached(), READY_WITHIN_S))
+        except TimeoutError:
+            raise BadOperator(
+                f"no server answers at {self._url} within {READY_WITHIN_S:g} s; start it, or "
+                "correct the url"
+            ) from None
+
+    def predict(self, batch: list[Value]) -> list[Any]:
+        """Return one output per value; all requests are under way at once."""
+        return asyncio.run(self._all(batch, seconds_left(batch, self._timeout_s)))
+
+    async def _reached(self) -> None:
+        async with self._session() as session:
+            while True:
+                try:
+                    async with session.get(f"{self._url}/models"):
+                        return  # whatever it says: not every server lists its models
+                except aiohttp.ClientError:
+                    await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _session(self) -> aiohttp.ClientSession:
+        # One a batch: an event loop that outlived its calls would need somebody to close it. No
+        # limit of connections: as many requests as a batch has items. Timeouts are the items' own.
+        return aiohttp.ClientSession(
+            headers=self._headers,
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            read_bufsize=MOST_BYTES // 2,  # of which a line may have two
+        )
+
+    # ------------------------------------------------------------------ requests
+
+    async def _all(self, batch: Sequence[Value], left: Sequence[float]) -> list[Any]:
+        async with self._session() as session:
+            return await asyncio.gather(
+                *(self._one(session, *each) for each in zip(batch, left, strict=True))
+            )
+
+    async def _one(self, session: aiohttp.ClientSession, value: Value, left_s: float) -> Any:
+        """Return the output for a value, or an exception in its place."""
+        where = f"model {self._fields['model']} at {self._url}"
+        if left_s <= 0:
+            return OutOfTime(f"{where} was not asked: the deadline has passed")
+        try:
+            messages = self._messages(self._before(value))
+        except (TypeError, ValueError) as error:
+            return ValueError(f"{where} cannot be asked: {error}")
+        try:
+            async with asyncio.timeout(left_s):
+                text = await self._completed(session, messages)
+        except TimeoutError:
+            return OutOfTime(f"{where} had not finished within {left_s * 1e3:.0f} ms")
+        except (aiohttp.ClientError, ServerFault) as error:
+            return ServerFault(f"{where}: {error or type(error).__name__}")
+        try:
+            return self._after(text)
+        except Exception as error:  # noqa: BLE001 - a user's function; it fails this item only
+            return error
+
+    def _messages(self, said: Any) -> list[Any]:
+        if isinstance(said, list):
+            return said
+        if not isinstance(said, str):
+            raise TypeError(f"the prompt is {type(said).__name__}; it must be text or messages")
+        user = {"role": "user", "content": said}
+        return [{"role": "system", "content": self._system}, user] if self._system else [user]
+
+    async def _completed(self, session: aiohttp.ClientSession, messages: Sequence[Any]) -> str:
+        """Return the whole text of a completion. Leaving it closes the connection."""
+        body = {**self._fields, "messages": messages}
+        async with session.post(f"{self._url}/chat/completions", json=body) as response:
+            if response.status != 200:
+                told = (await response.content.read(4 * SHOWN)).decode(errors="replace")
+                raise ServerFault(f"answered {response.status}: {brief(told)}")
+            parts: list[str] = []
+            ended = False
+            async for event in _events(response.content):
+                text, last = _delta(event)
+                parts.append(text)
+                ended = ended or last
+        if not ended:
+            raise ServerFault(f"the stream ended early, after {sum(map(len, parts))} characters")
+        return "".join(parts)
+
+
+async def _events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the data of server-sent events up to ``[DONE]`` or the end of the stream."""
+    read = 0
+    try:
+        async for line in content:
+            read += len(line)
+            if read > 4 * MOST_BYTES:
+                raise ServerFault(f"the answer has more than {4 * MOST_BYTES} bytes")
+            if line.startswith(b"data:"):
+                data = line[5:].strip()
+                if data == b"[DONE]":
+                    return
+                yield data
+    except (LineTooLong, ValueError) as error:
+        raise ServerFault(f"a line of the stream has more than {MOST_BYTES} bytes") from error
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Message = msgspec.field(default_factory=_Message)
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Chunk)
+
+
+def _delta(event: bytes) -> tuple[str, bool]:
+    """Return the text in an event, and whether the completion ends with it."""
+    try:
+        chunk = _decoder.decode(event)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        told = brief(event.decode(errors="replace"))
+        raise ServerFault(f"sent an event that is no completion ({error}): {told}") from None
+    if chunk.error is not None:
+        raise ServerFault(f"broke off: {brief(str(chunk.error))}")
+    first = chunk.choices[0] if chunk.choices else _Choice()
+    return first.delta.content or "", first.finish_reason is not None
+
+
+def _text_of(value: Value) -> Any:
+    return value.decode() if isinstance(value, bytes) else value

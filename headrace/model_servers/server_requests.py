@@ -1,0 +1,43 @@
+"""What the operators that ask a model server share: its faults, tokens, and functions around it."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from operators.models.model_errors import BadArguments
+from operators.models.module_references import resolve
+
+READY_WITHIN_S = 30.0  # a server, when its operator is loaded
+SHOWN = 200  # characters of a server's words in a sentence
+
+
+class ServerFault(Exception):
+    """What a server answered that is no answer; the item fails with it."""
+
+
+def bearer(variable: str) -> str:
+    """Return the header ``Authorization`` with the token in an environment variable; "" for none.
+
+    Raises ``BadArguments`` if the variable is not set.
+    """
+    if not variable:
+        return ""
+    if variable not in os.environ:
+        raise BadArguments(f"token names the variable {variable}, which is not set; set it")
+    return f"Bearer {os.environ[variable]}"
+
+
+def function(reference: str, without: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function "module:function"; ``without`` for "". Raises ``BadReference``."""
+    found: Callable[[Any], Any] = resolve(reference) if reference else without
+    return found
+
+
+def unchanged(value: Any) -> Any:
+    """Return the value."""
+    return value
+
+
+def brief(text: str) -> str:
+    """Return a server's words on one line, truncated."""
+    return " ".join(text.split())[:SHOWN]

@@ -1,0 +1,30 @@
+"""A batch with the time that is left for each of its items, for operators that wait for others."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class TimedBatch(list[Any]):
+    """The inputs of one call of ``predict``.
+
+    ``left_s``: the seconds until each item's deadline when the call began; a negative number where
+    it has passed. Empty: nobody said.
+    """
+
+    def __init__(self, values: Sequence[Any], left_s: Sequence[float]) -> None:
+        super().__init__(values)
+        self.left_s = tuple(left_s)
+
+
+class OutOfTime(Exception):
+    """In the place of an output: the item's deadline came first. The item counts as dropped."""
+
+
+def seconds_left(batch: Sequence[Any], most_s: float) -> list[float]:
+    """Return how many seconds each item of a batch may take, at most ``most_s``.
+
+    A batch without deadlines (a warm-up, a profile) has ``most_s`` for each.
+    """
+    if not isinstance(batch, TimedBatch) or not batch.left_s:
+        return [most_s] * len(batch)
+    return [min(most_s, left) for left in batch.left_s]

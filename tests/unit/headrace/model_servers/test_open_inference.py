@@ -1,0 +1,250 @@
+"""Inference by a gRPC server in this process that behaves as its test says.
+
+It shares the gateway's table of messages; ``make interop`` shows the operator before Triton itself,
+and ``tests/integration/test_model_servers.py`` before a gateway.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from headrace.gateway.descriptors import SERVICE, classes, pool
+from headrace.model_servers.open_inference import OpenInference
+from headrace.model_servers.server_requests import ServerFault
+from operators.models.model_errors import BadOperator
+from operators.timed_batch import OutOfTime, TimedBatch
+
+M = classes(pool())
+TWO = [("numbers", "FP32", [-1]), ("text", "BYTES", [-1])]
+ONE = [("numbers", "FP32", [-1])]
+Infer = Callable[[Any, Any], Any]
+
+
+class Server(grpc.GenericRpcHandler):
+    """A server of one model, whose inference is ``infer``; ``requests`` has what it was asked."""
+
+    def __init__(self) -> None:
+        self.inputs = ONE
+        self.infer: Infer = doubled
+        self.requests: list[Any] = []
+        self._server = grpc.server(ThreadPoolExecutor(8), (self,))
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def service(self, details: Any) -> Any:
+        method = details.method.removeprefix(f"/{SERVICE}/")
+        reply = {"ModelMetadata": self._metadata, "ModelInfer": self._infer}[method]
+        return grpc.unary_unary_rpc_method_handler(
+            reply,
+            request_deserializer=getattr(M, f"{method}Request").FromString,
+            response_serializer=getattr(M, f"{method}Response").SerializeToString,
+        )
+
+    def _metadata(self, request: Any, context: Any) -> Any:
+        if request.name != "doubling":
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no model {request.name}")
+        tensor = M.ModelMetadataResponse.TensorMetadata
+        inputs = [tensor(name=n, datatype=d, shape=s) for n, d, s in self.inputs]
+        return M.ModelMetadataResponse(name="doubling", inputs=inputs)
+
+    def _infer(self, request: Any, context: Any) -> Any:
+        self.requests.append((request, context.time_remaining()))
+        return self.infer(request, context)
+
+    def close(self) -> None:
+        """End the server, and the calls that hang in it."""
+        self._server.stop(0).wait()
+
+
+def response(name: str, datatype: str, shape: list[int], raw: bytes) -> Any:
+    output = M.ModelInferResponse.InferOutputTensor(name=name, datatype=datatype, shape=shape)
+    return M.ModelInferResponse(outputs=[output], raw_output_contents=[raw])
+
+
+def doubled(request: Any, _: Any) -> Any:
+    """Twice the numbers, raw."""
+    numbers = np.frombuffer(request.raw_input_contents[0], "<f4")
+    shape = list(request.inputs[0].shape)
+    return response("doubled", "FP32", shape, (2 * numbers).astype("<f4").tobytes())
+
+
+def typed(request: Any, _: Any) -> Any:
+    """Twice the numbers in typed contents, as MLServer answers."""
+    numbers = 2 * np.frombuffer(request.raw_input_contents[0], "<f4")
+    output = M.ModelInferResponse.InferOutputTensor(
+        name="doubled", datatype="FP32", shape=[len(numbers)],
+        contents=M.InferTensorContents(fp32_contents=numbers.tolist()),
+    )  # fmt: skip
+    return M.ModelInferResponse(outputs=[output])
+
+
+def shouted(request: Any, _: Any) -> Any:
+    """Two outputs of the text input: in capitals, and its length."""
+    at = [each.name for each in request.inputs].index("text")
+    text = request.raw_input_contents[at][4:]
+    made = M.ModelInferResponse.InferOutputTensor
+    return M.ModelInferResponse(
+        outputs=[
+            made(name="loud", datatype="BYTES", shape=[1]),
+            made(name="length", datatype="INT64", shape=[1]),
+        ],
+        raw_output_contents=[
+            len(text).to_bytes(4, "little") + text.upper(),
+            len(text).to_bytes(8, "little"),
+        ],
+    )
+
+
+def hanging(_: Any, context: Any) -> Any:
+    """No answer until the client leaves."""
+    left = threading.Event()
+    context.add_callback(left.set)
+    left.wait(20)
+    return M.ModelInferResponse()
+
+
+def aborted(code: grpc.StatusCode, text: str) -> Infer:
+    return lambda _, context: context.abort(code, text)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(running: Server) -> Server:
+    running.inputs, running.infer = ONE, doubled
+    running.requests.clear()
+    return running
+
+
+def loaded(server: Server, model: str = "doubling", **more: Any) -> OpenInference:
+    operator = OpenInference(server.address, model, **more)
+    operator.load("cpu")
+    return operator
+
+
+def floats(*numbers: float) -> np.ndarray:
+    return np.array(numbers, dtype=np.float32)
+
+
+@pytest.mark.parametrize("infer", [doubled, typed])
+def test_a_value_is_the_models_only_input_and_its_output_the_only_one(
+    server: Server, infer: Infer
+) -> None:
+    server.infer = infer
+    first, second = loaded(server).predict([floats(1, 2), floats(3)])
+    assert (first.tolist(), second.tolist()) == ([2, 4], [6])
+
+
+def test_a_mapping_names_inputs_and_outputs(server: Server) -> None:
+    server.inputs, server.infer = TWO, shouted
+    (output,) = loaded(server).predict([{"numbers": floats(1), "text": "quiet"}])
+    assert (output["loud"], output["length"].tolist()) == (b"QUIET", [5])
+
+
+def test_a_batch_axis_is_added_and_taken_away(server: Server) -> None:
+    (output,) = loaded(server, batch_axis=True).predict([floats(1, 2)])
+    assert list(server.requests[0][0].inputs[0].shape) == [1, 2]
+    assert output.tolist() == [2, 4]
+
+
+def test_the_requests_of_a_batch_are_under_way_at_once(server: Server) -> None:
+    together = threading.Barrier(3, timeout=20)
+
+    def infer(request: Any, context: Any) -> Any:
+        together.wait()
+        return doubled(request, context)
+
+    server.infer = infer
+    outputs = loaded(server).predict([floats(n) for n in range(3)])
+    assert [each.tolist() for each in outputs] == [[0], [2], [4]]
+
+
+def test_the_servers_deadline_is_the_items(server: Server) -> None:
+    loaded(server).predict(TimedBatch([floats(1), floats(2)], [5.0, 90.0]))
+    told = sorted(
+        (left_s, request.parameters["timeout"].int64_param) for request, left_s in server.requests
+    )
+    assert [timeout_us for _, timeout_us in told] == [5_000_000, 30_000_000]
+    assert told[0][0] < 6.0
+    assert told[1][0] < 31.0
+
+
+def test_a_server_that_never_answers_costs_the_item_its_time_and_no_other_item(
+    server: Server,
+) -> None:
+    operator = loaded(server)
+    server.infer = lambda request, context: (
+        hanging if request.inputs[0].shape[0] == 1 else doubled
+    )(request, context)
+    late, gone, good = operator.predict(
+        TimedBatch([floats(1), floats(1), floats(1, 2)], [0.05, -1.0, 20.0])
+    )
+    assert (type(late), type(gone), good.tolist()) == (OutOfTime, OutOfTime, [2, 4])
+    assert "had no answer within 50 ms" in str(late)
+    assert len(server.requests) == 2  # nobody asks for an item whose time has passed
+
+
+@pytest.mark.parametrize(
+    ("infer", "told"),
+    [
+        (aborted(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy"), "RESOURCE_EXHAUSTED: busy"),
+        (aborted(grpc.StatusCode.UNAVAILABLE, "going down"), "UNAVAILABLE: going down"),
+        (aborted(grpc.StatusCode.INTERNAL, "it\nraised"), "INTERNAL: it raised"),
+        (lambda *_: M.ModelInferResponse(), "no output at all"),
+        (lambda *_: response("o", "FP32", [3], b"1234"), "has 4 bytes, but shape"),
+        (lambda *_: response("o", "FP32", [-1], b""), "dimensions of 0 or more"),
+        (lambda *_: response("o", "COLOUR", [1], b"1"), "has datatype 'COLOUR'"),
+        (lambda *_: response("o", "BYTES", [1], b"\xff\xff\xff\xff"), "does not have 1 elements"),
+        (
+            lambda *_: M.ModelInferResponse(raw_output_contents=[b"1"]),
+            "0 outputs, but the contents of 1",
+        ),
+    ],
+)
+def test_what_is_no_inference_fails_the_item_and_is_not_repeated(
+    server: Server, infer: Infer, told: str
+) -> None:
+    operator = loaded(server)
+    server.infer = infer
+    (output,) = operator.predict([floats(1)])
+    with pytest.raises(ServerFault, match=told):
+        raise output
+    assert len(server.requests) == 1
+    server.infer = doubled
+    assert operator.predict([floats(2)])[0].tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("words", "Cannot cast scalar"),
+        ({"other": floats(1)}, "has the inputs other; the model takes numbers"),
+        (np.array([1j]), "Cannot cast"),
+    ],
+)
+def test_a_value_that_does_not_fit_fails_alone_and_unasked(
+    server: Server, value: Any, told: str
+) -> None:
+    wrong, right = loaded(server).predict([value, floats(1)])
+    assert told in str(wrong)
+    assert (right.tolist(), len(server.requests)) == ([2], 1)
+
+
+def test_an_output_that_is_not_there_is_named(server: Server) -> None:
+    (output,) = loaded(server, outputs=["halved"]).predict([floats(1)])
+    assert "no output halved" in str(output)
+
+
+def test_a_model_that_the_server_does_not_have_is_an_error_of_loading(server: Server) -> None:
+    with pytest.raises(BadOperator, match=r"model 'other': NOT_FOUND: no model other"):
+        loaded(server, model="other")

@@ -1,0 +1,248 @@
+"""Completions of a server in this process that behaves as its test says, over real HTTP."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from headrace.model_servers.openai import OpenAi
+from headrace.model_servers.server_requests import ServerFault
+from operators.models.model_errors import BadArguments
+from operators.timed_batch import OutOfTime, TimedBatch
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Server:
+    """A server whose completions ``answer`` makes; ``bodies`` has what it was asked."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.left = threading.Event()  # a client has closed the connection of its request
+        self.answer: Handler = self.echo
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        self._ready.wait()
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._completions)
+        app.router.add_get("/v1/models", self._models)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        self._ended = asyncio.Event()
+        self._ready.set()
+        await self._ended.wait()
+        await runner.cleanup()
+
+    async def _models(self, _: web.Request) -> web.Response:
+        return web.Response(status=500)  # as `transformers serve` without a network
+
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        self.bodies.append(await request.json())
+        return await self.answer(request)
+
+    async def echo(self, request: web.Request) -> web.StreamResponse:
+        """Stream the words of the last message, ``max_tokens`` of them at most."""
+        body = self.bodies[-1]
+        words = body["messages"][-1]["content"].split()[: body["max_tokens"]]
+        return await sent(request, [*map(a_delta, words), a_delta("", "stop"), b"data: [DONE]\n\n"])
+
+    async def hang(self, request: web.Request) -> web.StreamResponse:
+        """Stream one word, and then nothing until the client leaves."""
+        try:
+            await sent(request, [a_delta("so")])
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.left.set()
+            raise
+        raise AssertionError
+
+    def close(self) -> None:
+        """End the server."""
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+        self._loop.close()
+
+
+def a_delta(text: str, finish: str | None = None) -> bytes:
+    choice = {"delta": {"content": text + " " * bool(text)}, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+async def sent(request: web.Request, parts: list[bytes]) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for part in parts:
+        await response.write(part)
+    return response
+
+
+def says(*parts: bytes) -> Handler:
+    """A server that streams just these bytes."""
+    return lambda request: sent(request, list(parts))
+
+
+def answers(status: int, text: str) -> Handler:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, text=text)
+
+    return answer
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(running: Server) -> Server:
+    running.bodies.clear()
+    running.left.clear()
+    running.answer = running.echo
+    return running
+
+
+@pytest.fixture
+def operator(server: Server) -> OpenAi:
+    return loaded(server)
+
+
+def loaded(server: Server, **more: Any) -> OpenAi:
+    made = OpenAi(server.url, "small", **more)
+    made.load("cpu")
+    return made
+
+
+def test_every_value_is_one_request_and_one_output(server: Server, operator: OpenAi) -> None:
+    assert operator.predict(["one two", b"three"]) == ["one two ", "three "]
+    assert len(server.bodies) == 2
+    assert {each["stream"] for each in server.bodies} == {True}
+
+
+def test_the_requests_of_a_batch_are_under_way_at_once(server: Server) -> None:
+    waiting: list[asyncio.Event] = []
+
+    async def together(request: web.Request) -> web.StreamResponse:
+        waiting.append(asyncio.Event())
+        if len(waiting) == 3:
+            for each in waiting:
+                each.set()
+        await waiting[len(waiting) - 1].wait()
+        return await sent(request, [a_delta("here", "stop")])
+
+    server.answer = together
+    assert loaded(server).predict(["a", "b", "c"]) == ["here "] * 3
+
+
+def test_max_tokens_bounds_what_a_variant_writes(server: Server) -> None:
+    text = "one two three four"
+    assert loaded(server, max_tokens=2).predict([text]) == ["one two "]
+    assert loaded(server, max_tokens=4).predict([text]) == ["one two three four "]
+
+
+def test_a_prompt_may_be_messages_and_fields_go_with_it(server: Server) -> None:
+    operator = loaded(server, system="Be brief.", parameters={"temperature": 0.5, "seed": 7})
+    operator.predict(["hello", [{"role": "user", "content": "as it is"}]])
+    by_length = sorted((each["messages"] for each in server.bodies), key=len)
+    assert by_length == [
+        [{"role": "user", "content": "as it is"}],
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
+    ]
+    assert {(each["temperature"], each["seed"]) for each in server.bodies} == {(0.5, 7)}
+
+
+def test_at_its_deadline_a_stream_is_closed_and_the_server_hears_of_it(
+    server: Server, operator: OpenAi
+) -> None:
+    server.answer = server.hang
+    (output,) = operator.predict(TimedBatch(["never"], [0.05]))
+    assert isinstance(output, OutOfTime)
+    assert "had not finished within 50 ms" in str(output)
+    assert server.left.wait(10)
+
+
+def test_a_late_neighbour_does_not_hold_an_answer_back_nor_is_it_asked_in_vain(
+    server: Server, operator: OpenAi
+) -> None:
+    late, good = operator.predict(TimedBatch(["late", "good"], [-0.1, 10.0]))
+    assert (type(late), good, len(server.bodies)) == (OutOfTime, "good ", 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (answers(429, '{"error": "too many"}'), "answered 429: .*too many"),
+        (answers(503, "loading\nthe model"), "answered 503: loading the model"),
+        (answers(500, ""), "answered 500"),
+        (answers(200, ""), "ended early, after 0 characters"),
+        (answers(200, "<html>no stream</html>"), "ended early"),
+        (says(b"data: {garbage\n\n"), "no completion .*garbage"),
+        (says(b'data: {"choices": 3}\n\n'), "no completion"),
+        (says(b"data: \xff\xfe\n\n"), "no completion"),
+        (says(b'data: {"error": {"message": "out of memory"}}\n\n'), "broke off: .*out of memory"),
+        (says(a_delta("half")), "ended early, after 5 characters"),
+        (says(b"data: " + b"x" * 3_000_000), "more than 1048576 bytes"),
+    ],
+)
+def test_what_is_no_completion_fails_the_item_with_the_servers_words_and_is_not_repeated(
+    server: Server, operator: OpenAi, answer: Handler, told: str
+) -> None:
+    server.answer = answer
+    (output,) = operator.predict(["x"])
+    with pytest.raises(ServerFault, match=told):
+        raise output
+    assert len(server.bodies) == 1
+    server.answer = server.echo
+    assert operator.predict(["and still"]) == ["and still "]
+
+
+def test_a_server_that_goes_away_fails_the_item() -> None:
+    server = Server()
+    operator = loaded(server)
+    server.close()
+    (output,) = operator.predict(["x"])
+    with pytest.raises(ServerFault, match="Cannot connect"):
+        raise output
+
+
+def test_a_value_that_is_no_prompt_fails_alone(server: Server, operator: OpenAi) -> None:
+    wrong, right = operator.predict([3.5, "right"])
+    assert (str(wrong).partition(": ")[2], right) == (
+        "the prompt is float; it must be text or messages",
+        "right ",
+    )
+
+
+def test_an_address_and_a_token_that_cannot_be_used_are_refused_at_once() -> None:
+    with pytest.raises(BadArguments, match="url is 'localhost:8000'; write such as http://"):
+        OpenAi("localhost:8000", "m")
+    with pytest.raises(BadArguments, match="NO_SUCH_VARIABLE, which is not set"):
+        OpenAi("http://localhost/v1", "m", token="NO_SUCH_VARIABLE")
+
+
+def test_the_token_goes_with_every_request(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "secret")
+    seen: list[str | None] = []
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("Authorization"))
+        return await server.echo(request)
+
+    server.answer = note
+    assert loaded(server, token="A_TOKEN").predict(["x"]) == ["x "]
+    assert seen == ["Bearer secret"]
