@@ -25,6 +25,7 @@ HOT = """
     operators/ingress.py operators/join.py operators/latency_histogram.py
     operators/offset_tracker.py operators/outcomes.py operators/plan_follower.py
     operators/record_size.py operators/reporter.py
+    operators/serving/deadline_queue.py
     operators/serving/device.py operators/serving/fanout.py operators/serving/leased_slots.py
     operators/serving/operator_builds.py operators/serving/outbox.py
     operators/serving/running_batch.py

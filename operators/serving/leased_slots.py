@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from control.state_machine import StateMachine
 from operators.offset_tracker import Progress
-from operators.serving.running_batch import Ticket
+from operators.serving.deadline_queue import Ticket
 from schemas.effects import Assign, Done, Effect, work_topic
 from schemas.records import Lease, SlotState
 

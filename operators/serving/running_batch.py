@@ -1,75 +1,19 @@
-"""The items of a worker and the batch that runs on its device.
+"""The batch that runs on a worker's device.
 
 A batch that is given up as hanging has failed its items; the device stays busy until it ends.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from control.state_machine import StateMachine
-from operators.offset_tracker import Progress
+from operators.serving.deadline_queue import Ticket
 from schemas.effects import COMPLETIONS, Effect, Infer, Inferred, Send
-from schemas.records import Completion, Hop, Item, Lease, Work
+from schemas.records import Completion, Hop, Lease
 from schemas.variant_id import variant_id
 
 # A batch still running this long before egress closes its last query is failed with its cause.
 HANGING_MARGIN_S = 0.3
-MOST_CRASHES = 2  # crashes of a worker's process with one item before the item fails
-
-
-class Ticket:
-    """An item that the worker holds, with the record it arrived in."""
-
-    __slots__ = ("alone", "item", "offset", "progress", "received_s", "slot", "work")
-
-    def __init__(
-        self, item: Item, work: Work, slot: int, offset: int, progress: Progress, received_s: float
-    ) -> None:
-        self.item = item
-        self.work = work
-        self.slot = slot
-        self.offset = offset
-        self.progress = progress
-        self.received_s = received_s
-        self.alone = False  # runs in a batch alone: an earlier batch with it failed or crashed
-
-    @property
-    def key(self) -> str:
-        """A unique name of the item, even on a recreated topic."""
-        work, branch = self.work, ".".join(map(str, self.item.branch))
-        return f"{work.origin.partition}-{work.origin.offset}@{work.created_s}/{branch}"
-
-
-def enqueue(queue: deque[Ticket], tickets: list[Ticket]) -> None:
-    """Queue the items of one record by deadline, behind those of the same one.
-
-    Items that are to run alone after a failure keep their places.
-    """
-    later: list[Ticket] = []
-    while queue and tickets and _precedes(tickets[0], queue[-1]):
-        later.append(queue.pop())
-    queue.extend(tickets)
-    if later:
-        queue.extend(reversed(later))
-
-
-def _precedes(ticket: Ticket, queued: Ticket) -> bool:
-    return ticket.work.deadline_s < queued.work.deadline_s and not queued.alone
-
-
-def crashing(tickets: Sequence[Ticket], crashes: Mapping[str, int]) -> list[Ticket]:
-    """Return the items that ran in ``MOST_CRASHES`` crashes of this worker's process.
-
-    Items that ran in fewer crashes run alone, so that no other item is blamed for theirs.
-    """
-    found: list[Ticket] = []
-    for ticket in tickets:
-        count = crashes.get(ticket.key, 0)
-        ticket.alone = count > 0
-        if count >= MOST_CRASHES:
-            found.append(ticket)
-    return found
 
 
 class BatchState(StrEnum):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from control.policies import plans_sessions
 from control.sessions.session_book import settings_of
-from operators.serving.running_batch import Ticket
+from operators.serving.deadline_queue import Ticket
 from schemas.effects import Effect, Load, Unload
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan

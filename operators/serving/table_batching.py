@@ -5,8 +5,8 @@ from control.per_query.local_slowdown import LocalSlowdown
 from control.per_query.table_lookup import Selections, TableLookup
 from control.policies.ramsis.burst_lengths import WAIT
 from operators.bursts import BurstBuffer
+from operators.serving.deadline_queue import Ticket
 from operators.serving.device import Device
-from operators.serving.running_batch import Ticket
 from operators.serving.worker_rules import LatencyOf, WorkerRules
 from schemas.pipeline import Pipeline
 from schemas.records import Selection

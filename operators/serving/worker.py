@@ -19,19 +19,13 @@ from operators.dead_letter import dead_letter
 from operators.drop_reasons import dropped
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
+from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing, enqueue
 from operators.serving.device import Device
 from operators.serving.fanout import failed, outcome
 from operators.serving.leased_slots import LeasedSlots
 from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.outbox import Onward
-from operators.serving.running_batch import (
-    MOST_CRASHES,
-    BatchState,
-    RunningBatch,
-    Ticket,
-    crashing,
-    enqueue,
-)
+from operators.serving.running_batch import BatchState, RunningBatch
 from operators.serving.session_settings import SessionSettings
 from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.offset_tracker import Progress
-from operators.serving.running_batch import Ticket, enqueue
+from operators.serving.deadline_queue import Ticket, enqueue
 from tests.builders import a_work, an_item
 
 PROGRESS = Progress()

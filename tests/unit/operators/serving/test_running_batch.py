@@ -4,16 +4,14 @@ import pytest
 
 from control.state_machine import ImpossibleTransition
 from operators.offset_tracker import Progress
+from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing
 from operators.serving.leased_slots import TRANSITIONS as SLOTS
 from operators.serving.leased_slots import LeasedSlots, Reading, ReadingChange
 from operators.serving.running_batch import (
-    MOST_CRASHES,
     TRANSITIONS,
     BatchChange,
     BatchState,
     RunningBatch,
-    Ticket,
-    crashing,
 )
 from schemas.effects import Assign
 from schemas.records import Item, Lease, Origin, Work

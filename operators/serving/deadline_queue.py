@@ -1,0 +1,63 @@
+"""A worker's queue: items by deadline, those of one deadline in the order of their arrival."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from operators.offset_tracker import Progress
+from schemas.records import Item, Work
+
+MOST_CRASHES = 2  # crashes of a worker's process with one item before the item fails
+
+
+class Ticket:
+    """An item that the worker holds, with the record it arrived in."""
+
+    __slots__ = ("alone", "item", "offset", "progress", "received_s", "slot", "work")
+
+    def __init__(
+        self, item: Item, work: Work, slot: int, offset: int, progress: Progress, received_s: float
+    ) -> None:
+        self.item = item
+        self.work = work
+        self.slot = slot
+        self.offset = offset
+        self.progress = progress
+        self.received_s = received_s
+        self.alone = False  # runs in a batch alone: an earlier batch with it failed or crashed
+
+    @property
+    def key(self) -> str:
+        """A unique name of the item, even on a recreated topic."""
+        work, branch = self.work, ".".join(map(str, self.item.branch))
+        return f"{work.origin.partition}-{work.origin.offset}@{work.created_s}/{branch}"
+
+
+def enqueue(queue: deque[Ticket], tickets: list[Ticket]) -> None:
+    """Queue the items of one record by deadline, behind those of the same one.
+
+    Items that are to run alone after a failure keep their places.
+    """
+    later: list[Ticket] = []
+    while queue and tickets and _precedes(tickets[0], queue[-1]):
+        later.append(queue.pop())
+    queue.extend(tickets)
+    if later:
+        queue.extend(reversed(later))
+
+
+def _precedes(ticket: Ticket, queued: Ticket) -> bool:
+    return ticket.work.deadline_s < queued.work.deadline_s and not queued.alone
+
+
+def crashing(tickets: Sequence[Ticket], crashes: Mapping[str, int]) -> list[Ticket]:
+    """Return the items that ran in ``MOST_CRASHES`` crashes of this worker's process.
+
+    Items that ran in fewer crashes run alone, so that no other item is blamed for theirs.
+    """
+    found: list[Ticket] = []
+    for ticket in tickets:
+        count = crashes.get(ticket.key, 0)
+        ticket.alone = count > 0
+        if count >= MOST_CRASHES:
+            found.append(ticket)
+    return found
