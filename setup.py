@@ -29,7 +29,8 @@ HOT = """
     operators/serving/device.py operators/serving/fanout.py operators/serving/leased_slots.py
     operators/serving/operator_builds.py operators/serving/outbox.py
     operators/serving/running_batch.py
-    operators/serving/table_batching.py operators/serving/worker.py
+    operators/serving/session_serving.py operators/serving/table_batching.py
+    operators/serving/variant_serving.py operators/serving/worker.py
     operators/serving/worker_rules.py
     operators/models/emulated.py
     streams/observers/plan_usage.py streams/observers/quantiles.py streams/observers/run_metrics.py

@@ -5,6 +5,7 @@ A batch that is given up as hanging has failed its items; the device stays busy 
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 from control.state_machine import StateMachine
 from operators.serving.deadline_queue import Ticket
@@ -38,6 +39,17 @@ TRANSITIONS: Mapping[tuple[BatchState, BatchChange], BatchState] = {
     (BatchState.RUNNING, BatchChange.END): BatchState.IDLE,
     (BatchState.HANGING, BatchChange.END): BatchState.IDLE,
 }
+
+
+class NextBatch(NamedTuple):
+    """What a worker takes from its queue: a batch, and ``late`` items that it drops."""
+
+    items: list[Ticket]
+    late: list[Ticket]
+    variant: str
+    cost: int  # the size under which its latency is profiled
+    ends_s: float  # when it would end
+    released: str  # the rule that releases it
 
 
 class RunningBatch:

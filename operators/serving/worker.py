@@ -11,9 +11,8 @@ query plan names, and holds those settings side by side.
 
 from collections import deque
 from collections.abc import Mapping
-from itertools import islice
+from math import inf
 
-from control.per_query.batching import IDLE, batch_size, fitting, released
 from control.per_query.local_slowdown import LocalSlowdown
 from operators.dead_letter import dead_letter
 from operators.drop_reasons import dropped
@@ -23,12 +22,12 @@ from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing, enq
 from operators.serving.device import Device
 from operators.serving.fanout import failed, outcome
 from operators.serving.leased_slots import LeasedSlots
-from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.outbox import Onward
-from operators.serving.running_batch import BatchState, RunningBatch
-from operators.serving.session_settings import SessionSettings
+from operators.serving.running_batch import BatchState, NextBatch, RunningBatch
+from operators.serving.session_serving import SessionServing
 from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching
+from operators.serving.variant_serving import VariantServing
 from operators.serving.worker_rules import UNSTEERED, LatencyOf, WorkerRules
 from schemas.effects import (
     Arrived,
@@ -50,7 +49,6 @@ from schemas.records import (
     Garbled,
     Hop,
     Item,
-    Lease,
     Plan,
     Selection,
     Work,
@@ -85,15 +83,15 @@ class Worker:
         self._plans = PlanFollower(pipeline.name)
         self._slots = LeasedSlots(name)
         self._rules = WorkerRules(UNSTEERED, pipeline, None, latency, 0.0)
-        self._device = Device()
-        self._builds = OperatorBuilds()
-        self._sessions = SessionSettings(pipeline)
+        device_ = Device()
         self._pace = LocalSlowdown(planned)
-        self._tables = TableBatching(pipeline, latency, self._device, self._pace)
+        self._tables = TableBatching(pipeline, latency, device_, self._pace)
+        self._variants = VariantServing(pipeline, latency, device_, self._tables)
+        self._sessions = SessionServing(pipeline, latency)
         self._queue: deque[Ticket] = deque()
         self._batch = RunningBatch(name, pipeline.ingress)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
-        self._hold_s = float("inf")  # the next batch waits until then
+        self._hold_s = inf  # the next batch waits until then
         self._reporter = Reporter(name, "worker", pipeline, incarnation, device)
         self._reporter.slots = self._slots.states
 
@@ -161,26 +159,27 @@ class Worker:
 
     def _soon(self, now: float) -> list[Effect]:
         # Woke follows the records that have already arrived, so that a burst makes one batch.
-        if self._due or not self._queue or self._batch.state is not BatchState.IDLE:
+        if self._due or not self._queue or self._busy:
             return []
-        if self._sessions.active:
+        begin_s = self._serving.begin_s(len(self._queue), now)
+        if begin_s <= now:
             self._due = True
             return [Wake(now)]
-        if not self._device.serving:
-            return []
-        if not self._tables.arrivals.ready(len(self._queue), now):
-            return self._wait() if self._hold_s == float("inf") else []
-        self._due = True
-        return [Wake(now)]
+        return self._wait(begin_s) if begin_s < inf and self._hold_s == inf else []
 
     @property
     def _busy(self) -> bool:
         return self._batch.state is not BatchState.IDLE
 
-    def _wait(self) -> list[Effect]:
-        """Wait for the rest of the queue's only burst."""
-        self._hold_s = self._tables.arrivals.until_s
-        return [Wake(self._hold_s)]
+    @property
+    def _serving(self) -> VariantServing | SessionServing:
+        """What serves under the policy in force."""
+        return self._sessions if self._sessions.active else self._variants
+
+    def _wait(self, until_s: float) -> list[Effect]:
+        """Begin the next batch at a later time."""
+        self._hold_s = until_s
+        return [Wake(until_s)]
 
     def _backpressure(self, now: float) -> list[Effect]:
         slots, queue, limit = self._slots, self._queue, self._rules.most
@@ -197,8 +196,8 @@ class Worker:
         Left unread instead, they would arrive late a few batches at a time and keep every later
         item late.
         """
-        queue, variant = self._queue, self._device.serving or self._slots.wanted
-        ends_s = now + self._latency(variant, self._cost(1))
+        queue, variant = self._queue, self._variants.serving or self._slots.wanted
+        ends_s = now + self._latency(variant, self._variants.cost(self._queue, 1))
         late: list[Ticket] = []
         while queue and self._rules.overrun_s(queue[0].work, queue[0].item, ends_s) > 0:
             late.append(queue.popleft())
@@ -208,113 +207,26 @@ class Worker:
 
     def _start(self, now: float) -> list[Effect]:
         """Drop items that would end too late, then run a batch of the rest."""
-        lease, queue, variant = self._slots.lease, self._queue, self._device.serving
-        if self._sessions.active:
-            return self._start_setting(lease, now)
-        idle, plain = self._batch.state is BatchState.IDLE, self._sizes is None
-        if lease is None or not variant or not queue or not idle:
-            return []
-        if self._tables.following is not None:
-            if not (ready := self._tables.arrivals.ready(len(queue), now)):
-                return self._wait()
-            variant, size = self._tables.choose(queue[0], ready, self._rules, lease.batch, now)
-        elif self._rules.batching != IDLE and self._holds(lease, now):
-            return [Wake(self._hold_s)]
-        else:
-            size = batch_size(len(queue), lease.batch) if plain else self._fitting(lease)
-        cost = size if plain else self._cost(size)
-        ends_s = now + self._latency(variant, cost)
-        batch, late = self._taken(size, ends_s)
-        if late and self._sizes is not None:
-            cost = sum([ticket.work.size for ticket in batch])
-        effects = self._drop(late, variant, ends_s, now) if late else []
-        if batch:
-            rule = released(len(batch), lease.batch, self._rules.batching)
-            self._batch.start(batch, variant, cost, rule, now)
-            effects.append(self._batch.infer(self._strikes is not None, self._sizes is not None))
-        return [*effects, *self._backpressure(now)]
-
-    def _start_setting(self, lease: Lease | None, now: float) -> list[Effect]:
-        """Run the next items of one setting, and load the settings that others wait for."""
-        sessions, queue = self._sessions, self._queue
+        lease = self._slots.lease
         if lease is None or self._busy:
             return []
-        effects: list[Effect] = []
-        setting = sessions.next(queue)
-        if setting:
-            ends_s = now + self._latency(setting, 1)
-            batch, late = sessions.taken(
-                queue, setting, lease.batch,
-                lambda ticket: self._rules.overrun_s(ticket.work, ticket.item, ends_s) > 0,
-            )  # fmt: skip
-            effects = self._drop(late, setting, ends_s, now) if late else []
-            if batch:
-                rule = released(len(batch), lease.batch, IDLE)
-                self._batch.start(batch, setting, self._cost(len(batch)), rule, now)
-                effects.append(
-                    self._batch.infer(self._strikes is not None, self._sizes is not None)
-                )
-        effects += sessions.more(queue, self._batch.variant if self._busy else "")
-        return [*effects, *self._backpressure(now)]
+        found = self._serving.take(self._queue, lease, self._rules, now)
+        if type(found) is Wake:
+            return self._wait(found.at_s)
+        effects = self._begin(found, now) if type(found) is NextBatch else []
+        if self._sessions.active:
+            effects += self._load_settings()
+        effects += self._backpressure(now)
+        return effects
 
-    def _fail_setting(self, event: Failed, now: float) -> list[Effect]:
-        """Fail the items whose setting cannot be loaded; the others go on."""
-        self._sessions.gave_up(str(event.job), event.error)
-        found = self._sessions.refused(self._queue)
-        self._queue = deque(ticket for ticket in self._queue if ticket not in found)
-        self._show_state()
-        effects = [
-            effect
-            for ticket in found
-            for effect in self._end_failed([ticket], str(event.job), event.error, now)
-        ]
-        return [*effects, *self._load_settings(), *self._reporter.at_once(now)]
-
-    def _load_settings(self) -> list[Effect]:
-        return self._sessions.more(self._queue, self._batch.variant if self._busy else "")
-
-    def _taken(self, size: int, ends_s: float) -> tuple[list[Ticket], list[Ticket]]:
-        """Take up to ``size`` items that may end at ``ends_s``, and those before that may not."""
-        batch: list[Ticket] = []
-        late: list[Ticket] = []
-        queue, overrun_s = self._queue, self._rules.overrun_s
-        room = self._sizes.batch if self._sizes is not None else 0
-        while queue and len(batch) < size:
-            ticket = queue[0]
-            if batch and (ticket.alone or batch[0].alone):
-                break
-            if room and batch and sum([t.work.size for t in batch]) + ticket.work.size > room:
-                break
-            queue.popleft()
-            if overrun_s(ticket.work, ticket.item, ends_s) > 0:
-                late.append(ticket)
-            else:
-                batch.append(ticket)
-        return batch, late
-
-    def _fitting(self, lease: Lease) -> int:
-        """Return the number of queued items that the next batch takes, by their sizes.
-
-        A query that ingress dispatched to this device is a batch of its own.
-        """
-        if self._sizes is None or not self._sizes.batch or lease.type:
-            return batch_size(len(self._queue), lease.batch)
-        return fitting([ticket.work.size for ticket in self._queue], self._sizes.batch)
-
-    def _cost(self, items: int) -> int:
-        """Return the size under which the next batch's latency is profiled: the total size of its
-        items, or their number without sizes."""
-        if self._sizes is None:
-            return items
-        return sum([ticket.work.size for ticket in islice(self._queue, items)])
-
-    def _holds(self, lease: Lease, now: float) -> bool:
-        """Return whether the next batch may wait for more items; set ``_hold_s``."""
-        head, latency = self._queue[0], self._latency(self._device.serving, lease.batch)
-        self._hold_s = self._rules.begin_s(
-            len(self._queue), lease.batch, (head.work, head.item, head.received_s), latency
-        )
-        return self._hold_s > now
+    def _begin(self, found: NextBatch, now: float) -> list[Effect]:
+        variant, effects = found.variant, list[Effect]()
+        if found.late:
+            effects = self._drop(found.late, variant, found.ends_s, now)
+        if found.items:
+            self._batch.start(found.items, variant, found.cost, found.released, now)
+            effects.append(self._batch.infer(self._strikes is not None, self._sizes is not None))
+        return effects
 
     def _drop(self, late: list[Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
         task = variant_id(variant).task
@@ -380,17 +292,31 @@ class Worker:
     def _failed(self, event: Failed, now: float) -> list[Effect]:
         if event.job == self._batch.job and self._busy:
             return self._fail(event.error, now)
-        if isinstance(event.job, str) and self._sessions.active:
-            return self._fail_setting(event, now)
-        if isinstance(event.job, str) and self._builds.ended(event.job):
-            self._reporter.count(f"reload_failed/{event.job}")
-            self._reporter.warning = event.error
-            return self._renew()
-        if isinstance(event.job, str) and self._device.gave_up(event.job):
-            if not self._leaving:  # a leaving worker reports that until its process ends
-                self._reporter.state, self._reporter.error = NodeState.FAILED, event.error
-            return self._more()
-        return []
+        return self._not_loaded(event.job, event.error, now) if isinstance(event.job, str) else []
+
+    def _not_loaded(self, variant: str, error: str, now: float) -> list[Effect]:
+        if self._sessions.active:
+            return self._fail_setting(variant, error, now)
+        if self._variants.renewed(variant):
+            self._reporter.count(f"reload_failed/{variant}")
+            self._reporter.warning = error
+            return self._variants.renew()
+        if not self._variants.gave_up(variant):
+            return []
+        if not self._leaving:  # a leaving worker reports that until its process ends
+            self._reporter.state, self._reporter.error = NodeState.FAILED, error
+        return self._variants.more()
+
+    def _fail_setting(self, setting: str, error: str, now: float) -> list[Effect]:
+        """Fail the items whose setting cannot be loaded; the others go on."""
+        self._sessions.gave_up(setting, error)
+        found = self._sessions.refuse(self._queue)
+        self._show_state()
+        effects = self._end_failed(found, setting, error, now) if found else []
+        return [
+            *effects, *self._load_settings(), *self._reporter.at_once(now),
+            *self._backpressure(now),
+        ]  # fmt: skip
 
     def _fail(self, reason: str, now: float) -> list[Effect]:
         if self._batch.state is BatchState.HANGING:
@@ -467,33 +393,24 @@ class Worker:
 
     def _follow(self, now: float) -> list[Effect]:
         """Follow the tables of the policy in force, and load the variants that it needs."""
-        plan, wanted = self._plans.plan, self._slots.wanted
-        self._tables.follow(plan.settings.policy if plan else "", wanted, now)
-        if plan is not None:
-            self._builds.ask(plan.settings.reloads)
-        if self._sessions.active:
-            return self._load_settings()
-        effects = self._builds.fresh(self._device.want(wanted, self._tables.variants))
-        return [*effects, *self._renew()]
+        wanted = self._slots.wanted
+        self._variants.follow(self._plans.plan, wanted, now)
+        return self._load_settings() if self._sessions.active else self._variants.want(wanted)
+
+    def _load_settings(self) -> list[Effect]:
+        return self._sessions.more(self._queue, self._batch.variant if self._busy else "")
 
     def _on_device(self, event: Loaded, now: float) -> list[Effect]:
         self._reporter.count(f"load_s/{event.variant}", event.seconds)
-        if self._builds.ended(event.variant):
+        if self._variants.renewed(event.variant):
             self._reporter.count(f"reloaded/{event.variant}")
             self._reporter.warning = ""
-            return self._renew()
+            return self._variants.renew()
         if self._sessions.active:
             return self._setting_loaded(event, now)
-        self._device.loaded(event.variant)
-        effects = self._more() if self._busy else self._swap() or self._more()
-        return [*effects, *self._renew(), *self._soon(now)]
-
-    def _more(self) -> list[Effect]:
-        return self._builds.fresh(self._device.more())
-
-    def _renew(self) -> list[Effect]:
-        """Load the next variant anew that a reload concerns; none that is about to leave."""
-        return [] if self._device.loading else self._builds.renew(self._device.held)
+        self._variants.loaded(event.variant)
+        swapped = [] if self._busy else self._swap()
+        return [*(swapped or self._variants.more()), *self._variants.renew(), *self._soon(now)]
 
     def _setting_loaded(self, event: Loaded, now: float) -> list[Effect]:
         """Report a setting at once: its session may wait for it."""
@@ -503,10 +420,10 @@ class Worker:
 
     def _swap(self) -> list[Effect]:
         """Swap the standby variant in, if any, between two batches."""
-        if not self._device.swap():
+        if not self._variants.swap():
             return []
         self._show_state()
-        return self._more()
+        return self._variants.more()
 
     def _leave(self, now: float) -> list[Effect]:
         """Report leaving before the process ends; the control app then drains the worker."""
@@ -524,12 +441,11 @@ class Worker:
             state = NodeState.DRAINING
         elif self._batch.error:
             state, self._reporter.error = NodeState.STUCK, self._batch.error
-        elif not self._sessions.active and self._device.serving != self._slots.wanted:
-            state = NodeState.LOADING if self._device.loading else self._reporter.state
+        elif self._serving.serving != self._slots.wanted:
+            state = NodeState.LOADING if self._serving.loading else self._reporter.state
         self._reporter.follow(self._plans.epoch, state)
         self._reporter.task = lease.task if lease else ""
-        serving = self._slots.wanted if self._sessions.active else self._device.serving
-        self._reporter.variant = variant_id(serving).variant
+        self._reporter.variant = variant_id(self._serving.serving).variant
         self._reporter.held = tuple(sorted(self._sessions.held))
         if self._sessions.active:
             self._reporter.warning = self._sessions.trouble
@@ -541,6 +457,6 @@ class Worker:
         if self._batch.state is BatchState.RUNNING:
             effects += self._give_up_hanging(now)
         if self._due or now >= self._hold_s:
-            self._due, self._hold_s = False, float("inf")
+            self._due, self._hold_s = False, inf
             effects += self._start(now)
         return [*effects, *self._reporter.due(now)]

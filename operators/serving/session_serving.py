@@ -1,34 +1,38 @@
-"""The settings of sessions that a worker holds side by side, loaded one at a time.
+"""Serving sessions: every item runs with the setting that its session's query plan names.
 
-A worker holds the settings of the plans whose slots it reads. Work may also ask for one that no
-plan names any more, or not yet: it waits until that is loaded. A setting that no plan and no work
-needs is unloaded.
+A worker holds the settings of the plans whose slots it reads side by side, loaded one at a time.
+Work may also ask for one that no plan names any more, or not yet: it waits until that is loaded. A
+setting that no plan and no work needs is unloaded.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from control.per_query.batching import released
 from control.policies import plans_sessions
 from control.sessions.session_book import settings_of
 from operators.serving.deadline_queue import Ticket
+from operators.serving.running_batch import NextBatch
+from operators.serving.worker_rules import LatencyOf, WorkerRules
 from schemas.effects import Effect, Load, Unload
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan
 
-Late = Callable[[Ticket], bool]
 
-
-class SessionSettings:
+class SessionServing:
     """What a worker holds for sessions. ``active``: the policy in force plans sessions.
 
     ``held`` can run inference now; ``trouble`` says why a wanted setting cannot be loaded.
     """
 
-    __slots__ = ("_loading", "_pipeline", "_refused", "_wanted", "active", "held", "key")
+    __slots__ = (
+        "_latency", "_loading", "_pipeline", "_refused", "_wanted", "active", "held", "serving",
+    )  # fmt: skip
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, latency: LatencyOf) -> None:
         self.active = False
-        self.key = ""  # the lease's "task/variant"
+        self.serving = ""  # the lease's "task/variant"
+        self._latency = latency
         self.held: frozenset[str] = frozenset()
         self._pipeline = pipeline
         self._loading = ""
@@ -38,7 +42,7 @@ class SessionSettings:
     def follow(self, plan: Plan, lease: Lease | None) -> None:
         """Take the plans of a new plan; settings that failed to load are tried again."""
         self.active = plans_sessions(self._pipeline, plan.settings.policy)
-        self.key = lease.key if lease else ""
+        self.serving = lease.key if lease else ""
         wanted = settings_of(plan.sessions, lease.task, lease.slots) if lease else ()
         if wanted != self._wanted:
             self._wanted, self._refused = wanted, {}
@@ -46,7 +50,7 @@ class SessionSettings:
     def setting(self, ticket: Ticket) -> str:
         """Return the setting that an item asks for; without a session, the lease's variant."""
         session = ticket.work.session
-        return self.key if session is None else session.stage(ticket.work.task).setting
+        return self.serving if session is None else session.stage(ticket.work.task).setting
 
     def more(self, queue: Iterable[Ticket], running: str) -> list[Effect]:
         """Unload what nothing needs, and load the next missing setting."""
@@ -77,31 +81,46 @@ class SessionSettings:
         """Why the first of the settings that failed cannot be loaded; "": all could be."""
         return next(iter(self._refused.values()), "")
 
-    def refused(self, queue: Iterable[Ticket]) -> list[Ticket]:
-        """Return the items whose setting cannot be loaded."""
-        return [ticket for ticket in queue if self.setting(ticket) in self._refused]
-
-    def why(self, ticket: Ticket) -> str:
-        """Return why the setting of an item cannot be loaded."""
-        return self._refused[self.setting(ticket)]
-
-    def next(self, queue: Iterable[Ticket]) -> str:
-        """Return the setting of the first item that can run now; "": none can."""
-        return next((s for s in map(self.setting, queue) if s in self.held), "")
-
-    def taken(
-        self, queue: deque[Ticket], setting: str, size: int, late: Late
-    ) -> tuple[list[Ticket], list[Ticket]]:
-        """Take up to ``size`` items of a setting from the queue, and the late ones among them."""
-        batch: list[Ticket] = []
-        gone: list[Ticket] = []
-        kept: list[Ticket] = []
-        for ticket in queue:
-            full = len(batch) >= size or bool(batch and (ticket.alone or batch[0].alone))
-            if full or self.setting(ticket) != setting:
-                kept.append(ticket)
-            else:
-                (gone if late(ticket) else batch).append(ticket)
+    def refuse(self, queue: deque[Ticket]) -> list[Ticket]:
+        """Take the items from the queue whose setting cannot be loaded."""
+        found = [ticket for ticket in queue if self.setting(ticket) in self._refused]
+        kept = [ticket for ticket in queue if self.setting(ticket) not in self._refused]
         queue.clear()
         queue.extend(kept)
-        return batch, gone
+        return found
+
+    # ------------------------------------------------------------------ batches
+
+    @property
+    def loading(self) -> bool:
+        """A setting that is being loaded keeps nothing else from serving."""
+        return False
+
+    def begin_s(self, queued: int, now: float) -> float:
+        """Return when the next batch may begin: at once."""
+        return now
+
+    def take(
+        self, queue: deque[Ticket], lease: Lease, rules: WorkerRules, now: float
+    ) -> NextBatch | None:
+        """Take the next items of one setting from the queue; None: no item's setting is held."""
+        setting = next((each for each in map(self.setting, queue) if each in self.held), "")
+        if not setting:
+            return None
+        ends_s = now + self._latency(setting, 1)
+        batch: list[Ticket] = []
+        late: list[Ticket] = []
+        kept: list[Ticket] = []
+        for ticket in queue:
+            full = len(batch) >= lease.batch or bool(batch and (ticket.alone or batch[0].alone))
+            if full or self.setting(ticket) != setting:
+                kept.append(ticket)
+            elif rules.overrun_s(ticket.work, ticket.item, ends_s) > 0:
+                late.append(ticket)
+            else:
+                batch.append(ticket)
+        queue.clear()
+        queue.extend(kept)
+        return NextBatch(
+            batch, late, setting, len(batch), ends_s, released(len(batch), lease.batch)
+        )

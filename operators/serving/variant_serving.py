@@ -1,0 +1,162 @@
+"""Serving one variant of a task: the lease's, or the one that the policy's tables choose.
+
+The device holds the lease's variant and those of the tables; edits of the user's code are loaded
+anew beside what serves.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from math import inf
+
+from control.per_query.batching import IDLE, batch_size, fitting, released
+from operators.serving.deadline_queue import Ticket
+from operators.serving.device import Device
+from operators.serving.operator_builds import OperatorBuilds
+from operators.serving.running_batch import NextBatch
+from operators.serving.table_batching import TableBatching
+from operators.serving.worker_rules import LatencyOf, WorkerRules
+from schemas.effects import Effect, Wake
+from schemas.pipeline import Pipeline
+from schemas.records import Lease, Plan
+
+
+class VariantServing:
+    """The variants on a worker's device, and the batches that they run.
+
+    ``latency`` is the median; ``tables`` choose the batches where the policy has tables.
+    """
+
+    __slots__ = ("_builds", "_device", "_latency", "_sizes", "_tables")
+
+    def __init__(
+        self, pipeline: Pipeline, latency: LatencyOf, device: Device, tables: TableBatching
+    ) -> None:
+        self._latency, self._sizes = latency, pipeline.size
+        self._device, self._tables = device, tables
+        self._builds = OperatorBuilds()
+
+    @property
+    def serving(self) -> str:
+        """The variant that serves, as "task/variant"; "": none."""
+        return self._device.serving
+
+    @property
+    def loading(self) -> bool:
+        """Whether the variant of the lease is being loaded."""
+        return bool(self._device.loading)
+
+    # ------------------------------------------------------------------ batches
+
+    def begin_s(self, queued: int, now: float) -> float:
+        """Return when the next batch may begin; infinite: when a variant serves."""
+        if not self._device.serving:
+            return inf
+        arrivals = self._tables.arrivals
+        return now if arrivals.ready(queued, now) else arrivals.until_s
+
+    def take(
+        self, queue: deque[Ticket], lease: Lease, rules: WorkerRules, now: float
+    ) -> NextBatch | Wake | None:
+        """Take the next batch from the queue, or return when it may begin; None: nothing runs."""
+        variant = self._device.serving
+        if not variant or not queue:
+            return None
+        if self._tables.following is not None:
+            ready = self._tables.arrivals.ready(len(queue), now)
+            if not ready:
+                return Wake(self._tables.arrivals.until_s)
+            variant, size = self._tables.choose(queue[0], ready, rules, lease.batch, now)
+        else:
+            begin_s = self._held_until_s(queue, lease, rules) if rules.batching != IDLE else now
+            if begin_s > now:
+                return Wake(begin_s)
+            size = self._fitting(queue, lease)
+        cost = self.cost(queue, size)
+        ends_s = now + self._latency(variant, cost)
+        batch, late = self._taken(queue, size, rules, ends_s)
+        if late and self._sizes is not None:
+            cost = self.cost(batch, len(batch))
+        rule = released(len(batch), lease.batch, rules.batching)
+        return NextBatch(batch, late, variant, cost, ends_s, rule)
+
+    def _held_until_s(self, queue: deque[Ticket], lease: Lease, rules: WorkerRules) -> float:
+        """Return until when the next batch may wait for more items."""
+        head, latency_s = queue[0], self._latency(self._device.serving, lease.batch)
+        first = (head.work, head.item, head.received_s)
+        return rules.begin_s(len(queue), lease.batch, first, latency_s)
+
+    def _fitting(self, queue: deque[Ticket], lease: Lease) -> int:
+        """Return the number of queued items that the next batch takes, by their sizes if any.
+
+        A query that ingress dispatched to this device is a batch of its own.
+        """
+        if self._sizes is None or not self._sizes.batch or lease.type:
+            return batch_size(len(queue), lease.batch)
+        return fitting([ticket.work.size for ticket in queue], self._sizes.batch)
+
+    def cost(self, queue: Iterable[Ticket], items: int) -> int:
+        """Return the size under which a batch of the first ``items`` is profiled: their total size,
+        or their number without sizes."""
+        if self._sizes is None:
+            return items
+        return sum([ticket.work.size for ticket in islice(queue, items)])
+
+    def _taken(
+        self, queue: deque[Ticket], size: int, rules: WorkerRules, ends_s: float
+    ) -> tuple[list[Ticket], list[Ticket]]:
+        """Take up to ``size`` items that may end at ``ends_s``, and those before that may not."""
+        batch: list[Ticket] = []
+        late: list[Ticket] = []
+        overrun_s, filled = rules.overrun_s, 0
+        room = self._sizes.batch if self._sizes is not None else 0
+        while queue and len(batch) < size:
+            ticket = queue[0]
+            if batch and (ticket.alone or batch[0].alone):
+                break
+            if room and batch and filled + ticket.work.size > room:
+                break
+            queue.popleft()
+            if overrun_s(ticket.work, ticket.item, ends_s) > 0:
+                late.append(ticket)
+            else:
+                batch.append(ticket)
+                filled += ticket.work.size
+        return batch, late
+
+    # ------------------------------------------------------------------ variants
+
+    def follow(self, plan: Plan | None, wanted: str, now: float) -> None:
+        """Follow the tables of the plan's policy, and its numbers of builds."""
+        self._tables.follow(plan.settings.policy if plan else "", wanted, now)
+        if plan is not None:
+            self._builds.ask(plan.settings.reloads)
+
+    def want(self, wanted: str) -> list[Effect]:
+        """Load the lease's variant and those of the tables."""
+        loads = self._device.want(wanted, self._tables.variants)
+        return [*self._builds.fresh(loads), *self.renew()]
+
+    def loaded(self, variant: str) -> None:
+        """Record a finished load."""
+        self._device.loaded(variant)
+
+    def gave_up(self, variant: str) -> bool:
+        """Record a failed load; return whether the variant is still wanted."""
+        return self._device.gave_up(variant)
+
+    def swap(self) -> bool:
+        """Swap the standby variant in, between two batches; return False if there is none."""
+        return self._device.swap()
+
+    def more(self) -> list[Effect]:
+        """Load the next missing variant of the tables."""
+        return self._builds.fresh(self._device.more())
+
+    def renewed(self, variant: str) -> bool:
+        """Record the end of a load; return whether it was one of ``renew``."""
+        return self._builds.ended(variant)
+
+    def renew(self) -> list[Effect]:
+        """Load the next variant anew that a reload concerns; none that is about to leave."""
+        return [] if self._device.loading else self._builds.renew(self._device.held)
