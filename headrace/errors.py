@@ -25,6 +25,7 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── InputMadeAnew               [1]  an input topic that was deleted and made anew
 ├── PortTaken                   [2]  a port in use by another program
 ├── GatewayError                [2]  a token or certificate file that the gateway cannot use
+├── DashboardError              [2]  a token or pipeline that the dashboard cannot use
 ├── Unfeasible                  [3]  the plan in force cannot serve the request
 └── Unsuccessful                [1]  the request failed
 NoAnswer, ClientClosed               the Python client
@@ -83,6 +84,10 @@ class PortTaken(HeadraceError):
 
 class GatewayError(HeadraceError):
     """A file of tokens or certificates that the gateway cannot use; one sentence."""
+
+
+class DashboardError(HeadraceError):
+    """A token or a choice of pipelines that the dashboard cannot use; one sentence."""
 
 
 class Unfeasible(HeadraceError):

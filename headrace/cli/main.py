@@ -16,6 +16,7 @@ from headrace.cli.broker import acls, broker
 from headrace.cli.calibrate import calibrate
 from headrace.cli.capacity import capacity
 from headrace.cli.command import command, drain, pause, policy, reload, replan, restore, resume
+from headrace.cli.dashboard import dashboard
 from headrace.cli.dead_letters import dead_letters
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor
@@ -45,7 +46,7 @@ SECTIONS = {
     ),
     "Run": ("up", "down", "broker", "acls", "kubernetes"),
     "Use": ("send", "load", "session", "gateway"),
-    "Look": ("status", "logs", "explain", "report", "traces", "dead-letters"),
+    "Look": ("status", "dashboard", "logs", "explain", "report", "traces", "dead-letters"),
     "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "reload", "command"),
     "Roles, one process each": ("control", "ingress", "worker", "egress", "scorer", "profiler"),
 }  # fmt: skip
@@ -81,10 +82,11 @@ class Grouped(click.Group):
 
 
 COMMANDS = (
-    acls, broker, calibrate, capacity, command, compare, completion, control, dead_letters,
-    demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init, kubernetes,
-    load, logs, pause, plan, policy, profile, profiler, reload, replan, report, restore, resume,
-    schedule, schema, scorer, search, send, session, simulate, status, traces, up, validate, worker,
+    acls, broker, calibrate, capacity, command, compare, completion, control, dashboard,
+    dead_letters, demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init,
+    kubernetes, load, logs, pause, plan, policy, profile, profiler, reload, replan, report,
+    restore, resume, schedule, schema, scorer, search, send, session, simulate, status, traces,
+    up, validate, worker,
 )  # fmt: skip
 
 

@@ -26,18 +26,22 @@ class Backlog:
 
     def work(self) -> dict[str, int]:
         """Return the number of records on each task's topic that no worker has finished."""
+        found = dict.fromkeys(self._pipeline.task_names, 0)
+        for (task, _), records in self.slots().items():
+            found[task] += records
+        return found
+
+    def slots(self) -> dict[tuple[str, int], int]:
+        """Return the number of records on each slot, by task and slot, that no worker has
+        finished."""
         name = self._pipeline.name
         places = {
-            task.name: [TopicPartition(physical(name, work_topic(task.name)), slot)
-                        for slot in range(task.slots)]
+            (task.name, slot): TopicPartition(physical(name, work_topic(task.name)), slot)
             for task in self._pipeline.tasks
-        }  # fmt: skip
-        every = [place for of_task in places.values() for place in of_task]
-        waiting = _waiting(self._workers, every)
-        return {
-            task: sum(waiting[p.topic, p.partition] for p in of_task)
-            for task, of_task in places.items()
+            for slot in range(task.slots)
         }
+        waiting = _waiting(self._workers, [*places.values()])
+        return {key: waiting[place.topic, place.partition] for key, place in places.items()}
 
     def outputs(self) -> int:
         """Return the number of output records that egress has not committed."""

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,13 @@ def outcomes(file: PipelineFile, kafka: KafkaConfig) -> dict[str, dict[str, floa
             for record in map(decoded, tail.take(0.1)):
                 if isinstance(record, Report) and record.pipeline == file.pipeline.name:
                     newest[record.node] = record
+    return session_counts(newest.values())
+
+
+def session_counts(reports: Iterable[Report]) -> dict[str, dict[str, float]]:
+    """Return the queries of each session by outcome, from the newest report of each node."""
     found: dict[str, dict[str, float]] = {}
-    for report in newest.values():
+    for report in reports:
         for name, count in report.counts.items():
             _add(found, name, count)
     return found

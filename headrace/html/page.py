@@ -10,12 +10,16 @@ COLOURS = 8
 # Distinguishable on light and dark backgrounds; a ninth series is dashed in the first colour.
 LIGHT = ("#2a78d6", "#eb6834", "#1a9c75", "#b98300", "#d6568a", "#3f7d20", "#5b4bc4", "#c8393a")
 DARK = ("#5b9bf0", "#f08a5d", "#35c196", "#dfae3a", "#ee86b0", "#82c05c", "#a79bf5", "#f27c7c")
+LIGHT_GROUND = (
+    "--ground: #fcfcfb; --panel: #ffffff; --ink: #1a1a19; --soft: #5a5a57; --faint: #e4e4e0; "
+    "--bar: #dbe7f6; --bad: #b3261e;"
+)
+DARK_GROUND = (
+    "--ground: #1a1a19; --panel: #232322; --ink: #f1f1ee; --soft: #b4b4ae; --faint: #3a3a37; "
+    "--bar: #27405f; --bad: #ff8a80;"
+)
 
 STYLE = """
-:root { color-scheme: light dark; --ground: #fcfcfb; --ink: #1a1a19; --soft: #5a5a57;
- --faint: #e4e4e0; --bar: #dbe7f6; LIGHT }
-@media (prefers-color-scheme: dark) { :root { --ground: #1a1a19; --ink: #f1f1ee; --soft: #b4b4ae;
- --faint: #3a3a37; --bar: #27405f; DARK } }
 * { box-sizing: border-box }
 body { margin: 0 auto; padding: 1.5rem; max-width: 74rem; background: var(--ground);
  color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
@@ -121,9 +125,24 @@ def bar(value: str, part: float) -> str:
     return f'<td class="bar" style="background-size: {width:.1f}% 100%">{escape(value)}</td>'
 
 
+def palette() -> str:
+    """Return the colours of reports and of the dashboard as CSS variables, light and dark.
+
+    An attribute ``data-theme`` of the page, light or dark, has precedence over the system.
+    """
+    light = f"{LIGHT_GROUND} {_variables(LIGHT)}"
+    dark = f"{DARK_GROUND} {_variables(DARK)}"
+    return (
+        f":root {{ color-scheme: light; {light} }}\n"
+        "@media (prefers-color-scheme: dark) { :root:not([data-theme=light]) "
+        f"{{ color-scheme: dark; {dark} }} }}\n"
+        f":root[data-theme=dark] {{ color-scheme: dark; {dark} }}\n"
+    )
+
+
 def _style() -> str:
     series = "".join(f".s{at} {{ --c: var(--c{at}) }}\n" for at in range(COLOURS))
-    return STYLE.replace("LIGHT", _variables(LIGHT)).replace("DARK", _variables(DARK)) + series
+    return palette() + STYLE + series
 
 
 def _variables(colours: Sequence[str]) -> str:

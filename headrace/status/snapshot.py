@@ -159,6 +159,10 @@ class Board:
         while report.sent_s - series[0].sent_s > WINDOW_S:
             series.popleft()
 
+    def reports(self) -> dict[str, Report]:
+        """Return the newest report of every node seen so far, whether or not it is silent now."""
+        return {name: series[-1] for name, series in sorted(self._nodes.items())}
+
     def snapshot(self, now: float, lag: Mapping[str, int] | None = None) -> Snapshot:
         """Return the snapshot at ``now``; ``lag`` is the backlog on the broker by task."""
         alive = {n: s for n, s in self._nodes.items() if now - s[-1].sent_s <= SILENT_AFTER_S}
@@ -321,9 +325,14 @@ def _devices(crew: Iterable[Series]) -> Iterable[DeviceRow]:
             device=device,
             workers=len(here),
             ready=sum(report.state == NodeState.READY for report in last),
-            serves=tuple(sorted({variant_key(r.task, r.variant) for r in last if r.variant})),
+            serves=tuple(sorted({_serves(report) for report in last} - {""})),
             busy=_busy(here),
         )
+
+
+def _serves(report: Report) -> str:
+    """Return the variant of a worker that has a task; one without keeps its last variant loaded."""
+    return variant_key(report.task, report.variant) if report.task and report.variant else ""
 
 
 def _node(report: Report, now: float) -> NodeRow:
@@ -332,7 +341,7 @@ def _node(report: Report, now: float) -> NodeRow:
         role=report.role,
         state=report.state,
         device=report.device,
-        serves=variant_key(report.task, report.variant) if report.variant else "",
+        serves=_serves(report),
         epoch=report.epoch,
         age_s=round(now - report.sent_s, 3),
         error=report.error,

@@ -107,6 +107,18 @@ def _gateway(_: Pipeline) -> _Uses:
     return _Uses(writes=(QUERIES,), reads=(RESULTS, PLANS))
 
 
+def _dashboard(pipeline: Pipeline) -> _Uses:
+    return _Uses(
+        reads=(
+            *(PLANS, REPORTS, COMMAND_RESULTS, RESULTS),
+            *((SESSIONS,) if pipeline.sessions else ()),
+            *((ACCURACY,) if pipeline.labels else ()),
+        ),
+        sizes=tuple(work_topic(task.name) for task in pipeline.tasks),
+        watches=("workers",),
+    )
+
+
 def _profiler(pipeline: Pipeline) -> _Uses:
     if not pipeline.sessions:
         return _Uses()
@@ -156,6 +168,7 @@ ROLES: dict[str, Callable[[Pipeline], _Uses]] = {
     "egress": _egress,
     "control": _control,
     "gateway": _gateway,
+    "dashboard": _dashboard,
     "profiler": _profiler,
     "scorer": _scorer,
     "producer": _producer,

@@ -1,0 +1,58 @@
+"""The dashboard: running pipelines on a page."""
+
+from pathlib import Path
+
+import click
+
+from headrace.broker.connect import reached_running
+from headrace.cli.shared_options import bootstrap_option, read_file
+from headrace.terminal import print_text
+
+
+@click.command()
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@bootstrap_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Port of the page; 0: any free one.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The token that lets in; without: a random one, printed.",
+)
+@click.option(
+    "--name", "names", multiple=True, metavar="HOST", help="Another name that browsers ask for."
+)
+def dashboard(
+    files: tuple[Path, ...],
+    bootstrap: str | None,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    names: tuple[str, ...],
+) -> None:
+    """Show running pipelines on a page, live.
+
+    Rates, latencies, the plan and its changes, queues, devices, and where late queries spent
+    their time. The process only reads: it changes nothing and may end at any time.
+
+    \b
+    Example:
+      headrace dashboard pipeline.yaml
+      headrace dashboard one.yaml two.yaml --port 0
+    """
+    from headrace.dashboard.dashboard_role import DashboardOptions, run_dashboard
+    from headrace.processes import follow_supervisor
+
+    options = DashboardOptions(host=host, port=port, token_file=token_file, names=names)
+    read = [read_file(file) for file in files]
+    follow_supervisor()
+    run_dashboard(read, reached_running(bootstrap), options, print_text)

@@ -1,0 +1,1 @@
+"""The dashboard: a read-only page on running pipelines, in a process of its own."""
