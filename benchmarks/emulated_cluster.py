@@ -33,7 +33,8 @@ from msgspec.structs import replace
 from control.controller.membership import DEAD_AFTER_S
 from control.problem.plan_reasons import solved_for
 from headrace.arrivals.arrival_processes import Times, read_arrivals
-from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.profile_files import load_profile
 from headrace.fidelity.live_run import LiveEnvironment, answers, number_of, play, staged
 from headrace.machine import machine
 from headrace.processes import end_session, environment

@@ -24,13 +24,8 @@ from typing import Any
 import numpy as np
 
 from control.problem.session_space import SessionSpace
-from headrace.config.pipeline_file import (
-    PipelineFile,
-    load_combine,
-    load_workload,
-    read_pipeline_file,
-    search_space,
-)
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
+from headrace.config.user_functions import load_combine, load_workload
 from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.config.pipeline_file import PipelineFile, load_combine, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.user_functions import load_combine
 from headrace.errors import PipelineError
 from operators.join import OpenQuery, answer, as_list
 from operators.models.loading import load_operator

@@ -16,7 +16,7 @@ from control.controller.controller import Controller
 from control.policies.ramsis.tables import SelectionPlan
 from control.policies.solvers import solve, virtual_s
 from control.problem.problem import PlanError
-from headrace.config.pipeline_file import planning_profile
+from headrace.config.profile_files import planning_profile
 from headrace.simulation.faults import CONTROL_DOWN
 from headrace.simulation.run_input import Run, devices
 from headrace.simulation.simulation_nodes import CONTROL

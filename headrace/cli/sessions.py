@@ -148,7 +148,7 @@ def _source(
         return
     from headrace.broker.connect import brokers
     from headrace.cluster.profilers import profilers
-    from headrace.config.pipeline_file import load_workload
+    from headrace.config.user_functions import load_workload
     from headrace.planning.live_profiles import LiveProfiles, sample_set
     from streams.kafka.preflight import prepare
 

@@ -15,7 +15,8 @@ from headrace.client.topic_clients import Commander, PlanTail, Tail, decoded
 from headrace.cluster.device_budget import outnumbered, overbooked
 from headrace.cluster.run_state import RunState, clear_state, neighbours, read_state, write_state
 from headrace.cluster.supervisor import Supervisor
-from headrace.config.pipeline_file import SUPERVISOR, PipelineFile
+from headrace.config.cluster import SUPERVISOR
+from headrace.config.pipeline_file import PipelineFile
 from headrace.config.topology import roles
 from headrace.errors import Interrupted, Unsuccessful
 from headrace.machine import cores

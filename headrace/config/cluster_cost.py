@@ -5,7 +5,7 @@ Only ``cluster.types`` have prices: devices that the user owns cost nothing.
 
 from collections.abc import Mapping
 
-from headrace.config.pipeline_file import Cluster
+from headrace.config.cluster import Cluster
 
 
 def prices(cluster: Cluster) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import repeat
 
-from headrace.config.pipeline_file import SUPERVISOR, Cluster, Gateways, TierDevices
+from headrace.config.cluster import SUPERVISOR, Cluster, Gateways, TierDevices
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,10 @@ from control.policies import policy_named, spec_of
 from control.policies.solvers import solve
 from control.problem.candidates import paths
 from control.problem.problem import PlanError, Problem
-from headrace.config.pipeline_file import (
-    PipelineFile,
-    load_combine,
-    load_profile,
-    load_scorer,
-    load_workload,
-    planning_profile,
-)
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.session_sections import space_counts
+from headrace.config.user_functions import load_combine, load_scorer, load_workload
 from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator

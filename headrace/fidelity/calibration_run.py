@@ -8,7 +8,8 @@ import numpy as np
 
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Times, poisson
-from headrace.config.pipeline_file import PipelineFile, load_profile
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import load_profile
 from headrace.errors import CalibrationError, Unsuccessful
 from headrace.fidelity.live_run import (
     LiveEnvironment,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from control.policies import policy_named, selections
 from headrace.arrivals.arrival_processes import Recorded, Times
-from headrace.config.pipeline_file import load_profile
+from headrace.config.profile_files import load_profile
 from headrace.fidelity.delay_trace import seen
 from headrace.fidelity.live_run import LiveEnvironment, answers
 from headrace.results.figures import Figures

@@ -28,7 +28,9 @@ from headrace.client.formats import answers_in, reader_of
 from headrace.client.open_loop import generated
 from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
-from headrace.config.pipeline_file import PipelineFile, load_profile, load_workload
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import load_profile
+from headrace.config.user_functions import load_workload
 from headrace.errors import Unsuccessful
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes

@@ -15,8 +15,9 @@ from headrace.arrivals.arrival_processes import Arrivals, Recorded, Renewal, Tim
 from headrace.arrivals.load_phases import Phases
 from headrace.client.open_loop import OpenLoop, generated, run_to_end
 from headrace.client.topic_clients import new_id, plans
-from headrace.config.pipeline_file import PipelineFile, load_workload
+from headrace.config.pipeline_file import PipelineFile
 from headrace.config.sizes_file import read_sizes
+from headrace.config.user_functions import load_workload
 from headrace.load.load_result import LoadResult, answers_text
 from headrace.load.load_screen import watching
 from headrace.results.phase_outcomes import PhaseOutcomes, Seen, by_phase, by_policy

@@ -27,7 +27,8 @@ from control.policies.kairos.provisioning import (
     rank,
 )
 from control.problem.problem import PlanError
-from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import read_sizes
 from headrace.errors import PipelineError, Unfeasible
 from profiles.measurements import ProfileError

@@ -17,7 +17,8 @@ from control.policies import known_kinds, policy_named, spec_of
 from control.policies.option_fields import SOLVER, with_options
 from control.policies.solvers import solve
 from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
-from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import planning_profile
 from headrace.errors import Unfeasible
 from headrace.planning.throughput_shares import with_shares
 from schemas.pipeline import Pipeline, Policy

@@ -22,7 +22,8 @@ from control.policies.ramsis.tables import (
     solved_within,
 )
 from control.problem.problem import PlanError, SelectionError
-from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import planning_profile
 from headrace.errors import Unfeasible
 from headrace.planning.dry_run import PlanRequest, spent
 from schemas.pipeline import Policy

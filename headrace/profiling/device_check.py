@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.config.pipeline_file import Cluster
+from headrace.config.cluster import Cluster
 from headrace.errors import PipelineError
 from operators.models.libraries import cuda_index, library
 

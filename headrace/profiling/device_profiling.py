@@ -22,7 +22,9 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from headrace.config.pipeline_file import Cluster, PipelineFile, load_workload
+from headrace.config.cluster import Cluster
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.user_functions import load_workload
 from headrace.errors import PipelineError
 from headrace.machine import cores, cpu_model
 from headrace.profiling.device_check import check_devices, check_place

@@ -22,12 +22,9 @@ from typing import Any, TypeVar
 import numpy as np
 import psutil
 
-from headrace.config.pipeline_file import (
-    PipelineFile,
-    load_workload,
-    make_importable,
-    weights_sha256,
-)
+from headrace.config.pipeline_file import PipelineFile, make_importable
+from headrace.config.profile_files import weights_sha256
+from headrace.config.user_functions import load_workload
 from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 from operators.models.model_errors import ModelError

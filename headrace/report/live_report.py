@@ -11,7 +11,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.cluster_cost import costs
-from headrace.config.pipeline_file import PipelineFile, load_profile, load_scorer
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import load_profile
+from headrace.config.user_functions import load_scorer
 from headrace.errors import Unsuccessful
 from headrace.fidelity.certificate import Certificate
 from headrace.fidelity.certificate_store import newest, stale

@@ -4,7 +4,8 @@ import contextlib
 
 from control.policies import policy_named, spec_of
 from control.policies.kairos.query_sizes import SizeDistribution
-from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import sizes_of
 from operators.dispatcher import Dispatcher, Part, dispatch_profile
 from profiles.measurements import ProfileError

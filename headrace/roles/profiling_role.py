@@ -23,12 +23,8 @@ from msgspec.structs import replace
 
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.session_space import SessionSpace
-from headrace.config.pipeline_file import (
-    PipelineFile,
-    load_combine,
-    load_workload,
-    search_space,
-)
+from headrace.config.pipeline_file import PipelineFile, search_space
+from headrace.config.user_functions import load_combine, load_workload
 from headrace.errors import PipelineError
 from headrace.processes import run_directory
 from headrace.roles.log_options import SILENT, LogOptions

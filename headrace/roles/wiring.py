@@ -11,14 +11,10 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from headrace.client.accuracy_topic import newest_accuracy
-from headrace.config.pipeline_file import (
-    PipelineFile,
-    load_combine,
-    load_profile,
-    load_scorer,
-    planning_profile,
-)
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share
+from headrace.config.user_functions import load_combine, load_scorer
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query

@@ -18,8 +18,9 @@ from control.policies import policy_named, spec_of
 from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.cells import columns
-from headrace.config.pipeline_file import PipelineFile, planning_profile
+from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
+from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import read_sizes, sizes_of
 from headrace.planning.device_mix import (
     MixRequest,

@@ -16,7 +16,7 @@ import numpy as np
 from control.controller.controller import Controller
 from control.policies.solvers import TABLE, cut, solve, virtual_s, within_s
 from control.problem.problem import PlanError
-from headrace.config.pipeline_file import load_profile, planning_profile
+from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share
 from headrace.roles.dispatching import dispatcher, per_query
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of

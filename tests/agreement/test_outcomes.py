@@ -20,7 +20,8 @@ from headrace.arrivals.load_phases import Phase, Phases
 from headrace.client.ask import answer_text
 from headrace.client.find_answer import answer_that_ended
 from headrace.client.formats import reader_of
-from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.profile_files import load_profile
 from headrace.demo.demo_results import DemoResult
 from headrace.load.load_result import LoadResult
 from headrace.report.live_report import LiveReport, reported

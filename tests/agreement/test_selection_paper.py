@@ -9,7 +9,8 @@ import pytest
 from benchmarks.papers.ramsis import write
 from control.policies.ramsis.pareto_models import CandidateModel, planned, worthwhile_alone
 from control.policies.ramsis.tables import OPTIONS, Ask, models_of, solved
-from headrace.config.pipeline_file import load_profile, read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.profile_files import load_profile
 
 DATA = Path(__file__).parents[3] / "shared/data/ramsis"
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.config.pipeline_file import load_workload, read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.user_functions import load_workload
 from operators.models import torch_module, torchvision_model, transformers_model
 from operators.models.libraries import library
 from operators.models.loading import load_operator

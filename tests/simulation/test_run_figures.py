@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Recorded, poisson
-from headrace.config.pipeline_file import load_profile, read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.profile_files import load_profile
 from headrace.results.figures import figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.profile_lookups import accuracies

@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.papers.kairos import MODELS, write
 from benchmarks.papers.sources import DataError
-from headrace.config.pipeline_file import planning_profile, read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.profile_files import planning_profile
 from headrace.planning.device_mix import MixRequest, planned_mix
 
 TYPES = (("gpu", 0.5), ("slow", 0.125))

@@ -10,7 +10,8 @@ from benchmarks.papers.ramsis import DataError, Seeds, compare, write
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import models_of
 from headrace.arrivals.arrival_processes import read_arrivals
-from headrace.config.pipeline_file import load_profile, read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.profile_files import load_profile
 
 
 def a_data_folder(folder: Path, seconds: int = 270) -> Path:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config.pipeline_file import load_profile, read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.profile_files import load_profile
 from headrace.errors import PipelineError
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "postcode"

@@ -15,7 +15,7 @@ import pytest
 from headrace.cluster.local_run import claim, take_down
 from headrace.cluster.run_state import RunState, clear_state, read_state, write_state
 from headrace.cluster.supervisor import HUNG_S, Supervisor, _Child, last_word, pause_s
-from headrace.config.pipeline_file import Cluster
+from headrace.config.cluster import Cluster
 from headrace.config.topology import Role, roles, workers
 from headrace.errors import Unsuccessful
 from headrace.processes import SUPERVISOR, Process, environment, how_it_ended, run_directory

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.config.cluster import Cluster, DeviceType
 from headrace.config.cluster_cost import cost_per_hour, costs, per_thousand
-from headrace.config.pipeline_file import Cluster, DeviceType
 
 
 def _cluster() -> Cluster:

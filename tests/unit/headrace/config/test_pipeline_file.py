@@ -15,18 +15,12 @@ from control.per_query.batching import BATCHERS
 from control.per_query.dropping import BUDGETS, RULES
 from control.policies import POLICIES, policy_named
 from control.problem.routes import ROUTINGS
-from headrace.config.pipeline_file import (
-    Cluster,
-    load_combine,
-    load_profile,
-    load_workload,
-    planning_profile,
-    read_pipeline_file,
-    resolve_paths,
-    weights_sha256,
-)
+from headrace.config.cluster import Cluster
+from headrace.config.pipeline_file import read_pipeline_file, resolve_paths
 from headrace.config.policy_sections import section_of
+from headrace.config.profile_files import load_profile, planning_profile, weights_sha256
 from headrace.config.sections import together
+from headrace.config.user_functions import load_combine, load_workload
 from headrace.errors import PipelineError
 from schemas.durations import duration
 from schemas.pipeline import ClassShare, Pipeline, Policy, Task, Variant

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.main import run
-from headrace.config.pipeline_file import load_workload, read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.scaffold import Names, starter_files, starter_names, write_starter
+from headrace.config.user_functions import load_workload
 from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 

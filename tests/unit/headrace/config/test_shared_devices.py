@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from headrace.config.pipeline_file import (
-    Cluster,
-    load_profile,
-    planning_profile,
-    read_pipeline_file,
-)
+from headrace.config.cluster import Cluster
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Role, cluster_workers
 from headrace.errors import PipelineError
 from headrace.simulation.experiments import plannable_demand, simulate

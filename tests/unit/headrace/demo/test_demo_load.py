@@ -7,7 +7,8 @@ import pytest
 
 from control.policies import fixed_policies
 from headrace.arrivals.load_phases import Phase, Phases
-from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.profile_files import load_profile
 from headrace.demo.demo_load import DemoLoad, demo_load, hardware_qps
 from schemas.records import Plan, Settings
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config.pipeline_file import Cluster, PipelineFile, load_profile, read_pipeline_file
+from headrace.config.cluster import Cluster
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.profile_files import load_profile
 from headrace.errors import PipelineError
 from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.device_profiling import (

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.config.pipeline_file import PipelineFile, load_profile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.profile_files import load_profile
 from headrace.errors import PipelineError
 from headrace.profiling.device_profiling import ProfilingOptions, ProfilingStep, profile
 from headrace.profiling.path_profiling import along_paths, judge, profile_paths, right

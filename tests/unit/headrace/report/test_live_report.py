@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.small_cluster import a_cluster
 from headrace.client.formats import read_answer
-from headrace.config.pipeline_file import DeviceType, PipelineFile, read_pipeline_file
+from headrace.config.cluster import DeviceType
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import CertificateError
 from headrace.fidelity.certificate_store import folder, keep, keep_prediction
 from headrace.report.live_report import answers_since, reported

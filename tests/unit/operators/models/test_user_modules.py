@@ -8,7 +8,8 @@ import pytest
 
 import operators.egress
 import schemas.pipeline
-from headrace.config.pipeline_file import load_combine, read_pipeline_file
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.user_functions import load_combine
 from operators.models.loading import load_operator
 from operators.models.module_references import resolve
 from operators.models.user_modules import forget_code, make_known

@@ -1,0 +1,179 @@
+"""The cluster of a pipeline file: devices, types, tiers, gateways, and how they are run."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from control.problem.seats import seat_device, seat_worker
+from headrace.config.sections import FileSection, GatewaySection, TypeSection
+from profiles.measurements import EMULATED
+
+NOBODY, SUPERVISOR = "nobody", "supervisor"  # values of ``cluster.scale``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceType:
+    """A type of device that can be rented; its workers run on ``device`` of this machine.
+
+    ``price`` is $ per hour of one, ``most`` the number available (None: no limit), ``boot_s`` the
+    time from renting one until its worker is ready.
+    """
+
+    name: str
+    device: str
+    price: float = 0.0
+    most: int | None = None
+    boot_s: float = 0.0
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierDevices:
+    """The devices of a tier that run here: ``count`` processes with a worker for each of ``tasks``.
+
+    ``stretch`` is by task: an emulated device takes so many times the seconds of this machine.
+    """
+
+    name: str
+    device: str
+    count: int
+    tasks: tuple[str, ...]
+    stretch: Mapping[str, float]
+
+    def seats(self, device: str) -> dict[str, str]:
+        """Return the workers of one device ("depot-0"), with the device that each reports."""
+        return {seat_worker(device, task): seat_device(task, self.name) for task in self.tasks}
+
+
+@dataclass(frozen=True, slots=True)
+class Gateways:
+    """The gateway processes that `up` starts; all of them listen on the same ports.
+
+    ``grpc_port`` None: HTTP only.
+    """
+
+    http_port: int
+    grpc_port: int | None
+    processes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The number of workers on each device, and of ingress and egress processes.
+
+    ``share`` is the fraction of a device's time that a worker reserves, above 0, at most 1.
+    ``tasks_per_device`` workers share a device and a process; each is counted in ``devices``, and
+    has its part of the device's time in ``share`` and of its memory in ``memory``.
+    Workers on rented devices are counted under their type's name: ``types`` defines the types,
+    ``budget`` is $ per hour for all of them, ``base`` the base type if the file fixes it.
+    ``scale`` says who rents and releases devices while the pipeline runs.
+    """
+
+    devices: tuple[tuple[str, int], ...]
+    ingress: int = 1
+    egress: int = 1
+    share: float = 1.0
+    memory: tuple[tuple[str, int], ...] = ()  # bytes that one worker of a device may use
+    metrics_port: int | None = None  # of the first role, then ascending; 0: any free port
+    types: tuple[DeviceType, ...] = ()
+    budget: float | None = None
+    base: str = ""
+    tasks_per_device: int = 1
+    profilers: int = 1  # processes that a search starts
+    gateway: Gateways | None = None
+    scale: str = NOBODY  # who rents devices of types while the pipeline runs
+    tiers: tuple[TierDevices, ...] = ()  # where sessions are served; then ``devices`` are seats
+
+    @property
+    def unplanned(self) -> bool:
+        """Whether the cluster has device types but no number of devices of them yet."""
+        return bool(self.types) and not any(self.type_of(name) for name, _ in self.devices)
+
+    def type_of(self, name: str) -> DeviceType | None:
+        """Return the type of that name; None for a device that is no type."""
+        return next((each for each in self.types if each.name == name), None)
+
+    def tier(self, name: str) -> TierDevices | None:
+        """Return the tier of that name; None for any other device."""
+        return next((each for each in self.tiers if each.name == name), None)
+
+    def host_device(self, name: str) -> str:
+        """Return the device of this machine for a device, type or seat: "cpu", "cuda:0" ..."""
+        tier = self.tier(name.partition("@")[2])
+        if tier is not None:
+            return tier.device
+        found = self.type_of(name)
+        return found.device if found else name
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The device of each worker."""
+        return tuple(device for device, count in self.devices for _ in range(count))
+
+
+def cluster_of(file: FileSection) -> Cluster:
+    """Return the cluster of a pipeline file that has been checked."""
+    section = file.cluster
+    types = tuple(_device_type(*each) for each in (section.types or {}).items())
+    started = [(name, count) for name, count in (section.start or {}).items() if count]
+    memory = {each.name: each.memory for each in types if each.memory is not None}
+    parts = section.tasks_per_device
+    devices = ((name, count * parts) for name, count in (section.devices or {}).items())
+    tiers = () if section.devices or types else tuple(_tiers(file))
+    seats = (
+        (seat_device(task, each.name), each.count)
+        for each in tiers
+        for task in each.tasks
+        if each.count
+    )
+    return Cluster(
+        (*devices, *started, *seats),
+        section.ingress,
+        section.egress,
+        section.share / parts,
+        (*((name, size // parts) for name, size in section.memory.items()), *memory.items()),
+        metrics_port=section.metrics_port,
+        types=types,
+        budget=section.budget,
+        base=section.base or "",
+        tasks_per_device=parts,
+        profilers=section.profilers,
+        gateway=_gateways(section.gateway) if section.gateway else None,
+        scale=section.scale,
+        tiers=tiers,
+    )
+
+
+def _gateways(section: GatewaySection) -> Gateways:
+    return Gateways(section.http_port, section.grpc_port, section.processes)
+
+
+def _tiers(file: FileSection) -> Iterator[TierDevices]:
+    """Yield the tiers with their devices here: the count of each, and who may run on it."""
+    for name, tier in (file.cluster.tiers or {}).items():
+        emulated = tier.device == EMULATED
+        tasks = {
+            task: section
+            for task, section in file.tasks.items()
+            if section.tiers is None or name in section.tiers
+        }
+        yield TierDevices(
+            name=name,
+            device="cpu" if emulated else tier.device,
+            count=tier.devices_here,
+            tasks=tuple(task for task in file.topological() if task in tasks),
+            stretch={
+                task: 1.0 / (tier.cpu_speed if section.cpu else tier.speed) if emulated else 1.0
+                for task, section in tasks.items()
+            },
+        )
+
+
+def _device_type(name: str, section: TypeSection) -> DeviceType:
+    return DeviceType(
+        name=name,
+        device=section.device,
+        price=section.price,
+        most=section.most,
+        boot_s=section.boot or 0.0,
+        memory=section.memory,
+    )

@@ -1,0 +1,87 @@
+"""The profiles that a pipeline file names, held to its operators and weights."""
+
+import hashlib
+from pathlib import Path
+
+from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import PipelineError
+from profiles.measurements import Entry, ProfileError
+from profiles.profile_table import ProfileTable
+from schemas.pipeline import Variant
+
+
+def weights_sha256(variant: Variant) -> str:
+    """Return the SHA-256 of the variant's weights file, "" without one."""
+    if "weights" not in variant.arguments:
+        return ""
+    path = Path(str(variant.arguments["weights"]))
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise PipelineError(
+            f"the weights {path} of {variant.key} cannot be read ({error.strerror}); train them "
+            "or correct the path"
+        ) from error
+
+
+def load_profile(file: PipelineFile) -> ProfileTable:
+    """Return the file's profiles as measured, in one table; an empty table without profiles.
+
+    Planning and emulation use ``planning_profile`` instead. Raises ``PipelineError`` for a missing
+    or malformed profile, and for one measured with another operator or other weights than the
+    file's.
+    """
+    mend = f"run `headrace profile {file.path.name}`"
+    table = ProfileTable(file.pipeline.name, ())
+    for path in file.profiles:
+        absent = f"{file.path}: the profile {path.name} is not there; {mend}"
+        read = read_profile(path, absent)
+        try:
+            table = table.merge(read) if table.entries else read
+        except ProfileError as error:
+            raise PipelineError(f"{path}: {error}") from error
+    check_measured(file, table)
+    return table
+
+
+def read_profile(path: Path, absent: str) -> ProfileTable:
+    """Return a profile from disk; raises ``PipelineError``, with ``absent`` for a missing file."""
+    try:
+        return ProfileTable.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise PipelineError(absent) from error
+    except (ProfileError, OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"{path}: {error}") from error
+
+
+def check_measured(file: PipelineFile, table: ProfileTable) -> None:
+    """Raise ``PipelineError`` for an entry whose operator or weights differ from the file's."""
+    mend = f"run `headrace profile {file.path.name}`"
+    variants = {(v.task, v.name): v for task in file.pipeline.tasks for v in task.variants}
+    hashes = {key: weights_sha256(variant) for key, variant in variants.items()}
+    for entry in table.entries:
+        key = (entry.task, entry.variant)
+        if key in variants:
+            _check_measured(entry, variants[key], hashes[key], mend)
+
+
+def planning_profile(file: PipelineFile) -> ProfileTable:
+    """Return the profile scaled to a worker's share of its device's time.
+
+    Every role that plans, drops or emulates by latencies uses this profile. Raises as
+    ``load_profile`` does.
+    """
+    return load_profile(file).at_share(file.cluster.share)
+
+
+def _check_measured(entry: Entry, variant: Variant, sha256: str, mend: str) -> None:
+    if entry.operator != variant.operator:
+        raise PipelineError(
+            f"the profile of {entry.name} was measured with the operator {entry.operator}, but "
+            f"the pipeline file names {variant.operator}; {mend}"
+        )
+    if entry.weights_sha256 != sha256:
+        raise PipelineError(
+            f"the profile of {entry.name} was measured with other weights (SHA-256 "
+            f"{entry.weights_sha256[:12] or 'none'}, found {sha256[:12] or 'none'}); {mend}"
+        )

@@ -1,0 +1,95 @@
+"""The user's functions that a pipeline file names: workload, combine function, scorer."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+from control.problem.lazy_references import parts
+from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import PipelineError
+from operators.models.user_modules import import_module
+from operators.user_frames import sentence, with_frames
+from schemas.pipeline import Labels, Pipeline
+
+# The methods of a workload class; the arguments are in docs/reference/operators.md.
+WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
+
+
+def load_workload(file: PipelineFile) -> Any:
+    """Return an instance of the file's workload class; raises ``PipelineError`` without one."""
+    if not file.workload:
+        raise PipelineError(
+            f"{file.path}: no workload is named; add a line such as: workload: package.module:Class"
+        )
+    kind = _imported(file.workload, "workload")
+    missing = [name for name in WORKLOAD_METHODS if not callable(getattr(kind, name, None))]
+    if missing:
+        raise PipelineError(
+            f"workload {file.workload} has no method {' and no '.join(missing)}; "
+            f"a workload class has {', '.join(WORKLOAD_METHODS)}"
+        )
+    return kind()
+
+
+def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
+    """Return the pipeline's combine function, ``None`` without one; raises ``PipelineError``.
+
+    It takes the outputs of leaf tasks and their tasks, also where the user's takes outputs only.
+    """
+    if not pipeline.combine:
+        return None
+    function = _function(pipeline.combine, "combine")
+    if _takes_tasks(function):
+        return function
+
+    @wraps(function)
+    def combine(outputs: list[Any], tasks: Sequence[str]) -> Any:
+        return function(outputs)
+
+    return combine
+
+
+def _takes_tasks(function: Callable[..., Any]) -> bool:
+    try:
+        signature(function).bind([], [])
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return False
+    required = [p for p in signature(function).parameters.values() if p.default is p.empty]
+    return len(required) > 1 or "tasks" in signature(function).parameters
+
+
+def load_scorer(labels: Labels) -> Callable[[Any, Any], Any] | None:
+    """Return the function that scores a result by its truth, ``None`` for an exact match; raises
+    ``PipelineError``."""
+    return _function(labels.scorer, "labels.scorer") if labels.scorer else None
+
+
+def _function(spec: str, what: str) -> Callable[..., Any]:
+    function = _imported(spec, what)
+    if not callable(function):
+        raise PipelineError(f"{what} names {spec}, which is no function; write one")
+    return function  # type: ignore[no-any-return]
+
+
+def _imported(spec: str, what: str) -> Any:
+    try:
+        module, name = parts(spec)
+    except ValueError as error:
+        raise PipelineError(f"{what}: {error}") from error
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as error:
+        raise PipelineError(
+            f"{what} names {spec}, but {module} cannot be imported: {error}; put it beside the "
+            "pipeline file or install it"
+        ) from error
+    except AttributeError as error:
+        raise PipelineError(
+            f"{what} names {spec}, but {module} has no {name}; correct the name"
+        ) from error
+    except (Exception, SystemExit) as error:
+        text = f"{what} names {spec}, but importing {module} raised {sentence(error)}"
+        raise PipelineError(with_frames(text, error)) from error
