@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from control.problem.session_space import SessionSpace
-from headrace.config.checks import check, policies
+from headrace.config.checks import check
 from headrace.config.cluster import Cluster, cluster_of
+from headrace.config.policy_checks import policies
 from headrace.config.policy_sections import policy_of
 from headrace.config.sections import (
     FileSection,
