@@ -17,12 +17,12 @@ from headrace.config.device_checks import (
     check_types,
 )
 from headrace.config.policy_checks import (
-    _workers,
     check_policies,
     check_replicas,
     check_traffic,
     check_workers,
     policies,
+    workers_of,
 )
 from headrace.config.sections import FileSection, TaskSection
 from headrace.config.yaml_source import Source, nearest
@@ -173,7 +173,7 @@ def check_bounds(file: FileSection, source: Source) -> None:
             raise source.error(
                 place, f"{{}} is {least}, but the task has {task.slots} slots; raise slots"
             )
-    types, there = file.cluster.types, _workers(file)
+    types, there = file.cluster.types, workers_of(file)
     needed = sum(task.replicas.least for task in file.tasks.values())
     if not types and needed > max(len(file.tasks), there):
         raise source.error(

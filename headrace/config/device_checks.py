@@ -6,8 +6,6 @@ Every check raises ``PipelineError`` with the line of the mistake.
 from headrace.config.sections import FileSection
 from headrace.config.yaml_source import Source, nearest
 
-ROUNDING = 1e-9  # shares that add up to this much more than 1 do so by rounding errors
-
 
 def check_types(file: FileSection, source: Source) -> None:
     """Check that a limit or a budget bounds device types, and that named types exist."""

@@ -9,13 +9,13 @@ from typing import Any
 from control.policies import known_kinds, spec_of
 from control.policies.option_fields import TRAFFIC
 from control.problem.problem import PlanError
-from headrace.config.device_checks import ROUNDING
 from headrace.config.policy_sections import DEFAULT_KIND, KIND
 from headrace.config.sections import FileSection, TaskSection
 from headrace.config.yaml_source import Source, nearest
 from schemas.variant_id import variant_id, variant_key
 
 STATIC = "static"
+ROUNDING = 1e-9  # shares that add up to this much more than 1 do so by rounding errors
 
 
 def policies(file: FileSection) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -122,7 +122,7 @@ def check_replicas(
     devices = file.cluster.devices or {}
     if file.cluster.types or (file.cluster.tiers and not devices):
         return  # devices are rented on demand, or shared by sessions
-    there = _workers(file)
+    there = workers_of(file)
     if sum(takes.values()) > there:
         have = ", ".join(f"{device}: {count}" for device, count in devices.items())
         has = f"the cluster has {there} worker{'s' * (there > 1)} ({have}); raise cluster.devices"
@@ -139,7 +139,7 @@ def check_replicas(
         )
 
 
-def _workers(file: FileSection) -> int:
+def workers_of(file: FileSection) -> int:
     """Return the number of workers of the cluster section."""
     return sum((file.cluster.devices or {}).values()) * file.cluster.tasks_per_device
 
