@@ -55,11 +55,11 @@ class SessionServing:
     def more(self, queue: Iterable[Ticket], running: str) -> list[Effect]:
         """Unload what nothing needs, and load the next missing setting."""
         asked = dict.fromkeys((*self._wanted, *map(self.setting, queue)))
-        idle = sorted(self.held - asked.keys() - {running})
+        idle = sorted(self.held.difference(asked, (running,)))
         self.held -= frozenset(idle)
         effects: list[Effect] = [Unload(setting) for setting in idle]
         if not self._loading:
-            there = self.held | self._refused.keys()
+            there = self.held.union(self._refused)
             self._loading = next((each for each in asked if each not in there), "")
             effects += [Load(self._loading, beside=True)] if self._loading else []
         return effects
