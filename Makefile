@@ -25,8 +25,8 @@ test: $(FILLED)
 	  $(PYTHON) -m pytest -q --last-failed --last-failed-no-failures none -m $(BROKER) $(MARKED); }
 	$(PYTHON) -m pytest -q -m "alone and not slow" $(ALONE)
 
-# Against other projects' clients, each in an environment of its own, since they ask for other
-# releases of protobuf than we do; not part of `make test`.
+# Against other projects' clients and servers, each in an environment of its own, since they ask for
+# other releases of protobuf and numpy than we do; not part of `make test`.
 interop: $(FILLED)
 	$(PYTHON) -m tests.interop.environments
 	$(PYTHON) -m pytest -q -m interop tests/interop

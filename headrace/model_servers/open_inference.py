@@ -5,6 +5,7 @@ it comes.
 """
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from headrace.gateway.descriptors import SERVICE, classes, pool
 from headrace.gateway.statuses import Unserved
 from headrace.gateway.tensors import BYTES, DTYPES, Tensor, binary, bytes_tensor, from_binary
 from headrace.model_servers.server_requests import (
+    LOOK_AGAIN_S,
     READY_WITHIN_S,
     ServerFault,
     bearer,
@@ -52,7 +54,7 @@ class OpenInference:
     "module:function": from a value to the input or inputs, and from the output or outputs to the
     item's output. ``timeout_s`` bounds a request whose item has no deadline, or a later one.
     ``authority`` is a file in PEM: TLS; ``token`` names an environment variable with a bearer
-    token.
+    token. Loading waits ``ready_within_s`` for the server and its model.
     """
 
     libraries = ("grpc",)
@@ -69,18 +71,20 @@ class OpenInference:
         timeout_s: float = 30.0,
         authority: str = "",
         token: str = "",
+        ready_within_s: float = READY_WITHIN_S,
     ) -> None:
         self._server, self._model, self._version = server, model, version
         self._outputs, self._batch_axis = tuple(outputs), batch_axis
         self._before, self._after = function(before, unchanged), function(after, unchanged)
         self._timeout_s, self._authority = timeout_s, authority
+        self._ready_within_s = ready_within_s
         self._metadata = (("authorization", bearer(token)),) if token else ()
         self._messages = classes(pool())
 
     def load(self, device: str) -> None:
         """Connect, and read what the model takes; ``device`` is the server's affair.
 
-        Raise ``BadOperator`` if the server has no such model or is not there within half a minute.
+        Raise ``BadOperator`` if the server is not there, or has no such model.
         """
         grpc = library("grpc")
         if self._authority:
@@ -90,17 +94,26 @@ class OpenInference:
             channel = grpc.insecure_channel(self._server, OPTIONS)
         self._codes, self._failed = grpc.StatusCode, grpc.RpcError
         self._infer = self._call(channel, "ModelInfer")
-        request = self._messages.ModelMetadataRequest(name=self._model, version=self._version)
-        try:
-            found = self._call(channel, "ModelMetadata")(
-                request, timeout=READY_WITHIN_S, metadata=self._metadata, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise BadOperator(
-                f"the server at {self._server} does not tell of model {self._model!r}: "
-                f"{_told(error)}; start the server, or correct the address and the name"
-            ) from error
+        found = self._described(self._call(channel, "ModelMetadata"))
         self._inputs = tuple(_Input(each.name, each.datatype) for each in found.inputs)
+
+    def _described(self, ask: Any) -> Any:
+        """Return the model's metadata; a server that starts does not know its models at first."""
+        request = self._messages.ModelMetadataRequest(name=self._model, version=self._version)
+        until = time.monotonic() + self._ready_within_s
+        while True:
+            left_s = max(0.1, until - time.monotonic())
+            try:
+                return ask(request, timeout=left_s, metadata=self._metadata, wait_for_ready=True)
+            except self._failed as error:
+                passing = error.code() in (self._codes.NOT_FOUND, self._codes.UNAVAILABLE)
+                if not passing or time.monotonic() + LOOK_AGAIN_S > until:
+                    raise BadOperator(
+                        f"the server at {self._server} does not tell of model {self._model!r} "
+                        f"within {self._ready_within_s:g} s: {_told(error)}; start the server, or "
+                        "correct the address and the name"
+                    ) from error
+            time.sleep(LOOK_AGAIN_S)
 
     def _call(self, channel: Any, method: str) -> Any:
         return channel.unary_unary(

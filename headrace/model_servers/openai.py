@@ -14,6 +14,7 @@ import msgspec
 from aiohttp.http_exceptions import LineTooLong
 
 from headrace.model_servers.server_requests import (
+    LOOK_AGAIN_S,
     READY_WITHIN_S,
     SHOWN,
     ServerFault,
@@ -26,7 +27,6 @@ from operators.models.model_errors import BadArguments, BadOperator
 from operators.timed_batch import OutOfTime, seconds_left
 from schemas.records import Value
 
-LOOK_AGAIN_S = 0.2
 MOST_BYTES = 1024 * 1024  # of one answer, and of one event
 
 
@@ -39,7 +39,7 @@ class OpenAi:
     (``temperature``: 0 unless they say otherwise). ``before`` and ``after`` are "module:function":
     from a value to text or messages, and from the model's text to the item's output. ``timeout_s``
     bounds a request whose item has no deadline, or a later one. ``token`` names an environment
-    variable with a bearer token.
+    variable with a bearer token. Loading waits ``ready_within_s`` for the server.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class OpenAi:
         after: str = "",
         timeout_s: float = 60.0,
         token: str = "",
+        ready_within_s: float = READY_WITHIN_S,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise BadArguments(f"url is {url!r}; write such as http://localhost:8000/v1")
@@ -63,17 +64,17 @@ class OpenAi:
         }  # fmt: skip
         self._system = system
         self._before, self._after = function(before, _text_of), function(after, unchanged)
-        self._timeout_s = timeout_s
+        self._timeout_s, self._ready_within_s = timeout_s, ready_within_s
         self._headers = {"Authorization": bearer(token)} if token else {}
 
     def load(self, device: str) -> None:
         """Wait for the server; ``device`` is its own affair. Raise ``BadOperator`` if it is not
-        there within half a minute."""
+        there."""
         try:
-            asyncio.run(asyncio.wait_for(self._reached(), READY_WITHIN_S))
+            asyncio.run(asyncio.wait_for(self._reached(), self._ready_within_s))
         except TimeoutError:
             raise BadOperator(
-                f"no server answers at {self._url} within {READY_WITHIN_S:g} s; start it, or "
+                f"no server answers at {self._url} within {self._ready_within_s:g} s; start it, or "
                 "correct the url"
             ) from None
 

@@ -8,6 +8,7 @@ from operators.models.model_errors import BadArguments
 from operators.models.module_references import resolve
 
 READY_WITHIN_S = 30.0  # a server, when its operator is loaded
+LOOK_AGAIN_S = 0.2
 SHOWN = 200  # characters of a server's words in a sentence
 
 

@@ -18,8 +18,8 @@ REQUIREMENTS = {
     "pytriton": ("nvidia-pytriton==0.7.0", "numpy<2", "setuptools<81"),
     # What transformers[serving] asks for and our own environment, whose torch it uses, lacks.
     "transformers": (
-        "accelerate", "annotated-doc", "distro", "fastapi", "jiter", "openai>=1.98", "sniffio",
-        "starlette", "uvicorn",
+        "accelerate", "annotated-doc", "distro", "fastapi", "jiter", "openai>=1.98",
+        "opentelemetry-api", "sniffio", "starlette", "uvicorn",
     ),
 }  # fmt: skip
 ON_TOP_OF_OURS = frozenset(("transformers",))

@@ -32,6 +32,7 @@ class Server(grpc.GenericRpcHandler):
         self.inputs = ONE
         self.infer: Infer = doubled
         self.requests: list[Any] = []
+        self.unknown = 0  # how often it does not know its model yet
         self._server = grpc.server(ThreadPoolExecutor(8), (self,))
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
@@ -46,7 +47,8 @@ class Server(grpc.GenericRpcHandler):
         )
 
     def _metadata(self, request: Any, context: Any) -> Any:
-        if request.name != "doubling":
+        self.unknown -= 1
+        if request.name != "doubling" or self.unknown >= 0:
             context.abort(grpc.StatusCode.NOT_FOUND, f"no model {request.name}")
         tensor = M.ModelMetadataResponse.TensorMetadata
         inputs = [tensor(name=n, datatype=d, shape=s) for n, d, s in self.inputs]
@@ -123,6 +125,7 @@ def running() -> Iterator[Server]:
 def server(running: Server) -> Server:
     running.inputs, running.infer = ONE, doubled
     running.requests.clear()
+    running.unknown = 0
     return running
 
 
@@ -246,5 +249,12 @@ def test_an_output_that_is_not_there_is_named(server: Server) -> None:
 
 
 def test_a_model_that_the_server_does_not_have_is_an_error_of_loading(server: Server) -> None:
-    with pytest.raises(BadOperator, match=r"model 'other': NOT_FOUND: no model other"):
-        loaded(server, model="other")
+    with pytest.raises(BadOperator, match=r"model 'other' within 0 s: NOT_FOUND: no model other"):
+        loaded(server, model="other", ready_within_s=0.0)
+
+
+def test_a_server_that_starts_and_does_not_know_its_model_yet_is_waited_for(
+    server: Server,
+) -> None:
+    server.unknown = 2
+    assert loaded(server).predict([floats(1)])[0].tolist() == [2]

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from headrace.model_servers.openai import OpenAi
 from headrace.model_servers.server_requests import ServerFault
-from operators.models.model_errors import BadArguments
+from operators.models.model_errors import BadArguments, BadOperator
 from operators.timed_batch import OutOfTime, TimedBatch
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -218,6 +218,11 @@ def test_a_server_that_goes_away_fails_the_item() -> None:
     (output,) = operator.predict(["x"])
     with pytest.raises(ServerFault, match="Cannot connect"):
         raise output
+
+
+def test_a_server_that_is_not_there_is_an_error_of_loading() -> None:
+    with pytest.raises(BadOperator, match=r"no server answers at http://127.0.0.1:1/v1 within 0"):
+        OpenAi("http://127.0.0.1:1/v1", "m", ready_within_s=0.05).load("cpu")
 
 
 def test_a_value_that_is_no_prompt_fails_alone(server: Server, operator: OpenAi) -> None:

@@ -1,0 +1,138 @@
+"""The operators that ask a model server, before real ones: Triton, and ``transformers serve``."""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.model_servers.open_inference import OpenInference
+from headrace.model_servers.openai import OpenAi
+from headrace.model_servers.server_requests import ServerFault
+from operators.models.model_errors import BadOperator
+from operators.timed_batch import OutOfTime, TimedBatch
+from tests.interop.environments import python_of
+from tests.interop.tiny_model import make_tiny_model
+
+HERE = Path(__file__).parent
+STARTS_WITHIN_S = 180.0
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now; held together, so that none comes twice."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+@contextmanager
+def running(name: str, arguments: Sequence[object], log: Path, **env: str) -> Iterator[None]:
+    """A server in the environment of that name, with all its processes ended afterwards."""
+    python = python_of(name)
+    assert python.exists(), f"{python} is not there; `make interop` makes it"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [python, *map(str, arguments)], stdout=out, stderr=out, env={**os.environ, **env},
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield
+    except BadOperator as error:
+        raise AssertionError(f"{error}\n{log.read_text()[-4000:]}") from error
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+# ---------------------------------------------------------------------- Triton
+
+
+@pytest.fixture(scope="module")
+def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Triton's gRPC, once it has its models."""
+    folder = tmp_path_factory.mktemp("triton")
+    http, grpc, metrics = free_ports(3)
+    script = (HERE / "triton_server.py", folder, http, grpc, metrics)
+    with running("pytriton", script, folder / "log"):
+        for model in ("doubling", "shouting"):
+            asking(f"127.0.0.1:{grpc}", model)
+        yield f"127.0.0.1:{grpc}"
+
+
+def asking(server: str, model: str, **more: object) -> OpenInference:
+    operator = OpenInference(server, model, batch_axis=True, ready_within_s=STARTS_WITHIN_S, **more)  # type: ignore[arg-type]
+    operator.load("cpu")
+    return operator
+
+
+def test_triton_answers_each_item_of_a_batch(triton: str) -> None:
+    numbers = [np.arange(n + 1, dtype=np.float32) for n in range(20)]
+    outputs = asking(triton, "doubling").predict(numbers)
+    assert [each.tolist() for each in outputs] == [(2 * each).tolist() for each in numbers]
+    assert asking(triton, "shouting").predict(["quiet", b"bytes"]) == [b"QUIET", b"BYTES"]
+
+
+def test_what_triton_refuses_fails_its_item_only(triton: str) -> None:
+    wrong, right = asking(triton, "shouting").predict(["raise", "right"])
+    assert (type(wrong), right) == (ServerFault, b"RIGHT")
+    assert "INTERNAL: no word to shout" in str(wrong)
+    (shape,) = asking(triton, "doubling").predict([np.zeros((2, 2), np.float32)])
+    assert "INVALID_ARGUMENT" in str(shape)
+
+
+def test_triton_is_left_at_an_items_deadline(triton: str) -> None:
+    operator = asking(triton, "shouting")
+    (late,) = operator.predict(TimedBatch(["sleep"], [0.2]))
+    assert isinstance(late, OutOfTime)
+    assert operator.predict(["after"]) == [b"AFTER"]
+
+
+# ---------------------------------------------------------------------- transformers serve
+
+
+@pytest.fixture(scope="module")
+def transformers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The url of a ``transformers serve``, and the name of its model."""
+    folder = tmp_path_factory.mktemp("transformers")
+    make_tiny_model(folder / "tiny")
+    (port,) = free_ports(1)
+    code = "from transformers.cli.transformers import main; main()"
+    serve = ("serve", folder / "tiny", "--host", "127.0.0.1", "--port", port, "--device", "cpu")
+    url = f"http://127.0.0.1:{port}/v1"
+    with running("transformers", ("-c", code, *serve), folder / "log", HF_HUB_OFFLINE="1"):
+        OpenAi(url, "tiny", ready_within_s=STARTS_WITHIN_S).load("cpu")
+        yield url, str(folder / "tiny")
+
+
+def writing(server: tuple[str, str], max_tokens: int) -> OpenAi:
+    operator = OpenAi(*server, max_tokens=max_tokens)
+    operator.load("cpu")
+    return operator
+
+
+def test_transformers_writes_as_much_as_a_variant_lets_it(transformers: tuple[str, str]) -> None:
+    brief = writing(transformers, 3).predict(["hello", "world"])
+    long = writing(transformers, 40).predict(["hello", "world"])
+    assert all(isinstance(text, str) for text in (*brief, *long)), (brief, long)
+    assert [len(a) < len(b) for a, b in zip(brief, long, strict=True)] == [True, True]
+
+
+def test_transformers_is_left_in_the_middle_of_its_stream(transformers: tuple[str, str]) -> None:
+    operator = writing(transformers, 400)
+    (late,) = operator.predict(TimedBatch(["a story without end"], [0.2]))
+    assert isinstance(late, OutOfTime)
+    assert "had not finished within 200 ms" in str(late)
+    assert isinstance(writing(transformers, 2).predict(["and still"])[0], str)
