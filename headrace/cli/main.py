@@ -13,27 +13,22 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from headrace.cli.broker import acls, broker
-from headrace.cli.calibrate import calibrate
-from headrace.cli.capacity import capacity
 from headrace.cli.command import command, drain, pause, policy, reload, replan, restore, resume
 from headrace.cli.dashboard import dashboard
 from headrace.cli.dead_letters import dead_letters
 from headrace.cli.demo import demo
-from headrace.cli.doctor import doctor
+from headrace.cli.fidelity import calibrate, fidelity
 from headrace.cli.files import completion, init, schema
 from headrace.cli.gateway import gateway
-from headrace.cli.kubernetes import kubernetes
-from headrace.cli.observe import explain, logs, status
-from headrace.cli.plan import plan
+from headrace.cli.observe import explain, logs, report, status, traces
+from headrace.cli.plan import capacity, plan
 from headrace.cli.profile import profile
-from headrace.cli.reports import fidelity, report
 from headrace.cli.roles import control, egress, ingress, profiler, scorer, worker
-from headrace.cli.run import down, up, validate
+from headrace.cli.run import doctor, down, kubernetes, up, validate
 from headrace.cli.send import load, send
 from headrace.cli.session import session
-from headrace.cli.sessions import schedule, search
+from headrace.cli.session_planning import schedule, search
 from headrace.cli.simulate import compare, simulate
-from headrace.cli.traces import traces
 from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
 from headrace.terminal import say
 

@@ -1,6 +1,7 @@
-"""``headrace status``, ``logs`` and ``explain``: what runs, and where a query's time went."""
+"""``headrace status``, ``logs``, ``explain``, ``report`` and ``traces``: look at what runs."""
 
 import re
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,15 @@ from typing import Any
 import click
 
 from headrace.broker.connect import reached_running
-from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import (
+    DurationType,
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    read_file,
+)
 from headrace.errors import Unsuccessful
-from headrace.terminal import print_json, print_rich, print_text, rich_console
+from headrace.terminal import print_json, print_rich, print_text, rich_console, say
 
 
 @click.command()
@@ -147,3 +154,90 @@ def explain(
         return
     for line in view(story, pipeline.name, rich_console().width):
         print_rich(line)
+
+
+@click.command()
+@pipeline_argument
+@click.option("--last", type=DurationType(), default="600s", show_default=True,
+              help="Queries made within this time from now back.")  # fmt: skip
+@click.option(
+    "--html", type=click.Path(path_type=Path), help="Write a page with charts, for any browser."
+)
+@bootstrap_option
+@json_option
+def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as_json: bool) -> int:
+    """Report the outcomes of a live pipeline's queries.
+
+    Outcomes, latencies, accuracy, devices, and drops by task and reason, read from the answers
+    and plans on the broker, so that it also works after the pipeline has ended. The newest
+    certificate of the simulation beside the file (headrace fidelity) is shown.
+
+    \b
+    Example:
+      headrace report pipeline.yaml --last 60s
+      headrace report pipeline.yaml --html page.html
+    """
+    from headrace.atomic_file import writable, write_page
+    from headrace.broker.connect import reached_running
+    from headrace.report.live_report import live_report
+    from headrace.report.report_text import report_page, report_text
+
+    if html is not None:
+        writable(html)
+    made = live_report(read_file(file), reached_running(bootstrap), time.time(), last)
+    if html is not None:
+        write_page(html, report_page(made))
+        say(f"wrote {html}")
+    print_json(made.as_json()) if as_json else print_text(report_text(made))
+    return 0
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
+@click.option(
+    "--otlp",
+    "endpoint",
+    default="http://localhost:4318",
+    show_default=True,
+    metavar="URL",
+    help="Collector that takes OTLP over HTTP.",
+)
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1),
+    default=0.01,
+    show_default=True,
+    help="Of the answers in good time.",
+)
+@click.option("--since", type=DurationType(), help="Begin so long ago; without: now.")
+@click.option("--for", "length", type=DurationType(), help="End after this time; without: Ctrl-C.")
+def traces(
+    file: Path,
+    bootstrap: str | None,
+    endpoint: str,
+    share: float,
+    since: float | None,
+    length: float | None,
+) -> None:
+    """Export queries' traces to OpenTelemetry, from their answers.
+
+    Kept are every query that was not answered in time, those that used 90 % of their time, those
+    whose caller keeps the trace (header traceparent), and a share of the rest. Nodes do nothing
+    for it.
+
+    \b
+    Example:
+      headrace traces pipeline.yaml --otlp http://localhost:4318 --since 600s --for 30s
+    """
+    from headrace.traces.sampling import Sampling
+    from headrace.traces.trace_export import after, export
+
+    read = read_file(file)
+    kafka = reached_running(bootstrap)
+    since_s = None if since is None else time.time() - since
+    say(f"exporting traces of {read.pipeline.name} to {endpoint}")
+    seen, kept = export(
+        kafka, read.pipeline, endpoint, Sampling(share), since_s=since_s, until=after(length)
+    )
+    say(f"{seen} answers, {kept} traces exported")

@@ -1,6 +1,7 @@
-"""``headrace validate``, ``up`` and ``down``."""
+"""``headrace validate``, ``doctor``, ``up``, ``down``, ``kubernetes``: check and run a pipeline."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +14,10 @@ from headrace.cli.shared_options import (
 )
 from headrace.errors import INFEASIBLE
 from headrace.roles.log_options import log_options, metrics_option
-from headrace.terminal import print_json, print_text
+from headrace.terminal import print_json, print_rich, print_text
+
+if TYPE_CHECKING:
+    from headrace.doctor.findings import Finding
 
 
 @click.command()
@@ -86,3 +90,96 @@ def down(file: Path, bootstrap: str | None, purge: bool, as_json: bool) -> None:
     ended, purged, text = down_from_here(read_file(file), bootstrap, purge=purge)
     row = {"was_up": ended} | ({"purged": purged.as_json()} if purged else {})
     print_json(row) if as_json else print_text(text)
+
+
+STYLES = {"ok": "green", "warn": "yellow", "wrong": "bold red"}
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@bootstrap_option
+@json_option
+def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> int:
+    """Check this machine, the broker and a pipeline; name the remedies.
+
+    Python, extras, Java, disk, the broker's release and clock; with FILE also the pipeline file,
+    its topics and this user's rights on them. Starts nothing. Exit code 0 if nothing is wrong,
+    4 without a broker, 2 for an invalid file, else 1.
+
+    \b
+    Example:
+      headrace doctor pipeline.yaml
+      headrace doctor --bootstrap kafka-1:9092 --json
+    """
+    from headrace.doctor.facts import findings
+    from headrace.doctor.findings import as_json as all_as_json
+    from headrace.doctor.findings import verdict
+
+    made = []
+    for finding in findings(file, bootstrap):
+        made.append(finding)
+        if not as_json:
+            print_rich(_row(finding))
+    if as_json:
+        print_json(all_as_json(made))
+    return verdict(made)
+
+
+def _row(finding: "Finding") -> Any:
+    """Return one finding as a table, printed at once; long findings wrap in their column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    row = Table.grid(padding=(0, 1))
+    for width in (5, 14, None):
+        row.add_column(width=width)
+    found = Text(finding.found + (f"\n-> {finding.mend}" if finding.mend else ""))
+    row.add_row(Text(finding.state, style=STYLES[finding.state]), finding.what, found)
+    return row
+
+
+@click.command()
+@pipeline_argument
+@click.option("--image", default="headrace:local", show_default=True, help="Of all roles.")
+@click.option("--worker-image", help="Of workers, if theirs is another: with torch, say.")
+@click.option("--bootstrap", default="kafka:9092", show_default=True, help="Brokers, for pods.")
+@click.option("--namespace", default="default", show_default=True, help="Of all objects.")
+@click.option("--claim", default="", help="PersistentVolumeClaim with the pipeline's folder.")
+@click.option("--strimzi", default="", help="Make topics and users for this cluster of Strimzi.")
+@click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor, for Prometheus' operator.")
+def kubernetes(
+    file: Path,
+    image: str,
+    worker_image: str | None,
+    bootstrap: str,
+    namespace: str,
+    claim: str,
+    strimzi: str,
+    pod_monitor: bool,
+) -> None:
+    """Print the manifests of a pipeline for Kubernetes.
+
+    One Deployment for each process of control, ingress and egress, a StatefulSet for the workers of
+    each device, the gateway with its Service, budgets for evictions. Without --claim the folder is
+    a ConfigMap of 1 MB at most.
+
+    \b
+    Example:
+      headrace kubernetes pipeline.yaml --image registry/headrace:1 | kubectl apply -f -
+    """
+    from headrace.kubernetes.folder import folder_files
+    from headrace.kubernetes.manifests import manifest_text, manifests
+    from headrace.kubernetes.pods import KubernetesOptions
+
+    options = KubernetesOptions(
+        image=image,
+        worker_image=worker_image or image,
+        bootstrap=bootstrap,
+        namespace=namespace,
+        claim=claim,
+        strimzi=strimzi,
+        pod_monitor=pod_monitor,
+    )
+    read = read_deployed(file)
+    files = {} if claim else folder_files(read)
+    print_text(manifest_text(manifests(read, files, options)).rstrip())

@@ -1,6 +1,5 @@
-"""``headrace report`` and ``fidelity``: a live run's figures, alone and beside a prediction."""
+"""``headrace calibrate`` and ``fidelity``: measure this machine, and certify simulations."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -8,50 +7,12 @@ import click
 
 from headrace.cli.shared_options import (
     DurationType,
-    bootstrap_option,
     json_option,
     pipeline_argument,
     read_deployed,
-    read_file,
 )
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
-
-
-@click.command()
-@pipeline_argument
-@click.option("--last", type=DurationType(), default="600s", show_default=True,
-              help="Queries made within this time from now back.")  # fmt: skip
-@click.option(
-    "--html", type=click.Path(path_type=Path), help="Write a page with charts, for any browser."
-)
-@bootstrap_option
-@json_option
-def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as_json: bool) -> int:
-    """Report the outcomes of a live pipeline's queries.
-
-    Outcomes, latencies, accuracy, devices, and drops by task and reason, read from the answers
-    and plans on the broker, so that it also works after the pipeline has ended. The newest
-    certificate of the simulation beside the file (headrace fidelity) is shown.
-
-    \b
-    Example:
-      headrace report pipeline.yaml --last 60s
-      headrace report pipeline.yaml --html page.html
-    """
-    from headrace.atomic_file import writable, write_page
-    from headrace.broker.connect import reached_running
-    from headrace.report.live_report import live_report
-    from headrace.report.report_text import report_page, report_text
-
-    if html is not None:
-        writable(html)
-    made = live_report(read_file(file), reached_running(bootstrap), time.time(), last)
-    if html is not None:
-        write_page(html, report_page(made))
-        say(f"wrote {html}")
-    print_json(made.as_json()) if as_json else print_text(report_text(made))
-    return 0
 
 
 @click.command()
@@ -132,4 +93,55 @@ def _show_history(path: Path, as_json: bool) -> int:
         print_text(history_text(kept))
     else:
         print_text(f"no certificate of {path.name} was made yet; run `headrace fidelity`")
+    return 0
+
+
+@click.command()
+@pipeline_argument
+@click.option("--rate", type=click.FloatRange(0, min_open=True), multiple=True, metavar="QPS",
+              help="Measure at this many queries/s; one: also at half of it; without it, at "
+              "a quarter and a half of the planned capacity.")  # fmt: skip
+@click.option("--seconds", type=DurationType(), default="20s", show_default=True,
+              help="At each rate, in each pass.")  # fmt: skip
+@click.option("--passes", type=click.IntRange(1), default=2, show_default=True,
+              help="Measure every rate this often.")  # fmt: skip
+@click.option("--dilate", type=click.FloatRange(1), default=1.0, show_default=True,
+              help="Slow time by this factor; for emulated devices.")  # fmt: skip
+@click.option("--policy", metavar="NAME", help="The policy; without it the file's.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to store the calibration.")
+@json_option
+def calibrate(
+    file: Path, rate: tuple[float, ...], seconds: float, passes: int, dilate: float,
+    policy: str | None, seed: int, out: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Measure this machine and its broker, for simulations.
+
+    Runs the pipeline on a temporary local broker, every role as a process, under Poisson arrivals
+    of a few rates. Records hops, ways in and out, starts and durations of batches by rate and by
+    the number of busy devices. Stored beside the file, as pipeline.world.json for pipeline.yaml;
+    simulate, compare, plan and fidelity use it while it fits.
+
+    \b
+    Example:
+      headrace calibrate pipeline.yaml
+      headrace calibrate cluster.yaml --rate 220 --dilate 4 --seconds 10s
+    """
+    from headrace.fidelity.calibration_run import CalibrationRequest
+    from headrace.fidelity.calibration_run import calibrate as measured
+    from headrace.fidelity.calibration_text import calibration_text
+    from headrace.simulation.world_file import as_json as document
+    from headrace.simulation.world_file import place, store
+
+    read = read_deployed(file)
+    found = measured(
+        CalibrationRequest(
+            file=read, rates_qps=rate, seconds=seconds, passes=passes, dilate=dilate,
+            policy=policy, seed=seed,
+        )
+    )  # fmt: skip
+    path = out or place(read.path)
+    store(found, path)
+    print_json(document(found)) if as_json else print_text(calibration_text(found))
+    say(f"stored as {path}")
     return 0
