@@ -230,8 +230,7 @@ def traces(
     Example:
       headrace traces pipeline.yaml --otlp http://localhost:4318 --since 600s --for 30s
     """
-    from headrace.traces.sampling import Sampling
-    from headrace.traces.trace_export import after, export
+    from headrace.traces.trace_export import Sampling, after, export
 
     read = read_file(file)
     kafka = reached_running(bootstrap)

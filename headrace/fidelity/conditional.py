@@ -13,8 +13,8 @@ from headrace.config.profile_files import load_profile
 from headrace.fidelity.delay_trace import seen
 from headrace.fidelity.live_run import LiveEnvironment, answers
 from headrace.results.figures import Figures
-from headrace.simulation.figures_run import figures_of
 from headrace.simulation.run_input import Run, Start, devices
+from headrace.simulation.simulation_run import figures_of
 from headrace.simulation.warm_start import start_of
 from schemas.pipeline import Pipeline
 from schemas.records import Plan

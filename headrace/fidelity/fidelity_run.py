@@ -36,9 +36,9 @@ from headrace.fidelity.null_models import null_models
 from headrace.fidelity.variant_file import as_asked
 from headrace.machine import machine
 from headrace.results.figures import Figures
-from headrace.simulation.figures_run import figures_of
 from headrace.simulation.overrides import Devices, changed
 from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import figures_of
 from headrace.simulation.world_file import ChosenWorld, beyond, chosen, profiles_sha256
 from headrace.terminal import progress, say
 

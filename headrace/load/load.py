@@ -20,8 +20,13 @@ from headrace.config.sizes_file import read_sizes
 from headrace.config.user_functions import load_workload
 from headrace.load.load_result import LoadResult, answers_text
 from headrace.load.load_screen import watching
-from headrace.results.phase_outcomes import PhaseOutcomes, Seen, by_phase, by_policy
-from headrace.results.policies_in_force import policies_in_force
+from headrace.results.phase_outcomes import (
+    PhaseOutcomes,
+    Seen,
+    by_phase,
+    by_policy,
+    policies_in_force,
+)
 from headrace.results.tally import Score, Sent, tally
 from headrace.terminal import progress
 from schemas.records import Answer

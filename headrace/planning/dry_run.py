@@ -9,18 +9,21 @@ import resource
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
 from typing import Any
 
-from control.checks.allocation_check import accuracy_of, check_allocation
+from control.checks.allocation_check import accuracy_of, check_allocation, rate
 from control.checks.violations import sentences
 from control.policies import known_kinds, policy_named, spec_of
-from control.policies.option_fields import SOLVER, with_options
+from control.policies.option_fields import SOLVER, TRAFFIC, with_options
 from control.policies.solvers import solve
+from control.problem.candidates import paths
 from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.errors import Unfeasible
-from headrace.planning.throughput_shares import with_shares
+from profiles.measurements import ProfileError
 from schemas.pipeline import Pipeline, Policy
 
 # Slots are partitions created up front; a dry run assumes that they do not limit the plan.
@@ -180,3 +183,39 @@ def _nearest(plan: Allocation) -> dict[str, Any] | None:
         "slo_ms": None if slo_s is None else round(slo_s * 1e3, 3),
         "devices": plan.nearest.devices,
     }
+
+
+def with_shares(plan: Allocation, problem: Problem) -> Allocation:
+    """Return the plan with the shares of throughput routing, and the accuracy that they give.
+
+    ``static``, ``proteus`` and policies of other packages say how many workers run which variant;
+    a task's traffic is shared among its workers by what each can serve. A plan is returned as it is
+    if it has shares or traffic of its own, a task has no worker or no profile, or branches are
+    untied.
+    """
+    named = plan.shares or problem.pipeline.branches == "untied" or TRAFFIC.of(problem.policy)
+    if named or problem.profile is None:
+        return plan
+    try:
+        able = {each: each.count * rate(problem, each) for each in plan.replicas}
+        shares = tuple(_shares(able, problem))
+        found = replace(plan, shares=shares)
+        return replace(found, accuracy=accuracy_of(found, problem)) if shares else plan
+    except ProfileError:
+        return plan
+
+
+def _shares(able: dict[Replicas, float], problem: Problem) -> list[PathShare]:
+    """Return a share for every way through the variants to every leaf task."""
+    total: dict[str, float] = {}
+    for each, items_per_s in able.items():
+        total[each.task] = total.get(each.task, 0.0) + items_per_s
+    return [
+        PathShare(
+            path=tuple(each.key for each in chosen),
+            share=prod(able[each] / total[each.task] for each in chosen),
+            devices=tuple(each.device for each in chosen),
+        )
+        for way in paths(problem.pipeline.tasks).values()
+        for chosen in product(*([r for r in able if r.task == task] for task in way))
+    ]

@@ -21,7 +21,7 @@ from headrace.results.expected_accuracy import ExpectedAccuracy, expected_accura
 from headrace.results.figures import Figures, figures
 from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, scored
 from headrace.results.latency_steps import StepTimes
-from headrace.results.policies_in_force import InForce, policies_in_force
+from headrace.results.phase_outcomes import InForce, policies_in_force
 from headrace.results.time_series import Recorder, TimeSeries, width_s
 from headrace.results.variant_outcomes import VariantOutcomes, by_variant
 from headrace.roles.profile_lookups import accuracies

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.results.policies_in_force import InForce
 from headrace.results.tally import Score, Sent, Tally, tally
 from operators.outcomes import outcome_of
 from schemas.records import ANSWERED, Answer, Plan
@@ -35,6 +34,14 @@ class Seen:
     answers: Mapping[str, Answer]
     score: Score | None
     plans: Sequence[Plan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """A policy and the time at which it came into force, seconds since the epoch."""
+
+    since_s: float
+    policy: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,3 +135,16 @@ def variant_shares(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
         task: {name: n / sum(of_task.values()) for name, n in sorted(of_task.items())}
         for task, of_task in counts.items()
     }
+
+
+def policies_in_force(history: Sequence[Plan], first_s: float, last_s: float) -> Iterator[InForce]:
+    """Yield the policies that were in force between two times, each with its start."""
+    in_force = ""
+    for plan in sorted(history, key=lambda each: each.epoch):
+        if plan.issued_s > last_s:
+            return
+        following = [p for p in history if p.epoch > plan.epoch and p.issued_s <= first_s]
+        if following or plan.settings.policy == in_force:
+            continue
+        in_force = plan.settings.policy
+        yield InForce(since_s=plan.issued_s, policy=in_force)

@@ -17,6 +17,8 @@ from control.checks.violations import sentences
 from headrace.arrivals.arrival_processes import Times
 from headrace.config.cluster_cost import costs
 from headrace.errors import PipelineError
+from headrace.results.figures import Figures, figures
+from headrace.results.latency_steps import StepTimes
 from headrace.simulation.faults import (
     BROKER_PAUSE,
     CONTROL_DOWN,
@@ -30,14 +32,7 @@ from headrace.simulation.run_input import Run, queries, stamped
 from headrace.simulation.simulation_nodes import CONTROL, SimulatedNodes, VirtualSolver, cpu_seconds
 from headrace.simulation.warm_start import GivenPlan, filed
 from headrace.status.readiness import Readiness
-from schemas.effects import (
-    QUERIES,
-    Arrived,
-    Effect,
-    Event,
-    Observer,
-    Send,
-)
+from schemas.effects import QUERIES, Arrived, Effect, Event, Observer, Send
 from streams.control_app.host import RESTORED, ControlHost
 from streams.observers.run_metrics import RunMetrics
 from streams.simulated.simulated_driver import Simulated
@@ -270,3 +265,15 @@ _FAULTS = {
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
+
+
+def figures_of(run: Run, advance: Advance) -> Figures:
+    """Play a run to its end; raises ``PipelineError`` if a variant has no profile."""
+    watches: list[StepTimes] = []
+
+    def watch(metrics: RunMetrics) -> StepTimes:
+        watches.append(StepTimes(metrics))
+        return watches[-1]
+
+    ended = simulated(run, advance, watch=watch)
+    return figures(ended.account, watches[0], ended.last_s)

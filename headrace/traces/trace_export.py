@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Message
@@ -16,11 +17,11 @@ from headrace.client.formats import answers_in, reader_of
 from headrace.client.topic_clients import Tail
 from headrace.traces import otlp
 from headrace.traces.answer_spans import spans_of
-from headrace.traces.sampling import Sampling
 from headrace.traces.trace_context import TRACEPARENT, TraceContext, context_in, own_context
+from operators.outcomes import outcome_of
 from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Origin
+from schemas.records import ANSWERED, Answer, Origin
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
@@ -28,6 +29,25 @@ TURN_S = 0.5
 HELD_S = 1.0  # an answer, until its query's record has been read
 MOST_WAITING = 200_000  # contexts of queries without an answer
 BATCH = 512  # spans in one request
+_WHOLE = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Every miss, every answer that used more than ``slow`` of its time, those that callers keep,
+    and a ``share`` of the rest."""
+
+    share: float = 0.01
+    slow: float = 0.9
+
+    def keeps(self, answer: Answer, context: TraceContext) -> bool:
+        """Return whether to export an answer's trace; the same for the same trace."""
+        if context.sampled or outcome_of(answer) != ANSWERED:
+            return True
+        allowed_s = answer.deadline_s - answer.created_s
+        if answer.answered_s - answer.created_s > self.slow * allowed_s:
+            return True
+        return int(context.trace[-8:], 16) < self.share * _WHOLE
 
 
 class Contexts:

@@ -11,8 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.atomic_file import writable, write_page
-from headrace.html.axes import Axis, spanning, tick_label
-from headrace.html.charts import ChartLine, Labels, Spot, UprightLine, line_chart, spot_chart
+from headrace.html.charts import (
+    Axis,
+    ChartLine,
+    Labels,
+    Spot,
+    UprightLine,
+    line_chart,
+    spanning,
+    spot_chart,
+    tick_label,
+)
 from headrace.html.page import COLOURS, css, legend, number, page, section, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
 from headrace.results.time_series import TimeSeries

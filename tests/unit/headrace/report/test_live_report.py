@@ -14,7 +14,7 @@ from headrace.errors import CertificateError
 from headrace.fidelity.certificate_store import folder, keep, keep_prediction
 from headrace.report.live_report import answers_since, reported
 from headrace.report.report_text import report_page, report_text
-from headrace.results.policies_in_force import InForce
+from headrace.results.phase_outcomes import InForce
 from schemas.codec.single_object import encode
 from schemas.records import REFUSED, Answer, End, Plan, Settings
 from tests.builders import a_hop, a_lease, a_plan, an_answer

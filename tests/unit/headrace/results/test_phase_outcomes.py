@@ -15,8 +15,7 @@ from headrace.report.live_report import reported
 from headrace.report.report_text import report_text
 from headrace.results.expected_accuracy import expected_accuracy
 from headrace.results.latency_steps import StepTimes, steps
-from headrace.results.phase_outcomes import Seen, Span, by_phase, by_policy, variant_shares
-from headrace.results.policies_in_force import InForce
+from headrace.results.phase_outcomes import InForce, Seen, Span, by_phase, by_policy, variant_shares
 from headrace.results.tally import Sent, tally
 from profiles.measurements import PathAccuracy
 from profiles.profile_table import ProfileTable

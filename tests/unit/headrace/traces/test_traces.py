@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from headrace.errors import Unsuccessful
 from headrace.traces.answer_spans import spans_of
 from headrace.traces.otlp import request_of, send
-from headrace.traces.sampling import Sampling
 from headrace.traces.trace_context import TraceContext, context_in, own_context
-from headrace.traces.trace_export import Contexts
+from headrace.traces.trace_export import Contexts, Sampling
 from schemas.enumerations import ReasonCode
 from schemas.records import ANSWERED, DROPPED, Answer, Hop, Origin
 from tests.otlp_collector import a_collector
