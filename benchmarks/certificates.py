@@ -94,7 +94,7 @@ _ROWS = {"cluster": _cluster, "ramsis": _sixty, "postcode": _postcode}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How long and how often: seconds of arrivals, simulations, live runs."""
+    """The size of a study: seconds of arrivals, simulations, live runs."""
 
     seconds: float
     simulations: int

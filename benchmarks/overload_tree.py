@@ -1,4 +1,4 @@
-"""Does a tree of four tasks keep its goodput when more arrives than the machine can serve?
+"""Measure the goodput of a tree of four tasks beyond the capacity of the machine.
 
     nice -n 5 python -m benchmarks.overload_tree [--rates 50 100 200 400] [--seconds 12] [--json]
 
@@ -87,7 +87,7 @@ cluster: {devices: {cpu: 2}, tasks_per_device: 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What became of one rate. Rates are queries a second."""
+    """The outcomes at one rate. Rates are queries a second."""
 
     rate_qps: float
     goodput_qps: float

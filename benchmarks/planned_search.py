@@ -1,4 +1,4 @@
-"""Judge the search on a recording of every configuration: is its plan the cheapest one?
+"""Compare the search's plan with the cheapest one, on a recording of every configuration.
 
     python -m benchmarks.planned_search FILE TRUTH [--slos 100] [--device-seconds 60] [--seed 0]
 

@@ -32,7 +32,7 @@ import numpy as np
 from benchmarks.papers.ramsis import entries
 from benchmarks.selection_reference import dense, iterate, worth
 from benchmarks.selection_worker import decisions, follow, with_gamma_gaps
-from control.policies.ramsis.arrival_counts import Arrivals
+from control.policies.ramsis.arrival_counts import ArrivalCounts
 from control.policies.ramsis.mdp import Setting, fixed_levels, whole_queue
 from control.policies.ramsis.mdp_solver import Objective, value_iteration
 from control.policies.ramsis.pareto_models import CandidateModel, planned, worthwhile_alone
@@ -112,7 +112,7 @@ def reference(models: tuple[CandidateModel, ...]) -> dict[str, float]:
         models=front,
         slo_s=0.15,
         workers=60,
-        arrivals=Arrivals(2000.0),
+        arrivals=ArrivalCounts(2000.0),
         levels_s=fixed_levels(0.15),
     )
     start = time.process_time()
@@ -138,7 +138,7 @@ def burstiness(models: tuple[CandidateModel, ...], qps: float) -> dict[str, floa
             models=front,
             slo_s=0.15,
             workers=60,
-            arrivals=Arrivals(qps, dispersion),
+            arrivals=ArrivalCounts(qps, dispersion),
             levels_s=fixed_levels(0.15),
         )
         process = whole_queue(setting)

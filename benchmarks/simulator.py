@@ -128,7 +128,7 @@ def measured(folder: Path, data: Path | None, ramsis: Path | None) -> dict[str, 
     }
     if data is not None:
         full = traffic(data, folder)
-        figures["traffic_stage_queries_per_cpu_s"] = full.account.stage_queries / full.cpu_s
+        figures["traffic_stage_queries_per_cpu_s"] = full.metrics.stage_queries / full.cpu_s
         figures["traffic_events_per_cpu_s"] = full.events / full.cpu_s
     if ramsis is not None:
         task = one_task(ramsis, folder)

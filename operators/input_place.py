@@ -76,7 +76,7 @@ def topic_id_of(note: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InputStart:
-    """Where ingress begins.
+    """The place at which ingress begins.
 
     ``upto`` holds the first place to read by partition, ``bases`` the first place of the partitions
     that are new or were made anew: their offset 0 is to be committed with it before it is read.

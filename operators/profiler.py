@@ -94,10 +94,10 @@ class Profiler:
                 if not child:
                     query.branches[item.branch] = item
                     query.credit += item.credit
-        told = answer(query, self._pipeline, self._combine, {}, 0.0)
-        if told.outcome != ANSWERED:
+        answered = answer(query, self._pipeline, self._combine, {}, 0.0)
+        if answered.outcome != ANSWERED:
             return 0.0
-        right, of = self._judge(told.result, sample.truth)
+        right, of = self._judge(answered.result, sample.truth)
         return float(right) / float(of) if of else 0.0
 
     def _made(

@@ -15,7 +15,7 @@ FAULTS = frozenset((NodeState.FAILED, NodeState.STUCK))  # states that come with
 
 
 class _Ran:
-    """What ran of a variant."""
+    """The batches of a variant that ran, in numbers."""
 
     __slots__ = ("batches", "busy_s", "items")
 

@@ -61,7 +61,7 @@ COUNTS = ("labels", "scored", "repeated", "unreadable", "failed", "unmatched")
 
 
 class Answered(Struct, frozen=True, gc=False):
-    """What the scorer keeps of an answer. ``counted``: it was read before the last restart."""
+    """The scorer's part of an answer. ``counted``: it was read before the last restart."""
 
     result: Value
     path: str

@@ -1,4 +1,4 @@
-"""What a profile measures: latency by batch, fan-out, one variant on one device, one path.
+"""Measurements in a profile: latency by batch, fan-out, one variant on one device, one path.
 
 Every value checks itself at birth and raises ``ProfileError``.
 """

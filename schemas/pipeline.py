@@ -81,7 +81,7 @@ class ClassShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """How answers are scored by the labels that users send.
+    """Scoring of answers by the labels that users send.
 
     ``scorer`` is "package.module:function" of a result and its truth; "": exact match. An answer
     waits for its label, and a label for its answer, for ``within_s`` and in ``memory_bytes``.

@@ -2,8 +2,8 @@
 
 A node reports the newest release that it reads, among its counts: there nodes of every release can
 read it. The controller puts the least of them into its plans, and every node writes in it
-(``control/controller/node_releases.py``). So in a rolling upgrade nobody writes what another cannot
-read, and what a later release adds is written once nobody is left who cannot read it.
+(``control/controller/node_releases.py``). So in a rolling upgrade no node writes
+what another cannot read, and the additions of a release are written once every node reads them.
 """
 
 RELEASE = 7  # the newest folder under schemas/avro/released

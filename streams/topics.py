@@ -40,7 +40,7 @@ SHARED = (PLANS, REPORTS, COMMANDS, COMMAND_RESULTS)
 
 
 class Stamps(Enum):
-    """Who sets the time stamps of a topic's records."""
+    """The source of the time stamps of a topic's records."""
 
     PRODUCER = "producer"
     BROKER = "broker"

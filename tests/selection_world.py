@@ -1,6 +1,6 @@
 """Small settings of model selection for tests."""
 
-from control.policies.ramsis.arrival_counts import Arrivals
+from control.policies.ramsis.arrival_counts import ArrivalCounts
 from control.policies.ramsis.mdp import Setting, fixed_levels
 from control.policies.ramsis.pareto_models import CandidateModel
 
@@ -22,6 +22,6 @@ def a_setting(
         models=models,
         slo_s=slo_s,
         workers=workers,
-        arrivals=Arrivals(qps, dispersion),
+        arrivals=ArrivalCounts(qps, dispersion),
         levels_s=levels or fixed_levels(slo_s, 5),
     )

@@ -1,4 +1,4 @@
-"""Hostile producers beside an honest one: is the service there for it, and does no role end?
+"""Run hostile producers beside an honest one, and check that it is served and no role ends.
 
     python -m benchmarks.hostile [--records 1000000] [--flood 3000] [--letters 1000] [--seconds 20]
                                  [--rate 20] [--fuzz-rate 2000] [--inputs raw,avro] [--json]

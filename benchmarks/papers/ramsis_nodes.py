@@ -81,14 +81,14 @@ def _run(file: PipelineFile, policy: Policy, seed: int, arrivals: Recorded) -> R
 
 def _row(run: Run, qps: int) -> Row:
     ended = simulated(run, lambda sent: None)
-    counts = ended.account.counts
+    counts = ended.metrics.counts
     return Row(
         on=ON,
         at=qps,
         seed=run.seed,
         policy=run.policy,
         queries=ended.queries,
-        accuracy=ended.account.accuracy or 0.0,
+        accuracy=ended.metrics.accuracy or 0.0,
         violation=1 - counts["answered"] / ended.queries,
         cpu_s=ended.cpu_s,
     )

@@ -1,4 +1,4 @@
-"""What must hold after every record, commit and event of a schedule, and at its end."""
+"""The invariants of a schedule: after every record, commit and event, and at its end."""
 
 from collections.abc import Sequence
 

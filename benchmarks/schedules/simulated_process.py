@@ -1,4 +1,4 @@
-"""What every simulated process has: a clock of its host, a link to the broker, and faults."""
+"""A simulated process: a clock of its host, a link to the broker, and faults."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Wall:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What the roles of a world are made of; tests replace parts to break an invariant."""
+    """The parts that a world makes its roles of; tests replace parts to break an invariant."""
 
     pipeline: Pipeline
     model: Callable[[str, str], Emulation]

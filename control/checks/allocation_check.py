@@ -320,7 +320,7 @@ def _latency(judge: _Judge) -> Iterator[Violation]:
 
 
 def _budget_s(problem: Problem, tasks: int) -> float:
-    """Return the compute budget in seconds of a path through so many tasks (design section 8)."""
+    """Return the compute budget in seconds of a path through ``tasks`` tasks (design section 8)."""
     pipeline = problem.pipeline
     return pipeline.compute_share * (problem.slo_s - (tasks + 1) * pipeline.comm_s)
 

@@ -1,4 +1,4 @@
-"""Check the query plans of sessions in a plan: whoever placed them."""
+"""Check the query plans of sessions in a plan, independently of what placed them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What the controller knows: the plan in force, its settings, workers, estimates and history.
+"""The state of the controller: the plan in force, its settings, workers, estimates, history.
 
 The parts of the controller share one ``ControlState``. It decides nothing; it derives from what is
 known what planning asks for: a solve's problem, and the context of the next plan.

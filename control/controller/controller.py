@@ -218,7 +218,7 @@ class Controller:
     def _review(self, now: float) -> list[Effect]:
         """Return the effects that the current state calls for."""
         self._reviewed_s = now
-        effects = self._bury(now)
+        effects = self._expire(now)
         self._settled = self._settled or self._is_settled(now)
         if self._settled:
             self._note_moves(now)
@@ -254,10 +254,10 @@ class Controller:
         moved(about_worker(name, PlanCause.WORKER_DRAINED) for name in drained)
         moved(self._intake.ready(now))
 
-    def _bury(self, now: float) -> list[Effect]:
+    def _expire(self, now: float) -> list[Effect]:
         """Reassign lost workers' slots now; placement is replanned later."""
         state = self._state
-        lost = state.members.bury(now)
+        lost = state.members.expire(now)
         if not lost:
             return []
         reason = workers_lost(lost)

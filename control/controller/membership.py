@@ -141,7 +141,7 @@ class Membership:
         """Return whether no node of any role has reported for ``STALL_S``."""
         return now - self._reported_s > STALL_S
 
-    def bury(self, now: float) -> tuple[str, ...]:
+    def expire(self, now: float) -> tuple[str, ...]:
         """Forget and return the workers that have been silent for too long."""
         if self.isolated(now) or now - self._listening_s <= DEAD_AFTER_S:
             return ()

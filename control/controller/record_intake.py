@@ -1,4 +1,4 @@
-"""What the controller takes from records: reports, counts, plans on the topic, and commands."""
+"""Fold records into the controller's state: reports, counts, plans on the topic, and commands."""
 
 from msgspec.structs import replace
 

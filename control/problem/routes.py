@@ -47,8 +47,8 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class FillOrder:
-    """How to fill receivers: up to ``up_to`` of their capacity, those of equal accuracy
-    ``together`` or one by one."""
+    """The order in which receivers are filled: up to ``up_to`` of their capacity, and those of
+    equal accuracy ``together`` or one by one."""
 
     up_to: float = 1.0
     together: bool = True

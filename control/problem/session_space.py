@@ -1,4 +1,4 @@
-"""What sessions may choose from: the space of query plans, the tiers with their devices, the links.
+"""The choices of sessions: the space of query plans, the tiers with their devices, the links.
 
 A setting is a variant with its knobs, named ``task/variant@knob=option,...``. A query plan names a
 setting, a tier and quarters of a device for every task.

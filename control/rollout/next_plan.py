@@ -59,19 +59,19 @@ def scales(pipeline: Pipeline, settings: Settings) -> bool:
 
 
 def next_plan(
-    target: Target, ground: PlanningContext, reasons: Sequence[PlanReason], now: float
+    target: Target, context: PlanningContext, reasons: Sequence[PlanReason], now: float
 ) -> tuple[Plan, bool]:
     """Return the next plan, and whether another one follows once workers have loaded."""
-    plan = ground.in_force
+    plan = context.in_force
     held = {lease.worker: lease for lease in plan.leases} if plan else {}
-    wanted = place(ground.members, held, target.allocation, target.kinds)
+    wanted = place(context.members, held, target.allocation, target.kinds)
     posts = wanted
-    if plan is not None and scales(ground.pipeline, target.settings):
-        posts = _staged(wanted, plan, held, ground)
-    leases = arrange(held, ground.members, posts, ground.history.slots)
+    if plan is not None and scales(context.pipeline, target.settings):
+        posts = _staged(wanted, plan, held, context)
+    leases = arrange(held, context.members, posts, context.history.slots)
     base = Plan(
-        pipeline=ground.pipeline.name,
-        epoch=ground.history.epoch + 1,
+        pipeline=context.pipeline.name,
+        epoch=context.history.epoch + 1,
         issued_s=now,
         reason=sentence(reasons),
         causes=causes(reasons),
@@ -80,15 +80,17 @@ def next_plan(
         binding=target.allocation.binding,
         mode=target.allocation.mode,
     )
-    pipeline, profile, members = ground.pipeline, ground.profile, ground.members
-    made = assemble(base, leases, pipeline, profile, members, ground.expected)
+    pipeline, profile, members = context.pipeline, context.profile, context.members
+    made = assemble(base, leases, pipeline, profile, members, context.expected)
     return made, posts != wanted
 
 
-def _staged(wanted: Posts, plan: Plan, held: Mapping[str, Lease], ground: PlanningContext) -> Posts:
-    profile = ground.profile
-    policy = policy_named(ground.pipeline, plan.settings.policy) or Policy(name="")
-    devices = {member.name: member.device for member in ground.members}
+def _staged(
+    wanted: Posts, plan: Plan, held: Mapping[str, Lease], context: PlanningContext
+) -> Posts:
+    profile = context.profile
+    policy = policy_named(context.pipeline, plan.settings.policy) or Policy(name="")
+    devices = {member.name: member.device for member in context.members}
 
     def rate(worker: str, task: str, variant: str, batch: int) -> float:
         try:
@@ -99,18 +101,18 @@ def _staged(wanted: Posts, plan: Plan, held: Mapping[str, Lease], ground: Planni
             pass
         return 1.0
 
-    return staged(ground.members, held, wanted, _needed(plan, ground), rate)
+    return staged(context.members, held, wanted, _needed(plan, context), rate)
 
 
-def _needed(plan: Plan, ground: PlanningContext) -> dict[str, float]:
+def _needed(plan: Plan, context: PlanningContext) -> dict[str, float]:
     """Return the items per second that arrive at each task, as the plan in force shares them."""
-    expected = ground.expected
-    if ground.profile is None:
+    expected = context.expected
+    if context.profile is None:
         return {}
     opened = [lease for lease in plan.leases if lease.open_slot >= 0]
     try:
         variants = mix(opened, plan.routes)
-        items = items_per_query(ground.pipeline, ground.profile, variants, expected.multiplicity)
+        items = items_per_query(context.pipeline, context.profile, variants, expected.multiplicity)
     except (KeyError, ProfileError):
         return {}
     return {task: expected.demand_qps * count for task, count in items.items()}

@@ -61,10 +61,10 @@ class RolloutTarget:
         return replace(kept, allocation=replace(found, replicas=kept.allocation.replicas))
 
     def first(
-        self, target: Target, ground: PlanningContext, reasons: Sequence[PlanReason], now: float
+        self, target: Target, context: PlanningContext, reasons: Sequence[PlanReason], now: float
     ) -> Plan:
         """Return the plan of the first step to a target."""
-        plan, self._staging = next_plan(target, ground, reasons, now)
+        plan, self._staging = next_plan(target, context, reasons, now)
         return plan
 
     def take(self, target: Target, now: float, *, provisional: bool = False) -> None:
@@ -83,14 +83,14 @@ class RolloutTarget:
             return self._target.settings
         return None
 
-    def step(self, ground: PlanningContext, now: float) -> Plan | None:
+    def step(self, context: PlanningContext, now: float) -> Plan | None:
         """Return the next plan, or None where it would equal the one in force."""
         assert self._target is not None
-        flows = scales(ground.pipeline, self._target.settings)
+        flows = scales(context.pipeline, self._target.settings)
         reasons, self._moves = self._moves, []
         self._routes_s = now + ROUTES_S
         if not (reasons or self._staging or flows):
             return None
         reasons = reasons or [STAGED if self._staging else ROUTES]
-        plan, self._staging = next_plan(self._target, ground, reasons, now)
-        return None if ground.in_force and same(plan, ground.in_force) else plan
+        plan, self._staging = next_plan(self._target, context, reasons, now)
+        return None if context.in_force and same(plan, context.in_force) else plan

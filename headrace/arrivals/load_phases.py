@@ -23,7 +23,7 @@ _PHASE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class LoadPhase:
     """A part of a load: its rate changes linearly from one value to the other."""
 
     name: str
@@ -40,7 +40,7 @@ class Phase:
 class Phases:
     """Poisson arrivals at the rates of one or more phases, one after the other."""
 
-    phases: tuple[Phase, ...]
+    phases: tuple[LoadPhase, ...]
 
     def __str__(self) -> str:
         return ",".join(map(str, self.phases))
@@ -77,7 +77,7 @@ class Phases:
             [begin + ramp(p.from_qps, p.to_qps, p.seconds, rng) for p, begin, _ in self.spans()]
         )
 
-    def spans(self) -> Iterator[tuple[Phase, float, float]]:
+    def spans(self) -> Iterator[tuple[LoadPhase, float, float]]:
         """Yield each phase with its begin and end, in seconds from the start."""
         ends = accumulate(phase.seconds for phase in self.phases)
         for end, phase in zip(ends, self.phases, strict=True):
@@ -92,7 +92,7 @@ class Phases:
         return "over", 0.0
 
 
-def _phase(text: str) -> Phase:
+def _phase(text: str) -> LoadPhase:
     found = _PHASE.fullmatch(text)
     try:
         seconds = duration(found["length"]) if found else 0.0
@@ -106,4 +106,4 @@ def _phase(text: str) -> Phase:
     begin, end = float(found["begin"]), float(found["end"] or found["begin"])
     if max(begin, end) > MOST_QPS:
         raise ArrivalsError(f"{text!r}: {MOST_QPS} queries/s are the most")
-    return Phase(found["name"], seconds, begin, end)
+    return LoadPhase(found["name"], seconds, begin, end)

@@ -53,18 +53,18 @@ def demo(
         shipped_pipeline,
     )
 
-    wish = DemoOptions(
+    options = DemoOptions(
         file=read_pipeline_file(file or shipped_pipeline()), bootstrap=bootstrap, seconds=seconds,
         rate_qps=rate, seed=seed, as_json=as_json,
     )  # fmt: skip
     if compare:
-        runs, left = run_comparison(wish)
+        runs, left = run_comparison(options)
         print_json(comparison_json(runs, left)) if as_json else print_text(comparison_text(runs))
         lost = sum(each.lost for _, each in runs)
     else:
-        found, left = run_demo(wish)
+        found, left = run_demo(options)
         lost = found.lost
         if as_json:
             print_json(found.as_json(left))
-    wish.show(left_text(left))
+    options.show(left_text(left))
     return UNSUCCESSFUL if lost or left else 0

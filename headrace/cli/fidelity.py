@@ -68,11 +68,11 @@ def fidelity(
     if arrivals is None:
         raise click.UsageError("give --arrivals, or --history")
     counts = parsed(devices) if devices else None
-    wish = asked(
+    request = asked(
         read, arrivals, devices=counts, dilate=dilate, warm_up_s=warm_up, until_s=until, **options
     )
-    say(f"predicted with {wish.world.sentence}")
-    found, path = certify(wish)
+    say(f"predicted with {request.world.sentence}")
+    found, path = certify(request)
     print_json(found.as_json()) if as_json else print_text(text(found))
     say(f"kept as {path}")
     return 0 if found.met else UNSUCCESSFUL

@@ -92,7 +92,7 @@ def gateway(
     idle: float,
     body: float,
     drain: float,
-    telling: LogOptions,
+    logs: LogOptions,
 ) -> None:
     """Serve pipelines over HTTP and gRPC (Open Inference Protocol v2).
 
@@ -128,7 +128,7 @@ def gateway(
     )
     read = [read_file(file) for file in files]
     follow_supervisor()
-    run_gateway(read, brokers(bootstrap), options, telling)
+    run_gateway(read, brokers(bootstrap), options, logs)
 
 
 def _tls(certificate: Path | None, key: Path | None, clients: Path | None) -> "Tls | None":

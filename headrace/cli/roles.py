@@ -54,7 +54,7 @@ def _kafka(bootstrap: str | None) -> "KafkaConfig":
 @bootstrap_option
 @share_option
 @role_options
-def ingress(file: Path, bootstrap: str | None, share: "Share", telling: LogOptions) -> None:
+def ingress(file: Path, bootstrap: str | None, share: "Share", logs: LogOptions) -> None:
     """Run ingress: admit or refuse queries.
 
     \b
@@ -63,7 +63,7 @@ def ingress(file: Path, bootstrap: str | None, share: "Share", telling: LogOptio
     """
     from headrace.roles.wiring import run_ingress
 
-    run_ingress(read_deployed(file), _kafka(bootstrap), share, telling)
+    run_ingress(read_deployed(file), _kafka(bootstrap), share, logs)
 
 
 @click.command()
@@ -71,7 +71,7 @@ def ingress(file: Path, bootstrap: str | None, share: "Share", telling: LogOptio
 @bootstrap_option
 @share_option
 @role_options
-def egress(file: Path, bootstrap: str | None, share: "Share", telling: LogOptions) -> None:
+def egress(file: Path, bootstrap: str | None, share: "Share", logs: LogOptions) -> None:
     """Run egress: join the branches of each query into its answer.
 
     \b
@@ -80,7 +80,7 @@ def egress(file: Path, bootstrap: str | None, share: "Share", telling: LogOption
     """
     from headrace.roles.wiring import run_egress
 
-    run_egress(read_deployed(file), _kafka(bootstrap), share, telling)
+    run_egress(read_deployed(file), _kafka(bootstrap), share, logs)
 
 
 @click.command()
@@ -104,7 +104,7 @@ def worker(
     device: str,
     count: int,
     seed: int,
-    telling: LogOptions,
+    logs: LogOptions,
 ) -> None:
     """Run a worker: serve the variants that the plan assigns to it.
 
@@ -114,14 +114,14 @@ def worker(
     """
     from headrace.roles.wiring import run_worker
 
-    run_worker(read_deployed(file), _kafka(bootstrap), name, device, count, seed, telling)
+    run_worker(read_deployed(file), _kafka(bootstrap), name, device, count, seed, logs)
 
 
 @click.command()
 @pipeline_argument
 @bootstrap_option
 @role_options
-def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
+def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
     """Run the control app: read reports and commands, write plans.
 
     \b
@@ -143,7 +143,7 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     fresh = controller_maker(read)
     kafka = _kafka(bootstrap)
     collect_seldom()
-    with observed("control", read.pipeline, telling, prices=prices(read.cluster)) as observers:
+    with observed("control", read.pipeline, logs, prices=prices(read.cluster)) as observers:
         run(
             read.pipeline, fresh, kafka, observers, dilation(), process_clock, write_within_limit()
         )  # fmt: skip
@@ -153,7 +153,7 @@ def control(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
 @pipeline_argument
 @bootstrap_option
 @role_options
-def scorer(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
+def scorer(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
     """Run the scorer: measure the accuracy of answers by labels.
 
     One is enough for a pipeline. Labels are JSON such as {"id": "letter-17", "truth": "75001"} or
@@ -165,7 +165,7 @@ def scorer(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
     """
     from headrace.roles.wiring import run_scorer
 
-    run_scorer(read_deployed(file), _kafka(bootstrap), telling)
+    run_scorer(read_deployed(file), _kafka(bootstrap), logs)
 
 
 @click.command()
@@ -176,9 +176,7 @@ def scorer(file: Path, bootstrap: str | None, telling: LogOptions) -> None:
 )
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda:0 ...")
 @role_options
-def profiler(
-    file: Path, bootstrap: str | None, name: str, device: str, telling: LogOptions
-) -> None:
+def profiler(file: Path, bootstrap: str | None, name: str, device: str, logs: LogOptions) -> None:
     """Run a profiler: run configurations on samples, for searches.
 
     `headrace search` starts profilers of its own; run more with this command, on other machines
@@ -190,4 +188,4 @@ def profiler(
     """
     from headrace.roles.profiling_role import run_profiler
 
-    run_profiler(read_deployed(file), _kafka(bootstrap), name, device, telling)
+    run_profiler(read_deployed(file), _kafka(bootstrap), name, device, logs)

@@ -87,7 +87,7 @@ def load(as_json: bool, **asked: Any) -> int:
     from headrace.load.load import loaded, requested
     from headrace.load.load_result import load_row, load_text
 
-    file, wish = read_file(asked["file"]), requested(asked)
-    found = loaded(file, reached(asked["bootstrap"]), wish)
+    file, options = read_file(asked["file"]), requested(asked)
+    found = loaded(file, reached(asked["bootstrap"]), options)
     print_json(load_row(found)) if as_json else print_text(load_text(found))
     return UNSUCCESSFUL if found.tally.counts["lost"] else 0

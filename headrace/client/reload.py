@@ -1,4 +1,4 @@
-"""``headrace reload``: have workers load edited operators, and tell what became of it."""
+"""``headrace reload``: have workers load edited operators, and report the result."""
 
 import time
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from schemas.records import Report
 from schemas.variant_id import variant_key
 from streams.topics import physical
 
-LISTEN_S = 0.6  # three report intervals: every worker has told its counts
+LISTEN_S = 0.6  # three report intervals: every worker has reported its counts
 WITHIN_S = 60.0
 ALL = "all"
 

@@ -29,8 +29,8 @@ DECIDE_EVERY_S = 1.0
 RATE_OVER_S = 3.0  # a Poisson process at 20/s then errs by 13 %
 
 
-class Reports(Protocol):
-    """What follows the reports topic."""
+class ReportsTopic(Protocol):
+    """A follower of the reports topic."""
 
     def take(self, timeout_s: float) -> list[bytes]:
         """Return the new records."""
@@ -40,7 +40,7 @@ class Reports(Protocol):
 
 
 class Fleet(Protocol):
-    """What starts and ends the workers of rented devices."""
+    """Starts and ends the workers of rented devices."""
 
     def start_at(self, role: Role, due_s: float) -> None:
         """Start a role at a time of the fleet's clock."""
@@ -85,7 +85,7 @@ class DeviceRental:
         self,
         file: PipelineFile,
         fleet: Fleet,
-        reports: Reports,
+        reports: ReportsTopic,
         said: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -30,7 +30,7 @@ class DeviceType:
 class TierDevices:
     """The devices of a tier that run here: ``count`` processes with a worker for each of ``tasks``.
 
-    ``stretch`` is by task: an emulated device takes so many times the seconds of this machine.
+    ``stretch`` is by task: an emulated device takes that multiple of this machine's seconds.
     """
 
     name: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from control.policies import fixed_policies, policy_named, spec_of
 from control.policies.loki.allocate import allocate
 from control.problem.problem import PlanError, Problem
-from headrace.arrivals.load_phases import Phase, Phases
+from headrace.arrivals.load_phases import LoadPhase, Phases
 from headrace.config.pipeline_file import PipelineFile
 from headrace.planning.dry_run import PlanRequest, problem
 from schemas.pipeline import Pipeline
@@ -62,7 +62,7 @@ def steady(pipeline: Pipeline, plan: Plan, seconds: float, rate_qps: float | Non
     others = [p.name for p in pipeline.policies if p.name not in (in_force, "static")]
     rate = rate_qps or steady_qps(plan)
     return DemoLoad(
-        phases=Phases((Phase("steady", seconds, rate, rate),)),
+        phases=Phases((LoadPhase("steady", seconds, rate, rate),)),
         policy=in_force,
         then=others[0] if others else None,
         then_s=seconds / 2,
@@ -78,7 +78,7 @@ def hill(pipeline: Pipeline, most_qps: float, seconds: float, peak_qps: float) -
     fixed = [policy.name for policy in fixed_policies(pipeline)]
     return DemoLoad(
         phases=Phases(
-            tuple(Phase(name, round(part * seconds, 3), *rates[name]) for name, part in SHARES)
+            tuple(LoadPhase(name, round(part * seconds, 3), *rates[name]) for name, part in SHARES)
         ),
         policy=fixed[0] if fixed else pipeline.policy,
         then=pipeline.policy if fixed else None,

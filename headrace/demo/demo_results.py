@@ -1,4 +1,4 @@
-"""What a demo found: the results of its commands as JSON, and a comparison of policies."""
+"""The results of a demo: those of its commands as JSON, and a comparison of policies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from schemas.records import CommandResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PolicyChange:
     """The policy command: its time (epoch seconds) and its result."""
 
     before: str
@@ -23,7 +23,7 @@ class Change:
     epoch: int | None = None
     message: str = ""
 
-    def done(self, result: CommandResult) -> "Change":
+    def done(self, result: CommandResult) -> "PolicyChange":
         """Return the change with the result of its command."""
         took_ms = (result.finished_s - self.at_s) * 1e3
         return replace(self, took_ms=took_ms, epoch=result.epoch, message=result.message)
@@ -45,7 +45,7 @@ class DemoResult:
 
     load: LoadResult
     report: LiveReport
-    change: Change | None
+    change: PolicyChange | None
     hardware_qps: float | None
 
     @property

@@ -28,7 +28,7 @@ from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.cluster.up import up_row, up_text
 from headrace.config.pipeline_file import PipelineFile
 from headrace.demo.demo_load import DemoLoad, demo_load
-from headrace.demo.demo_results import Change, DemoResult
+from headrace.demo.demo_results import DemoResult, PolicyChange
 from headrace.errors import PipelineError, Unfeasible
 from headrace.load.load import LoadOptions, loaded
 from headrace.load.load_result import LoadResult, load_text
@@ -76,10 +76,10 @@ class DemoOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoEnvironment:
     """A running pipeline with its first plan."""
 
-    wish: DemoOptions
+    options: DemoOptions
     kafka: KafkaConfig
     run: LocalRun
     plan: Plan
@@ -90,82 +90,88 @@ def shipped_pipeline() -> Path:
     return Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
 
 
-def run_demo(wish: DemoOptions) -> tuple[DemoResult, tuple[str, ...]]:
+def run_demo(options: DemoOptions) -> tuple[DemoResult, tuple[str, ...]]:
     """Run the demo; return its result and the processes alive after it. Raises as ``_staged``."""
 
-    def act(stage: Stage) -> DemoResult:
-        load = demo_load(wish.file, stage.plan, wish.seconds, wish.rate_qps)
-        return _run_load(stage, load)
+    def act(environment: DemoEnvironment) -> DemoResult:
+        load = demo_load(options.file, environment.plan, options.seconds, options.rate_qps)
+        return _run_load(environment, load)
 
-    return _staged(wish, act)
+    return _staged(options, act)
 
 
-def run_comparison(wish: DemoOptions) -> tuple[list[tuple[str, DemoResult]], tuple[str, ...]]:
+def run_comparison(options: DemoOptions) -> tuple[list[tuple[str, DemoResult]], tuple[str, ...]]:
     """Run the load under the file's policy and under every fixed plan, the file's policy first in
     the result.
 
     Raises as ``_staged`` does, and ``PipelineError`` without fixed plans.
     """
-    fixed = [policy.name for policy in fixed_policies(wish.file.pipeline)]
-    own = wish.file.pipeline.policy
+    fixed = [policy.name for policy in fixed_policies(options.file.pipeline)]
+    own = options.file.pipeline.policy
     if not fixed or own in fixed:
         raise PipelineError(
-            f"{wish.file.path}: --compare sets the file's policy {own!r} against its fixed plans; "
-            "name one that scales (loki) under policy and fixed ones, with replicas, under policies"
+            f"{options.file.path}: --compare sets the file's policy {own!r} against its "
+            "fixed plans; name one that scales (loki) under policy and fixed ones, with replicas, "
+            "under policies"
         )
 
-    def act(stage: Stage) -> list[tuple[str, DemoResult]]:
-        load = demo_load(wish.file, stage.plan, wish.seconds, wish.rate_qps)
+    def act(environment: DemoEnvironment) -> list[tuple[str, DemoResult]]:
+        load = demo_load(options.file, environment.plan, options.seconds, options.rate_qps)
         # The file's own policy runs last, so that it stays in force on a permanent broker.
-        found = [(policy, _run_load(stage, load.only(policy))) for policy in (*fixed, own)]
+        found = [(policy, _run_load(environment, load.only(policy))) for policy in (*fixed, own)]
         return found[::-1]
 
-    return _staged(wish, act)
+    return _staged(options, act)
 
 
 # ---------------------------------------------------------------------- the commands
 
 
-def _run_load(stage: Stage, load: DemoLoad) -> DemoResult:
+def _run_load(environment: DemoEnvironment, load: DemoLoad) -> DemoResult:
     """Send the load under its policies, and show status and report."""
-    wish, kafka, name = stage.wish, stage.kafka, stage.wish.file.pipeline.name
+    options, kafka = environment.options, environment.kafka
+    name = options.file.pipeline.name
     with closing(Commander(kafka, name)) as commander:
         if plans(kafka, name)[-1].settings.policy != load.policy:
-            wish.show_command("policy apply", load.policy)
+            options.show_command("policy apply", load.policy)
             commander.apply_policy(load.policy)
-        change = _Change(wish, commander, load)
+        change = _Change(options, commander, load)
 
         def each(elapsed_s: float) -> None:
-            stage.run.tend()
+            environment.run.tend()
             change.step(elapsed_s)
 
-        sent = _load(stage, load, each)
-    if not wish.as_json:
-        wish.show_command("status", "--once")
-        show_status(wish.file, kafka, once=True, as_json=False)
+        sent = _load(environment, load, each)
+    if not options.as_json:
+        options.show_command("status", "--once")
+        show_status(options.file, kafka, once=True, as_json=False)
     now = time.time()
     last_s = math.ceil((now - sent.began_s) * 10) / 10
-    wish.show_command("report", f"--last {last_s:g}s")
-    report = live_report(wish.file, kafka, now, last_s)
-    wish.show(report_text(report))
+    options.show_command("report", f"--last {last_s:g}s")
+    report = live_report(options.file, kafka, now, last_s)
+    options.show(report_text(report))
     return DemoResult(sent, report, change.made, load.hardware_qps)
 
 
-def _load(stage: Stage, load: DemoLoad, each: Callable[[float], None]) -> LoadResult:
-    wish = stage.wish
-    wish.show_command(
+def _load(
+    environment: DemoEnvironment, load: DemoLoad, each: Callable[[float], None]
+) -> LoadResult:
+    options = environment.options
+    options.show_command(
         "load",
         f"--phases {load.phases}",
         f"--warm-up {WARM_UP_S:g}s",
-        f"--seed {wish.seed} --watch",
+        f"--seed {options.seed} --watch",
     )
     if load.then is not None:
-        wish.show(f"# {load.then_s:g} s later, as if in another terminal: policy apply {load.then}")
-    options = LoadOptions(
-        arrivals=load.phases, seed=wish.seed, warm_up_s=WARM_UP_S, watch=not wish.as_json
+        options.show(
+            f"# {load.then_s:g} s later, as if in another terminal: policy apply {load.then}"
+        )
+    sent = LoadOptions(
+        arrivals=load.phases, seed=options.seed, warm_up_s=WARM_UP_S, watch=not options.as_json
     )
-    found = loaded(wish.file, stage.kafka, options, each)
-    wish.show(load_text(found))
+    found = loaded(options.file, environment.kafka, sent, each)
+    options.show(load_text(found))
     return found
 
 
@@ -173,17 +179,17 @@ def _load(stage: Stage, load: DemoLoad, each: Callable[[float], None]) -> LoadRe
 class _Change:
     """Applies the policy of a demo's command at its time, without holding the load up."""
 
-    wish: DemoOptions
+    options: DemoOptions
     commander: Commander
     load: DemoLoad
-    made: Change | None = None
+    made: PolicyChange | None = None
     _command: str = field(default="")
 
     def step(self, elapsed_s: float) -> None:
         load = self.load
         if self.made is None and load.then is not None and elapsed_s >= load.then_s:
-            say(self.wish.command_line("policy apply", load.then))
-            self.made = Change(before=load.policy, after=load.then, at_s=time.time())
+            say(self.options.command_line("policy apply", load.then))
+            self.made = PolicyChange(before=load.policy, after=load.then, at_s=time.time())
             self._command = self.commander.give("apply-policy", {"policy": load.then})
         elif self.made is not None and self.made.took_ms is None:
             for result in self.commander.results(0):
@@ -195,7 +201,7 @@ class _Change:
 # ---------------------------------------------------------------------- up and down
 
 
-def _staged(wish: DemoOptions, act: Callable[[Stage], T]) -> tuple[T, tuple[str, ...]]:
+def _staged(options: DemoOptions, act: Callable[[DemoEnvironment], T]) -> tuple[T, tuple[str, ...]]:
     """Run ``act`` on a running pipeline; return its result and the processes alive after it.
 
     Raises the errors of ``LocalRun.start`` and ``LocalRun.await_ready``, and ``Unfeasible`` if the
@@ -204,8 +210,8 @@ def _staged(wish: DemoOptions, act: Callable[[Stage], T]) -> tuple[T, tuple[str,
     directory = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
     started: list[Process] = []
     try:
-        with _ending_on_sigterm(), _broker(wish, directory / "broker", started) as kafka:
-            found = _up(wish, kafka, directory / "run", started, act)
+        with _ending_on_sigterm(), _broker(options, directory / "broker", started) as kafka:
+            found = _up(options, kafka, directory / "run", started, act)
     except BaseException:
         if any(directory.iterdir()):
             say(f"the logs are in {directory}")
@@ -231,10 +237,10 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _broker(wish: DemoOptions, home: Path, started: list[Process]) -> Iterator[KafkaConfig]:
+def _broker(options: DemoOptions, home: Path, started: list[Process]) -> Iterator[KafkaConfig]:
     """Yield the named brokers, else a temporary one."""
-    if kafka_config(wish.bootstrap).bootstrap:
-        yield reached(wish.bootstrap)
+    if kafka_config(options.bootstrap).bootstrap:
+        yield reached(options.bootstrap)
         return
     what = "starting a broker for the demo; the first one downloads 44 MB"
     with temporary_broker(home, what) as (running, processes):
@@ -243,27 +249,27 @@ def _broker(wish: DemoOptions, home: Path, started: list[Process]) -> Iterator[K
 
 
 def _up(
-    wish: DemoOptions,
+    options: DemoOptions,
     kafka: KafkaConfig,
     directory: Path,
     started: list[Process],
-    act: Callable[[Stage], T],
+    act: Callable[[DemoEnvironment], T],
 ) -> T:
-    wish.show_command("up")
-    run, began = LocalRun(wish.file, kafka, directory), time.monotonic()
+    options.show_command("up")
+    run, began = LocalRun(options.file, kafka, directory), time.monotonic()
     try:
         run.start()
         plan = run.await_ready(ReceivedSignal())
-        wish.show(up_text(up_row(run, plan, time.monotonic() - began)))
-        wish.show(ANOTHER_TERMINAL + kafka.bootstrap)
+        options.show(up_text(up_row(run, plan, time.monotonic() - began)))
+        options.show(ANOTHER_TERMINAL + kafka.bootstrap)
         if not plan.feasible:
             raise Unfeasible(f"the plan is not feasible: {plan.binding}")
-        found = act(Stage(wish, kafka, run, plan))
+        found = act(DemoEnvironment(options, kafka, run, plan))
     except BaseException:
         run.kill()
         raise
     else:
-        wish.show_command("down")
+        options.show_command("down")
         with waiting("stopping ingress, workers, egress, control"):
             run.stop()
     finally:

@@ -34,8 +34,8 @@ HALF = 0.5  # with one --rate: also this part of it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRequest:
-    """What to measure: every rate (queries/s of the pipeline's time) for ``seconds``, in each of
-    ``passes``, upwards and downwards in turn."""
+    """The measurements to take: every rate (queries/s of the pipeline's time) for ``seconds``, in
+    each of ``passes``, upwards and downwards in turn."""
 
     file: PipelineFile
     rates_qps: tuple[float, ...] = ()
@@ -47,7 +47,7 @@ class CalibrationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CalibrationStep:
     """A part of the calibration's arrivals with one rate, in seconds from their start."""
 
     rate_qps: float
@@ -55,32 +55,36 @@ class Step:
     until_s: float
 
 
-def calibrate(wish: CalibrationRequest) -> Calibration:
+def calibrate(request: CalibrationRequest) -> Calibration:
     """Run live, and return the calibration.
 
     Raises as ``staged`` does, and ``Unsuccessful`` if too few queries were answered to measure.
     """
-    steps = steps_of(rates_of(wish), wish.seconds, wish.passes)
-    times = arrivals(steps, np.random.default_rng(wish.seed))
+    steps = steps_of(rates_of(request), request.seconds, request.passes)
+    times = arrivals(steps, np.random.default_rng(request.seed))
     with (
-        as_asked(wish.file, wish.policy) as file,
-        staged(file, file.pipeline.policy, wish.dilate) as stage,
+        as_asked(request.file, request.policy) as file,
+        staged(file, file.pipeline.policy, request.dilate) as stage,
         progress("calibrating", len(times)) as advance,
     ):
-        play(stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), wish.seed)
-    return measured(wish, steps, times, stage)
+        play(
+            stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), request.seed
+        )
+    return measured(request, steps, times, stage)
 
 
-def rates_of(wish: CalibrationRequest) -> tuple[float, ...]:
+def rates_of(request: CalibrationRequest) -> tuple[float, ...]:
     """Return the rates to measure, ascending; without any, parts of the planned capacity.
 
     Raises ``CalibrationError`` if they are not given and nothing can be planned.
     """
-    if wish.rates_qps:
-        rates = wish.rates_qps if len(wish.rates_qps) > 1 else (HALF * wish.rates_qps[0],)
-        return tuple(sorted({*rates, *wish.rates_qps}))
+    if request.rates_qps:
+        rates = request.rates_qps if len(request.rates_qps) > 1 else (HALF * request.rates_qps[0],)
+        return tuple(sorted({*rates, *request.rates_qps}))
     try:
-        found = plannable_demand(wish.file, policies=[wish.policy or wish.file.pipeline.policy])
+        found = plannable_demand(
+            request.file, policies=[request.policy or request.file.pipeline.policy]
+        )
     except PlanError as error:
         raise CalibrationError(f"no rate to measure at is known ({error}); give --rate") from error
     most = float(found[0]["demand_qps"])
@@ -89,7 +93,9 @@ def rates_of(wish: CalibrationRequest) -> tuple[float, ...]:
     return tuple(float(f"{load * most:.3g}") for load in LOADS)
 
 
-def steps_of(rates_qps: Sequence[float], seconds: float, passes: int) -> tuple[Step, ...]:
+def steps_of(
+    rates_qps: Sequence[float], seconds: float, passes: int
+) -> tuple[CalibrationStep, ...]:
     """Return the parts of the run: rates ascending and descending in turn, so that a drift of the
     machine is not taken for an effect of the rate."""
     order = [
@@ -97,10 +103,12 @@ def steps_of(rates_qps: Sequence[float], seconds: float, passes: int) -> tuple[S
         for number in range(passes)
         for rate in (rates_qps if number % 2 == 0 else rates_qps[::-1])
     ]
-    return tuple(Step(rate, at * seconds, (at + 1) * seconds) for at, rate in enumerate(order))
+    return tuple(
+        CalibrationStep(rate, at * seconds, (at + 1) * seconds) for at, rate in enumerate(order)
+    )
 
 
-def arrivals(steps: Sequence[Step], rng: np.random.Generator) -> Times:
+def arrivals(steps: Sequence[CalibrationStep], rng: np.random.Generator) -> Times:
     """Return Poisson arrivals of every step."""
     parts = [
         step.from_s + poisson(step.rate_qps, step.until_s - step.from_s, rng) for step in steps
@@ -109,11 +117,14 @@ def arrivals(steps: Sequence[Step], rng: np.random.Generator) -> Times:
 
 
 def measured(
-    wish: CalibrationRequest, steps: Sequence[Step], times: Times, stage: LiveEnvironment
+    request: CalibrationRequest,
+    steps: Sequence[CalibrationStep],
+    times: Times,
+    stage: LiveEnvironment,
 ) -> Calibration:
     """Return the calibration that a finished run shows."""
-    file = wish.file
-    phases = tuple(_phase(wish, step, stage) for step in steps)
+    file = request.file
+    phases = tuple(_phase(request, step, stage) for step in steps)
     if not any(phase.ways_in for phase in phases):
         share = "unknown" if stage.host_cpu_share is None else f"{stage.host_cpu_share:.0%}"
         raise Unsuccessful(
@@ -128,8 +139,8 @@ def measured(
         tasks_sha256=tasks_sha256(file),
         profiles_sha256=profiles_sha256(file),
         devices=dict(file.cluster.devices),
-        policy=wish.policy or file.pipeline.policy,
-        dilate=wish.dilate,
+        policy=request.policy or file.pipeline.policy,
+        dilate=request.dilate,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
         versions=versions(),
@@ -137,10 +148,10 @@ def measured(
     )
 
 
-def _phase(wish: CalibrationRequest, step: Step, stage: LiveEnvironment) -> Phase:
+def _phase(request: CalibrationRequest, step: CalibrationStep, stage: LiveEnvironment) -> Phase:
     from_s, until_s = stage.began_s + step.from_s, stage.began_s + step.until_s
     known = (each for each in answers(stage) if from_s <= each.created_s < until_s)
     return fitted(
-        known, load_profile(wish.file), devices(wish.file), dilate=wish.dilate, from_s=from_s,
-        until_s=until_s, rate_qps=step.rate_qps,
+        known, load_profile(request.file), devices(request.file), dilate=request.dilate,
+        from_s=from_s, until_s=until_s, rate_qps=step.rate_qps,
     )  # fmt: skip

@@ -108,25 +108,25 @@ def asked(
     if policy_named(file.pipeline, name) is None:
         raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
     wanted = changed(file, devices)
-    wish = CertificateRequest(
+    request = CertificateRequest(
         file=wanted, original=file, arrivals=arrivals, policy=name, world=chosen(wanted, world),
         **options,
     )  # fmt: skip
-    check_emulated(wanted, wish.dilate)
-    return wish
+    check_emulated(wanted, request.dilate)
+    return request
 
 
-def certify(wish: CertificateRequest) -> tuple[Certificate, Path]:
+def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
     """Predict, run live, judge and keep the certificate; return it with its path.
 
     Raises as ``staged`` does; the prediction is kept also then.
     """
-    times = drawn(wish)
-    prediction = predict(wish, times)
-    kept = keep_prediction(wish.original.path, prediction.name, prediction.as_json())
+    times = drawn(request)
+    prediction = predict(request, times)
+    kept = keep_prediction(request.original.path, prediction.name, prediction.as_json())
     say(f"predicted; kept as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)
-    live = [_live_run(wish, times, number) for number in range(wish.repeats)]
+    live = [_live_run(request, times, number) for number in range(request.repeats)]
     figures = [values_of(each.figures) for each in live]
     shares = [each.host_cpu_share for each in live]
     busiest = max((share for share in shares if share is not None), default=None)
@@ -145,45 +145,45 @@ def certify(wish: CertificateRequest) -> tuple[Certificate, Path]:
         conditional=_means([values_of(each.conditional) for each in live]),
         nulls=prediction.nulls,
     )
-    return certificate, keep(wish.original.path, prediction.name, certificate)
+    return certificate, keep(request.original.path, prediction.name, certificate)
 
 
 # ---------------------------------------------------------------------- before the live runs
 
 
-def drawn(wish: CertificateRequest) -> Times:
+def drawn(request: CertificateRequest) -> Times:
     """Return the arrivals, s from the start; raises ``ArrivalsError`` and ``PipelineError``."""
-    times = read_arrivals(wish.arrivals, np.random.default_rng(wish.seed))
-    if wish.until_s is not None:
-        times = times[times < wish.until_s]
-    if not (times >= wish.warm_up_s).any():
+    times = read_arrivals(request.arrivals, np.random.default_rng(request.seed))
+    if request.until_s is not None:
+        times = times[times < request.until_s]
+    if not (times >= request.warm_up_s).any():
         raise PipelineError(
-            f"{wish.arrivals} has no arrival behind the warm-up of {wish.warm_up_s:g} s; shorten "
-            "--warm-up or give longer arrivals"
+            f"{request.arrivals} has no arrival behind the warm-up of {request.warm_up_s:g} s; "
+            "shorten --warm-up or give longer arrivals"
         )
     return times
 
 
-def predict(wish: CertificateRequest, times: Times) -> Prediction:
+def predict(request: CertificateRequest, times: Times) -> Prediction:
     """Simulate from a cold start, once for each seed, and return the prediction."""
     runs = [
         Run(
-            file=wish.file, policy=wish.policy, seed=seed, arrivals=Recorded(times),
-            warm_up_s=wish.warm_up_s, dilate=wish.dilate, world=wish.world.world,
+            file=request.file, policy=request.policy, seed=seed, arrivals=Recorded(times),
+            warm_up_s=request.warm_up_s, dilate=request.dilate, world=request.world.world,
         )
-        for seed in range(wish.seed, wish.seed + wish.simulations)
+        for seed in range(request.seed, request.seed + request.simulations)
     ]  # fmt: skip
     with progress("predicting", len(times) * len(runs)) as advance:
         found = [figures_of(run, _offset(advance, at * len(times))) for at, run in enumerate(runs)]
     rate_qps = len(times) / float(times[-1]) if times[-1] > 0 else 0.0
-    calibration, rng = wish.world.calibration, np.random.default_rng(wish.seed)
-    nulls = null_models(wish.file, wish.policy, calibration, rate_qps, wish.dilate, rng)
-    world = wish.world
+    calibration, rng = request.world.calibration, np.random.default_rng(request.seed)
+    nulls = null_models(request.file, request.policy, calibration, rate_qps, request.dilate, rng)
+    world = request.world
     return Prediction(
         at=datetime.now(UTC),
         metrics=predicted(found),
         nulls={name: dict(values) for name, values in nulls.items()},
-        conditions=_conditions(wish, times, rate_qps),
+        conditions=_conditions(request, times, rate_qps),
         world=None if world.calibration is None or world.path is None else {
             "path": world.path.name, "sha256": world.sha256, "date": world.calibration.date,
         },
@@ -194,27 +194,27 @@ def _offset(advance: Callable[[int, str], None], before: int) -> Callable[[int],
     return lambda sent: advance(before + sent, "")
 
 
-def _conditions(wish: CertificateRequest, times: Times, rate_qps: float) -> Conditions:
-    file, world = wish.file, wish.world.world
-    outside = "" if world is None else beyond(world, rate_qps / wish.dilate)
+def _conditions(request: CertificateRequest, times: Times, rate_qps: float) -> Conditions:
+    file, world = request.file, request.world.world
+    outside = "" if world is None else beyond(world, rate_qps / request.dilate)
     return Conditions(
         pipeline=file.pipeline.name,
         file=file.path.name,
         file_sha256=sha256(file.path),
         profiles_sha256=profiles_sha256(file),
-        arrivals=wish.arrivals.name,
-        arrivals_sha256=sha256(wish.arrivals),
-        queries=int(len(times) - np.searchsorted(times, wish.warm_up_s)),
+        arrivals=request.arrivals.name,
+        arrivals_sha256=sha256(request.arrivals),
+        queries=int(len(times) - np.searchsorted(times, request.warm_up_s)),
         seconds=round(float(times[-1]), 3),
-        warm_up_s=wish.warm_up_s,
-        policy=wish.policy,
-        seed=wish.seed,
-        simulations=wish.simulations,
-        dilate=wish.dilate,
+        warm_up_s=request.warm_up_s,
+        policy=request.policy,
+        seed=request.seed,
+        simulations=request.simulations,
+        dilate=request.dilate,
         devices=dict(file.cluster.devices),
         machine=machine(),
         versions=versions(),
-        notes=tuple(filter(None, (wish.world.sentence, outside))),
+        notes=tuple(filter(None, (request.world.sentence, outside))),
     )
 
 
@@ -231,23 +231,23 @@ class _LiveRun:
     behind_s: float
 
 
-def _live_run(wish: CertificateRequest, times: Times, number: int) -> _LiveRun:
+def _live_run(request: CertificateRequest, times: Times, number: int) -> _LiveRun:
     """Run live from a cold start, with a broker of its own."""
-    what = f"live, {number + 1} of {wish.repeats}"
+    what = f"live, {number + 1} of {request.repeats}"
     with ExitStack() as stack:
-        devices = dict(wish.file.cluster.devices)
-        file = stack.enter_context(as_asked(wish.original, wish.policy, devices))
-        stage = stack.enter_context(staged(file, wish.policy, wish.dilate))
+        devices = dict(request.file.cluster.devices)
+        file = stack.enter_context(as_asked(request.original, request.policy, devices))
+        stage = stack.enter_context(staged(file, request.policy, request.dilate))
         advance = stack.enter_context(progress(what, len(times)))
 
         def each(at: LiveEnvironment, sent: int) -> None:
             advance(sent, f"{len(at.answers)} answers")
 
-        play(stage, times, each, wish.seed + number)
-        found = live_figures(stage, times, wish.warm_up_s)
+        play(stage, times, each, request.seed + number)
+        found = live_figures(stage, times, request.warm_up_s)
         again = conditional(
-            stage, times, policy=wish.policy, warm_up_s=wish.warm_up_s, seed=wish.seed + number,
-            dilate=wish.dilate,
+            stage, times, policy=request.policy, warm_up_s=request.warm_up_s,
+            seed=request.seed + number, dilate=request.dilate,
         )  # fmt: skip
     return _LiveRun(
         figures=found, conditional=again, host_cpu_share=stage.host_cpu_share,

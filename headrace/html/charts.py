@@ -98,7 +98,7 @@ class UprightLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
+class ChartLabels:
     """Axis labels with units; ``about`` describes the chart for screen readers."""
 
     x: str
@@ -107,7 +107,7 @@ class Labels:
 
 
 def line_chart(
-    lines: Sequence[ChartLine], labels: Labels, *,
+    lines: Sequence[ChartLine], labels: ChartLabels, *,
     zero: bool = True, rules: Sequence[UprightLine] = (),
     height: float = HEIGHT, x_most: float | None = None, holds: Sequence[float] = (),
 ) -> str:  # fmt: skip
@@ -125,7 +125,7 @@ def line_chart(
     return _svg(parts, labels.about, height)
 
 
-def spot_chart(spots: Sequence[Spot], labels: Labels, *, height: float = 340.0) -> str:
+def spot_chart(spots: Sequence[Spot], labels: ChartLabels, *, height: float = 340.0) -> str:
     """Draw labelled points in a plane; both coordinates are percentages."""
     x_axis = spanning(_reach((s.x, s.half_x) for s in spots), LEFT, WIDTH - 130.0, most=8)
     y_axis = spanning(_reach((s.y, s.half_y) for s in spots), height - BOTTOM, TOP, most=5)
@@ -142,7 +142,7 @@ def _svg(parts: Iterable[str], about: str, height: float) -> str:
     )
 
 
-def _frame(x_axis: Axis, y_axis: Axis, labels: Labels, height: float) -> str:
+def _frame(x_axis: Axis, y_axis: Axis, labels: ChartLabels, height: float) -> str:
     floor_px, right = y_axis.start, x_axis.end
     parts = []
     for value in y_axis.ticks(5):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from headrace.html.charts import Labels, Spot, spot_chart
+from headrace.html.charts import ChartLabels, Spot, spot_chart
 from headrace.html.page import css, legend, number, page, section, setting, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
 from headrace.results.statistics import Mean
@@ -58,7 +58,7 @@ def _pareto(made: Comparison) -> str:
                     100 * (missed.half or 0.0), 100 * (right.half or 0.0),
                 )
             )  # fmt: skip
-    labels = Labels(
+    labels = ChartLabels(
         x="SLO attainment, % of queries complete and in time",
         y="accuracy of leaves in time, %",
         about="SLO attainment against accuracy",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from headrace.html.charts import ChartLine, Labels, Point, UprightLine, line_chart
+from headrace.html.charts import ChartLabels, ChartLine, Point, UprightLine, line_chart
 from headrace.html.page import bar, css, section, table, text
 from headrace.results.time_series import TimeSeries
 
@@ -49,7 +49,7 @@ def latencies(named: Named, slo_s: float) -> str:
         )
         for at, (name, each) in enumerate(named)
     ]
-    labels = Labels(
+    labels = ChartLabels(
         x="milliseconds from the query's time stamp to its answer",
         y="answered within, % of queries",
         about="Distribution of latencies",
@@ -95,7 +95,7 @@ def _demand(named: Named, axis: str) -> str:
         ChartLine(f"capacity, {name}", css(at), _points(each, _below(each, most)), steps=True)
         for at, (name, each) in enumerate(named)
     ]
-    labels = Labels(x=axis, y="queries/s", about="Demand and capacity over time")
+    labels = ChartLabels(x=axis, y="queries/s", about="Demand and capacity over time")
     return line_chart([*lines, demand], labels)
 
 
@@ -125,7 +125,7 @@ def _chart(
         ChartLine(name, css(at), _points(each, values(each)), steps)
         for at, (name, each) in enumerate(named)
     ]
-    labels = Labels(x=axis, y=what, about=f"{what} over time")
+    labels = ChartLabels(x=axis, y=what, about=f"{what} over time")
     return line_chart(lines, labels, zero=zero)
 
 

@@ -23,7 +23,7 @@ PROBED_EVERY_S = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesOptions:
-    """What the pipeline file does not say.
+    """Options beyond the pipeline file.
 
     ``claim`` names a PersistentVolumeClaim that holds the pipeline's folder ("": a ConfigMap does).
     ``strimzi`` names the Kafka cluster of Strimzi whose topics and users are made ("": none).

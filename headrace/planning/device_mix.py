@@ -45,7 +45,7 @@ Simulate = Callable[[Sequence[tuple[PipelineFile, float]]], list[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixRequest:
-    """What to plan for; None: the pipeline file's value."""
+    """The demand, budget and limits to plan for; None: the pipeline file's value."""
 
     budget: float | None = None
     sizes: Path | None = None

@@ -32,7 +32,7 @@ ENOUGH_SLOTS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What to plan for; None: the pipeline file's value."""
+    """The demands and limits to plan for; None: the pipeline file's value."""
 
     demands_qps: tuple[float, ...]
     devices: int | None = None

@@ -56,8 +56,8 @@ class _Mark:
 class Recorder:
     """An observer of a simulation; live, call ``reach``, ``answer`` and ``plan`` in time order."""
 
-    def __init__(self, account: RunMetrics, width_s: float) -> None:
-        self._account = account
+    def __init__(self, metrics: RunMetrics, width_s: float) -> None:
+        self._metrics = metrics
         self._width_s = width_s
         self._marks: list[_Mark] = []
         self._next_s = 0.0
@@ -79,15 +79,15 @@ class Recorder:
         if not self._marks:  # the first call
             self._next_s = floor(now / self._width_s) * self._width_s
         if now >= self._next_s:
-            account, plan = self._account, self._plan
+            metrics, plan = self._metrics, self._plan
             capacity_qps = plan.capacity_qps if plan else None
             devices = len(plan.leases) if plan else 0
-            ended, answered = sum(account.counts.values()), account.counts[ANSWERED]
-            rights = (account.accuracy or 0.0) * account.leaves
+            ended, answered = sum(metrics.counts.values()), metrics.counts[ANSWERED]
+            rights = (metrics.accuracy or 0.0) * metrics.leaves
             while now >= self._next_s:
                 self._marks.append(
                     _Mark(
-                        self._next_s, ended, answered, account.leaves, rights, capacity_qps, devices
+                        self._next_s, ended, answered, metrics.leaves, rights, capacity_qps, devices
                     )
                 )
                 self._next_s += self._width_s
@@ -98,7 +98,7 @@ class Recorder:
 
     def answer(self, answer: Answer) -> None:
         """Count an answered query in the interval of its creation."""
-        if answer.created_s < self._account.since_s:
+        if answer.created_s < self._metrics.since_s:
             return
         stretch = floor(answer.created_s / self._width_s)
         self._made[stretch] = self._made.get(stretch, 0) + 1
@@ -120,17 +120,17 @@ class Recorder:
             accuracy=tuple(_accuracy(*each) for each in inside),
             violation=tuple(_violation(*each) for each in inside),
             latency=tuple(self._latency()),
-            bad=dict(sorted(self._account.bad.items())),
+            bad=dict(sorted(self._metrics.bad.items())),
         )
 
     def _demand_qps(self, mark: _Mark) -> float:
         return self._made.get(round(mark.at_s / self._width_s) - 1, 0) / self._width_s
 
     def _latency(self) -> Iterator[tuple[float, float]]:
-        account = self._account
-        queries = sum(account.counts.values())
-        for share in SHARES if account.latency.count else ():
-            yield account.latency.at(share) or 0.0, share * account.latency.count / queries
+        metrics = self._metrics
+        queries = sum(metrics.counts.values())
+        for share in SHARES if metrics.latency.count else ():
+            yield metrics.latency.at(share) or 0.0, share * metrics.latency.count / queries
 
 
 def width_s(seconds: float) -> float:

@@ -39,7 +39,7 @@ SILENT = LogOptions()  # no metrics, and the process's log settings
 def role_options(function: F) -> F:
     """Add ``--log-format``, ``--log-level``, ``--metrics-port`` and ``--metrics-host``.
 
-    The role gets their values as ``telling``. Its log is configured before the role starts; in
+    The role gets their values as ``logs``. Its log is configured before the role starts; in
     JSON an error that ends the role is logged as a line.
     """
 
@@ -48,11 +48,11 @@ def role_options(function: F) -> F:
         form, level = os.environ[FORMAT_VARIABLE], os.environ[LEVEL_VARIABLE]
         configure(form, level)
         host = os.environ[METRICS_HOST_VARIABLE]
-        telling = LogOptions(
+        logs = LogOptions(
             log_format=form, log_level=level, metrics_port=metrics_port, metrics_host=host
         )
-        with _end_help_text(telling):
-            return function(*args, telling=telling, **more)
+        with _end_help_text(logs):
+            return function(*args, logs=logs, **more)
 
     port = metrics_option("Serve Prometheus metrics on this port; 0: any free one.")
     return log_options(port(configured))  # type: ignore[return-value]
@@ -120,12 +120,12 @@ def _inherited(variable: str) -> Callable[[click.Context, click.Parameter, Any],
 
 
 @contextlib.contextmanager
-def _end_help_text(telling: LogOptions) -> Iterator[None]:
+def _end_help_text(logs: LogOptions) -> Iterator[None]:
     """Log an error that ends the role as a JSON line if the log is JSON; else reraise it."""
     try:
         yield
     except Exception as error:
-        if telling.log_format != "json" or isinstance(error, click.ClickException):
+        if logs.log_format != "json" or isinstance(error, click.ClickException):
             raise
         expected = exit_code(error)
         fields = {} if expected is not None else {"traceback": traceback.format_exc()}

@@ -41,7 +41,7 @@ class TransportReading(Protocol):
 def observed(
     role: str,
     pipeline: Pipeline,
-    telling: LogOptions,
+    logs: LogOptions,
     reading: TransportReading | None = None,
     env: Mapping[str, str] = os.environ,
     prices: Mapping[str, float] | None = None,
@@ -56,11 +56,11 @@ def observed(
     health = Health(time.monotonic, sign_of_life(env))
     # Of the nodes whose reports arrive: only at control.
     folds = (ClockSkews(pipeline.name), FileMismatch(pipeline)) if role == CONTROL else ()
-    metrics = None if telling.metrics_port is None else Metrics(pipeline, prices)
+    metrics = None if logs.metrics_port is None else Metrics(pipeline, prices)
     where: dict[str, str] = {}
-    if metrics is not None and telling.metrics_port is not None:
-        port = _served((metrics, *folds), health, pipeline, telling, reading)
-        where = {"metrics": f"http://{telling.metrics_host}:{port}/metrics"}
+    if metrics is not None and logs.metrics_port is not None:
+        port = _served((metrics, *folds), health, pipeline, logs, reading)
+        where = {"metrics": f"http://{logs.metrics_host}:{port}/metrics"}
     started(role, pipeline.name, where, env)
     watching = (journal, health, *folds)
     yield watching if metrics is None else (*watching, metrics)
@@ -77,7 +77,7 @@ def _served(
     folds: tuple[Metrics | ClockSkews | FileMismatch, ...],
     health: Health,
     pipeline: Pipeline,
-    telling: LogOptions,
+    logs: LogOptions,
     reading: TransportReading | None,
 ) -> int:
     # Imported here: a role without metrics does not load the HTTP server.
@@ -87,8 +87,8 @@ def _served(
     sources.append(build)
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
-    assert telling.metrics_port is not None
-    return serve(sources, telling.metrics_port, telling.metrics_host, pipeline.name, health)
+    assert logs.metrics_port is not None
+    return serve(sources, logs.metrics_port, logs.metrics_host, pipeline.name, health)
 
 
 def build() -> Iterator[Sample]:

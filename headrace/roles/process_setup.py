@@ -1,4 +1,4 @@
-"""What every role's process has: its clock, its time dilation, the schema release in which it
+"""Set up the process of a role: its clock, its time dilation, the schema release in which it
 writes, and its garbage collector's tuning.
 
 Records and effects form no cycles: reference counting frees them. At the default of one collection

@@ -1,4 +1,4 @@
-"""What nodes look up by variant: its definition, its profiled latency, its accuracy."""
+"""Look-ups of nodes by variant: its definition, its profiled latency, its accuracy."""
 
 import contextlib
 from functools import cache

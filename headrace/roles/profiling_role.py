@@ -211,7 +211,7 @@ class ProfilerRole:
 
 
 def run_profiler(
-    file: PipelineFile, kafka: KafkaConfig, name: str, device: str, telling: LogOptions = SILENT
+    file: PipelineFile, kafka: KafkaConfig, name: str, device: str, logs: LogOptions = SILENT
 ) -> None:
     """Serve as a profiler until SIGTERM or SIGINT; raises ``PipelineError`` and ``BrokerError``."""
     pipeline, sessions = file.pipeline, search_space(file)
@@ -232,7 +232,7 @@ def run_profiler(
     waiting, writer = Waiting(), producer(kafka)
     reader = consumer(kafka, f"{pipeline.name}.profilers", **{"session.timeout.ms": SESSION_MS})
     threading.Thread(target=_watch, args=(role, writer, results), name="hangs", daemon=True).start()
-    with observed(name, pipeline, telling):
+    with observed(name, pipeline, logs):
         reader.subscribe([requests], on_revoke=lambda _, gone: waiting.drop(gone))
         while not stopped.is_set():
             _take(reader, waiting, POLL_S if not waiting.requests else 0.0)

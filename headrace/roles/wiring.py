@@ -90,7 +90,7 @@ LEAVE_S = 8.0  # longest wait of an ending worker for others to take over its sl
 
 
 def run_ingress(
-    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: LogOptions = SILENT
+    file: PipelineFile, kafka: KafkaConfig, share: Share, logs: LogOptions = SILENT
 ) -> None:
     """Serve as ingress until SIGTERM or SIGINT."""
     pipeline = file.pipeline
@@ -113,7 +113,7 @@ def run_ingress(
         number=share.index,
     )  # fmt: skip
     with _driver(
-        pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S, namesakes=namesakes
+        pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, namesakes=namesakes
     ) as live:
         namesakes.watch(incarnation, live.fail)
         watch_partitions(kafka, queries, count, live.fail)
@@ -156,7 +156,7 @@ def input_start(
 
 
 def run_egress(
-    file: PipelineFile, kafka: KafkaConfig, share: Share, telling: LogOptions = SILENT
+    file: PipelineFile, kafka: KafkaConfig, share: Share, logs: LogOptions = SILENT
 ) -> None:
     """Serve as egress until SIGTERM or SIGINT."""
     pipeline = file.pipeline
@@ -183,13 +183,11 @@ def run_egress(
             kafka, physical(pipeline.name, RESULTS), answers_from_s(places), origins(pipeline)
         ),
     )
-    with _driver(
-        pipeline, {name: node}, kafka, group, telling, fence_s=FENCE_S, lease=lease
-    ) as live:
+    with _driver(pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, lease=lease) as live:
         _run_until_signal(live, live.stop)
 
 
-def run_scorer(file: PipelineFile, kafka: KafkaConfig, telling: LogOptions = SILENT) -> None:
+def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions = SILENT) -> None:
     """Serve as scorer until SIGTERM or SIGINT; raise ``PipelineError`` without ``labels``."""
     pipeline = file.pipeline
     labels = pipeline.labels
@@ -213,7 +211,7 @@ def run_scorer(file: PipelineFile, kafka: KafkaConfig, telling: LogOptions = SIL
         earlier=newest_accuracy(kafka, pipeline.name),
     )
     with _driver(
-        pipeline, {name: node}, kafka, f"{pipeline.name}.scorer", telling, namesakes=namesakes
+        pipeline, {name: node}, kafka, f"{pipeline.name}.scorer", logs, namesakes=namesakes
     ) as live:
         namesakes.watch(incarnation, live.fail)
         _run_until_signal(live, live.stop)
@@ -255,7 +253,7 @@ def run_worker(
     device: str,
     count: int = 1,
     seed: int = 0,
-    telling: LogOptions = SILENT,
+    logs: LogOptions = SILENT,
 ) -> None:
     """Serve as a worker until SIGTERM or SIGINT; ``count`` workers share the process: emulated
     ones, or those that share a device."""
@@ -283,7 +281,7 @@ def run_worker(
     }
     namesakes.check()
     group = f"{pipeline.name}.workers"
-    with _driver(pipeline, nodes, kafka, group, telling, role=name, namesakes=namesakes) as live:
+    with _driver(pipeline, nodes, kafka, group, logs, role=name, namesakes=namesakes) as live:
         _attach(live, file, profile, devices, seed, journals)
         namesakes.watch(incarnation, live.fail)
         _run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
@@ -341,7 +339,7 @@ def _driver(
     nodes: Mapping[str, Node],
     kafka: KafkaConfig,
     group: str,
-    telling: LogOptions,
+    logs: LogOptions,
     *,
     role: str = "",
     fence_s: float | None = None,
@@ -353,7 +351,7 @@ def _driver(
     if namesakes is not None:
         transport.notice_silence(LISTEN_S * how.factor, namesakes.look_again)
     named = role or ", ".join(nodes)
-    with observed(named, pipeline, telling, transport) as observers:
+    with observed(named, pipeline, logs, transport) as observers:
         yield Live(
             pipeline,
             nodes,

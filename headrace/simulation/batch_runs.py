@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationRequest:
-    """What to simulate: policies x seeds on one workload, and what to override in the file.
+    """A batch of simulations: policies x seeds on one workload, with overrides of the file.
 
     Exactly one of ``arrivals`` (a file, recorded times or phases), ``from_topic`` and ``rate_qps``
     with ``seconds`` is given. Without ``policies`` the file's is meant, without ``seeds`` seed 0.

@@ -157,10 +157,10 @@ def trial(asked: CapacityRequest, qps: float, gaps: "np.ndarray[Any, Any]") -> T
     warm_s = warm_up_s(asked)
     times = _times(gaps / qps, warm_s, asked.queries)
     allowed = (1 - asked.attainment) * asked.queries
-    accounts: list[RunMetrics] = []
+    played: list[RunMetrics] = []
 
     def look(sent: int) -> None:
-        counts = accounts[0].counts
+        counts = played[0].counts
         if sum(counts.values()) - counts["answered"] > allowed + 1:
             raise _Hopeless
 
@@ -170,12 +170,12 @@ def trial(asked: CapacityRequest, qps: float, gaps: "np.ndarray[Any, Any]") -> T
         hops=asked.file.pipeline.comm_s > 0,
     )  # fmt: skip
     try:
-        ended = simulated(run, look, watch=_keeper(accounts))
+        ended = simulated(run, look, watch=_keeper(played))
     except _Hopeless:
         return Trial(qps=qps, attainment=0.0, p99_s=None)
-    answered = ended.account.counts["answered"]
+    answered = ended.metrics.counts["answered"]
     return Trial(
-        qps=qps, attainment=answered / max(ended.queries, 1), p99_s=ended.account.latency.at(0.99)
+        qps=qps, attainment=answered / max(ended.queries, 1), p99_s=ended.metrics.latency.at(0.99)
     )
 
 
@@ -186,9 +186,9 @@ class _Unwatched:
         """Ignore an event."""
 
 
-def _keeper(accounts: list[RunMetrics]) -> Callable[[RunMetrics], Any]:
-    def keep(account: RunMetrics) -> Any:
-        accounts.append(account)
+def _keeper(played: list[RunMetrics]) -> Callable[[RunMetrics], Any]:
+    def keep(metrics: RunMetrics) -> Any:
+        played.append(metrics)
         return _Unwatched()
 
     return keep

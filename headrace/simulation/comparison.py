@@ -118,8 +118,8 @@ def play(run: Run, advance: Advance) -> Played:
     width = width_s(float(times[-1]) if len(times) else 1.0)
     recorders: list[Recorder] = []
 
-    def watch(account: Any) -> Recorder:
-        recorders.append(Recorder(account, width))
+    def watch(metrics: Any) -> Recorder:
+        recorders.append(Recorder(metrics, width))
         return recorders[-1]
 
     ended = simulated(run, advance, watch=watch)

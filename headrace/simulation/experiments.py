@@ -120,7 +120,7 @@ def plannable_demand(
 ) -> list[Row]:
     """Return the largest demand for which each policy has a feasible plan, to within 1 %.
 
-    It is what the profile promises; ``capacity`` is what a simulation with queues keeps.
+    It follows from the profile; ``capacity`` is found by simulation, with queues.
 
     A record per policy, number of devices and SLO (default: the file's) with the keys policy,
     devices, slo_s, demand_qps (0: none), accuracy, mode. The figures follow from the profile and

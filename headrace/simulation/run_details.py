@@ -53,8 +53,8 @@ def detailed(run: Run, advance: Advance) -> Details:
     """Play a run and record its queries and seconds."""
     answers, recorders = _Answers(), list[Recorder]()
 
-    def watch(account: Any) -> Recorder:
-        recorders.append(Recorder(account, SECOND_S))
+    def watch(metrics: Any) -> Recorder:
+        recorders.append(Recorder(metrics, SECOND_S))
         return recorders[-1]
 
     ended = simulated(run, advance, (answers,), watch)

@@ -1,4 +1,4 @@
-"""What a simulated run consists of: its nodes, their latencies and delays, and the solver.
+"""The parts of a simulated run: its nodes, their latencies and delays, and the solver.
 
 The nodes are those that run live. Solves are synchronous; their virtual duration is the solver's
 usual one or the run's own, at most its policy's deadline (``solve_within``).

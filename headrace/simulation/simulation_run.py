@@ -52,7 +52,7 @@ Watch = Callable[[RunMetrics], Observer]
 class Ended:
     """The result of a run."""
 
-    account: RunMetrics
+    metrics: RunMetrics
     queries: int
     devices_mean: float
     events: int
@@ -63,20 +63,20 @@ class Ended:
 
     def as_json(self, run: Run) -> dict[str, Any]:
         """Return the run's row, with the keys of ``headrace simulate --json``."""
-        account, counts = self.account, self.account.counts
+        metrics, counts = self.metrics, self.metrics.counts
         row: dict[str, Any] = {"policy": run.policy, "seed": run.seed, "queries": self.queries}
         row |= counts
-        row["violation"] = _rounded(account.violation)
-        row["branch_violation"] = _rounded(account.branch_violation)
-        row["accuracy"] = _rounded(account.accuracy)
-        row["accuracy_leaf_mean"] = _rounded(account.accuracy_leaf_mean)
+        row["violation"] = _rounded(metrics.violation)
+        row["branch_violation"] = _rounded(metrics.branch_violation)
+        row["accuracy"] = _rounded(metrics.accuracy)
+        row["accuracy_leaf_mean"] = _rounded(metrics.accuracy_leaf_mean)
         row["devices_mean"] = round(self.devices_mean, 3)
-        row |= {f"p{n}_ms": account.latency_ms(n / 100) for n in (50, 95, 99)}
-        row["stage_queries"] = account.stage_queries
+        row |= {f"p{n}_ms": metrics.latency_ms(n / 100) for n in (50, 95, 99)}
+        row["stage_queries"] = metrics.stage_queries
         if run.file.pipeline.slo_classes:
-            row["classes"] = account.classes
+            row["classes"] = metrics.classes
         seconds = self.last_s - self.first_s - run.warm_up_s
-        row |= costs(run.file.cluster, account.counts["answered"], seconds)
+        row |= costs(run.file.cluster, metrics.counts["answered"], seconds)
         row["events"] = self.events
         row["cpu_seconds"] = round(self.cpu_s, 3)
         row["solve_cpu_seconds"] = round(self.solve_cpu_s, 3)
@@ -96,13 +96,13 @@ def simulated(
     played = _Simulation(run, observers, watch)
     times = played.play(advance)
     counted = int(len(times) - np.searchsorted(times, run.warm_up_s))
-    account = played.account
-    account.close(counted)
+    metrics = played.metrics
+    metrics.close(counted)
     last_s = played.first_s + (float(times[-1]) if len(times) else 0.0)
     return Ended(
-        account,
+        metrics,
         counted,
-        account.devices_mean(last_s),
+        metrics.devices_mean(last_s),
         played.system.events,
         cpu_seconds() - began - played.solver.cpu_s,
         played.solver.cpu_s,
@@ -130,10 +130,10 @@ class _Simulation:
         self.nodes = SimulatedNodes(run, lambda: self.system.now, lambda: self.first_s)
         self.pipeline, self.devices = self.nodes.pipeline, self.nodes.devices
         self.solver = VirtualSolver(run.solve_s, run.dilate)
-        self.account = RunMetrics(self.pipeline, self.nodes.accuracies)
+        self.metrics = RunMetrics(self.pipeline, self.nodes.accuracies)
         self._readiness = Readiness(self.pipeline, self.nodes.names, 0.0, answered=True)
         self._records = _Records(self._readiness)
-        watchers = () if watch is None else (watch(self.account),)
+        watchers = () if watch is None else (watch(self.metrics),)
         nodes = {name: self.nodes.node(name, 0.0) for name in (CONTROL, *self.nodes.names)}
         self._given: GivenPlan | None = None
         if run.start is not None:
@@ -149,7 +149,7 @@ class _Simulation:
             self.nodes.delays(),
             solve=self.solver,
             # Watchers precede the metrics: at the end of a second they see none of the next.
-            observers=(*watchers, self.account, self._records, *observers),
+            observers=(*watchers, self.metrics, self._records, *observers),
             keep=RESTORED,
         )
 
@@ -165,7 +165,7 @@ class _Simulation:
         first_s = self.first_s = system.now
         for fault in faults:
             self._schedule(fault)
-        system.at(first_s + run.warm_up_s, lambda: self.account.begin(first_s + run.warm_up_s))
+        system.at(first_s + run.warm_up_s, lambda: self.metrics.begin(first_s + run.warm_up_s))
         if run.start is not None:
             system.at(first_s + run.start.plans_from_s, self._begin_planning)
         self._feed(times, advance)
@@ -276,4 +276,4 @@ def figures_of(run: Run, advance: Advance) -> Figures:
         return watches[-1]
 
     ended = simulated(run, advance, watch=watch)
-    return figures(ended.account, watches[0], ended.last_s)
+    return figures(ended.metrics, watches[0], ended.last_s)

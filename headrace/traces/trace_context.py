@@ -27,7 +27,7 @@ class TraceContext:
 
 
 def context_in(header: bytes) -> TraceContext | None:
-    """Return the context in the value of ``traceparent``; None for a value that is none."""
+    """Return the context in the value of ``traceparent``; None for an invalid value."""
     found = _FORM.fullmatch(header.decode(errors="replace").strip())
     if found is None or not int(found[1], 16) or not int(found[2], 16):
         return None
@@ -41,5 +41,5 @@ def own_context(pipeline: str, origin: Origin) -> TraceContext:
 
 
 def span_id(trace: str, name: str) -> str:
-    """Return the id of a span of a trace: nobody coordinates, and an export may be repeated."""
+    """Return the id of a span of a trace: a hash, so that repeated exports agree on it."""
     return hashlib.sha256(f"{trace}/{name}".encode()).hexdigest()[:16]

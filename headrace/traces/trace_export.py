@@ -74,7 +74,7 @@ class _Queries(Tail):
     """The input topic, of which only the headers are read."""
 
     def take_contexts(self, into: Contexts) -> None:
-        """Read to the end of what there is."""
+        """Read to the end of the topic."""
         while messages := self.messages(0.0):
             for message in messages:
                 header = _traceparent(message)
@@ -96,7 +96,7 @@ def export(
     since_s: float | None,
     until: Callable[[], bool],
 ) -> tuple[int, int]:
-    """Export traces until told; return the numbers of answers seen and of traces exported.
+    """Export traces until ``until()``; return the numbers of answers seen and traces exported.
 
     ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. Raises ``BrokerError``
     if the topics cannot be read and ``Unsuccessful`` if the collector takes nothing.

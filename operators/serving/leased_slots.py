@@ -23,7 +23,7 @@ class Reading(StrEnum):
 
 
 class ReadingChange(StrEnum):
-    """What changes it."""
+    """An event that changes ``Reading``."""
 
     LEASE = "take a lease"
     REVOKE = "lose its lease"

@@ -18,7 +18,7 @@ HANGING_MARGIN_S = 0.3
 
 
 class BatchState(StrEnum):
-    """Whether the device is free."""
+    """The state of the device: free, or busy with a batch."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -26,7 +26,7 @@ class BatchState(StrEnum):
 
 
 class BatchChange(StrEnum):
-    """What happens to the device's batch."""
+    """An event of the device's batch."""
 
     START = "start a batch"
     GIVE_UP = "give the batch up"

@@ -20,7 +20,7 @@ from schemas.records import Lease, Plan
 
 
 class SessionServing:
-    """What a worker holds for sessions. ``active``: the policy in force plans sessions.
+    """A worker's settings for sessions. ``active``: the policy in force plans sessions.
 
     ``held`` can run inference now; ``trouble`` says why a wanted setting cannot be loaded.
     """

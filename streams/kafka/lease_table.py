@@ -27,7 +27,7 @@ SKEW_S = 0.5  # the brokers' clocks differ by less
 
 
 class Act(StrEnum):
-    """What a lease record does."""
+    """The act that a lease record states."""
 
     CLAIM = "claim"
     RENEW = "renew"

@@ -1,4 +1,4 @@
-"""What partitions hold: first, end and committed offsets, and the records of a small topic."""
+"""Read partitions: first, end and committed offsets, and the records of a small topic."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Who stamps the records of a topic, and how old a stamp may be, set on the broker.
+"""Settings of a topic's time stamps on the broker: their source, and their greatest age.
 
 By the age limit of the results topic the broker enforces leases; by its own stamps on the input
 topic deadlines count from one clock.

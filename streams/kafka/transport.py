@@ -82,7 +82,7 @@ class _Turn:
             self.delivered(error, message)
 
 
-class Lease(Protocol):
+class PartitionLease(Protocol):
     """The right to write to the topic ``stamped`` (``streams/kafka/egress_lease.py``)."""
 
     @property
@@ -122,7 +122,9 @@ class KafkaTransport:
     _silent_s = float("inf")
     _on_return: Callable[[], None] | None = None
 
-    def __init__(self, config: KafkaConfig, group: str, lease: Lease | None = None) -> None:
+    def __init__(
+        self, config: KafkaConfig, group: str, lease: PartitionLease | None = None
+    ) -> None:
         self._config, self._group = config, group
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
         self._abandoned = False
@@ -343,7 +345,7 @@ class KafkaTransport:
             self._commit_at = now + COMMIT_S
             self._commit()
 
-    def _send_again(self, lease: Lease) -> None:
+    def _send_again(self, lease: PartitionLease) -> None:
         """Send refused records with the stamp of the renewed lease; raise ``LeaseLost``."""
         lease.check()
         if not lease.fresh:

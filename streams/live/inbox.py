@@ -1,4 +1,4 @@
-"""What the live driver reads: a transport to the broker, and an inbox that other threads feed."""
+"""Inputs of the live driver: a transport to the broker, and an inbox that other threads feed."""
 
 import contextlib
 import queue

@@ -40,7 +40,7 @@ def _summary(name: str, help_text: str, *labels: str) -> Metric:
 METRICS: dict[str, tuple[Metric, ...]] = {
     "every": (
         _gauge("plan_epoch", "Epoch of the plan that is followed, the oldest of several nodes'."),
-        _counter("dead_letters_total", "Records that nobody could read."),
+        _counter("dead_letters_total", "Records that no codec could decode."),
         _gauge(
             "build_info", "1; the labels have the release and the newest schema release read.",
             "version", "schemas",

@@ -36,7 +36,7 @@ for number, policy in enumerate(POLICIES):
         ended = simulated(run, lambda sent: None, [tape])
         # 4 is 4.0: a compiled function makes a float of a whole number where one is declared.
         told = re.sub(r"\\.0\\b", "", repr(tape.entries))
-        account = ended.account
+        account = ended.metrics
         print(policy, ended.events, account.counts, account.accuracy, account.latency.at(0.99))
         print(sha256(told.encode()).hexdigest())
 """

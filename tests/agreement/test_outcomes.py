@@ -16,7 +16,7 @@ from msgspec import structs
 from benchmarks import rig
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Renewal
-from headrace.arrivals.load_phases import Phase, Phases
+from headrace.arrivals.load_phases import LoadPhase, Phases
 from headrace.client.ask import answer_text
 from headrace.client.find_answer import answer_that_ended
 from headrace.client.formats import reader_of
@@ -210,7 +210,7 @@ def the_demo(taped: Taped) -> dict[str, Any]:
     seen = Seen(sent=sent, answers=by_id, score=lambda a, b: (1, 1), plans=())
     load = LoadResult(
         tally=tally(sent, by_id, seen.score), seconds=UNTIL_S, behind_ms=0.0, seed=0, inputs=1,
-        arrivals=Phases((Phase("all", UNTIL_S, 1.0, 1.0),)), phases=by_phase(spans, seen),
+        arrivals=Phases((LoadPhase("all", UNTIL_S, 1.0, 1.0),)), phases=by_phase(spans, seen),
     )  # fmt: skip
     return DemoResult(load, the_report(taped), None, hardware_qps=None).as_json(())
 

@@ -81,7 +81,7 @@ def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
         latency="p95",
         replay=DelayTrace(seconds=1.0, hops=AT_ONCE),
     )
-    account = simulated(run, lambda sent: None).account
+    account = simulated(run, lambda sent: None).metrics
     counts, in_time = account.counts, account.counts["answered"]
     late = counts["late"] + counts["dropped"]
     assert sum(counts.values()) == in_time + late

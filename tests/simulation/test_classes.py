@@ -36,7 +36,7 @@ def in_time(path: Path, rate: float, classes: tuple[tuple[str, float], ...]) -> 
         warm_up_s=4.0, classes=classes,
     )  # fmt: skip
     ended = simulated(run, lambda sent: None)
-    return {name: counts[ANSWERED] / 16.0 for name, counts in ended.account.classes.items()}
+    return {name: counts[ANSWERED] / 16.0 for name, counts in ended.metrics.classes.items()}
 
 
 def test_under_overload_the_shares_follow_the_weights_and_no_class_starves(tmp_path: Path) -> None:

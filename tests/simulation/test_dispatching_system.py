@@ -38,7 +38,7 @@ def played(
 
 
 def answered_share(ended: Ended) -> float:
-    return ended.account.counts["answered"] / ended.queries
+    return ended.metrics.counts["answered"] / ended.queries
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def answered_share(ended: Ended) -> float:
 )
 def test_every_rule_answers_nearly_all_at_half_load(tmp_path: Path, policy: str) -> None:
     ended = played(tmp_path, policy)
-    assert ended.account.counts["lost"] == 0
+    assert ended.metrics.counts["lost"] == 0
     assert answered_share(ended) > 0.99
 
 
@@ -62,7 +62,7 @@ def test_every_rule_answers_nearly_all_at_half_load(tmp_path: Path, policy: str)
 )
 def test_whatever_dies_every_query_ends_once(tmp_path: Path, fault: Fault, least: float) -> None:
     ended = played(tmp_path, "kairos", fault, mix={"gpu": 2, "slow": 2})
-    counts = ended.account.counts
+    counts = ended.metrics.counts
     assert counts["lost"] == 0
     assert sum(counts.values()) == ended.queries
     assert answered_share(ended) > least
@@ -106,7 +106,7 @@ def test_a_device_that_slows_down_gets_less(tmp_path: Path) -> None:
 def test_several_ingress_processes_divide_the_devices(tmp_path: Path) -> None:
     text = HOPS.replace("cluster:\n", "cluster:\n  ingress: 2\n")
     ended = played(tmp_path, "kairos", mix={"gpu": 2, "slow": 4}, text=text)
-    assert ended.account.counts["lost"] == 0
+    assert ended.metrics.counts["lost"] == 0
     assert answered_share(ended) > 0.97
 
 
@@ -115,5 +115,5 @@ def test_recorded_sizes_are_played_and_those_above_the_limit_refused(tmp_path: P
     trace = tmp_path / "trace.csv"
     trace.write_text("ms,size\n" + "".join(f"{at * 50},{(10, 2000)[at % 2]}\n" for at in range(60)))
     run = Run(file=file, policy="kairos", seed=1, arrivals=read_workload(trace))
-    counts = simulated(run, lambda sent: None).account.counts
+    counts = simulated(run, lambda sent: None).metrics.counts
     assert (counts["answered"], counts["refused"], counts["lost"]) == (30, 30, 0)

@@ -105,9 +105,9 @@ def played(file: Path, policy: str, seed: int, faults: int, cv: float) -> Ended:
     )
     try:
         ended = simulated(run, lambda sent: None, (Invariants(read.pipeline),))
-        assert sum(ended.account.counts.values()) == ended.queries
-        assert min(ended.account.counts.values()) >= 0
-        assert ended.account.counts["lost"] == 0
+        assert sum(ended.metrics.counts.values()) == ended.queries
+        assert min(ended.metrics.counts.values()) >= 0
+        assert ended.metrics.counts["lost"] == 0
     except Exception as error:
         error.add_note(
             f"repeat it: headrace simulate {file} --policy {policy} --seed {seed} --rate {RATE} "

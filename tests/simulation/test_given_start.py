@@ -44,7 +44,7 @@ def test_a_plan_holds_until_planning_begins_and_its_epochs_go_on(tmp_path: Path)
     assert (first.epoch, first.leases, first_s) == (40, plan.leases, 0.0)
     assert all(at_s >= ended.first_s + 5.0 for at_s, _ in others)
     assert [each.epoch for _, each in others] == list(range(41, 41 + len(others)))
-    assert ended.account.counts["answered"] > 0.9 * ended.queries
+    assert ended.metrics.counts["answered"] > 0.9 * ended.queries
 
 
 def test_planning_goes_on_from_the_arrivals_that_were(tmp_path: Path) -> None:

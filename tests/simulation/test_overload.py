@@ -63,7 +63,7 @@ def violation(tmp_path: Path, paced: bool) -> float:
     )
     run = Run(file=file, policy="planned", seed=0, arrivals=Renewal(60.0, 40.0), faults=slow)
     ended = simulated(run, lambda sent: None)
-    return 1.0 - ended.account.counts[ANSWERED] / ended.queries
+    return 1.0 - ended.metrics.counts[ANSWERED] / ended.queries
 
 
 def test_a_plan_that_goes_by_the_pace_of_its_devices_takes_enough_of_them(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_topics_tell_the_same_figures_as_the_nodes(
             steps.take(answer)
     metrics.close(ended.queries)
     found = figures(metrics, steps, ended.last_s)
-    assert found == figures(ended.account, watches[0], ended.last_s)
+    assert found == figures(ended.metrics, watches[0], ended.last_s)
     assert found.queries == ended.queries
     assert ended.devices_mean == found.devices_mean == pytest.approx(sum(found.replicas.values()))
     assert sum(found.drops.values()) == pytest.approx(found.violation)

@@ -68,10 +68,10 @@ def test_light_load_goes_to_the_better_variant_and_heavy_load_to_the_faster(
 ) -> None:
     light, calm = watched(tmp_path, policy, 20.0)
     heavy, busy = watched(tmp_path, policy, 500.0)
-    assert light.account.accuracy == pytest.approx(0.95, abs=0.002)
-    assert light.account.counts["answered"] == light.queries
-    assert heavy.account.accuracy is not None
-    assert 0.8 <= heavy.account.accuracy < 0.9
+    assert light.metrics.accuracy == pytest.approx(0.95, abs=0.002)
+    assert light.metrics.counts["answered"] == light.queries
+    assert heavy.metrics.accuracy is not None
+    assert 0.8 <= heavy.metrics.accuracy < 0.9
     assert calm.batches["read/large"] > calm.batches.get("read/small", 0)
     assert busy.batches["read/small"] > busy.batches.get("read/large", 0)
     assert [made.complete for made in calm.tables] == [False, False, True]
@@ -79,14 +79,14 @@ def test_light_load_goes_to_the_better_variant_and_heavy_load_to_the_faster(
 
 def test_a_run_is_a_function_of_its_seed(tmp_path: Path) -> None:
     one, two = (played(tmp_path, "ramsis", 200.0, seed=3) for _ in range(2))
-    assert (one.account.counts, one.events) == (two.account.counts, two.events)
+    assert (one.metrics.counts, one.events) == (two.metrics.counts, two.events)
 
 
 @pytest.mark.thorough
 def test_a_worker_that_dies_loses_nothing_and_tables_follow(tmp_path: Path) -> None:
     died = (Fault(kind="death", at_s=2.0, for_s=float("inf"), device="emulated-0"),)
     ended, seen = watched(tmp_path, "ramsis", 60.0, faults=died)
-    counts = ended.account.counts
+    counts = ended.metrics.counts
     assert counts["answered"] + counts["dropped"] + counts["late"] == ended.queries
     assert counts["answered"] / ended.queries > 0.9
     assert (seen.tables[-1].workers, seen.tables[-1].complete) == (3, True)
@@ -98,7 +98,7 @@ def test_runs_are_whole_but_where_a_plan_or_a_death_cuts_them_and_nothing_is_los
 ) -> None:
     died = (Fault(kind="death", at_s=4.0, for_s=2.0, device="emulated-1"),)
     ended, seen = watched(tmp_path, "ramsis", 500.0, faults=died)
-    counts = ended.account.counts
+    counts = ended.metrics.counts
     assert sum(counts.values()) == ended.queries
     assert counts["lost"] == counts["failed"] == 0
     assert max(table.run for table in seen.tables[-1].tables) > 1
@@ -124,7 +124,7 @@ def test_a_task_selects_beside_loki(tmp_path: Path) -> None:
     ended = simulated(asked, lambda sent: None, (seen,))
     assert {made.task for made in seen.tables} == {"read"}
     assert seen.tables[-1].complete
-    assert ended.account.counts["answered"] > 0.9 * ended.queries
+    assert ended.metrics.counts["answered"] > 0.9 * ended.queries
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""What the policies that plan sessions share: their options, and the workers of the tiers."""
+"""Options of the policies that plan sessions, and the workers of their tiers."""
 
 from collections import Counter
 

@@ -88,7 +88,7 @@ def matched(cost: Matrix) -> list[tuple[int, int]]:
 
 
 def _matched_large(cost: Matrix) -> list[tuple[int, int]]:
-    """As ``matched``, for no more queries than devices.
+    """Match as ``matched`` does, for no more queries than devices.
 
     A query that costs the same on every device, as one that is late everywhere, takes a device that
     the others leave over: within the solver it would only lengthen the augmenting paths.

@@ -33,7 +33,7 @@ TINY = 1e-300  # mean count of an empty interval, whose logarithm is needed
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class ArrivalCounts:
     """A rate in queries/s, and the variance of a count over its mean: 1 is Poisson."""
 
     qps: float
@@ -52,7 +52,7 @@ class Arrivals:
             )
 
 
-def count_table(arrivals: Arrivals, seconds: Floats, below: int) -> Floats:
+def count_table(arrivals: ArrivalCounts, seconds: Floats, below: int) -> Floats:
     """Return P(k arrivals in an interval) for k in 0..below-1; shape [intervals, below]."""
     mean = np.maximum(arrivals.qps * np.maximum(seconds, 0.0), TINY)[:, None]
     counts = np.arange(below, dtype=np.float64)
@@ -69,7 +69,7 @@ def count_table(arrivals: Arrivals, seconds: Floats, below: int) -> Floats:
     return np.exp(table, out=table)
 
 
-def more_than(arrivals: Arrivals, counts: Floats, seconds: Floats) -> Floats:
+def more_than(arrivals: ArrivalCounts, counts: Floats, seconds: Floats) -> Floats:
     """Return P(more than ``counts`` arrivals in an interval), exact in the tail; broadcasts."""
     mean = np.maximum(arrivals.qps * np.maximum(seconds, 0.0), TINY)
     if arrivals.dispersion == 1:
@@ -80,7 +80,7 @@ def more_than(arrivals: Arrivals, counts: Floats, seconds: Floats) -> Floats:
     )
 
 
-def burst_sizes(arrivals: Arrivals, below: int) -> Floats:
+def burst_sizes(arrivals: ArrivalCounts, below: int) -> Floats:
     """Return P(k queries come at once, given that any do) for k in 0..below-1."""
     sizes = np.zeros(below)
     if arrivals.dispersion == 1:

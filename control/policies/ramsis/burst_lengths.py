@@ -31,7 +31,7 @@ NOTHING: Batch = (1, 0.0, 0.0)  # stands for queries that are not served
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class ArrivalStream:
     """The stream of queries to workers that take turns."""
 
     qps: float
@@ -71,7 +71,7 @@ class Way:
     alone: float
 
 
-def ways(models: Sequence[CandidateModel], stream: Stream, runs: Iterable[int]) -> list[Way]:
+def ways(models: Sequence[CandidateModel], stream: ArrivalStream, runs: Iterable[int]) -> list[Way]:
     """Return the runs that arrive in time and fit the SLO.
 
     The first is the best if no run waits for another; the others follow by their bounds.
@@ -89,7 +89,7 @@ def ways(models: Sequence[CandidateModel], stream: Stream, runs: Iterable[int]) 
     return sorted(found, key=lambda way: (way is not first, -way.at_most, way.run))
 
 
-def _mixed(batches: Sequence[Batch], stream: Stream) -> float:
+def _mixed(batches: Sequence[Batch], stream: ArrivalStream) -> float:
     """Return the accuracy over all queries of the best mixture of batches that need not wait for
     each other: a worker has K / q seconds for each of its queries."""
     timed = [(seconds / size, accuracy) for size, seconds, accuracy in batches]
@@ -104,7 +104,7 @@ def _mixed(batches: Sequence[Batch], stream: Stream) -> float:
     return max([*(a for _, a in within), *mixed], default=0.0)
 
 
-def overrun(models: Sequence[CandidateModel], stream: Stream, among: Iterable[Way]) -> Way:
+def overrun(models: Sequence[CandidateModel], stream: ArrivalStream, among: Iterable[Way]) -> Way:
     """Return the runs that serve most per second where no table keeps up, the shortest in a tie."""
     left = [way for way in among if _rate(models, stream, way.run) > 0]
     return max(left, key=lambda way: (_rate(models, stream, way.run), -way.run))
@@ -141,7 +141,7 @@ def batches_of(rows: Sequence[Sequence[int]], run: int) -> tuple[tuple[int, ...]
     return (*shorter, tuple(len(queued) + 1 if b == whole else b * run for b in last))
 
 
-def _batches(models: Sequence[CandidateModel], stream: Stream, run: int) -> list[Batch]:
+def _batches(models: Sequence[CandidateModel], stream: ArrivalStream, run: int) -> list[Batch]:
     """Return every batch of whole runs that is in time."""
     left_s = stream.slo_s - stream.gathering_s(run)
     return [
@@ -152,7 +152,7 @@ def _batches(models: Sequence[CandidateModel], stream: Stream, run: int) -> list
     ]
 
 
-def _rate(models: Sequence[CandidateModel], stream: Stream, run: int) -> float:
+def _rate(models: Sequence[CandidateModel], stream: ArrivalStream, run: int) -> float:
     """Return the queries per second of a worker that serves single runs.
 
     0 where none leaves time to spare, except for queries one by one.

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from control.policies.ramsis.arrival_counts import Arrivals
+from control.policies.ramsis.arrival_counts import ArrivalCounts
 from control.policies.ramsis.pareto_models import CandidateModel, extrapolated_s
 from control.policies.ramsis.transitions import Ahead, Floats, Ints, look_ahead, offsets
 from control.problem.problem import SelectionError
@@ -32,7 +32,7 @@ class Setting:
     models: tuple[CandidateModel, ...]
     slo_s: float
     workers: int
-    arrivals: Arrivals
+    arrivals: ArrivalCounts
     levels_s: tuple[float, ...]
 
     def __post_init__(self) -> None:

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from control.policies.option_fields import DISCRETISATION, DISPERSION, PRICE, STEPS
-from control.policies.ramsis.arrival_counts import Arrivals
+from control.policies.ramsis.arrival_counts import ArrivalCounts
 from control.policies.ramsis.burst_lengths import (
-    Stream,
+    ArrivalStream,
     batches_of,
     by_queries,
     gathered,
@@ -192,7 +192,7 @@ def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> Se
     if len(ask.runs) == 1:
         return _solved(options, ask, ask.runs[0], start)
     models = [planned(model) for model in ask.models]
-    stream = Stream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
+    stream = ArrivalStream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
     among = ways(models, stream, ask.runs)
     if not among:
         return _solved(options, ask, 1, start)  # raises the error
@@ -348,13 +348,13 @@ def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
         levels_s = fixed_levels(ask.slo_s, options.steps)
     else:
         levels_s = model_levels(ask.slo_s, models)
-    stream = Stream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
+    stream = ArrivalStream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
     slo_s = ask.slo_s - stream.gathering_s(run)
     return Setting(
         models=models,
         slo_s=slo_s,
         workers=ask.workers * run,
-        arrivals=Arrivals(ask.qps, ask.dispersion),
+        arrivals=ArrivalCounts(ask.qps, ask.dispersion),
         levels_s=gathered(levels_s, slo_s),
     )
 

@@ -35,7 +35,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from control.policies.ramsis.arrival_counts import Arrivals, burst_sizes, count_table, more_than
+from control.policies.ramsis.arrival_counts import (
+    ArrivalCounts,
+    burst_sizes,
+    count_table,
+    more_than,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -95,7 +100,7 @@ class Ahead:
 
 
 def look_ahead(
-    arrivals: Arrivals, share: int, busy_s: Floats, levels_s: Floats, longest: int
+    arrivals: ArrivalCounts, share: int, busy_s: Floats, levels_s: Floats, longest: int
 ) -> Ahead:
     """Return B for actions of ``busy_s`` [a], where one of ``share`` queries is the worker's."""
     after_s = levels_s[-1] - levels_s[1:-1]  # [j] from a level's edge to the end of the action
@@ -115,7 +120,7 @@ def look_ahead(
     )
 
 
-def _after_waiting(arrivals: Arrivals, share: int, busy_s: Floats, longest: int) -> Floats:
+def _after_waiting(arrivals: ArrivalCounts, share: int, busy_s: Floats, longest: int) -> Floats:
     """Return P(fewer than d come while busy, and the next arrivals make n' of them the worker's).
 
     Shape [a, n', d] with n' from 1, the last one for more than N; with Poisson arrivals n' is 1. In
@@ -146,7 +151,7 @@ def _windows(table: Floats, share: int) -> Floats:
     return below
 
 
-def offsets(arrivals: Arrivals, share: int, levels_s: Floats, longest: int) -> Floats:
+def offsets(arrivals: ArrivalCounts, share: int, levels_s: Floats, longest: int) -> Floats:
     """Return I(K - d | n, j), shape [n - 1, d - 1, j], for n in 1..N+1.
 
     Where the probability of an offset underflows the smallest number is added to all of the

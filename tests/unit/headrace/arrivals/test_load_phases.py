@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.arrivals.arrival_processes import ramp
-from headrace.arrivals.load_phases import Phase, Phases
+from headrace.arrivals.load_phases import LoadPhase, Phases
 from headrace.errors import ArrivalsError
 
 RATES = st.integers(1, 99_999).map(lambda n: n / 100)
@@ -14,7 +14,7 @@ PHASES = st.builds(
     Phases,
     st.lists(
         st.builds(
-            Phase,
+            LoadPhase,
             st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True),
             st.integers(1, 9999).map(lambda n: n / 10),
             RATES,
@@ -33,7 +33,7 @@ def test_phases_are_read_as_they_are_written(phases: Phases) -> None:
 
 def test_a_phase_has_a_name_a_length_and_one_or_two_rates() -> None:
     assert Phases.parsed("quiet=500ms@3.3, rising=24s@3.3-82") == Phases(
-        (Phase("quiet", 0.5, 3.3, 3.3), Phase("rising", 24.0, 3.3, 82.0))
+        (LoadPhase("quiet", 0.5, 3.3, 3.3), LoadPhase("rising", 24.0, 3.3, 82.0))
     )
 
 
@@ -56,7 +56,7 @@ def test_a_wrong_phase_is_refused_with_what_is_wanted(text: str, said: str) -> N
 
 
 def test_phases_tell_where_they_are() -> None:
-    phases = Phases((Phase("quiet", 2.0, 1.0, 1.0), Phase("rising", 4.0, 1.0, 9.0)))
+    phases = Phases((LoadPhase("quiet", 2.0, 1.0, 1.0), LoadPhase("rising", 4.0, 1.0, 9.0)))
     assert [phases.at(s) for s in (0.0, 2.0, 4.0, 6.0)] == [
         ("quiet", 1.0), ("rising", 1.0), ("rising", 5.0), ("over", 0.0)
     ]  # fmt: skip

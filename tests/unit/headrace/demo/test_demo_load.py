@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from control.policies import fixed_policies
-from headrace.arrivals.load_phases import Phase, Phases
+from headrace.arrivals.load_phases import LoadPhase, Phases
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.demo.demo_load import DemoLoad, demo_load, hardware_qps
@@ -77,7 +77,7 @@ def test_elsewhere_the_load_is_steady_and_the_other_fixed_plan_comes_half_way(
     capacity: float | None, rate: float
 ) -> None:
     load = demo_load(lines(), a_plan("accurate", capacity), 10.0, None)
-    phases = Phases((Phase("steady", 10.0, rate, rate),))
+    phases = Phases((LoadPhase("steady", 10.0, rate, rate),))
     assert load == DemoLoad(phases=phases, policy="accurate", then="fast", then_s=5.0)
     assert hardware_qps(lines()) is None
     assert demo_load(lines(), a_plan("accurate"), 10.0, 7.0).phases.peak_qps == 7.0

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from headrace.atomic_file import writable, write_page
 from headrace.html.charts import (
     Axis,
+    ChartLabels,
     ChartLine,
-    Labels,
     Spot,
     UprightLine,
     line_chart,
@@ -27,7 +27,7 @@ from headrace.html.time_series_page import given_up, latencies, over_time
 from headrace.results.time_series import TimeSeries
 
 VOID = {"meta", "input", "br"}
-LABELS = Labels(x="seconds", y="accuracy, %", about="Accuracy <over> time")
+LABELS = ChartLabels(x="seconds", y="accuracy, %", about="Accuracy <over> time")
 NASTY = '<script>alert("x")</script>'
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headrace.arrivals.load_phases import Phases
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.demo.demo_results import Change, DemoResult, comparison_json, comparison_text
+from headrace.demo.demo_results import DemoResult, PolicyChange, comparison_json, comparison_text
 from headrace.load.load_result import LoadResult, load_row, load_text
 from headrace.report.live_report import reported
 from headrace.report.report_text import report_text
@@ -90,7 +90,9 @@ def test_variants_share_the_branches_that_they_served() -> None:
 
 SENT = [Sent("a", 10.0, "12"), Sent("b", 11.0, "34"), Sent("c", 12.0, "12")]
 ANSWERS = {"a": answer("a", 10.0), "c": answer("c", 12.0, "components", "19")}
-CHANGE = Change(before="accurate", after="loki", at_s=11.5, took_ms=40.0, epoch=2, message="ok")
+CHANGE = PolicyChange(
+    before="accurate", after="loki", at_s=11.5, took_ms=40.0, epoch=2, message="ok"
+)
 SPANS = (Span("quiet", "accurate", 9.5, 11.5), Span("rising", "loki", 11.5, 13.5))
 
 
@@ -135,7 +137,7 @@ def a_load(sent: list[Sent] = SENT) -> LoadResult:
     )  # fmt: skip
 
 
-def a_demo(sent: list[Sent] = SENT, change: Change | None = CHANGE) -> DemoResult:
+def a_demo(sent: list[Sent] = SENT, change: PolicyChange | None = CHANGE) -> DemoResult:
     report = reported(read_pipeline_file(FILE), list(ANSWERS.values()), PLANS)
     return DemoResult(a_load(sent), report, change, hardware_qps=1.5)
 

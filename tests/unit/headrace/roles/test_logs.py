@@ -128,10 +128,10 @@ def test_lines_go_to_stderr_from_the_level_that_was_asked_for(
 @click.command()
 @role_options
 @click.option("--raises", default="")
-def a_role(raises: str, telling: LogOptions) -> None:
+def a_role(raises: str, logs: LogOptions) -> None:
     if raises:
         raise BrokerError(raises) if raises != "unexpected" else ZeroDivisionError()
-    click.echo(repr(telling))
+    click.echo(repr(logs))
 
 
 def test_options_and_environment_say_how_a_role_tells(

@@ -13,7 +13,7 @@ from benchmarks.small_cluster import a_cluster
 from control.policies import POLICIES
 from control.policies.option_fields import with_options
 from control.policies.ramsis.burst_lengths import (
-    Stream,
+    ArrivalStream,
     Way,
     batches_of,
     by_queries,
@@ -35,7 +35,7 @@ RAMSIS = OPTIONS["ramsis"]
 # Eight together take three times as long as one.
 QUICK = CandidateModel("quick", 0.6, (0.020, 0.026, 0.032, 0.037, 0.043, 0.049, 0.054, 0.060))
 SLOW = CandidateModel("slow", 0.8, (0.030, 0.040, 0.050, 0.060, 0.070, 0.080, 0.090, 0.100))
-TEN = Stream(qps=800.0, workers=10, slo_s=0.1)
+TEN = ArrivalStream(qps=800.0, workers=10, slo_s=0.1)
 RUNS = tuple(range(1, 9))
 
 
@@ -65,7 +65,7 @@ def test_without_a_load_or_with_one_worker_queries_go_one_by_one() -> None:
 
 
 def test_the_most_promising_runs_come_first_and_those_that_do_not_fit_not_at_all() -> None:
-    stream = Stream(qps=4000.0, workers=60, slo_s=0.05)
+    stream = ArrivalStream(qps=4000.0, workers=60, slo_s=0.05)
     found = ways([QUICK], stream, RUNS)
     # Six take 49 ms, and the first of them has waited for 1.25.
     assert sorted(way.run for way in found) == [1, 2, 3, 4, 5]
@@ -158,7 +158,7 @@ def test_no_table_is_better_than_the_best_mixture_of_batches(
     ask = replace(an_ask(qps, (run,), workers), models=models)
     plan = solved(replace(RAMSIS, steps=20), ask)
     worth = plan.expected_accuracy * (1 - plan.expected_violation)
-    stream = Stream(qps=qps, workers=workers, slo_s=ask.slo_s)
+    stream = ArrivalStream(qps=qps, workers=workers, slo_s=ask.slo_s)
     for way in ways(models, stream, [run]):
         assert worth <= way.at_most + 1e-6
 
