@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.papers.kairos_mix_search import search
 from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.sources import table
-from control.policies.kairos.mix_search import search
 from control.policies.kairos.provisioning import PICKS, base_of, rank
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies

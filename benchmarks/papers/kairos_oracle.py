@@ -9,8 +9,8 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
+from benchmarks.papers.kairos_mix_search import Mix, SearchOutcome, search
 from control.policies.kairos.device_mixes import affordable
-from control.policies.kairos.mix_search import Mix, SearchOutcome, search
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 from control.problem.problem import PlanError

@@ -17,7 +17,6 @@ UNITS_S = {
 COLUMNS = ("time", "timestamp", "arrival", "arrivals", "arrived", "at", "t", "created")
 # The least epoch time of this century in each unit: ns, us, ms, s.
 EPOCHS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e9, 1.0))
-EPOCH_FROM = 1e9  # as ms from the start, the first query would arrive after eleven days
 
 
 @dataclass(frozen=True, slots=True)

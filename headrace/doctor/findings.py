@@ -121,7 +121,6 @@ def ports_found(ports: Mapping[str, int], taken: Sequence[str], *, is_up: bool) 
 
 # The highest version of Kafka's Produce request -> the first release with it.
 RELEASES = {9: "2.8", 10: "3.7", 11: "3.8", 12: "4.0", 13: "4.1"}
-OLDEST_PRODUCE = 9
 
 
 def broker_found(address: str, nodes: int, produce_version: int | None, local: str) -> Finding:

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-import numpy as np
-
 from control.per_query.batching import DUE
 from headrace.roles.profile_lookups import latency_of
 from operators.outcomes import LATE, outcome_of
@@ -21,7 +19,6 @@ from schemas.variant_id import variant_id
 from streams.simulated.delays import ANY_SIZE, STAMP_S, DelayTrace, Seen, mean
 
 FEWEST = 100  # the fewest samples of a usable delay distribution
-SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "most": 1.0}  # quantiles by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,26 +83,6 @@ def seen(
         starts={task: found for task, found in starts.items() if found},
         stretch={kind: found for kind, found in stretch.items() if found},
     )
-
-
-def delay_text(world: DelayTrace) -> dict[str, dict[str, float]]:
-    """Return the quantiles ``SHOWN`` by their names in a certificate, times in ms."""
-    return {
-        name: _some(seen, 1e3 if name.endswith("_ms") else 1.0)
-        for name, seen in _kinds(world).items()
-    }
-
-
-def _kinds(world: DelayTrace) -> dict[str, Seen]:
-    of_tasks = [seen for (_, size), seen in world.stretch.items() if size == ANY_SIZE]
-    return {
-        "hop_ms": world.hops,
-        "way_in_ms": world.ways_in,
-        "way_out_ms": world.ways_out,
-        "lag_ms": world.lags,
-        "start_ms": tuple(chain.from_iterable(world.starts.values())),
-        "stretch": tuple(chain.from_iterable(of_tasks)),
-    }
 
 
 def ways_in_s(answer: Answer) -> Iterator[tuple[float, float]]:
@@ -186,10 +163,3 @@ def stretches(
     for batch in ran:
         median_s = latency_of(profile, devices[batch.worker])(batch.variant, batch.size)
         yield batch.started_s, (batch.finished_s - batch.started_s) / median_s
-
-
-def _some(seen: Seen, factor: float) -> dict[str, float]:
-    values = [value * factor for _, value in seen]
-    if not values:
-        return {}
-    return {name: round(float(np.quantile(values, share)), 3) for name, share in SHOWN.items()}

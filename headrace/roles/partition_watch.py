@@ -3,6 +3,7 @@
 Added partitions have no reader until ingress restarts and takes its share of them.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -26,23 +27,16 @@ def watch_partitions(
     ``fail`` gets a ``PartitionsChanged``; polling then ends.
     """
 
-    def look() -> None:
-        while True:
-            threading.Event().wait(every_s)
-            try:
-                now = partitions(kafka).get(topic, count)
-            except BrokerError:
-                continue  # the broker is away
-            if now != count:
-                fail(
-                    PartitionsChanged(
-                        f"topic {topic!r} has {now} partitions and had {count} when this role "
-                        "began; it begins anew with its share of them"
-                    )
-                )
-                return
+    def changed() -> PartitionsChanged | None:
+        now = partitions(kafka).get(topic, count)
+        if now == count:
+            return None
+        return PartitionsChanged(
+            f"topic {topic!r} has {now} partitions and had {count} when this role began; it begins "
+            "anew with its share of them"
+        )
 
-    threading.Thread(target=look, name="partitions", daemon=True).start()
+    _poll("partitions", changed, fail, every_s)
 
 
 def watch_topic_id(
@@ -58,20 +52,32 @@ def watch_topic_id(
     has outgrown the old one.
     """
 
+    def changed() -> InputMadeAnew | None:
+        now = topic_id_on(kafka, topic)
+        if not topic_id or now in ("", topic_id):
+            return None
+        return InputMadeAnew(
+            f"topic {topic!r} was made anew while this role read it; it begins anew with the "
+            "topic's first record"
+        )
+
+    _poll("topic-id", changed, fail, every_s)
+
+
+def _poll(
+    name: str,
+    changed: Callable[[], BaseException | None],
+    fail: Callable[[BaseException], None],
+    every_s: float,
+) -> None:
+    """Call ``changed`` on a thread until it returns an error, and pass that to ``fail``."""
+
     def look() -> None:
         while True:
             threading.Event().wait(every_s)
-            try:
-                now = topic_id_on(kafka, topic)
-            except BrokerError:
-                continue  # the broker is away
-            if topic_id and now not in ("", topic_id):
-                fail(
-                    InputMadeAnew(
-                        f"topic {topic!r} was made anew while this role read it; it begins anew "
-                        "with the topic's first record"
-                    )
-                )
-                return
+            with contextlib.suppress(BrokerError):  # the broker is away
+                if (error := changed()) is not None:
+                    fail(error)
+                    return
 
-    threading.Thread(target=look, name="topic-id", daemon=True).start()
+    threading.Thread(target=look, name=name, daemon=True).start()

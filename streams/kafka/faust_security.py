@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Mapping
-from typing import Any
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
@@ -25,26 +24,6 @@ def to_faust(config: KafkaConfig) -> Credentials | None:
             ssl_context=context,
         )
     return SSLCredentials(context=context) if context else None
-
-
-def to_aiokafka(config: KafkaConfig) -> dict[str, Any]:
-    """Return the keyword arguments of ``AIOKafkaProducer`` and ``AIOKafkaConsumer``.
-
-    Raise ``KafkaConfigError`` for settings that aiokafka does not support.
-    """
-    properties = config.common()
-    protocol = _protocol(config)
-    found: dict[str, Any] = {
-        "bootstrap_servers": config.bootstrap,
-        "security_protocol": protocol,
-    }
-    if protocol.endswith("SSL"):
-        found["ssl_context"] = _context(properties)
-    if protocol.startswith("SASL"):
-        found["sasl_mechanism"] = _mechanism(properties)
-        found["sasl_plain_username"] = properties.get("sasl.username")
-        found["sasl_plain_password"] = properties.get("sasl.password")
-    return found
 
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -7,7 +7,7 @@ decides and reports must not wait for it: workers that all fall silent would all
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
@@ -29,16 +29,6 @@ HOPELESS = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError._AUTHENTICATION,
 )
-
-
-class LedgerClient(Protocol):
-    """The part of ``confluent_kafka.Consumer`` that the ledger uses."""
-
-    def commit(self, *, offsets: Starts, asynchronous: bool) -> Starts: ...
-    def committed(self, partitions: Starts, timeout: float) -> Starts: ...
-    def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]: ...
-    def poll(self, timeout: float) -> Any: ...
-    def close(self) -> None: ...
 
 
 class OffsetLedger:

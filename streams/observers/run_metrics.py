@@ -40,7 +40,6 @@ from streams.observers.quantiles import Quantiles
 STRAGGLE_S = 60.0  # items that arrive later than this after their query was given up are lost
 UNFINISHED = "unfinished"  # the cause of a query that egress gave up
 _COUNTED = frozenset((RESULTS, PLANS))  # topics
-NEVER_S = float("inf")  # as ``since_s``: count nothing before ``begin``
 
 
 def given_up(answer: Answer) -> bool:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.rig import Rig, ends
+from tests.integration.rigs import check_one_answer_each, under_load
 from tests.integration.test_dispatching import TEXT
 from tests.typed_files import a_typed_file
 
@@ -34,20 +35,12 @@ def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 @pytest.fixture
 def rig(running: Rig) -> Iterator[Rig]:
-    """The pipeline, whole and under load for a second."""
-    running.until(running.serves, "every role to serve")
-    running.offer(RATE)
-    running.pass_time(1)
-    yield running
-    running.offer(0)
-    running.start(*(name for name in running.roles if name not in running.running))
+    yield from under_load(running, RATE)
 
 
 def each_ended_once(rig: Rig, what: str, at_s: float) -> None:
-    rig.settle()
+    check_one_answer_each(rig)
     print(f"\n{what}: {ends(rig.since(at_s))}")
-    assert rig.answered_twice() == []
-    assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
 
 
 def test_a_killed_dispatcher_has_its_queue_again(rig: Rig) -> None:

@@ -16,6 +16,7 @@ from benchmarks.squares import PIPELINE, right
 from headrace.broker import local_broker as local
 from headrace.config.topology import Role
 from schemas.records import Answer
+from tests.integration.rigs import check_one_answer_each, under_load
 
 pytestmark = [pytest.mark.kafka, pytest.mark.alone]
 
@@ -39,14 +40,7 @@ def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 @pytest.fixture
 def rig(running: Rig) -> Iterator[Rig]:
-    """The pipeline, whole and under load for a second; whole again after the test."""
-    running.until(running.serves, "every role to serve")
-    running.offer(RATE)
-    running.pass_time(1)
-    yield running
-    running.offer(0)
-    missing = [name for name in running.roles if name not in running.running]
-    running.start(*missing)
+    yield from under_load(running, RATE)
 
 
 def workers_of(rig: Rig, task: str) -> list[str]:
@@ -62,9 +56,7 @@ def bring_back(rig: Rig, name: str) -> float:
 
 def each_ended_once(rig: Rig) -> None:
     """The account of all queries of the test so far."""
-    rig.settle()
-    assert rig.answered_twice() == []
-    assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
+    check_one_answer_each(rig)
     assert [
         a.id for a in rig.answers if in_time(a) and a.result != right(int(rig.asked[a.id].payload))
     ] == []

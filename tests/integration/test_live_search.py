@@ -20,26 +20,14 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical
+from tests.integration.knob_operators import an_operator
 
 pytestmark = pytest.mark.kafka
 
-MODULE = """
-class Scan:
-    def __init__(self, scale):
-        self._scale = scale
-    def load(self, device):
-        pass
-    def predict(self, batch):
-        return [[value[: int(len(value) * self._scale)]] for value in batch]
-
-class Read:
-    def __init__(self, sure):
-        self._sure = sure
-    def load(self, device):
-        pass
-    def predict(self, batch):
-        return [value[0] if self._sure or len(value) % 3 else "?" for value in batch]
-
+MODULE = (
+    an_operator("Scan", "scale", "[value[: int(len(value) * self._scale)]]")
+    + an_operator("Read", "sure", 'value[0] if self._sure or len(value) % 3 else "?"')
+    + """
 class Words:
     def queries(self, rng):
         while True:
@@ -52,6 +40,7 @@ class Words:
     def task_score(self, task, output, truth):
         return 0, 1
 """
+)
 YAML = """\
 name: words-{number}
 slo: {{latency: 150ms, accuracy: 0.9}}

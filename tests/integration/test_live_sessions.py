@@ -22,26 +22,13 @@ from schemas.effects import RESULTS
 from schemas.records import Answer, Query
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
+from tests.integration.knob_operators import an_operator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
-MODULE = """
-class Scan:
-    def __init__(self, scale):
-        self._scale = scale
-    def load(self, device):
-        pass
-    def predict(self, batch):
-        return [[value.decode() + f"@{self._scale:g}"] for value in batch]
-
-class Read:
-    def __init__(self, votes):
-        self._votes = votes
-    def load(self, device):
-        pass
-    def predict(self, batch):
-        return [value + f"x{self._votes}" for value in batch]
-"""
+MODULE = an_operator("Scan", "scale", '[value.decode() + f"@{self._scale:g}"]') + an_operator(
+    "Read", "votes", 'value + f"x{self._votes}"'
+)
 YAML = """\
 name: sessions-{number}
 slo: {{latency: 10s, accuracy: 0.9}}

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import yaml
-from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
     AclBinding,
@@ -40,7 +39,6 @@ from headrace.processes import end_session, environment
 from schemas.effects import QUERIES, RESULTS
 from schemas.records import Query
 from streams.kafka.acl_rights import ROLES
-from streams.kafka.faust_security import to_aiokafka
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -394,14 +392,3 @@ def poll_for_seconds(client: Any) -> None:
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
         client.poll(0.1)
-
-
-async def send_with_aiokafka(kafka: KafkaConfig, topic: str) -> None:
-    async with AIOKafkaProducer(**to_aiokafka(kafka)) as sender:
-        await sender.send_and_wait(topic, b"7")
-
-
-def test_the_same_file_lets_aiokafka_in(guarded: Guarded) -> None:
-    import asyncio
-
-    asyncio.run(send_with_aiokafka(guarded.kafka("producer"), physical(NAME, QUERIES)))

@@ -7,7 +7,7 @@ same number of base devices, else the one of the best ten that is nearest to the
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -244,8 +244,3 @@ def nearest(pool: Pool) -> NearestPool:
         min(sizes, pool.largest_size) or None,
         min(meets, default=None),
     )
-
-
-def at_slo(pool: Pool, slo_s: float) -> Pool:
-    """Return the pool with another SLO."""
-    return replace(pool, slo_s=slo_s)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.connect import KAFKA_CONFIG, kafka_config, read_kafka_properties
-from streams.kafka.faust_security import to_aiokafka, to_faust
+from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import (
     HIDDEN,
@@ -158,15 +158,8 @@ def test_a_secret_does_not_stand_in_the_error_of_the_client_library() -> None:
     assert "no-pem-at-all" not in str(raised.value)
 
 
-def test_scram_in_the_words_of_aiokafka_and_faust() -> None:
+def test_scram_in_the_words_of_faust() -> None:
     config = KafkaConfig("a:1", SCRAM)
-    assert to_aiokafka(config) == {
-        "bootstrap_servers": "a:1",
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "ann",
-        "sasl_plain_password": "a-very-secret-word",
-    }
     found = to_faust(config)
     assert isinstance(found, SASLCredentials)
     assert (found.username, found.password, found.ssl_context) == (
@@ -195,9 +188,8 @@ def test_tls_without_names_is_for_those_who_ask_for_it() -> None:
     ],
 )
 def test_what_the_control_app_cannot_use_is_said(properties: dict[str, str], sentence: str) -> None:
-    for translate in (to_faust, to_aiokafka):
-        with pytest.raises(KafkaConfigError, match=sentence):
-            translate(KafkaConfig("a:1", properties))
+    with pytest.raises(KafkaConfigError, match=sentence):
+        to_faust(KafkaConfig("a:1", properties))
 
 
 # ---------------------------------------------------------------------- secrets

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.policies.kairos.mix_search import climb, search
+from benchmarks.papers.kairos_mix_search import search
 
 SPACE = np.array([(a, b) for a in range(5) for b in range(5) if a + b])
 
@@ -24,11 +24,3 @@ def test_contained_and_outbid_mixes_are_not_evaluated() -> None:
     found = search(SPACE, bounds, _carried)
     # Ties with the best are kept, those contained in an evaluated one are not.
     assert [mix for mix, _ in found.evaluated] == [(2, 3), (2, 4), (3, 3), (3, 4), (4, 3), (4, 4)]
-
-
-def test_a_climb_ends_at_the_top() -> None:
-    def around(mix: tuple[int, ...]) -> list[tuple[int, ...]]:
-        return [(mix[0] + 1, mix[1]), (mix[0], mix[1] + 1)]
-
-    found = climb([(0, 0)], around, lambda mix: -((mix[0] - 2) ** 2) - (mix[1] - 3) ** 2)
-    assert (found.counts, found.qps) == ((2, 3), 0)

@@ -44,25 +44,3 @@ def search(counts: Counts, bounds: Floats, evaluate: Evaluate) -> SearchOutcome:
             best = mix, qps
             left &= bounds >= qps
     return SearchOutcome(*best, tuple(evaluated))
-
-
-def climb(start: Sequence[Mix], neighbours: Neighbours, evaluate: Evaluate) -> SearchOutcome:
-    """Hill-climb from each start: move to the best neighbour until none improves."""
-    known: dict[Mix, float] = {}
-
-    def value(mix: Mix) -> float:
-        if mix not in known:
-            known[mix] = evaluate(mix)
-        return known[mix]
-
-    tops: list[Mix] = []
-    for mix in start:
-        here = mix
-        while True:
-            around = max((here, *neighbours(here)), key=value)
-            if value(around) <= value(here):
-                break
-            here = around
-        tops.append(here)
-    best = max(tops, key=value)
-    return SearchOutcome(best, value(best), tuple(known.items()))

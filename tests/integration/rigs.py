@@ -1,0 +1,22 @@
+"""A rig that is whole and under load while a test uses it."""
+
+from collections.abc import Iterator
+
+from benchmarks.rig import Rig
+
+
+def under_load(running: Rig, rate_qps: float) -> Iterator[Rig]:
+    """Yield the pipeline, whole and under load for a second; make it whole again after the test."""
+    running.until(running.serves, "every role to serve")
+    running.offer(rate_qps)
+    running.pass_time(1)
+    yield running
+    running.offer(0)
+    running.start(*(name for name in running.roles if name not in running.running))
+
+
+def check_one_answer_each(rig: Rig) -> None:
+    """Settle, and assert that every query so far has exactly one answer."""
+    rig.settle()
+    assert rig.answered_twice() == []
+    assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
