@@ -1,20 +1,18 @@
 """A profile's file: read it, with errors that name the place, and write it."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from profiles.measurements import Entry, FanOut, Latency, PathAccuracy, ProfileError
+from profiles.profile_table import ProfileTable
 
 T = TypeVar("T")
 
-# Pipeline, entries, provenance, paths.
-Contents = tuple[str, tuple[Entry, ...], Mapping[str, Any], tuple[PathAccuracy, ...]]
 
-
-def read(text: str) -> Contents:
-    """Return what ``written`` wrote; raise ``ProfileError`` naming the place."""
+def parsed_profile(text: str) -> ProfileTable:
+    """Return the table that ``profile_text`` wrote; raise ``ProfileError`` naming the place."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -23,7 +21,7 @@ def read(text: str) -> Contents:
     paths = _list(document.pop("paths", []), "paths")  # measured separately
     _exactly(document, ("pipeline", "entries", "provenance"), "the profile")
     entries = _list(document["entries"], "entries")
-    return (
+    return ProfileTable(
         str(document["pipeline"]),
         tuple(_entry(row, f"entries[{at}]") for at, row in enumerate(entries)),
         document["provenance"],
@@ -31,20 +29,15 @@ def read(text: str) -> Contents:
     )
 
 
-def written(
-    pipeline: str,
-    entries: Sequence[Entry],
-    provenance: Mapping[str, Any],
-    paths: Sequence[PathAccuracy],
-) -> str:
-    """Return a profile as text, keys in the order of the fields."""
+def profile_text(table: ProfileTable) -> str:
+    """Return a table as text, keys in the order of the fields."""
     document: dict[str, Any] = {
-        "pipeline": pipeline,
-        "provenance": dict(provenance),
-        "entries": [asdict(entry) for entry in entries],
+        "pipeline": table.pipeline,
+        "provenance": dict(table.provenance),
+        "entries": [asdict(entry) for entry in table.entries],
     }
-    if paths:
-        document["paths"] = [asdict(each) for each in paths]
+    if table.paths:
+        document["paths"] = [asdict(each) for each in table.paths]
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 

@@ -12,7 +12,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from profiles.measurements import EMULATED, QUANTILES, Entry, Latency, PathAccuracy, ProfileError
-from profiles.profile_json import read, written
 from schemas.variant_id import variant_id, variant_key
 
 MOST_LOOKED_UP = 1_000_000  # batch or size: a value for each up to the largest is kept
@@ -55,15 +54,6 @@ class ProfileTable:
                 raise ProfileError(f"the path {name} is profiled twice; remove one of the two")
             found[each.path] = each.accuracy
         object.__setattr__(self, "path_accuracy", found)
-
-    @classmethod
-    def from_json(cls, text: str) -> "ProfileTable":
-        """Return the table that ``to_json`` wrote; raise ``ProfileError`` naming the place."""
-        return cls(*read(text))
-
-    def to_json(self) -> str:
-        """Return the table as text, keys in the order of the fields."""
-        return written(self.pipeline, self.entries, self.provenance, self.paths)
 
     def merge(self, other: "ProfileTable") -> "ProfileTable":
         """Return both tables' entries as one; raise ``ProfileError`` where both measured the same.

@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.papers.sources import DataError, table, unreadable
 from profiles.measurements import Entry, Latency
+from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 
 PAPER = "Kairos"
@@ -154,7 +155,7 @@ def _profile(model: str, setup: Setup, rows: Rows) -> str:
         )
         for name in setup.prices
     )
-    return ProfileTable(model, entries, {"source": SOURCE}).to_json()
+    return profile_text(ProfileTable(model, entries, {"source": SOURCE}))
 
 
 def _yaml(model: str, setup: Setup) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks.papers.loki_compare import SCENES, Stretch, compare
 from benchmarks.papers.sources import DataError, table, unreadable
 from profiles.measurements import EMULATED, Entry, FanOut, Latency
+from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 
 PAPER = "Loki"
@@ -66,7 +67,7 @@ def write(data: Path, out: Path) -> list[Path]:
         entries = _entries(pipeline, latencies, accuracies)
         table = ProfileTable(pipeline.name, entries, {"source": SOURCE})
         profile = out / f"{pipeline.name}.profile.json"
-        profile.write_text(table.to_json(), encoding="utf-8")
+        profile.write_text(profile_text(table), encoding="utf-8")
         path = out / f"{pipeline.name}.yaml"
         path.write_text(_yaml(pipeline, entries, profile.name), encoding="utf-8")
         written += [path, profile]

@@ -24,6 +24,7 @@ from benchmarks.papers.ramsis_page import page
 from benchmarks.papers.sources import DataError, table
 from control.policies.ramsis.pareto_models import CandidateModel, planned
 from profiles.measurements import EMULATED, Entry, Latency
+from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 
 PAPER = "RAMSIS"
@@ -98,7 +99,7 @@ def _family(data: Path, out: Path, family: Family) -> list[Path]:
     measured = entries(data, family.name)
     profile, pipeline = out / f"{family.name}.profile.json", out / f"{family.name}.yaml"
     table = ProfileTable(family.name, measured, {"source": SOURCE})
-    profile.write_text(table.to_json(), encoding="utf-8")
+    profile.write_text(profile_text(table), encoding="utf-8")
     pipeline.write_text(_yaml(family, measured, profile.name), encoding="utf-8")
     return [pipeline, profile]
 

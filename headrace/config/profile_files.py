@@ -6,6 +6,7 @@ from pathlib import Path
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
 from profiles.measurements import Entry, ProfileError
+from profiles.profile_json import parsed_profile
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
 
@@ -47,7 +48,7 @@ def load_profile(file: PipelineFile) -> ProfileTable:
 def read_profile(path: Path, absent: str) -> ProfileTable:
     """Return a profile from disk; raises ``PipelineError``, with ``absent`` for a missing file."""
     try:
-        return ProfileTable.from_json(path.read_text(encoding="utf-8"))
+        return parsed_profile(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise PipelineError(absent) from error
     except (ProfileError, OSError, UnicodeDecodeError) as error:

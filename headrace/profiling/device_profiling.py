@@ -31,6 +31,7 @@ from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.variant_process import Job, measured
 from profiles.measure import Repeats, default_batches, time_left_s
 from profiles.measurements import EMULATED, ProfileError
+from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Variant
 
@@ -119,7 +120,7 @@ def profile(
 def written(table: ProfileTable, out: Path) -> None:
     """Write a profile atomically."""
     partial = out.with_name(f".{out.name}.partial")
-    partial.write_text(table.to_json(), encoding="utf-8")
+    partial.write_text(profile_text(table), encoding="utf-8")
     partial.replace(out)
 
 

@@ -21,6 +21,7 @@ from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
 from profiles.measurements import EMULATED, Entry, Latency
+from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy
 from streams.simulated.delays import DelayTrace
@@ -66,7 +67,7 @@ def file(tmp_path: Path) -> PipelineFile:
         )
         for model in SMALL.models
     )
-    (tmp_path / "small.json").write_text(ProfileTable("small", entries, {}).to_json())
+    (tmp_path / "small.json").write_text(profile_text(ProfileTable("small", entries, {})))
     (tmp_path / "small.yaml").write_text(PIPELINE)
     return read_pipeline_file(tmp_path / "small.yaml")
 

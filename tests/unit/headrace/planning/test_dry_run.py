@@ -10,6 +10,7 @@ import pytest
 
 from headrace.cli.main import run
 from profiles.measurements import Entry
+from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 from tests.allocation_world import an_entry
 
@@ -42,7 +43,7 @@ ENTRIES = (
 def a_file(folder: Path, *entries: Entry, text: str = YAML) -> str:
     names = {"small": "Small", "large": "Large", "fast": "Fast", "sure": "Sure"}
     rows = [
-        {**json.loads(ProfileTable("plates", (e,)).to_json())["entries"][0],
+        {**json.loads(profile_text(ProfileTable("plates", (e,))))["entries"][0],
          "operator": f"shop:{names.get(e.variant, 'Task')}"}
         for e in entries or ENTRIES
     ]  # fmt: skip

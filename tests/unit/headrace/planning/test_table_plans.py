@@ -10,6 +10,7 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.planning.dry_run import PlanRequest
 from headrace.planning.table_plans import tables
 from profiles.measurements import Entry, Latency
+from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 
 OPERATOR = "operators.models.python:Python"
@@ -37,7 +38,7 @@ def path(tmp_path: Path) -> Path:
         )
         for name, (accuracy, latency) in MODELS.items()
     )
-    (tmp_path / "profile.json").write_text(ProfileTable("small", entries).to_json())
+    (tmp_path / "profile.json").write_text(profile_text(ProfileTable("small", entries)))
     variant = f'{{operator: "{OPERATOR}", arguments: {{function: "builtins:bytes"}}, batch: 3}}'
     pipeline = tmp_path / "small.yaml"
     pipeline.write_text(
