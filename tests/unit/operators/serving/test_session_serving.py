@@ -1,0 +1,44 @@
+"""A worker that serves sessions: items wait for their setting, one by one."""
+
+from operators.serving.worker import Worker
+from schemas.effects import Assign, Failed, Infer, Load, Woke
+from schemas.records import FAILED, Settings
+from tests.builders import a_lease, a_plan, a_work, an_item, arrived, loaded, sent
+from tests.session_world import a_session_pipeline
+
+HELD = 8  # items that a worker holds before it stops reading, for batches of one
+
+
+def a_session_worker() -> Worker:
+    worker = Worker("w", a_session_pipeline(), "cpu", incarnation=0.0)
+    lease = a_lease(task="scan", batch=1)
+    worker.handle(Woke(), 0.0)
+    settings = Settings(policy="compass", slo_s=1.0)
+    worker.handle(arrived(a_plan([lease], settings=settings)), 0.0)
+    return worker
+
+
+def test_an_item_waits_until_its_setting_is_loaded() -> None:
+    worker = a_session_worker()
+    worker.handle(arrived(a_work(0, an_item(), task="scan")), 0.0)
+    effects = worker.handle(Woke(), 0.0)
+    assert [each for each in effects if isinstance(each, Load | Infer)] == [
+        Load("scan/v", beside=True)
+    ]
+    worker.handle(loaded("scan/v"), 0.1)
+    (infer,) = [each for each in worker.handle(Woke(), 0.1) if isinstance(each, Infer)]
+    assert infer.variant == "scan/v"
+
+
+def test_a_paused_worker_reads_on_once_items_of_a_setting_that_cannot_be_loaded_have_failed() -> (
+    None
+):
+    worker = a_session_worker()
+    for offset in range(HELD + 1):
+        effects = worker.handle(arrived(a_work(offset, an_item(), task="scan"), offset=offset), 0.0)
+    assert Assign("work.scan", paused=(0,)) in effects
+    worker.handle(Woke(), 0.0)
+    effects = worker.handle(Failed("scan/v", "no memory is left"), 0.1)
+    ended = [item.end for work in sent(effects, "outputs") for item in work.items]
+    assert [(end.outcome, end.reason) for end in ended] == [(FAILED, "no memory is left")] * 9
+    assert effects[-1] == Assign("work.scan", paused=())
