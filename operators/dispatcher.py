@@ -10,7 +10,7 @@ Several ingress processes divide the devices of each type among themselves.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,42 +38,50 @@ from control.policies.kairos.latency_learning import LatencyModel
 from control.policies.kairos.matching import MatchingWeights, Vector, device_costs, matched
 from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
+from operators.dispatch_profile import DispatchProfile, Predictions
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import ANSWERED, Completion, Lease, Plan, Work
 
 AHEAD = 2  # queries at a device at most: the one that runs and one ahead
+
+
 FOLLOWS = 0.1  # weight of the newest measured round trip
+
+
 LONGEST_LEAD_S = 0.02
-REFRESH = 32  # observations after which a type's cached predictions are recomputed
+
+
 OVERDUE = 3.0  # multiple of the prediction after which a device gets no further query
+
+
 TICK_S = 1e-9
+
+
 WINDOW = 10_000  # newest queries whose sizes count
+
+
 ENOUGH_SIZES = 1_000
+
+
 SIZE_CLASSES = 64
+
+
 MARGINAL = "marginal"
+
+
 SERVE = "serve"
+
+
 SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
 
-Seconds = Callable[[str, int], float]  # device type, size -> seconds
+
 Pick = tuple[Work, int]  # a query and its slot
+
+
 Dropped = tuple[Work, float]  # a query and the seconds by which the best device would be late
+
+
 _FOREVER = float("inf")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchProfile:
-    """The devices' profile: mean and 95th percentile latency by type and size, in seconds.
-
-    ``largest`` is the largest profiled size, ``base`` the base type ("": the type that is fastest
-    at the largest size), ``sizes`` the expected sizes, None if unknown.
-    """
-
-    mean_s: Seconds
-    worst_s: Seconds
-    types: tuple[str, ...]
-    largest: int = 1
-    base: str = ""
-    sizes: SizeDistribution | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +163,7 @@ class Dispatcher:
         self._kinds: tuple[int, ...] = ()  # types with a device
         self._factors: Vector = np.ones(0)
         self._learned = LatencyModel(profile.types, profile.mean_s)
-        self._predictions: dict[tuple[int, int], tuple[int, float, float]] = {}
+        self._predictions = Predictions(profile, self._learned)
         self._round_trip_s = round_trip_s
         self._sizes: deque[int] = deque(maxlen=WINDOW)
 
@@ -229,16 +237,7 @@ class Dispatcher:
         self._factors = np.array([self._learned.factor(d.worker) for d in devices])
 
     def _table_of(self, devices: list[_Device], slo_s: float) -> DeviceTable:
-        largest = [
-            self._profile.mean_s(name, self._profile.largest) for name in self._profile.types
-        ]
-        names = self._profile.types
-        base = (
-            names.index(self._profile.base)
-            if self._profile.base in names
-            else int(np.argmin(largest))
-        )
-        speeds = largest[base] / np.array(largest)
+        base, speeds = self._profile.speeds()
         costs = self._device_costs(speeds, devices, slo_s)
         return DeviceTable(
             kinds=tuple(device.kind for device in devices),
@@ -279,30 +278,21 @@ class Dispatcher:
         table = self._table
         if table is None:
             return 0
-        names = {d.kind for d, base in zip(self._devices, table.base, strict=True) if not base}
-        mean_s, types = self._profile.mean_s, self._profile.types
-        fits, largest = 0, self._profile.largest
-        while fits < largest:  # bisection: latencies grow with size, but for noise
-            middle = (fits + largest + 1) // 2
-            if all(mean_s(types[kind], middle) <= slo_s for kind in names):
-                fits = middle
-            else:
-                largest = middle - 1
-        return fits
+        auxiliary = {d.kind for d, base in zip(self._devices, table.base, strict=True) if not base}
+        return self._profile.within(auxiliary, slo_s)
 
     # ------------------------------------------------------------------ queries
 
     def add(self, work: Work) -> None:
         """Queue a query."""
-        self._sizes.append(min(max(work.size, 1), self._profile.largest))
+        self._sizes.append(self._profile.bounded(work.size))
         waiting = _Waiting(work)
         self._predict(waiting)
         self._waiting.append(waiting)
 
     def recall(self, sizes: Iterable[int]) -> None:
         """Take the sizes of queries that earlier incarnations dispatched, oldest first."""
-        largest = self._profile.largest
-        self._sizes.extend(min(max(size, 1), largest) for size in sizes)
+        self._sizes.extend(self._profile.bounded(size) for size in sizes)
 
     def oldest(self, partition: int) -> int | None:
         """Return the lowest queued offset of an input partition, or None."""
@@ -454,49 +444,7 @@ class Dispatcher:
 
     def _predict(self, waiting: _Waiting) -> None:
         """Predict a query's latency on every type, and its latest start on the plan's types."""
-        size = min(max(waiting.work.size, 1), self._profile.largest)
-        found = [self._predicted(kind, size) for kind in range(len(self._profile.types))]
-        waiting.latency_s = tuple([mean for mean, _ in found])
-        waiting.worst_s = tuple([worst for _, worst in found])
+        waiting.latency_s, waiting.worst_s = self._predictions.of(waiting.work.size)
         if self._kinds:
             best_s = min([waiting.latency_s[kind] for kind in self._kinds])
             waiting.give_up_s = waiting.work.deadline_s - best_s
-
-    def _predicted(self, kind: int, size: int) -> tuple[float, float]:
-        type_ = self._profile.types[kind]
-        version = self._learned.version(type_) // REFRESH
-        known = self._predictions.get((kind, size))
-        if known is None or known[0] != version:
-            mean_s = self._learned.mean_s(type_, size)
-            # The profile's spread bounds the learned one from below.
-            spread = self._profile.worst_s(type_, size) / self._profile.mean_s(type_, size)
-            worst_s = max(self._learned.p95_s(type_, size), mean_s * spread)
-            known = self._predictions[kind, size] = (version, mean_s, worst_s)
-        return known[1], known[2]
-
-
-def dispatch_profile(
-    types: tuple[str, ...],
-    seconds: Callable[[str, int, str], float],
-    largest: int,
-    base: str = "",
-    sizes: SizeDistribution | None = None,
-) -> DispatchProfile:
-    """Return a ``DispatchProfile`` over ``seconds(type, size, quantile)``, with a cache."""
-    known: dict[tuple[str, int, str], float] = {}
-
-    def of(quantile: str) -> Seconds:
-        def looked_up(type_: str, size: int) -> float:
-            key = (type_, size, quantile)
-            if key not in known:
-                known[key] = seconds(type_, min(size, largest), quantile)
-            return known[key]
-
-        return looked_up
-
-    return DispatchProfile(
-        mean_s=of("mean"), worst_s=of("p95"), types=types, largest=largest, base=base, sizes=sizes
-    )
-
-
-__all__ = ["DispatchProfile", "Dispatcher", "Part", "Pick", "dispatch_profile"]

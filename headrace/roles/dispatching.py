@@ -7,7 +7,8 @@ from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import sizes_of
-from operators.dispatcher import Dispatcher, Part, dispatch_profile
+from operators.dispatch_profile import dispatch_profile
+from operators.dispatcher import Dispatcher, Part
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
