@@ -121,7 +121,7 @@ class VariantServing:
                 late.append(ticket)
             else:
                 batch.append(ticket)
-                filled += ticket.work.size
+                filled += ticket.work.size if room else 0
         return batch, late
 
     # ------------------------------------------------------------------ variants

@@ -88,6 +88,7 @@ class Worker:
         self._tables = TableBatching(pipeline, latency, device_, self._pace)
         self._variants = VariantServing(pipeline, latency, device_, self._tables)
         self._sessions = SessionServing(pipeline, latency)
+        self._serving: VariantServing | SessionServing = self._variants  # by the policy in force
         self._queue: deque[Ticket] = deque()
         self._batch = RunningBatch(name, pipeline.ingress)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
@@ -170,11 +171,6 @@ class Worker:
     @property
     def _busy(self) -> bool:
         return self._batch.state is not BatchState.IDLE
-
-    @property
-    def _serving(self) -> VariantServing | SessionServing:
-        """What serves under the policy in force."""
-        return self._sessions if self._sessions.active else self._variants
 
     def _wait(self, until_s: float) -> list[Effect]:
         """Begin the next batch at a later time."""
@@ -376,6 +372,7 @@ class Worker:
         lease = next((each for each in plan.leases if each.worker == self._name), None)
         effects = self._slots.change(lease)
         self._sessions.follow(plan, lease)
+        self._serving = self._sessions if self._sessions.active else self._variants
         self._queue = deque(filter(self._slots.holds, self._queue))
         effects += self._follow(now)
         rules = WorkerRules(plan, self._pipeline, lease, self._latency, now)
