@@ -1,4 +1,4 @@
-"""Who may use the gateway: bearer tokens, and certificates."""
+"""Access to the gateway: bearer tokens, and certificates."""
 
 import hashlib
 import ssl
@@ -34,9 +34,7 @@ def tokens_in(path: Path | None) -> Tokens:
     lines = (line.strip() for line in _read(path).decode(errors="replace").splitlines())
     found = frozenset(_hash(line) for line in lines if line and not line.startswith("#"))
     if not found:
-        raise GatewayError(
-            f"{path} has no token, so nobody could use the gateway; write one a line"
-        )
+        raise GatewayError(f"{path} has no token, so no request would be let in; write one a line")
     return Tokens(found)
 
 

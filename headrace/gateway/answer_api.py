@@ -15,7 +15,7 @@ from headrace.gateway.front import Front
 from headrace.gateway.http_responses import failed, inference, json_response
 from headrace.gateway.model import Model
 from headrace.gateway.requests import InferRequest
-from headrace.gateway.result_watch import Stream
+from headrace.gateway.result_watch import AnswerStream
 from headrace.gateway.statuses import Ending, Unserved
 from schemas.records import Answer
 
@@ -65,7 +65,7 @@ class AnswerApi:
         return response
 
 
-async def _next_event(model: Model, stream: Stream) -> bytes:
+async def _next_event(model: Model, stream: AnswerStream) -> bytes:
     try:
         async with asyncio.timeout(HEARTBEAT_S):
             return event(model, await stream.answers.get())

@@ -1,10 +1,10 @@
-"""What a caller says about its query besides the tensors: deadline, id, class, size. Pure."""
+"""The caller's part of a query besides the tensors: deadline, id, class, size. Pure."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.gateway.deadlines import caller_timeout_s
 from headrace.gateway.requests import InferRequest, checked_id
 from headrace.gateway.statuses import Ending, Unserved
 from schemas.pipeline import Pipeline
@@ -14,6 +14,16 @@ SLO_CLASS = "headrace-slo-class"
 SIZE = "headrace-size"
 TRACE = ("traceparent", "tracestate")
 ECHOED = (REQUEST_ID, *TRACE, "baggage")  # from a request to its response
+
+
+# Header, by its name in lower case: the seconds of its unit.
+TIMEOUTS = {
+    "headrace-timeout-ms": 1e-3,
+    "x-request-timeout-seconds": 1.0,  # Ray Serve
+    "x-envoy-expected-rq-timeout-ms": 1e-3,  # Envoy and Istio, so that upstreams may end early
+}
+TIMEOUT = "timeout"  # of an inference request, as tritonclient sends it
+TIMEOUT_UNIT_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +83,48 @@ def _size(said: Any, pipeline: Pipeline) -> int:
 def echoed(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of a request that its response repeats."""
     return {name: headers[name] for name in ECHOED if name in headers}
+
+
+def caller_timeout_s(
+    headers: Mapping[str, str],
+    parameters: Mapping[str, Any],
+    grpc_remaining_s: float | None = None,
+) -> float | None:
+    """Return the longest wait of the caller, in seconds: the smallest value given, None without.
+
+    A value of 0 sets no limit, as in Triton and Envoy.
+
+    ``headers`` are looked up by names in lower case. Raises ``Unserved`` for a value that is no
+    number of 0 or more.
+    """
+    limits_s = [grpc_remaining_s] if grpc_remaining_s is not None else []
+    limits_s += [
+        _seconds(f"header {name}", headers[name], unit_s)
+        for name, unit_s in TIMEOUTS.items()
+        if name in headers
+    ]
+    if TIMEOUT in parameters:
+        limits_s.append(_seconds("parameter timeout", parameters[TIMEOUT], TIMEOUT_UNIT_S))
+    return min((each for each in limits_s if each != 0.0), default=None)
+
+
+def _seconds(what: str, said: Any, unit_s: float) -> float:
+    try:
+        seconds = math.nan if isinstance(said, bool) else float(said) * unit_s
+    except (OverflowError, TypeError, ValueError):
+        seconds = math.nan
+    if not 0.0 <= seconds < math.inf:
+        unit = {1.0: "seconds", 1e-3: "milliseconds", 1e-6: "microseconds"}[unit_s]
+        raise Unserved(
+            Ending.BAD_REQUEST, f"{what} is {str(said)[:40]!r}; it must be a number of {unit}"
+        )
+    return seconds
+
+
+def query_deadline_s(now: float, timeout_s: float | None, slo_s: float) -> float | None:
+    """Return the deadline of the query, epoch seconds; None: that of its SLO.
+
+    A caller may shorten the SLO, never stretch it: gRPC clients and meshes send deadlines of
+    minutes by default.
+    """
+    return now + timeout_s if timeout_s is not None and timeout_s < slo_s else None

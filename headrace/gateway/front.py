@@ -1,4 +1,4 @@
-"""What both protocols serve: the models by name, who may use them, and whether any is ready."""
+"""The front of both protocols: the models by name, access to them, and readiness."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -47,7 +47,7 @@ class GatewayOptions:
 
 
 def run_gateway(
-    files: Sequence[PipelineFile], kafka: KafkaConfig, options: GatewayOptions, telling: LogOptions
+    files: Sequence[PipelineFile], kafka: KafkaConfig, options: GatewayOptions, logs: LogOptions
 ) -> None:
     """Serve until SIGTERM or SIGINT; then answer the requests in flight.
 
@@ -58,18 +58,18 @@ def run_gateway(
         raise GatewayError(f"two files have one pipeline name among {', '.join(names)}; serve one")
     for file in files:
         prepare(kafka, file.pipeline, "gateway")
-    asyncio.run(_serve(files, kafka, options, telling))
+    asyncio.run(_serve(files, kafka, options, logs))
 
 
 async def _serve(
-    files: Sequence[PipelineFile], kafka: KafkaConfig, options: GatewayOptions, telling: LogOptions
+    files: Sequence[PipelineFile], kafka: KafkaConfig, options: GatewayOptions, logs: LogOptions
 ) -> None:
     async with AsyncExitStack() as stack:
         front = stack.enter_context(_front(files, kafka, options))
-        where = _metrics(front, telling) | await _listen(stack, front, options)
+        where = _metrics(front, logs) | await _listen(stack, front, options)
         started("gateway", ", ".join(front.models), where, os.environ)
         collect_seldom()
-        await _until_told(front)
+        await _until_signal(front)
         front.draining = True
         await asyncio.sleep(NOTICED_S)
         _raise_broken(front)
@@ -112,17 +112,16 @@ async def _listen_grpc(
     closing: list[Closing], front: Front, options: GatewayOptions, port: int
 ) -> int:
     # Imported here: a gateway of HTTP only needs no gRPC.
-    from headrace.gateway.grpc_api import GrpcApi, keep_telling
-    from headrace.gateway.grpc_listener import grpc_server, start_grpc
+    from headrace.gateway.grpc_api import GrpcApi, grpc_server, report_health, start_grpc
 
     server = grpc_server(options.limits, share=options.share_ports)
     api = GrpcApi(front)
     api.add_to(server)
     bound = await start_grpc(server, options.host, port, options.tls)
-    telling = asyncio.create_task(keep_telling(api, LOOK_EVERY_S))
+    reporting = asyncio.create_task(report_health(api, LOOK_EVERY_S))
 
     async def close() -> None:
-        telling.cancel()
+        reporting.cancel()
         await server.stop(options.limits.drain_s)
 
     closing.append(close)
@@ -133,27 +132,27 @@ async def _all(closing: Sequence[Closing]) -> None:
     await asyncio.gather(*(close() for close in closing))
 
 
-def _metrics(front: Front, telling: LogOptions) -> dict[str, str]:
-    if telling.metrics_port is None:
+def _metrics(front: Front, logs: LogOptions) -> dict[str, str]:
+    if logs.metrics_port is None:
         return {}
     from headrace.roles.metrics_port import serve
 
-    host = telling.metrics_host
-    port = serve((front.counts.samples, build), telling.metrics_port, host, "", front)
+    host = logs.metrics_host
+    port = serve((front.counts.samples, build), logs.metrics_port, host, "", front)
     return {"metrics": f"http://{host}:{port}/metrics"}
 
 
-async def _until_told(front: Front) -> None:
+async def _until_signal(front: Front) -> None:
     """Return at SIGTERM or SIGINT, or once a model's client has ended for good."""
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop.set)
     touch = sign_of_life(os.environ)
-    while not (told.is_set() or front.live()):
+    while not (stop.is_set() or front.live()):
         touch()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(told.wait(), LOOK_EVERY_S)
+            await asyncio.wait_for(stop.wait(), LOOK_EVERY_S)
 
 
 def _raise_broken(front: Front) -> None:

@@ -1,6 +1,7 @@
-"""The Open Inference Protocol over gRPC, with health and reflection."""
+"""The Open Inference Protocol over gRPC, with health and reflection, and its port."""
 
 import asyncio
+import errno
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
@@ -10,9 +11,11 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from headrace.gateway import grpc_messages
+from headrace.gateway.access import Tls, grpc_credentials
 from headrace.gateway.callers import caller_of, echoed
 from headrace.gateway.descriptors import METHODS, SERVICE, classes, pool
 from headrace.gateway.front import Front
+from headrace.gateway.listeners import Limits, taken
 from headrace.gateway.payloads import configuration, metadata
 from headrace.gateway.request_counts import GRPC
 from headrace.gateway.statuses import Ending, Status, Unserved
@@ -46,14 +49,14 @@ class GrpcApi:
         named = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(named, server, self._pool)
 
-    async def tell_health(self) -> None:
+    async def update_health(self) -> None:
         """Tell the watchers of the health service how the gateway and its models are."""
-        await self._tell("", self._front.ready())
-        await self._tell(SERVICE, self._front.ready())
+        await self._set_health("", self._front.ready())
+        await self._set_health(SERVICE, self._front.ready())
         for name, model in self._front.models.items():
-            await self._tell(name, self._front.ready() and model.fault())
+            await self._set_health(name, self._front.ready() and model.fault())
 
-    async def _tell(self, service: str, why: str) -> None:
+    async def _set_health(self, service: str, why: str) -> None:
         await self._health.set(service, _Health.NOT_SERVING if why else _Health.SERVING)
 
     def _handler(self, method: str) -> Any:
@@ -144,8 +147,43 @@ async def _abort(context: Any, status: Status) -> NoReturn:
     raise AssertionError("abort raises")
 
 
-async def keep_telling(api: GrpcApi, every_s: float) -> None:
-    """Tell the health service again and again, until cancelled."""
+async def report_health(api: GrpcApi, every_s: float) -> None:
+    """Update the health service at an interval, until cancelled."""
     while True:
-        await api.tell_health()
+        await api.update_health()
         await asyncio.sleep(every_s)
+
+
+def grpc_server(limits: Limits, *, share: bool) -> Any:
+    """Return a ``grpc.aio`` server without services."""
+    return grpc.aio.server(
+        maximum_concurrent_rpcs=limits.requests,
+        options=(
+            ("grpc.max_receive_message_length", limits.body_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", limits.requests),
+            ("grpc.so_reuseport", int(share)),
+            ("grpc.max_connection_idle_ms", round(limits.idle_s * 1e3)),
+        ),
+    )
+
+
+async def start_grpc(server: Any, host: str, port: int, tls: Tls | None) -> int:
+    """Listen and serve; return the port. Raises ``PortTaken``."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        bound = server.add_insecure_port(place) if tls is None else _secure(server, place, tls)
+    except RuntimeError as error:
+        raise taken("gRPC", host, port, error) from error
+    if not bound:
+        raise taken("gRPC", host, port, OSError(errno.EADDRINUSE, "address in use"))
+    await server.start()
+    return int(bound)
+
+
+def _secure(server: Any, place: str, tls: Tls) -> Any:
+    key, chain, clients = grpc_credentials(tls)
+    credentials = grpc.ssl_server_credentials(
+        ((key, chain),), root_certificates=clients, require_client_auth=clients is not None
+    )
+    return server.add_secure_port(place, credentials)

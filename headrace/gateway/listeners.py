@@ -32,7 +32,7 @@ class Limits:
 
 
 class _Refused(asyncio.Protocol):
-    """A connection beyond the limit: told so and closed."""
+    """A connection beyond the limit: it gets a 503 and is closed."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

@@ -20,8 +20,7 @@ from headrace.client.formats import reader_of
 from headrace.client.open_loop import PATIENCE_S
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import ClientClosed, NoAnswer, Unsuccessful
-from headrace.gateway.callers import Caller
-from headrace.gateway.deadlines import query_deadline_s
+from headrace.gateway.callers import Caller, query_deadline_s
 from headrace.gateway.payloads import check_wanted, outputs_of, payload_of
 from headrace.gateway.plans_in_force import PlansInForce, fault
 from headrace.gateway.requests import InferRequest, InferResponse

@@ -9,7 +9,7 @@ from schemas.records import Answer
 MOST_BEHIND = 1000  # answers that a stream may be behind before it ends
 
 
-class Stream:
+class AnswerStream:
     """The answers whose ids begin with ``prefix``, in their order; ``overrun`` ends it."""
 
     def __init__(self, prefix: bytes) -> None:
@@ -34,7 +34,7 @@ class ResultWatch:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._ids: dict[bytes, list[asyncio.Future[Answer]]] = {}
-        self._streams: tuple[Stream, ...] = ()
+        self._streams: tuple[AnswerStream, ...] = ()
 
     def wants(self, key: bytes) -> bool:
         """Return whether somebody watches for records of that key."""
@@ -55,9 +55,9 @@ class ResultWatch:
                 del self._ids[key]
 
     @contextlib.contextmanager
-    def stream(self, prefix: str) -> Iterator[Stream]:
+    def stream(self, prefix: str) -> Iterator[AnswerStream]:
         """Yield the stream of answers whose ids begin with ``prefix``."""
-        stream = Stream(prefix.encode())
+        stream = AnswerStream(prefix.encode())
         self._streams += (stream,)
         try:
             yield stream

@@ -1,4 +1,4 @@
-"""How a request ends: statuses of HTTP and gRPC, from the outcome of its query. Pure.
+"""The status of a request in HTTP and gRPC, from the outcome of its query. Pure.
 
 A refusal is 429 and not 503: meshes and clients repeat what is unavailable, which would triple an
 overload. A deadline that passes is 504 and not 408, which some clients repeat.
@@ -14,7 +14,7 @@ from schemas.records import ANSWERED, DROPPED, FAILED, Answer
 
 
 class Ending(Enum):
-    """How a request ended: its status in HTTP and the name of its code in gRPC."""
+    """The ending of a request: its status in HTTP and the name of its code in gRPC."""
 
     OK = (200, "OK")
     ACCEPTED = (202, "OK")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.gateway.callers import Caller, caller_of, echoed
-from headrace.gateway.deadlines import caller_timeout_s, query_deadline_s
+from headrace.gateway.callers import Caller, caller_of, caller_timeout_s, echoed, query_deadline_s
 from headrace.gateway.requests import InferRequest
 from headrace.gateway.statuses import Ending, Status, Unserved, status_of
 from operators.drop_reasons import OVER_CAPACITY, PAUSED
