@@ -139,8 +139,8 @@ def reload(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int
     """Load edited operators anew, while the earlier code serves.
 
     Workers read the modules beside the pipeline file again and swap between two batches; code
-    that cannot be loaded is told, and the earlier code serves on. Installed packages, combine and
-    the pipeline file itself need `down` and `up`.
+    that cannot be loaded is reported, and the earlier code serves on. Installed packages, combine
+    and the pipeline file itself need `down` and `up`.
 
     \b
     Example:

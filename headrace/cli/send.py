@@ -75,7 +75,7 @@ def load(as_json: bool, **asked: Any) -> int:
     Random times are a Poisson process. Inputs come from the pipeline file's workload, which also
     scores the results. An arrivals file has one time in ms per line, ms,size below such a header,
     or second,qps for every second. With --phases the rate is constant or changes linearly in each
-    phase, and the outcomes are told by phase and policy, with the devices and variants in use.
+    phase, and the outcomes are reported by phase and policy, with the devices and variants in use.
 
     \b
     Example:
