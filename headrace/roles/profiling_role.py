@@ -109,7 +109,7 @@ class Operators:
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingRequests:
     """Requests taken and not run. A later step of a search voids its earlier ones."""
 
     requests: list[tuple[TopicPartition, ProfileRequest]] = field(default_factory=list)
@@ -229,7 +229,7 @@ def run_profiler(
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    waiting, writer = Waiting(), producer(kafka)
+    waiting, writer = WaitingRequests(), producer(kafka)
     reader = consumer(kafka, f"{pipeline.name}.profilers", **{"session.timeout.ms": SESSION_MS})
     threading.Thread(target=_watch, args=(role, writer, results), name="hangs", daemon=True).start()
     with observed(name, pipeline, logs):
@@ -247,7 +247,7 @@ def run_profiler(
         reader.close()
 
 
-def _take(reader: Consumer, waiting: Waiting, timeout_s: float) -> None:
+def _take(reader: Consumer, waiting: WaitingRequests, timeout_s: float) -> None:
     for message in reader.consume(100, timeout_s):
         if message.error():
             continue

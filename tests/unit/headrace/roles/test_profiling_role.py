@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from headrace.errors import PipelineError
-from headrace.roles.profiling_role import Samples, Waiting, result_key
+from headrace.roles.profiling_role import Samples, WaitingRequests, result_key
 from schemas.records import ProfileRequest
 
 
@@ -19,7 +19,7 @@ def a_request(step: int = 1, first: int = 0, expires_s: float = 10.0) -> Profile
 
 
 def test_a_later_step_voids_the_earlier_ones() -> None:
-    waiting, place = Waiting(), TopicPartition("requests", 0, 1)
+    waiting, place = WaitingRequests(), TopicPartition("requests", 0, 1)
     for step in (1, 1, 2):
         waiting.take(place, a_request(step))
     found = [waiting.next(0.0) for _ in range(4)]
@@ -29,7 +29,7 @@ def test_a_later_step_voids_the_earlier_ones() -> None:
 
 
 def test_an_expired_request_is_void() -> None:
-    waiting = Waiting()
+    waiting = WaitingRequests()
     waiting.take(TopicPartition("requests", 0, 1), a_request(expires_s=5.0))
     found = waiting.next(5.1)
     assert found is not None
@@ -37,7 +37,7 @@ def test_an_expired_request_is_void() -> None:
 
 
 def test_requests_of_revoked_partitions_are_left_to_others() -> None:
-    waiting = Waiting()
+    waiting = WaitingRequests()
     for partition in (0, 1):
         waiting.take(TopicPartition("requests", partition, 1), a_request())
     waiting.drop([TopicPartition("requests", 0)])
