@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         simulated_seconds,
     )
     from headrace.testing import run_query
-    from operators.sized import Sized
+    from operators.serving.sized import Sized
 
 check(Path(__file__).parents[1])
 
@@ -49,7 +49,7 @@ _PLACES = dict.fromkeys(("Client", "ClientClosed", "NoAnswer"), _CLIENT) | {
         "simulated_seconds",
     )
 }
-_PLACES |= {"run_query": "headrace.testing", "Sized": "operators.sized"}
+_PLACES |= {"run_query": "headrace.testing", "Sized": "operators.serving.sized"}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from operators.drop_reasons import Reason, dropped
 from operators.record_size import MOST_BYTES, brief, excess
-from operators.sized import Sized
+from operators.serving.sized import Sized
 from operators.timed_batch import OutOfTime
 from operators.user_frames import sentence, with_frames
 from schemas.codec.values import pack
