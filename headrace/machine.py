@@ -1,7 +1,8 @@
-"""Describe this machine: processor, cores, Python version."""
+"""Describe this machine: processor, cores, free ports, Python version."""
 
 import os
 import platform
+import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,12 @@ from pathlib import Path
 def cores() -> int:
     """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
 
 
 def cpu_model() -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import Commander, PlanTail, Tail, decoded
 from headrace.cluster.device_budget import outnumbered, overbooked
+from headrace.cluster.page_address import page_address, with_address
 from headrace.cluster.run_state import RunState, clear_state, neighbours, read_state, write_state
 from headrace.cluster.supervisor import Supervisor
 from headrace.config.cluster import SUPERVISOR
@@ -110,7 +111,9 @@ class LocalRun:
         self._said = said
         self._kafka = kafka
         self._rental: DeviceRental | None = None
-        self.roles = roles(file.cluster, scored=file.pipeline.labels is not None)
+        self.page = page_address(file.cluster.dashboard_port)
+        every = roles(file.cluster, scored=file.pipeline.labels is not None)
+        self.roles = with_address(every, self.page, directory)
         self.supervisor = Supervisor(file.path, kafka.bootstrap, directory, said)
         self._state = RunState(
             pipeline=file.pipeline.name,
@@ -135,6 +138,8 @@ class LocalRun:
             self._said(warning)
         prepare(self._kafka, self._file.pipeline, "operator")
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.page is not None:
+            self.page.keep(self.directory)
         self._note()
         self.supervisor.start(self.roles)
         self._note()

@@ -101,6 +101,7 @@ def up_row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:
         "binding": plan.binding,
         "ready_s": round(took_s, 3),
         "logs": str(run.directory),
+        "dashboard": run.page.url if run.page else None,
         "metrics_ports": {role.name: role.metrics_port for role in run.roles if role.metrics_port},
     }
 
@@ -115,6 +116,8 @@ def up_text(row: dict[str, Any]) -> str:
     if row["metrics_ports"]:
         ports = sorted(row["metrics_ports"].values())
         lines.append(f"metrics on ports {ports[0]} to {ports[-1]} of 127.0.0.1, at /metrics")
+    if row["dashboard"]:
+        lines.append(f"dashboard at {row['dashboard']}")
     if row["by_command"]:
         lines.append(f"as commands of an earlier run have it: {', '.join(row['by_command'])}")
     if not row["feasible"]:

@@ -80,6 +80,7 @@ class Cluster:
     tasks_per_device: int = 1
     profilers: int = 1  # processes that a search starts
     gateway: Gateways | None = None
+    dashboard_port: int | None = None  # of this machine; 0: any free one; None: no dashboard
     scale: str = NOBODY  # who rents devices of types while the pipeline runs
     tiers: tuple[TierDevices, ...] = ()  # where sessions are served; then ``devices`` are seats
 
@@ -138,6 +139,7 @@ def cluster_of(file: FileSection) -> Cluster:
         tasks_per_device=parts,
         profilers=section.profilers,
         gateway=_gateways(section.gateway) if section.gateway else None,
+        dashboard_port=section.dashboard.port if section.dashboard else None,
         scale=section.scale,
         tiers=tiers,
     )

@@ -144,6 +144,12 @@ class GatewaySection(Section):
     processes: Count = 1
 
 
+class DashboardSection(Section):
+    """``cluster.dashboard``."""
+
+    port: Port = 8080
+
+
 class ClusterSection(Section):
     """``cluster``."""
 
@@ -163,6 +169,7 @@ class ClusterSection(Section):
     links: dict[str, LinkSection] = {}
     profilers: Count = 1
     gateway: GatewaySection | None = None
+    dashboard: DashboardSection | None = None
 
 
 class QuerySizeSection(Section):
@@ -339,7 +346,7 @@ EXAMPLES = {
 
 def _keys(place: Place, source: Source) -> list[str]:
     """Return the known keys of a mapping of the file."""
-    if len(place) == 3 and place[:2] in CLUSTER_SECTIONS:
+    if place[:2] in CLUSTER_SECTIONS:
         return list(CLUSTER_SECTIONS[place[:2]].model_fields)
     if len(place) == 2 and place[0] == "policies":
         return section_keys(source.values["policies"][place[1]])
@@ -366,4 +373,5 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
 CLUSTER_SECTIONS: dict[Place, type[Section]] = {
     ("cluster", "tiers"): TierSection,
     ("cluster", "links"): LinkSection,
+    ("cluster", "dashboard"): DashboardSection,
 }

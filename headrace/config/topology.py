@@ -36,7 +36,7 @@ class Share:
 def roles(cluster: Cluster, *, scored: bool = False) -> tuple[Role, ...]:
     """Return every role of a cluster section, in start order; ``scored``: with a scorer.
 
-    With ``metrics_port`` the roles have ascending ports from that one.
+    With ``metrics_port`` the roles but the dashboard have ascending ports from that one.
     """
     every = (
         Role("control", "control"),
@@ -52,11 +52,19 @@ def roles(cluster: Cluster, *, scored: bool = False) -> tuple[Role, ...]:
         *_shared("ingress", cluster.ingress),
         *_gateways(cluster.gateway),
     )
-    first = cluster.metrics_port
+    return (*_with_ports(every, cluster.metrics_port), *_dashboards(cluster.dashboard_port))
+
+
+def _with_ports(every: tuple[Role, ...], first: int | None) -> tuple[Role, ...]:
     if first is None:
         return every
     ports = range(first, first + len(every)) if first else repeat(0)  # 0: each any free one
     return tuple(_with_port(role, port) for role, port in zip(every, ports, strict=False))
+
+
+def _dashboards(port: int | None) -> list[Role]:
+    # It reads metrics off no port: what it shows comes from the topics.
+    return [] if port is None else [Role("dashboard", "dashboard", ("--port", str(port)))]
 
 
 def _gateways(gateway: Gateways | None) -> list[Role]:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -68,6 +68,13 @@ class DemoOptions:
         words = (f"$ headrace {command} {path}", *options)
         line = " ".join(words)
         return line if len(line) <= LINE else " \\\n    ".join(words)
+
+    def shown(self) -> PipelineFile:
+        """Return the file with a dashboard, where somebody reads its address."""
+        cluster = self.file.cluster
+        if self.as_json or cluster.dashboard_port is not None:
+            return self.file
+        return replace(self.file, cluster=replace(cluster, dashboard_port=0))
 
     def show(self, text: str) -> None:
         """Print what a command says."""
@@ -256,7 +263,7 @@ def _up(
     act: Callable[[DemoEnvironment], T],
 ) -> T:
     options.show_command("up")
-    run, began = LocalRun(options.file, kafka, directory), time.monotonic()
+    run, began = LocalRun(options.shown(), kafka, directory), time.monotonic()
     try:
         run.start()
         plan = run.await_ready(ReceivedSignal())

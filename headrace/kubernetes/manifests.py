@@ -76,7 +76,7 @@ def _processes(
 ) -> Iterator[dict[str, Any]]:
     every = roles(file.cluster, scored=file.pipeline.labels is not None)
     for role in every:
-        if role.kind not in ("worker", "gateway"):
+        if role.kind not in ("worker", "gateway", "dashboard"):
             command = _command(file, role, *_without_port(role))
             template = pod(file, files, role.kind, command, options)
             yield _deployment(file, role.name, role.kind, template, options, **_SEVERAL)
