@@ -17,7 +17,7 @@ from control.problem.problem import Problem
 from control.rollout.history import History
 from control.rollout.leases import running
 from control.rollout.next_plan import PlanningContext
-from control.rollout.plan_builder import assemble
+from control.rollout.plan_builder import assemble, throttled
 from control.rollout.target import RolloutTarget
 from profiles.profile_table import ProfileTable
 from schemas.effects import COMMAND_RESULTS, PLANS, Effect, Forget, Send
@@ -88,6 +88,7 @@ class ControlState:
             members=self.members.members(settings.drained, now),
             in_force=self.plan,
             expected=self.estimates.expected(self.policy(settings), settings, now),
+            capacity_share=self.estimates.capacity_share(self.policy(settings)),
         )
 
     def held(self) -> dict[str, Lease]:
@@ -103,7 +104,8 @@ class ControlState:
         context = self.context(base.settings, now)
         named = replace(base, reason=sentence(reasons), causes=causes(reasons))
         profile = self.estimates.profile
-        return assemble(named, leases, self.pipeline, profile, context.members, context.expected)
+        made = assemble(named, leases, self.pipeline, profile, context.members, context.expected)
+        return throttled(made, context.capacity_share)
 
     def stamped(self, plan: Plan, now: float) -> Plan:
         """Return a plan with the next epoch, and the estimates that it was made by."""

@@ -253,6 +253,8 @@ class Controller:
         moved = self._state.target.moved
         moved(about_worker(name, PlanCause.WORKER_DRAINED) for name in drained)
         moved(self._intake.ready(now))
+        state = self._state
+        state.target.sees(state.estimates.capacity_share(state.policy(state.settings)))
 
     def _expire(self, now: float) -> list[Effect]:
         """Reassign lost workers' slots now; placement is replanned later."""

@@ -7,6 +7,7 @@ from control.estimation.demand import Demand
 from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped, rose
 from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import ReportDeltas
+from control.estimation.seen_capacity import SeenCapacity
 from control.estimation.slowdown import Slowdown, drifted
 from control.estimation.task_demand import TaskDemand
 from control.policies import spec_of
@@ -29,8 +30,8 @@ class Estimates:
     """The estimates of one pipeline, updated by its nodes' reports."""
 
     __slots__ = (
-        "_at_tasks", "_demand", "_factors", "_pipeline", "_profile", "_read", "_readings",
-        "_slowdown", "_stretches", "profile",
+        "_at_tasks", "_capacity", "_demand", "_factors", "_pipeline", "_profile", "_read",
+        "_readings", "_slowdown", "_stretches", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
@@ -43,6 +44,7 @@ class Estimates:
         self._stretches: dict[str, float] = {}
         self._demand = Demand()
         self._at_tasks = TaskDemand()
+        self._capacity = SeenCapacity()
         self._factors = Factors(
             tuple(
                 (v.key, child) for t in pipeline.tasks for v in t.variants for child in t.children
@@ -58,6 +60,7 @@ class Estimates:
             return
         self._demand = self._demand.observe(report)
         self._at_tasks.observe(report)
+        self._capacity.observe(report)
         news = self._readings.take(report)
         if news is not None:
             self._factors = self._factors.observe(news)
@@ -86,6 +89,12 @@ class Estimates:
             self._stretches = seen
             self.profile = self._profile.stretched(seen) if self._profile else None
         return self.profile
+
+    def capacity_share(self, policy: Policy) -> float:
+        """Return the part of a plan's capacity that is seen to be there, 0..1: by the slowdown of
+        devices, unless the policy plans with it, and by how queries end."""
+        pace = 1.0 if _goes_by_pace(policy) else self._slowdown.overall()
+        return self._capacity.share / pace
 
     @property
     def factors(self) -> tuple[Factor, ...]:

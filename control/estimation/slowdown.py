@@ -91,6 +91,15 @@ class Slowdown:
             if ran.batches >= FEWEST and ran.took_s > NOISE * ran.planned_s
         }
 
+    def overall(self) -> float:
+        """Return the seconds that a planned second takes on all kinds together, 1 at least."""
+        batches = sum(ran.batches for ran in self._ran.values())
+        planned_s = sum(ran.planned_s for ran in self._ran.values())
+        took_s = sum(ran.took_s for ran in self._ran.values())
+        if batches < FEWEST or took_s <= NOISE * planned_s:
+            return 1.0
+        return took_s / planned_s
+
 
 def drifted(
     planned_for: Mapping[str, float], seen: Mapping[str, float]

@@ -13,7 +13,7 @@ from control.problem.routes import ROUTINGS
 from control.rollout.history import History
 from control.rollout.leases import arrange
 from control.rollout.placement import Member, Posts, place
-from control.rollout.plan_builder import assemble
+from control.rollout.plan_builder import assemble, throttled
 from control.rollout.staging import staged
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
@@ -50,6 +50,7 @@ class PlanningContext:
     members: Sequence[Member]
     in_force: Plan | None
     expected: ExpectedTraffic
+    capacity_share: float = 1.0  # of a plan's capacity, seen to be there
 
 
 def scales(pipeline: Pipeline, settings: Settings) -> bool:
@@ -82,7 +83,7 @@ def next_plan(
     )
     pipeline, profile, members = context.pipeline, context.profile, context.members
     made = assemble(base, leases, pipeline, profile, members, context.expected)
-    return made, posts != wanted
+    return throttled(made, context.capacity_share), posts != wanted
 
 
 def _staged(

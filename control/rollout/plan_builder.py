@@ -83,6 +83,13 @@ def assemble(
     )
 
 
+def throttled(plan: Plan, share: float) -> Plan:
+    """Return the plan with the part of its capacity that is seen to be there."""
+    if plan.capacity_qps is None or share == 1.0:
+        return plan
+    return structs.replace(plan, capacity_qps=plan.capacity_qps * share)
+
+
 def _typed(
     leases: Sequence[Lease], devices: Mapping[str, str], policy: Policy
 ) -> tuple[Lease, ...]:

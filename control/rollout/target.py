@@ -6,24 +6,26 @@ from dataclasses import replace
 from msgspec import structs
 
 from control.problem.candidates import device_kinds
-from control.problem.plan_reasons import ROUTES, STAGED, PlanReason
+from control.problem.plan_reasons import ADMISSION, ROUTES, STAGED, PlanReason
 from control.problem.problem import Allocation, Problem
 from control.rollout.hysteresis import worth_a_change
 from control.rollout.next_plan import PlanningContext, Target, next_plan, scales
 from control.rollout.plan_builder import same
 from schemas.records import Plan, Settings
 
+STEP = 0.02  # of the capacity; a smaller change of what is admitted needs no plan of its own
 ROUTES_S = 2.0  # interval between updates of routes to demand
 
 
 class RolloutTarget:
     """The chosen allocation, and the reasons for a next step towards it."""
 
-    __slots__ = ("_moves", "_provisional", "_routes_s", "_since_s", "_staging", "_target")
+    __slots__ = ("_moves", "_provisional", "_routes_s", "_share", "_since_s", "_staging", "_target")
 
     def __init__(self) -> None:
         self._target: Target | None = None
         self._provisional = False  # the target is a quick plan's
+        self._share = 1.0  # of the capacity, in the newest plan
         self._staging = False  # another step follows the last one
         self._moves: list[PlanReason] = []
         self._routes_s = 0.0
@@ -65,7 +67,13 @@ class RolloutTarget:
     ) -> Plan:
         """Return the plan of the first step to a target."""
         plan, self._staging = next_plan(target, context, reasons, now)
+        self._share = context.capacity_share
         return plan
+
+    def sees(self, share: float) -> None:
+        """Ask for a next step where the capacity that is seen differs from the newest plan's."""
+        if abs(share - self._share) >= STEP or (share == 1.0) != (self._share == 1.0):
+            self._moves.append(ADMISSION)
 
     def take(self, target: Target, now: float, *, provisional: bool = False) -> None:
         """Adopt a target whose first step has passed the checks."""
@@ -93,4 +101,7 @@ class RolloutTarget:
             return None
         reasons = reasons or [STAGED if self._staging else ROUTES]
         plan, self._staging = next_plan(self._target, context, reasons, now)
+        before, self._share = self._share, context.capacity_share
+        if before != self._share and context.in_force and plan.capacity_qps is not None:
+            return plan
         return None if context.in_force and same(plan, context.in_force) else plan

@@ -68,4 +68,26 @@ def violation(tmp_path: Path, paced: bool) -> float:
 
 def test_a_plan_that_goes_by_the_pace_of_its_devices_takes_enough_of_them(tmp_path: Path) -> None:
     assert violation(tmp_path, paced=True) < 0.2
-    assert violation(tmp_path, paced=False) > 0.5
+    # Ingress admits what is seen to be served, but the plan has too few devices.
+    assert violation(tmp_path, paced=False) > 0.4
+
+
+def goodput(tmp_path: Path, policy: str, rate_qps: float) -> float:
+    """Return the queries/s answered in time by devices that take 1.3 times what was profiled."""
+    file = read_pipeline_file(a_cluster(tmp_path, batch_s=0.02, devices=5, load_s=0.1, slo="1s"))
+    slow = tuple(
+        Fault(at_s=0.0, kind="slow", device=name, for_s=60.0, factor=1.3) for name in devices(file)
+    )
+    arrivals = Renewal(rate_qps, 16.0)
+    run = Run(file=file, policy=policy, seed=0, arrivals=arrivals, faults=slow, warm_up_s=6.0)
+    return simulated(run, lambda sent: None).account.counts[ANSWERED] / 10.0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("policy", "capacity_qps"), [("static", 51.0), ("loki", 95.0)])
+def test_goodput_lasts_beyond_the_capacity_of_a_profile_that_is_too_fast(
+    tmp_path: Path, policy: str, capacity_qps: float
+) -> None:
+    found = [goodput(tmp_path, policy, load * capacity_qps) for load in (1.0, 1.5, 3.0)]
+    assert min(found[1:]) >= 0.9 * max(found), found
+    assert max(found) >= 0.9 * capacity_qps, found

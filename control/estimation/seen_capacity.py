@@ -1,0 +1,93 @@
+"""The part of a plan's capacity that is seen to be there, from how queries end.
+
+A plan's capacity follows from the profile. Where devices are slower, or share a machine, ingress
+would admit more than they serve: queues stay full, and nearly every answer is late. Of the queries
+that end in a window of ``WINDOW_S``, with m the share of the admitted ones that are late or
+dropped,
+
+    m > MISSED      level <- level x KEPT, where the window before was so too; admission is at
+                    ``DRAIN`` of it for a window, so that the queues empty
+    m <= MISSED     level <- min(1, level x GROWTH), x RETURN where ingress refused none
+
+The window after a drained one is not judged: its queries were admitted before. Multiplicative
+decrease and slow growth, as in congestion control (Chiu and Jain 1989). The level is at most 1: a
+plan that keeps its word is left alone.
+"""
+
+from dataclasses import dataclass
+
+from schemas.records import Report
+
+WINDOW_S = 1.0
+MISSED = 0.1
+FEWEST = 10  # queries in a window that can show an overload
+KEPT, DRAIN = 0.9, 0.5
+LEAST = 0.05
+GROWTH, RETURN = 1.02, 1.25
+
+
+@dataclass(slots=True)
+class _Ended:
+    """Queries that ended, by how."""
+
+    good: float = 0.0
+    missed: float = 0.0
+    refused: float = 0.0
+
+
+class SeenCapacity:
+    """The share of the planned capacity to admit by; ``observe`` updates it in place."""
+
+    __slots__ = ("_bad", "_draining", "_ends_s", "_last", "_level", "_now")
+
+    def __init__(self) -> None:
+        self._level = 1.0
+        self._draining = False
+        self._last: dict[str, Report] = {}  # by egress
+        self._now = _Ended()  # of this window
+        self._ends_s: float | None = None
+        self._bad = 0  # windows in a row
+
+    @property
+    def share(self) -> float:
+        """The part of the capacity to admit now, 0..1."""
+        return self._level * DRAIN if self._draining else self._level
+
+    def observe(self, report: Report) -> None:
+        """Update the share with a report; only an egress's report changes it."""
+        if report.role != "egress":
+            return
+        before = self._last.get(report.node)
+        if before is not None and report.incarnation < before.incarnation:
+            return
+        self._last[report.node] = report
+        if before is not None and report.incarnation == before.incarnation:
+            self._add(report, before)
+        if self._ends_s is None:
+            self._ends_s = report.sent_s + WINDOW_S
+        elif report.sent_s >= self._ends_s:
+            self._ends_s = report.sent_s + WINDOW_S
+            ended, self._now = self._now, _Ended()
+            self._judge(ended)
+
+    def _add(self, report: Report, before: Report) -> None:
+        def new(name: str) -> float:
+            return max(0.0, report.counts.get(name, 0.0) - before.counts.get(name, 0.0))
+
+        self._now.good += new("answered")
+        self._now.missed += new("late") + new("dropped")
+        self._now.refused += new("refused")
+
+    def _judge(self, ended: _Ended) -> None:
+        admitted = ended.good + ended.missed
+        missed = ended.missed / admitted if admitted >= FEWEST else 0.0
+        if self._draining:
+            self._draining, self._bad = False, -1
+        elif missed <= MISSED:
+            self._bad = 0
+            self._level = min(1.0, self._level * (GROWTH if ended.refused > 0 else RETURN))
+        else:
+            self._bad += 1
+            if self._bad > 1:
+                self._level = max(LEAST, self._level * KEPT)
+                self._draining = True

@@ -1,0 +1,71 @@
+"""control/estimation/seen_capacity.py: how much of a plan's capacity is there?"""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.estimation.seen_capacity import KEPT, LEAST, SeenCapacity
+from schemas.records import Report
+
+Second = tuple[int, int, int]  # queries answered in time, missed, refused
+
+
+def shares(seconds: Iterable[Second], capacity: SeenCapacity | None = None) -> list[float]:
+    """Return the share after each second, of which egress reports five times."""
+    capacity = capacity or SeenCapacity()
+    good = missed = refused = at_s = 0.0
+    found = []
+    for a, b, c in seconds:
+        for _ in range(5):
+            at_s, good, missed, refused = at_s + 0.2, good + a / 5, missed + b / 5, refused + c / 5
+            counts = {"answered": good, "late": missed / 2, "dropped": missed / 2}
+            capacity.observe(report(at_s, {**counts, "refused": refused}))
+        found.append(capacity.share)
+    return found
+
+
+def report(
+    at_s: float, counts: dict[str, float], role: str = "egress", incarnation: float = 1.0
+) -> Report:
+    return Report(
+        node="e", role=role, pipeline="p", epoch=1, incarnation=incarnation, sent_s=at_s,
+        state="ready", counts=counts,
+    )  # fmt: skip
+
+
+def test_a_plan_that_keeps_its_word_is_left_alone() -> None:
+    assert set(shares([(100, 5, 300)] * 20)) == {1.0}
+    assert set(shares([(0, 0, 0)] * 20)) == {1.0}
+
+
+def test_a_few_misses_for_a_second_are_no_overload() -> None:
+    assert set(shares([(100, 0, 0)] * 3 + [(88, 12, 0)] + [(100, 0, 0)] * 3)) == {1.0}
+
+
+def test_an_overload_empties_the_queues_first_and_admits_less_then() -> None:
+    found = shares([(20, 80, 50)] * 4 + [(100, 0, 50)] * 2)
+    assert min(found) == pytest.approx(KEPT / 2)
+    assert 0.9 <= found[-1] < 0.95
+
+
+def test_what_is_admitted_grows_back_slowly_under_load_and_fast_without() -> None:
+    after = [(20, 80, 50)] * 12
+    busy, calm = shares([*after, *[(100, 0, 50)] * 5]), shares([*after, *[(100, 0, 0)] * 5])
+    assert busy[11] == calm[11] < 0.8
+    assert busy[11] < busy[-1] < calm[-1] == 1.0
+
+
+def test_workers_and_earlier_lives_of_an_egress_say_nothing() -> None:
+    capacity = SeenCapacity()
+    for at in range(30):
+        capacity.observe(report(at * 1.0, {"late": 100.0 * at}, role="worker"))
+        capacity.observe(report(at * 1.0, {"answered": 10.0 * at}, incarnation=5.0))
+        capacity.observe(report(at * 1.0, {"late": 100.0 * at}, incarnation=2.0))
+    assert capacity.share == 1.0
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=40))
+def test_the_share_stays_between_its_bounds(seconds: list[Second]) -> None:
+    assert all(LEAST / 2 <= share <= 1.0 for share in shares(seconds))
