@@ -80,7 +80,7 @@ def goodput(tmp_path: Path, policy: str, rate_qps: float) -> float:
     )
     arrivals = Renewal(rate_qps, 16.0)
     run = Run(file=file, policy=policy, seed=0, arrivals=arrivals, faults=slow, warm_up_s=6.0)
-    return simulated(run, lambda sent: None).account.counts[ANSWERED] / 10.0
+    return simulated(run, lambda sent: None).metrics.counts[ANSWERED] / 10.0
 
 
 @pytest.mark.thorough
