@@ -67,7 +67,8 @@ class NodeState(StrEnum):
 class SessionState(StrEnum):
     """The state of a session; ``control/sessions/session_states.py`` has the transitions."""
 
-    OPENING = "opening"  # its plan is searched
+    OPENING = "opening"  # its plan is to be searched
+    SEARCHING = "searching"  # its plan is searched
     WAITING = "waiting"  # for devices that are free, or for its settings to load
     SERVING = "serving"
     REPLANNING = "replanning"  # it serves, and a new plan is searched or loaded

@@ -440,7 +440,8 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     ``accuracy`` is the least, ``usd_per_h`` the most that its plan may cost; None: any. ``samples``
     names the sample set of its search; "": its plan was made by hand. ``chosen`` is the index of
     the plan in force (-1: none), ``number`` that of the newest ``SessionPlan``; ``reason`` says
-    what it waits for.
+    what it waits for. Its search took ``search_s`` seconds, ``steps`` configurations and
+    ``profile_s`` device seconds; the schedule that chose its plan ``schedule_s``.
     """
 
     id: str
@@ -457,6 +458,11 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     opened_s: float = 0.0
     changed_s: float = 0.0
     reason: str = ""
+    steps: int = 0
+    stopped: str = ""
+    search_s: float = 0.0
+    profile_s: float = 0.0
+    schedule_s: float = 0.0
 
 
 class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):

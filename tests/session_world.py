@@ -1,14 +1,28 @@
 """A pipeline with sessions for tests: two tasks, three knobs, a tier of the sessions' own."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
 
 from control.problem.seats import seat_device, seat_worker
 from control.problem.session_space import SessionSpace
 from control.problem.space import Knob, Space, Stage
 from control.problem.tiers import Link, SessionTier
+from schemas.effects import (
+    PROFILE_REQUESTS,
+    PROFILE_RESULTS,
+    Arrived,
+    Assign,
+    Effect,
+    Event,
+    Send,
+    Wake,
+    Woke,
+)
 from schemas.pipeline import Pipeline, Policy
+from schemas.records import ProfileRequest, ProfileResult
 from tests.builders import a_pipeline
 
 TASKS = ("scan", "read")
@@ -75,3 +89,57 @@ def a_hand_made_plan(
     config = {"scan.scale": scale, "read.variant": variant, "read.votes": votes}
     stages = [["scan", scan], ["read", read]]
     return json.dumps({"stages": stages, "config": config, "shares": {"read": share}})
+
+
+Scores = Callable[[Mapping[str, str]], float]  # options to the share of right answers
+
+
+class Profilers:
+    """A profiler in virtual time: ``scores`` by configuration's options, ``seconds`` a sample.
+
+    ``run`` lists the blocks that it has run, by configuration and first sample.
+    """
+
+    def __init__(
+        self, scores: Callable[[Mapping[str, str]], float], seconds: float = 0.002
+    ) -> None:
+        self._scores, self._seconds = scores, seconds
+        self._free_s = 0.0
+        self._due: list[tuple[float, ProfileResult]] = []
+        self._known: set[tuple[str, int]] = set()
+        self.run: list[tuple[str, int]] = []
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Woke) and not self._free_s:
+            self._free_s = now
+            return [Assign(PROFILE_REQUESTS, tuple(range(8)))]
+        if isinstance(event, Arrived) and isinstance(event.record, ProfileRequest):
+            return self._taken(event.record, now)
+        due = [result for at_s, result in self._due if at_s <= now]
+        self._due = [(at_s, result) for at_s, result in self._due if at_s > now]
+        return [
+            Send(PROFILE_RESULTS, result, 0, f"{result.options}/{result.first}") for result in due
+        ]
+
+    def _taken(self, request: ProfileRequest, now: float) -> list[Effect]:
+        block = str(sorted(request.options.items())), request.first
+        spent_s = 0.0 if block in self._known else (request.upto - request.first) * self._seconds
+        if block not in self._known:
+            self._known.add(block)
+            self.run.append(block)
+        self._free_s = max(self._free_s, now) + spent_s + 1e-4
+        self._due.append((self._free_s, self._result(request, spent_s)))
+        return [Wake(self._free_s)]
+
+    def _result(self, request: ProfileRequest, spent_s: float) -> ProfileResult:
+        rng = np.random.default_rng([request.first, len(str(sorted(request.options.items())))])
+        count, votes = request.upto - request.first, int(request.options["read.votes"])
+        scores = (rng.random(count) < self._scores(request.options)).astype(float)
+        return ProfileResult(
+            pipeline=request.pipeline, space=request.space, options=request.options,
+            sample_set=request.sample_set, first=request.first, scores=tuple(scores.tolist()),
+            seconds={"scan": 0.004 * count, "read": 0.01 * count * votes},
+            bytes={"scan": 2000.0 * count, "read": 20.0 * count}, cached={},
+            input_bytes=9e3 * count, spent_s=spent_s, device="cpu",
+            profiler="profiler", finished_s=self._free_s,
+        )  # fmt: skip

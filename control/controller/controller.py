@@ -48,6 +48,7 @@ from profiles.profile_table import ProfileTable
 from schemas.effects import (
     COMMANDS,
     PLANS,
+    PROFILE_RESULTS,
     REPORTS,
     Arrived,
     Assign,
@@ -130,13 +131,16 @@ class Controller:
             return self._intake.arrived(event, now)
         if isinstance(event, Counted):
             self._intake.counted(event, now)
+        if isinstance(event, Solved | Failed) and self._sessions.solved(event, now):
+            return []
         if isinstance(event, Solved):
             return self._solved(event, now)
         if isinstance(event, Failed):
             return self._failed(event, now)
         if isinstance(event, Woke) and self._state.started_s is None:
             self._start(now)
-            return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS)]
+            more = (PROFILE_RESULTS,) if self._sessions.searches else ()
+            return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS, *more)]
         return []
 
     def _start(self, now: float) -> None:
@@ -275,8 +279,9 @@ class Controller:
         state = self._state
         given = self._commands.urgent(SESSION_ACTIONS)
         answered = self._sessions.carry_out(given, state.settings.policy, now)
+        searched = self._sessions.planning(state.settings.policy, now)
         plan = self._sessions.moved(state.plan, state.members.devices, now)
-        effects = self._publish(plan, now) if plan is not None else []
+        effects = [*searched, *(self._publish(plan, now) if plan is not None else [])]
         answers = [state.answer(command, ok, text, now) for command, ok, text in answered]
         return [*effects, *self._sessions.news(), *answers]
 

@@ -1,10 +1,11 @@
-"""The controller's part for sessions: commands on them, and the query plans in every plan.
+"""The controller's part for sessions: commands, searches, schedules, the query plans in every plan.
 
 Sessions are restored from their compacted topic, their query plans from the plan in force. Where
 the policy does not plan sessions, plans carry none, and sessions wait.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,17 +13,23 @@ from control.controller.commands import CommandError, unexpired
 from control.controller.session_commands import (
     CLOSE,
     OPEN,
+    REPLAN,
     asked_session,
     named_session,
 )
-from control.policies import plans_sessions
+from control.controller.session_schedules import SessionSchedules
+from control.policies import plans_sessions, policy_named
+from control.problem.lazy_references import load
 from control.problem.plan_reasons import SESSIONS, causes, sentence
 from control.problem.seats import open_seats
 from control.problem.session_space import SessionSpace
 from control.sessions.session_book import SessionBook
-from schemas.effects import Effect
+from schemas.effects import Effect, Failed, Solved
 from schemas.pipeline import Pipeline
-from schemas.records import Command, Plan, Record, Report, Session
+from schemas.records import Command, Plan, ProfileResult, Record, Report, Session
+
+if TYPE_CHECKING:
+    from control.controller.session_searches import SessionSearches
 
 Answered = tuple[Command, bool, str]
 
@@ -36,7 +43,15 @@ class SessionDesk:
     def __init__(self, pipeline: Pipeline, space: SessionSpace | None) -> None:
         self._pipeline = pipeline
         self._space = space
-        self._book = SessionBook(pipeline, space) if space is not None else None
+        self._book: SessionBook | None = None
+        self._searches: SessionSearches | None = None
+        self._schedules: SessionSchedules | None = None
+        if space is not None:
+            self._book = SessionBook(pipeline, space)
+            # Imports SciPy's functions, which pipelines without sessions do not need.
+            searches = load("control.controller.session_searches:SessionSearches")
+            self._searches = searches(pipeline.name, space)
+            self._schedules = SessionSchedules(space)
         self._held: dict[str, frozenset[str]] = {}  # by worker
         self._trouble: dict[str, str] = {}  # by worker, why it cannot load a setting
         self.changed = False
@@ -51,11 +66,50 @@ class SessionDesk:
             self._heard(record)
         elif isinstance(record, Session) and record.pipeline == self._pipeline.name:
             self._book.restore(record)
+        elif isinstance(record, ProfileResult) and self._searches is not None:
+            self._searches.take(record)
+
+    @property
+    def searches(self) -> bool:
+        """Whether results of profilers are to be read."""
+        return self._searches is not None
 
     def start(self, plan: Plan, now: float) -> None:
         """Resume the query plans of the plan in force."""
         if self._book is not None:
             self._book.resume(plan, now)
+
+    def solved(self, event: Solved | Failed, now: float) -> bool:
+        """Take the end of a search's step or of a schedule; return False if it is neither."""
+        if self._book is None or self._searches is None or self._schedules is None:
+            return False
+        if self._searches.owns(event.job):
+            self._searches.solved(event, now)
+        elif self._schedules.owns(event.job):
+            self._schedules.solved(event, self._book, now)
+            self.changed = True
+        else:
+            return False
+        return True
+
+    def planning(self, policy: str, now: float) -> list[Effect]:
+        """Return the steps, requests for profiles and schedules that sessions need now."""
+        named = policy_named(self._pipeline, policy)
+        if self._book is None or self._searches is None or self._schedules is None:
+            return []
+        if named is None or not plans_sessions(self._pipeline, policy):
+            return []
+        book, searches = self._book, self._searches
+        waiting = book.unplanned()
+        searches.begin(waiting, named, now)
+        effects = searches.advance(waiting, now)
+        for name in searches.names:
+            book.searched(name, searches.state(name), now)
+        for end in searches.ended():
+            book.searched(end.session, end.reason, now, **end.figures)
+            book.planned(end.session, end.plans, now, end.reason)
+            self.changed = True
+        return [*effects, *self._schedules.begin(book, named, now)]
 
     def _heard(self, report: Report) -> None:
         if report.role != "worker" or report.pipeline != self._pipeline.name:
@@ -105,6 +159,9 @@ class SessionDesk:
         if command.action == CLOSE:
             book.close(name, now)
             return f"session {name!r} closes"
+        if command.action == REPLAN and book.session(name).samples:
+            book.replan(name, now)
+            return f"session {name!r} is planned again"
         raise CommandError(f"session {name!r} cannot be planned again: its plan was made by hand")
 
     def _open(
@@ -114,9 +171,24 @@ class SessionDesk:
             raise CommandError(f"session {name!r} is open already; close it or name another one")
         asked = asked_session(command.arguments, self._pipeline, space)
         if not asked.plans:
-            raise CommandError("give the session a plan made by hand: --plan FILE")
+            self._check_search(asked, space)
         book.open(asked, now)
         return f"session {name!r} is open"
+
+    def _check_search(self, asked: Session, space: SessionSpace) -> None:
+        if not space.profilers:
+            raise CommandError(
+                "no plan can be searched: the pipeline file names no workload, whose samples "
+                "profilers run; add one, or give a plan made by hand: --plan FILE"
+            )
+        if asked.accuracy is None:
+            raise CommandError(
+                "the session names no accuracy to search for, nor does the pipeline file; give "
+                "--accuracy 0.9, or a plan made by hand: --plan FILE"
+            )
+        seed = asked.samples.removeprefix("workload@")
+        if seed == asked.samples or not seed.isdigit():
+            raise CommandError(f"no sample set {asked.samples!r}; name one as workload@7")
 
     # ------------------------------------------------------------------ plans
 

@@ -10,17 +10,26 @@ from control.problem.lazy_references import load
 from control.problem.problem import Allocation, PlanError, Problem
 
 TABLE = "table"  # a ``TableProblem``; every other solver is a kind of policy, for a ``Problem``
+SEARCH = "search"  # a ``SearchProblem``, one step of a session's search
+SCHEDULE = "schedule"  # a ``ScheduleProblem``
 TABLE_S = 0.1  # virtual seconds for one table
+VIRTUAL_S = {TABLE: TABLE_S, SEARCH: 0.02, SCHEDULE: 0.01}
 
 
 def solve(solver: str, problem: Any) -> Any:
-    """Return the allocation for a ``Problem``, or the table for a ``TableProblem``.
+    """Return the allocation for a ``Problem``, the table for a ``TableProblem``, the next step of
+    a search, or a schedule.
 
     Planners are imported when they first run. Raises ``PlanError`` where there is no plan, and for
     an unknown kind.
     """
     if solver == TABLE:
         return load(spec_of(problem.kind).choose)(problem)
+    if solver == SEARCH:
+        return load("control.policies.compass.search.search_step:next_step")(problem)
+    if solver == SCHEDULE:
+        scheduled = load("control.policies.compass.schedule.scheduling:schedule")
+        return scheduled(problem.instance, problem.objective)
     return _bounded(load(spec_of(solver).plan)(asked := bounded(problem)), asked, problem)
 
 
@@ -47,7 +56,7 @@ def quick(problem: Problem) -> Allocation | None:
 
 def virtual_s(solver: str) -> float:
     """Return the virtual seconds of a solve; its real seconds differ between machines."""
-    return TABLE_S if solver == TABLE else spec_of(solver).solve_s
+    return VIRTUAL_S[solver] if solver in VIRTUAL_S else spec_of(solver).solve_s
 
 
 def within_s(problem: Any) -> float:

@@ -20,7 +20,8 @@ VARIANT = "variant"  # the knob of a task's variants
 class SessionSpace:
     """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
     ``values`` maps "task.knob" to the value of each option, ``counts`` tiers to their devices.
-    ``truth`` says what profiles are judged by, ``cache_bytes`` limits a profiler's cache."""
+    ``truth`` says what profiles are judged by, ``cache_bytes`` limits a profiler's cache,
+    and so many ``profilers`` run (0: the file has no workload)."""
 
     space: Space
     tiers: Mapping[str, SessionTier]
@@ -35,6 +36,7 @@ class SessionSpace:
     cache_bytes: int = 500_000_000
     weight: float = 1.0
     counts: Mapping[str, int] = field(default_factory=dict)
+    profilers: int = 1
 
     def setting(self, task: str, configuration: int) -> str:
         """Return the name of a task's setting in a configuration, as in ``scan/scan@scale=0.5``."""

@@ -69,6 +69,10 @@ class Space:
                 "tasks to tiers"
             )
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields: what is derived from them is not sent to another process."""
+        return {"stages": self.stages, "knobs": self.knobs, "tiers": self.tiers}
+
     @property
     def configuration_count(self) -> int:
         """The number of configurations."""

@@ -38,10 +38,17 @@ class Devices:
             elif stage.device in self._free:
                 self._free[stage.device] -= stage.quarters
 
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """The tiers with live devices."""
+        return tuple(sorted(set(self._tier.values())))
+
     def free(self, tier: str) -> tuple[int, ...]:
-        """Return the free quarters of a tier's devices, by name."""
+        """Return the free quarters of a tier's devices, by name; an own device is free or not."""
         return tuple(
-            self._free[device] for device in sorted(self._free) if self._tier[device] == tier
+            0 if device in self._owner else self._free[device]
+            for device in sorted(self._free)
+            if self._tier[device] == tier
         )
 
     def place(self, session: str, choice: SessionChoice, tasks: Sequence[str]) -> "Placed | None":

@@ -7,11 +7,14 @@ falling order of
 
     weight * (1 + seconds of waiting / AGEING_S)
 
-so that none starves (Compass, Section 4.3: weights grow with waiting time).
+so that none starves (Compass, Section 4.3: weights grow with waiting time). One that waits alone
+takes its cheapest plan that fits; several are ``contending``: they wait until a schedule has
+assigned them their plans (control/controller/session_schedules.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -27,9 +30,9 @@ from schemas.records import Plan, Session, SessionChoice, SessionPlan
 
 AGEING_S = 60.0
 NO_PLAN = "no plan for it was found"
+TO_SEARCH = "its search has not begun: others are before it"
 NO_DEVICE = "no devices are free for any of its plans"
 LOADING = "the settings of its plan are loaded"
-SEARCHED = "its plan is searched"
 
 Held = Mapping[str, frozenset[str]]  # worker -> settings that it has loaded
 
@@ -44,6 +47,8 @@ class _Entry:
     coming: SessionPlan | None = None
     going: list[tuple[SessionPlan, float]] = field(default_factory=list)
     written: Session | None = None
+    replans: bool = False  # its new plans are not known yet
+    assigned: SessionChoice | None = None  # by the schedule
 
     @property
     def state(self) -> SessionState:
@@ -53,7 +58,17 @@ class _Entry:
     def waits(self) -> bool:
         """Whether it could use devices."""
         wanted = self.state in (SessionState.WAITING, SessionState.REPLANNING)
-        return wanted and self.coming is None and bool(self.session.plans)
+        return wanted and self.coming is None and bool(self.session.plans) and not self.replans
+
+    @property
+    def contends(self) -> bool:
+        """Whether it waits for its first devices; one that lost devices takes others at once."""
+        return self.waits and self.state is SessionState.WAITING and not self.session.number
+
+    @property
+    def unplanned(self) -> bool:
+        """Whether its plans are to be searched."""
+        return self.replans or self.state in (SessionState.OPENING, SessionState.SEARCHING)
 
     def go(self, change: SessionChange, now: float, reason: str = "") -> None:
         before = self.state
@@ -72,6 +87,8 @@ class SessionBook:
         self._drain_s = pipeline.longest_deadline_s + pipeline.grace_s
         self._entries: dict[str, _Entry] = {}
         self._gone: list[str] = []  # sessions whose records are to be deleted
+        self.contending: tuple[Session, ...] = ()  # as of the last review
+        self.free: Mapping[str, tuple[int, ...]] = {}  # quarters of a tier's devices, as of then
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -104,7 +121,8 @@ class SessionBook:
     def restore(self, session: Session) -> None:
         """Take a session's record from an earlier life."""
         states = StateMachine(f"session {session.id}", TRANSITIONS, session.state)
-        self._entries[session.id] = _Entry(session, states, written=session)
+        replans = session.state is SessionState.REPLANNING and bool(session.samples)
+        self._entries[session.id] = _Entry(session, states, written=session, replans=replans)
 
     def resume(self, plan: Plan, now: float) -> None:
         """Take the query plans of the plan that is in force."""
@@ -124,27 +142,54 @@ class SessionBook:
     def open(self, session: Session, now: float) -> None:
         """Add a session: one with plans waits for devices, another one for its search."""
         opened = replace(
-            session, state=SessionState.OPENING, opened_s=now, changed_s=now, reason=SEARCHED
+            session, state=SessionState.OPENING, opened_s=now, changed_s=now, reason=TO_SEARCH
         )
         states = StateMachine(f"session {session.id}", TRANSITIONS, SessionState.OPENING)
         self._entries[session.id] = _Entry(opened, states)
         if session.plans:
             self.planned(session.id, session.plans, now)
 
-    def planned(self, name: str, plans: Sequence[SessionChoice], now: float) -> None:
-        """Give a session plans to choose from, the best first; none: the search found none."""
+    def unplanned(self) -> tuple[Session, ...]:
+        """Return the sessions whose plans are to be searched, in the order of opening."""
+        return tuple(e.session for e in self._entries.values() if e.unplanned)
+
+    def searched(self, name: str, reason: str, now: float, **figures: Any) -> None:
+        """Note that a session's plans are searched, and what the search has taken so far."""
         entry = self._entries[name]
+        entry.go(SessionChange.SEARCH, now, reason)
+        entry.session = replace(entry.session, **figures)
+
+    def planned(
+        self, name: str, plans: Sequence[SessionChoice], now: float, reason: str = NO_PLAN
+    ) -> None:
+        """Give a session plans to choose from, the best first; none: the search found none, for
+        ``reason``."""
+        entry = self._entries[name]
+        entry.replans = False
         if plans:
-            entry.session = replace(entry.session, plans=tuple(plans))
+            serving = entry.serving
+            chosen = -1 if serving is None else _index(plans, serving)
+            entry.session = replace(entry.session, plans=tuple(plans), chosen=chosen)
             entry.go(SessionChange.PLANS, now, NO_DEVICE)
         elif entry.state is SessionState.REPLANNING:
-            entry.go(SessionChange.KEEP, now)
+            entry.go(SessionChange.KEEP, now, reason)
         else:
-            entry.go(SessionChange.PLANS, now, NO_PLAN)
+            entry.go(SessionChange.PLANS, now, reason)
 
     def replan(self, name: str, now: float) -> None:
         """Let a session await other plans; it goes on by its present one."""
-        self._entries[name].go(SessionChange.REPLAN, now, SEARCHED)
+        entry = self._entries[name]
+        entry.go(SessionChange.REPLAN, now, TO_SEARCH)
+        entry.replans = entry.state is SessionState.REPLANNING
+        entry.coming = None
+
+    def assign(self, plans: Mapping[str, int], schedule_s: float) -> None:
+        """Take what a schedule assigns to contending sessions: indices into their plans."""
+        for name, index in plans.items():
+            entry = self._entries.get(name)
+            if entry is not None and entry.contends and index < len(entry.session.plans):
+                entry.assigned = entry.session.plans[index]
+                entry.session = replace(entry.session, schedule_s=schedule_s)
 
     def close(self, name: str, now: float) -> None:
         """Admit no more queries of a session, and forget it once those in flight are finished."""
@@ -175,9 +220,23 @@ class SessionBook:
             for plan in (entry.serving, entry.coming):
                 if plan is not None:
                     devices.take(plan)
-        for entry in sorted(self._entries.values(), key=lambda each: _urgency(each, now)):
-            if entry.waits:
-                self._place(entry, devices, now)
+        self._place_waiting(devices, now)
+
+    def _place_waiting(self, devices: Devices, now: float) -> None:
+        waiting = [entry for entry in self._entries.values() if entry.waits]
+        contending = [entry for entry in waiting if entry.contends]
+        alone = contending if len(contending) == 1 else []
+        direct = [entry for entry in waiting if not entry.contends] + alone
+        for entry in sorted(direct, key=lambda each: _urgency(each, now)):
+            self._place(entry, entry.session.plans, devices, now)
+        # The largest shares first: so the schedule's exact packing is reached.
+        for entry in sorted(contending, key=_largest_first):
+            if entry.assigned is not None:
+                choice, entry.assigned = entry.assigned, None
+                self._place(entry, (choice,), devices, now)
+        left = [entry.session for entry in contending if entry.waits]
+        self.contending = tuple(left) if len(left) > 1 else ()
+        self.free = {tier: devices.free(tier) for tier in devices.tiers}
 
     def next_s(self) -> float:
         """Return the time at which a plan has drained; infinite if none drains."""
@@ -227,9 +286,11 @@ class SessionBook:
             entry.going.append((replace(entry.serving, admits=False), until_s))
             entry.serving = None
 
-    def _place(self, entry: _Entry, devices: Devices, now: float) -> None:
+    def _place(
+        self, entry: _Entry, choices: Sequence[SessionChoice], devices: Devices, now: float
+    ) -> None:
         session, present = entry.session, entry.serving
-        for choice in session.plans:
+        for choice in choices:
             if present is not None and _alike(choice, present):
                 entry.go(SessionChange.KEEP, now)
                 return
@@ -264,10 +325,18 @@ def settings_of(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -
     )
 
 
+def aged_weight(session: Session, now: float) -> float:
+    """Return the weight of a session that waits."""
+    return session.weight * (1 + max(now - session.changed_s, 0.0) / AGEING_S)
+
+
 def _urgency(entry: _Entry, now: float) -> tuple[float, float, str]:
-    session = entry.session
-    weight = session.weight * (1 + max(now - session.changed_s, 0.0) / AGEING_S)
-    return -weight, session.opened_s, session.id
+    return -aged_weight(entry.session, now), entry.session.opened_s, entry.session.id
+
+
+def _largest_first(entry: _Entry) -> tuple[int, float, str]:
+    quarters = entry.assigned.quarters.values() if entry.assigned else ()
+    return -max(quarters, default=0), entry.session.opened_s, entry.session.id
 
 
 def _alike(choice: SessionChoice, plan: SessionPlan) -> bool:

@@ -13,6 +13,7 @@ from schemas.enumerations import SessionState
 class SessionChange(StrEnum):
     """An event that changes a session's state."""
 
+    SEARCH = "have its plan searched"
     PLANS = "get plans to choose from"
     SERVE = "serve by a plan that has loaded"
     KEEP = "keep its plan"  # a new one was not found, or is not better
@@ -23,9 +24,14 @@ class SessionChange(StrEnum):
 
 _S, _C = SessionState, SessionChange
 TRANSITIONS: Mapping[tuple[SessionState, SessionChange], SessionState] = {
+    (_S.OPENING, _C.SEARCH): _S.SEARCHING,
     (_S.OPENING, _C.PLANS): _S.WAITING,
     (_S.OPENING, _C.REPLAN): _S.OPENING,
     (_S.OPENING, _C.CLOSE): _S.CLOSING,
+    (_S.SEARCHING, _C.SEARCH): _S.SEARCHING,
+    (_S.SEARCHING, _C.PLANS): _S.WAITING,
+    (_S.SEARCHING, _C.REPLAN): _S.SEARCHING,
+    (_S.SEARCHING, _C.CLOSE): _S.CLOSING,
     (_S.WAITING, _C.PLANS): _S.WAITING,
     (_S.WAITING, _C.SERVE): _S.SERVING,
     (_S.WAITING, _C.LOSE): _S.WAITING,
@@ -34,6 +40,7 @@ TRANSITIONS: Mapping[tuple[SessionState, SessionChange], SessionState] = {
     (_S.SERVING, _C.LOSE): _S.WAITING,
     (_S.SERVING, _C.REPLAN): _S.REPLANNING,
     (_S.SERVING, _C.CLOSE): _S.CLOSING,
+    (_S.REPLANNING, _C.SEARCH): _S.REPLANNING,
     (_S.REPLANNING, _C.PLANS): _S.REPLANNING,
     (_S.REPLANNING, _C.SERVE): _S.SERVING,
     (_S.REPLANNING, _C.KEEP): _S.SERVING,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def session() -> None:
-    """Open, list and close sessions: streams with their own objectives.
+    """Open, list, replan, close sessions: streams with own objectives.
 
     The queries of a session bear its id in the header headrace-session. Every session has a query
     plan: a setting, a tier and a share of a device for each task.
@@ -40,6 +40,7 @@ def session() -> None:
 @click.option("--accuracy", type=click.FloatRange(0, 1), help="At least; instead of the file's.")
 @click.option("--cost", type=click.FloatRange(0), help="$ an hour at most; instead of the file's.")
 @click.option("--weight", type=click.FloatRange(0, min_open=True), help="Its part in the goodput.")
+@click.option("--samples", help="What it is profiled on: workload@SEED; without it, workload@0.")
 @click.option(
     "--plan",
     type=click.Path(path_type=Path),
@@ -53,11 +54,14 @@ def open_(
 ) -> int:
     """Open a session.
 
-    With --wait the exit code is 1 if it does not serve in time.
+    Without --plan its plan is searched: configurations run on the profilers until the policy's
+    deadline. With --wait the exit code is 1 if it does not serve in time, 3 if no plan meets its
+    objectives; the nearest is named.
 
     \b
     Example:
-      headrace session open planned.yaml cam-17 --plan plan.json --wait 10s
+      headrace session open planned.yaml cam-17 --slo 200ms --accuracy 0.9 --wait 30s
+      headrace session open planned.yaml cam-18 --plan plan.json
     """
     from headrace.broker.connect import reached
     from headrace.client import session_view as view
@@ -115,7 +119,7 @@ def show(file: Path, name: str, bootstrap: str | None, as_json: bool) -> None:
         print_json({**shown, "candidates": [asdict(each) for each in found.plans]})
         return
     plans = [f"  {each.usd_per_h:.3f} $/h: {dict(each.settings)}" for each in found.plans]
-    print_text("\n".join([view.text([shown]), *plans]))
+    print_text("\n".join([view.text([shown]), *view.details(shown), *plans]))
 
 
 @session.command()
@@ -136,6 +140,27 @@ def close(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
     from headrace.client.session_view import close_session
 
     result = close_session(read_file(file), reached(bootstrap), name)
+    return _show(result, as_json=as_json)
+
+
+@session.command()
+@pipeline_argument
+@click.argument("name", metavar="SESSION")
+@bootstrap_option
+@json_option
+def replan(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
+    """Search the plan of a session again.
+
+    It serves by its present plan until another one is found.
+
+    \b
+    Example:
+      headrace session replan planned.yaml cam-17
+    """
+    from headrace.broker.connect import reached
+    from headrace.client.session_view import replan_session
+
+    result = replan_session(read_file(file), reached(bootstrap), name)
     return _show(result, as_json=as_json)
 
 

@@ -21,6 +21,7 @@ from headrace.terminal import print_json, print_text, say
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
     from headrace.planning.session_search import ProfileSource
+    from headrace.planning.sessions_file import Planned
 
 READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
 
@@ -82,11 +83,21 @@ def search(
 
 
 @click.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False, metavar="[FILE]")
+@click.option(
+    "--sessions",
+    type=click.Path(path_type=Path),
+    help="Sessions with their objectives, as YAML; with FILE and --recorded.",
+)
+@click.option(
+    "--recorded",
+    type=click.Path(path_type=Path),
+    help="Profiles of every configuration of FILE, over which plans are searched.",
+)
 @click.option(
     "--instance",
     type=click.Path(path_type=Path),
-    required=True,
-    help="Tiers, and queries with their plans, as JSON.",
+    help="Tiers, and queries with their plans, as JSON; instead of FILE.",
 )
 @click.option(
     "--objective",
@@ -100,7 +111,7 @@ def search(
     type=click.Choice(["given", "any"]),
     default="given",
     show_default=True,
-    help="The instance's numbers of GPUs, or as many as needed.",
+    help="The given numbers of GPUs, or as many as needed.",
 )
 @click.option(
     "--policy",
@@ -110,26 +121,51 @@ def search(
     help="compass, compass-paper (greedy), compass-ilp (small instances), first-come.",
 )
 @json_option
-def schedule(instance: Path, objective: str, gpus: str, policy: str, as_json: bool) -> int:
+def schedule(
+    file: Path | None, sessions: Path | None, recorded: Path | None, instance: Path | None,
+    objective: str, gpus: str, policy: str, as_json: bool,
+) -> int:  # fmt: skip
     """Choose a plan for each of many sessions, on tiers of shared GPUs.
 
     Nothing is started. Exit code 3: with --objective cost, some session cannot be served.
 
     \b
     Example:
+      headrace schedule planned.yaml --sessions sessions.yaml --recorded truth.json
       headrace schedule --instance instance.json --objective goodput --json
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported
+    from headrace.planning import sessions_file
     from headrace.planning.instance_file import as_json as line
     from headrace.planning.instance_file import as_text, read_instance, solve
 
-    read = read_instance(instance, gpus)
+    planned = None
+    if instance is not None and file is None:
+        read = read_instance(instance, gpus)
+    elif file is not None and sessions is not None and recorded is not None and instance is None:
+        planned = _planned(read_file(file), sessions, recorded, gpus)
+        read = planned.instance
+    else:
+        raise click.UsageError(
+            "give either FILE with --sessions and --recorded, or --instance without FILE"
+        )
     made = solve(read, objective, policy)
     if as_json:
-        print_json(line(read, made))
+        print_json(line(read, made) | (sessions_file.as_json(planned, made) if planned else {}))
     else:
-        print_text(as_text(read, made))
+        more = "\n" + sessions_file.as_text(planned, made) if planned else ""
+        print_text(as_text(read, made) + more)
     return 0 if made.feasible else INFEASIBLE
+
+
+def _planned(file: "PipelineFile", sessions: Path, recorded: Path, gpus: str) -> "Planned":
+    from headrace.config.pipeline_file import search_space
+    from headrace.planning.recorded_truth import read_truth
+    from headrace.planning.sessions_file import planned, read_sessions
+
+    space = search_space(file)
+    truth = read_truth(recorded, space.space)
+    return planned(file, read_sessions(sessions, space), truth, gpus)
 
 
 @contextmanager

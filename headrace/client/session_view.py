@@ -7,11 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from control.controller.session_commands import CLOSE, OPEN
+from control.controller.session_commands import CLOSE, OPEN, REPLAN
 from headrace.client.give_command import give
 from headrace.client.topic_clients import Tail, decoded
 from headrace.config.pipeline_file import PipelineFile, search_space
-from headrace.errors import PipelineError, Unsuccessful
+from headrace.errors import PipelineError, Unfeasible, Unsuccessful
 from operators.outcomes import OUTCOMES
 from schemas.count_names import count_name
 from schemas.effects import REPORTS, SESSIONS
@@ -40,6 +40,11 @@ def open_session(
 def close_session(file: PipelineFile, kafka: KafkaConfig, session: str) -> CommandResult:
     """Close a session."""
     return give(file, kafka, CLOSE, {"session": session})
+
+
+def replan_session(file: PipelineFile, kafka: KafkaConfig, session: str) -> CommandResult:
+    """Search the plan of a session again."""
+    return give(file, kafka, REPLAN, {"session": session})
 
 
 def _plan(path: Path) -> str:
@@ -71,12 +76,15 @@ def session_named(file: PipelineFile, kafka: KafkaConfig, name: str) -> Session:
 
 
 def serving(file: PipelineFile, kafka: KafkaConfig, name: str, within_s: float) -> Session:
-    """Return the session once it serves; raise ``Unsuccessful`` after ``within_s``."""
+    """Return the session once it serves; raise ``Unsuccessful`` after ``within_s``, and
+    ``Unfeasible`` if no plan meets its objectives."""
     until = time.monotonic() + within_s
     while True:
         found = session_named(file, kafka, name)
         if found.state is SessionState.SERVING:
             return found
+        if found.stopped and not found.plans:
+            raise Unfeasible(f"session {name!r}: {found.reason}")
         if time.monotonic() > until:
             raise Unsuccessful(
                 f"session {name!r} does not serve after {within_s:g} s: it is {found.state}: "
@@ -138,6 +146,14 @@ def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
         },
         "usd_per_h": None if chosen is None else chosen.usd_per_h,
         "plans": len(session.plans),
+        "search": None if not session.samples else {
+            "samples": session.samples,
+            "steps": session.steps,
+            "seconds": session.search_s,
+            "profile_seconds": session.profile_s,
+            "stopped": session.stopped,
+        },
+        "schedule_seconds": session.schedule_s,
         "queries": dict(counts),
         "attainment": counts.get(ANSWERED, 0.0) / total if total else None,
         "opened_s": session.opened_s,
@@ -148,6 +164,24 @@ def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
 def text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return sessions as text, a line each."""
     return "\n".join(_line(each) for each in rows) or "no session is open"
+
+
+def details(row: Mapping[str, Any]) -> list[str]:
+    """Return what a session's plan promises and what its search took, a line each."""
+    lines, plan, search = [], row["plan"], row["search"]
+    if plan is not None and plan["accuracy"] is not None:
+        lines.append(
+            f"  planned: accuracy {plan['accuracy']:.3f}, {plan['latency_ms']:.0f} ms, "
+            f"{row['usd_per_h']:.3f} $/h"
+        )
+    if search is not None and search["steps"]:
+        lines.append(
+            f"  search: {search['steps']} configurations in {search['seconds']:.1f} s, "
+            f"{search['profile_seconds']:.1f} device seconds of profiling; schedule "
+            f"{row['schedule_seconds']:.2f} s; "
+            + (f"ended by its {search['stopped']}" if search["stopped"] else "goes on")
+        )
+    return lines
 
 
 def _line(each: Mapping[str, Any]) -> str:

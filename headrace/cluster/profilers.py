@@ -5,10 +5,8 @@ from collections.abc import Callable, Iterator
 
 from headrace.cluster.supervisor import Supervisor
 from headrace.config.pipeline_file import PipelineFile
-from headrace.config.topology import Role
+from headrace.config.topology import profilers as profiler_roles
 from headrace.processes import Process, run_directory
-
-DEVICE = "cpu"
 
 
 @contextlib.contextmanager
@@ -22,10 +20,7 @@ def profilers(
     """
     directory = run_directory(file.pipeline.name)
     supervisor = Supervisor(file.path, bootstrap, directory, said)
-    supervisor.start(
-        Role(f"profiler-{i}", "profiler", ("--name", f"profiler-{i}", "--device", DEVICE))
-        for i in range(count)
-    )
+    supervisor.start(profiler_roles(count, "search-profiler"))  # `up` may run others
     try:
         yield supervisor.tend, lambda: supervisor.running
     finally:

@@ -48,6 +48,7 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
         truth=profiling.truth,
         cache_bytes=profiling.cache,
         weight=file.weight,
+        profilers=file.cluster.profilers if file.workload else 0,
         counts={name: here for name, tier in tiers.items() if (here := tier.devices_here)},
     )
 

@@ -49,6 +49,7 @@ def roles(cluster: Cluster, *, scored: bool = False) -> tuple[Role, ...]:
         ),
         *((Role("scorer", "scorer", (), ("scorer",)),) if scored else ()),
         *(role for tier in cluster.tiers for role in tier_devices(tier)),
+        *(profilers(cluster.profilers) if cluster.tiers else ()),
         *_shared("ingress", cluster.ingress),
         *_gateways(cluster.gateway),
     )
@@ -65,6 +66,12 @@ def _with_ports(every: tuple[Role, ...], first: int | None) -> tuple[Role, ...]:
 def _dashboards(port: int | None) -> list[Role]:
     # It reads metrics off no port: what it shows comes from the topics.
     return [] if port is None else [Role("dashboard", "dashboard", ("--port", str(port)))]
+
+
+def profilers(count: int, prefix: str = "profiler") -> list[Role]:
+    """Return the processes of profilers, which run configurations for searches."""
+    names = [f"{prefix}-{number}" for number in range(count)]
+    return [Role(name, "profiler", ("--name", name, "--device", "cpu")) for name in names]
 
 
 def _gateways(gateway: Gateways | None) -> list[Role]:

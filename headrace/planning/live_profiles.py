@@ -7,21 +7,19 @@ number, so that the profiler that has a block's outputs in its cache gets the bl
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
 from control.policies.compass.search.profile_run import ProfileRun
+from control.policies.compass.search.profile_store import PING, ProfileStore, profiled
 from control.policies.compass.search.sequential_test import (
     Estimate,
     StopRule,
     Tested,
     Verdict,
-    plain,
 )
 from control.problem.session_space import SessionSpace
-from control.problem.space import leaves
 from headrace.client.topic_clients import Tail
 from headrace.errors import Unsuccessful
 from headrace.planning.session_search import Step
@@ -38,36 +36,11 @@ from streams.topics import physical
 POLL_S = 0.05
 EXPIRES_S = 60.0  # a request without a search behind it is void
 ASK_AGAIN_S = 15.0  # a profiler answers a block that it has run from its memory
-PING = -1  # first sample of a request for none
-Block = tuple[int, int]  # configuration, first sample
 
 
 def sample_set(seed: int) -> str:
     """Return the name of the workload's samples of a seed."""
     return f"workload@{seed}"
-
-
-@dataclass(slots=True)
-class SampleSet:
-    """The results of one sample set: of each block the newest."""
-
-    blocks: dict[Block, ProfileResult] = field(default_factory=dict)
-
-    def past(self, space_size: int, stages: Sequence[str]) -> Past:
-        """Return the set's profiles as a past search."""
-        by: dict[int, list[ProfileResult]] = {}
-        for (configuration, _), result in sorted(self.blocks.items()):
-            if result.scores and configuration < space_size:
-                by.setdefault(configuration, []).append(result)
-        means = [plain(np.array([s for each in rows for s in each.scores])) for rows in by.values()]
-        return Past(
-            configuration=np.array(list(by), dtype=np.int64),
-            accuracy=np.array([each.mean for each in means]),
-            error=np.array([each.variance for each in means]),
-            seconds=np.array(
-                [_per_sample(rows, "seconds", stages) for rows in by.values()]
-            ).reshape(len(by), len(stages)),
-        )
 
 
 class LiveProfiles:
@@ -100,10 +73,9 @@ class LiveProfiles:
         self._requests = physical(pipeline.name, PROFILE_REQUESTS)
         self._partitions = partitions_of(kafka, self._requests)
         self._tail = Tail(kafka, results)  # before the kept ones are read, so that none is missed
-        self._sets: dict[str, SampleSet] = {}
-        self._pings = 0  # results of requests for no sample
+        self._known = ProfileStore(self._space)
         self._take(read_kept(kafka, results).values())
-        self._forget_errors()  # the cause may be mended
+        self._known.forget_errors()
         self._finished: list[Floats] = []
         self._producer = producer(kafka)
         self._step = 0
@@ -119,19 +91,14 @@ class LiveProfiles:
     @property
     def past(self) -> Sequence[Past]:
         """The profiles of other sample sets, each as a past search, the oldest first."""
-        others = [each for name, each in self._sets.items() if name != self._set]
-        newest = [max((r.finished_s for r in each.blocks.values()), default=0.0) for each in others]
-        return [
-            others[at].past(self._space.configuration_count, self._stages)
-            for at in np.argsort(newest, kind="stable")
-        ]
+        return self._known.past(self._set)
 
     def ready(self, within_s: float) -> None:
         """Wait until a profiler answers; raises ``Unsuccessful`` after ``within_s``."""
         until = time.monotonic() + within_s
-        seen = self._pings
+        seen = self._known.pings
         ask_at = float("-inf")
-        while self._pings == seen:
+        while self._known.pings == seen:
             if time.monotonic() > ask_at:
                 self._ask(0, [(PING, PING)])
                 ask_at = time.monotonic() + ASK_AGAIN_S
@@ -155,8 +122,8 @@ class LiveProfiles:
         taken: dict[int, ProfileResult] = {}
         asked: dict[int, float] = {}  # block to when it was asked for last
         spent_s = 0.0
-        blocks = self._sets.setdefault(self._set, SampleSet()).blocks
         while wanted := run.wanted(self._ahead):
+            blocks = self._known.blocks(self._set)
             if failed := next(
                 (b for f, _ in wanted if (b := blocks.get((c, f))) and b.error), None
             ):
@@ -176,7 +143,7 @@ class LiveProfiles:
             self._receive()
         self._finished.append(run.scores)
         step = self._step_of(proposal, run.tested, taken, time.monotonic() - began, spent_s)
-        return step, self._profiled(c, run.tested, list(taken.values()))
+        return step, profiled(self._space, c, run.tested, list(taken.values()))
 
     def _step_of(
         self,
@@ -207,19 +174,6 @@ class LiveProfiles:
         )  # fmt: skip
         return step, None
 
-    def _profiled(self, c: int, tested: Tested, rows: Sequence[ProfileResult]) -> Profiled:
-        ends = leaves(self._space.stages)
-        output = _per_sample(rows, "bytes", self._stages)
-        samples = sum(len(each.scores) for each in rows)
-        given = sum(each.input_bytes for each in rows) / samples
-        at = {name: index for index, name in enumerate(self._stages)}
-        into = [output[at[s.parent]] if s.parent else given for s in self._space.stages]
-        return Profiled(
-            configuration=c, tested=tested,
-            seconds=tuple(_per_sample(rows, "seconds", self._stages)),
-            sent=(*into, *(output[leaf] for leaf in ends)),
-        )  # fmt: skip
-
     def _ask(self, configuration: int, wanted: Iterable[tuple[int, int]]) -> None:
         for first, upto in wanted:
             request = ProfileRequest(
@@ -243,24 +197,5 @@ class LiveProfiles:
                 record = decode(value)
             except CodecError:
                 continue  # a foreign record
-            if isinstance(record, ProfileResult) and record.space == self._space.digest:
-                self._keep(record)
-
-    def _forget_errors(self) -> None:
-        for each in self._sets.values():
-            each.blocks = {at: result for at, result in each.blocks.items() if not result.error}
-
-    def _keep(self, result: ProfileResult) -> None:
-        if result.first == PING:
-            self._pings += 1
-            return
-        configuration = self._space.index_of(result.options)
-        if configuration is not None:
-            kept = self._sets.setdefault(result.sample_set, SampleSet())
-            kept.blocks[configuration, result.first] = result
-
-
-def _per_sample(rows: Sequence[ProfileResult], what: str, stages: Sequence[str]) -> list[float]:
-    """Return the mean of ``seconds`` or ``bytes`` per sample, by stage."""
-    samples = sum(len(each.scores) for each in rows)
-    return [sum(getattr(each, what).get(s, 0.0) for each in rows) / samples for s in stages]
+            if isinstance(record, ProfileResult):
+                self._known.keep(record)

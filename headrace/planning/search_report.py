@@ -1,11 +1,11 @@
 """Render a search as JSON and as text."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from control.policies.compass.search.pricing import Priced
+from control.policies.compass.search.search_step import cheapest_first
 from control.problem.session_space import SessionSpace
 from control.problem.space import Space
 from headrace.config.session_sections import space_counts
@@ -32,11 +32,6 @@ def as_json(found: Found) -> dict[str, Any]:
         "nearest": _nearest(found),
         "spent": {"device_seconds": found.device_s, "usd": found.usd},
     }
-
-
-def cheapest_first(plans: Sequence[Priced]) -> list[Priced]:
-    """Return the plans by cost, then by descending accuracy, then by latency."""
-    return sorted(plans, key=lambda each: (each.usd_per_h, -each.accuracy, each.latency_s))
 
 
 def _first(found: Found) -> dict[str, Any] | None:
@@ -89,15 +84,14 @@ def _plan(sessions: SessionSpace, plan: Priced) -> dict[str, Any]:
 
 def _nearest(found: Found) -> dict[str, Any] | None:
     """Return the configuration closest to compliance if no plan complies, else None."""
-    if found.search.plans or found.search.nearest is None:
+    nearest = found.search.nearest
+    if found.search.plans or nearest is None:
         return None
-    _, configuration = found.search.nearest
-    space = found.sessions.space
-    best = next(step for step in found.steps if step.proposal.configuration == configuration)
     return {
-        "configuration": space.named(configuration),
-        "accuracy": best.tested.estimate.mean,
-        "latency_ms": found.search.fastest_s(configuration) * 1e3,
+        "configuration": found.sessions.space.named(nearest.configuration),
+        "accuracy": nearest.accuracy,
+        "latency_ms": nearest.latency_s * 1e3,
+        "usd_per_h": nearest.usd_per_h,
     }
 
 
@@ -141,6 +135,7 @@ def _ended(found: Found) -> str:
         short = (
             "; nothing was profiled" if nearest is None
             else f"; nearest: accuracy {nearest['accuracy']:.3f} at {nearest['latency_ms']:.1f} ms"
+            + ("" if nearest["usd_per_h"] is None else f" for {nearest['usd_per_h']:.3f} $/h")
         )  # fmt: skip
         return f"no compliant plan ({found.stopped}; {total}){short}"
     seconds, steps = found.first

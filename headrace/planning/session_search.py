@@ -15,12 +15,12 @@ from control.policies.compass.search.camo import (
     Past,
     Profiled,
     Proposal,
-    SearchOptions,
     SessionSearch,
     Slo,
 )
 from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.profile_run import ProfileRun
+from control.policies.compass.search.search_step import search_options
 from control.policies.compass.search.sequential_test import StopRule, Tested
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
@@ -117,13 +117,12 @@ def searched(
     sessions = search_space(file)
     options = policy_options(file)
     slo = _slo(sessions, asked)
-    rule = replace(_rule(options), population=source.population)
+    chosen = search_options(options, source.population)
+    rule = chosen.rule
     search = SessionSearch(
         session_deployment(sessions, source.memory),
         slo,
-        SearchOptions(
-            committee=str(options["members"]), rule=rule, history=int(options["history"])
-        ),
+        chosen,
         source.sent,
         source.past,
     )
@@ -178,20 +177,6 @@ def policy_options(file: PipelineFile) -> Mapping[str, Any]:
             f"one of kind {' or '.join(KINDS)}"
         )
     return policy.options
-
-
-def _rule(options: Mapping[str, Any]) -> StopRule:
-    samples = dict(options["samples"])
-    unknown = sorted(set(samples) - {"least", "most"})
-    if unknown:
-        raise PlanError(f"samples has the key {unknown[0]!r}; it can have least and most")
-    usual = StopRule()
-    return StopRule(
-        least=samples.get("least", usual.least),
-        most=samples.get("most", usual.most),
-        confidence=float(options["confidence"]),
-        test=str(options["test"]),
-    )
 
 
 def _slo(sessions: SessionSpace, asked: Asked) -> Slo:

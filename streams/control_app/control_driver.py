@@ -20,6 +20,7 @@ from schemas.codec.single_object import encode
 from schemas.effects import (
     COMMANDS,
     PLANS,
+    PROFILE_RESULTS,
     QUERIES,
     REPORTS,
     Arrived,
@@ -71,7 +72,8 @@ LEVELS = {
     "control.unpublished": logging.WARNING,
     "control.too_large": logging.ERROR,
 }
-READ = (REPORTS, COMMANDS, PLANS)
+STREAMED = (REPORTS, PROFILE_RESULTS)  # by the reader of reports
+READ = (*STREAMED, COMMANDS, PLANS)
 CHARGED = (COMMANDS, PLANS)  # the app that the group assigns them is in charge, and reads REPORTS
 
 # (topic, value, partition (None: by key), key); returns once the broker has the record
@@ -88,9 +90,10 @@ class Inputs(Protocol):
 
 
 class Reports(Protocol):
-    """Reads the reports from an offset on, until stopped, and passes them to ``reported``."""
+    """Reads the ``STREAMED`` topics from offsets on, until stopped, and passes the records to
+    ``reported``."""
 
-    def start(self, offset: int) -> None: ...
+    def start(self, offsets: Mapping[str, int]) -> None: ...
     def stop(self) -> None: ...
 
 
@@ -141,6 +144,7 @@ class ControlDriver:
         self._read_from: Mapping[str, int] = {}
         self._write_as = write_as
         self._reports: Reports | None = None
+        self._topics = {each: physical(pipeline.name, each) for each in STREAMED}
 
     # ------------------------------------------------------------------ from Faust
 
@@ -156,9 +160,10 @@ class ControlDriver:
             self._inbox.put_nowait(partial(self._deliver, logical, event))
 
     def reported(self, batch: Sequence[Fetched]) -> None:
-        """Queue reports."""
+        """Queue reports, and results of profilers."""
         self._heard(batch[-1].at_s)
-        self._delivery.delivered()
+        if any(fetched.topic == self._topics[REPORTS] for fetched in batch):
+            self._delivery.delivered()
         self._inbox.put_nowait(partial(self._deliver_reports, batch))
 
     def failed(self, error: BaseException) -> None:
@@ -179,10 +184,10 @@ class ControlDriver:
         return arrived(self._pipeline.name, logical, fetched._replace(at_s=at_s))
 
     async def _deliver_reports(self, batch: Sequence[Fetched]) -> None:
-        first = self._read_from.get(REPORTS, 0)
         for fetched in batch:
-            if fetched.offset >= first:
-                event = self._event(REPORTS, fetched)
+            topic = REPORTS if fetched.topic == self._topics[REPORTS] else PROFILE_RESULTS
+            if fetched.offset >= self._read_from.get(topic, 0):
+                event = self._event(topic, fetched)
                 if event is not None:
                     await self._tell(event)
 
@@ -281,7 +286,7 @@ class ControlDriver:
     async def _begin(self) -> None:
         past, self._read_from = await self._past()
         if self._reports is not None:
-            self._reports.start(self._read_from[REPORTS])
+            self._reports.start({x: at for x, at in self._read_from.items() if x in STREAMED})
         self._host = ControlHost(self._fresh())
         # Of the history, observers see only the plan in force.
         plans = [event for event in past if self._is_plan(event)]
@@ -292,15 +297,15 @@ class ControlDriver:
         self._say("control.began", text, records=len(past))
 
     async def _past(self) -> tuple[list[Arrived], Mapping[str, int]]:
-        """Return the control topics' history, and the offsets from which to read the reports and
-        plans topics; wait for a broker that is away."""
+        """Return the control topics' history, and the offsets from which to read the reports, plans
+        and profiles; wait for a broker that is away."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 before = await loop.run_in_executor(None, self._input.shared_ends)
                 past = await loop.run_in_executor(None, self._history)
                 reports = (await loop.run_in_executor(None, self._input.shared_ends))[REPORTS]
-                return past, {REPORTS: reports, PLANS: before[PLANS]}
+                return past, {**before, REPORTS: reports}
             except BrokerError:
                 if await asyncio.to_thread(reachable, self._kafka):
                     raise

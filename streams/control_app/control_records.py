@@ -6,7 +6,7 @@ from typing import Any
 
 from schemas.codec.json_form import decode_any
 from schemas.codec.single_object import CodecError, decode
-from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, SESSIONS, Arrived
+from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, PROFILE_RESULTS, SESSIONS, Arrived
 from schemas.pipeline import Pipeline
 from schemas.records import CommandResult, Garbled, Record
 from streams.codecs.wire import Fetched
@@ -39,13 +39,15 @@ def _sayable(name: str) -> str:
 
 
 def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
-    """Return every retained plan, command result and command, oldest first within each kind.
+    """Return every retained plan, command result and command, oldest first within each kind; with
+    sessions these and their profiles, too.
 
     Records under a tombstone are omitted, compacted yet or not; a command whose result was deleted
     counts as answered. Raise ``BrokerError`` if a topic cannot be read.
     """
     events: list[Arrived] = []
-    for logical in (PLANS, COMMAND_RESULTS, *((SESSIONS,) if pipeline.sessions else ()), COMMANDS):
+    more = (SESSIONS, PROFILE_RESULTS) if pipeline.sessions else ()
+    for logical in (PLANS, COMMAND_RESULTS, *more, COMMANDS):
         messages = read_to_end(kafka, physical(pipeline.name, logical))
         events += past(pipeline.name, logical, map(fetched_from, messages))
     return events

@@ -9,6 +9,7 @@ performs no effect itself. A driver replays the history of the ``RESTORED`` topi
 from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
+    PROFILE_RESULTS,
     QUERIES,
     SESSIONS,
     Count,
@@ -24,6 +25,7 @@ RESTORED = (
     PLANS,
     COMMAND_RESULTS,
     SESSIONS,
+    PROFILE_RESULTS,
 )  # topics that a controller replays before its first event
 COUNT_S = 0.05  # least time between two counts: one at every tick, so that a jump shows soon
 BLIND_S = 30.0  # pause after a failed count; demand then comes from ingress's reports

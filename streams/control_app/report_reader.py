@@ -1,16 +1,17 @@
 """Reads the reports on a thread of its own, with a plain consumer, for the control app in charge.
 
+Where a pipeline has sessions it reads the results of profilers, too.
+
 A thousand workers report 5,000 times a second. Faust takes some 150 us for each record, which is
 most of a core; a plain consumer that gathers for ``GATHER_S`` takes a few. Faust remains for the
 commands and plans, whose group elects the app in charge.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import Consumer, TopicPartition
 
-from schemas.effects import REPORTS
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import fetched_from
 from streams.kafka.kafka_client import OnError, consumer, fatal_errors
@@ -35,16 +36,20 @@ class ReportReader:
         fail: Callable[[BaseException], None],
         on_error: OnError | None = None,
     ) -> None:
-        self._config, self._group = config, f"{pipeline}.control"
+        self._config, self._pipeline = config, pipeline
         self._deliver, self._fail, self._on_error = deliver, fail, on_error
         self._ends: threading.Event | None = None
 
-    def start(self, offset: int) -> None:
-        """Read from ``offset`` on; a reading under way ends."""
+    def start(self, offsets: Mapping[str, int]) -> None:
+        """Read each topic (logical) from its offset on; a reading under way ends."""
         self.stop()
         self._ends = threading.Event()
+        places = [
+            TopicPartition(physical(self._pipeline, topic), 0, offset)
+            for topic, offset in offsets.items()
+        ]
         run = threading.Thread(
-            target=self._run, args=(offset, self._ends), name="reports", daemon=True
+            target=self._run, args=(places, self._ends), name="reports", daemon=True
         )
         run.start()
 
@@ -54,13 +59,15 @@ class ReportReader:
             self._ends.set()
             self._ends = None
 
-    def _run(self, offset: int, ends: threading.Event) -> None:
+    def _run(self, places: list[TopicPartition], ends: threading.Event) -> None:
         try:
             reader = consumer(
-                self._config, self._group, error_cb=fatal_errors(self._config, self._on_error)
+                self._config,
+                f"{self._pipeline}.control",
+                error_cb=fatal_errors(self._config, self._on_error),
             )
             try:
-                reader.assign([TopicPartition(physical("", REPORTS), 0, offset)])
+                reader.assign(places)
                 self._read(reader, ends)
             finally:
                 reader.close()

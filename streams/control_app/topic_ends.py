@@ -2,7 +2,7 @@
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from schemas.effects import PLANS, QUERIES, REPORTS
+from schemas.effects import PLANS, PROFILE_RESULTS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
@@ -18,6 +18,8 @@ class InputTopic:
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
         self._topic = physical(pipeline.name, QUERIES)
+        more = (PROFILE_RESULTS,) if pipeline.sessions else ()
+        self._read = {each: physical(pipeline.name, each) for each in (REPORTS, PLANS, *more)}
         self._reader = consumer(kafka, f"{pipeline.name}.ingress")
         self._places: list[TopicPartition] = []
 
@@ -35,8 +37,9 @@ class InputTopic:
         return {partition: offset for (_, partition), offset in ends.items()}
 
     def shared_ends(self) -> dict[str, int]:
-        """Return the end offsets of the reports and plans topics; raise ``BrokerError``."""
-        places = {each: TopicPartition(physical("", each), 0) for each in (REPORTS, PLANS)}
+        """Return the end offsets of the reports and plans topics, and with sessions of the results
+        of profilers; raise ``BrokerError``."""
+        places = {each: TopicPartition(topic, 0) for each, topic in self._read.items()}
         return {each: watermarks(self._reader, at, WAIT_S)[1] for each, at in places.items()}
 
     def done(self) -> dict[int, int]:

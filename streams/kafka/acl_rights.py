@@ -88,9 +88,10 @@ def _egress(_: Pipeline) -> _Uses:
 
 def _control(pipeline: Pipeline) -> _Uses:
     sessions = (SESSIONS,) if pipeline.sessions else ()
+    asks, profiles = ((PROFILE_REQUESTS,), (PROFILE_RESULTS,)) if sessions else ((), ())
     return _Uses(
-        writes=(PLANS, COMMAND_RESULTS, *sessions),
-        reads=(REPORTS, COMMANDS, PLANS, COMMAND_RESULTS, *sessions),
+        writes=(PLANS, COMMAND_RESULTS, *sessions, *asks),
+        reads=(REPORTS, COMMANDS, PLANS, COMMAND_RESULTS, *sessions, *profiles),
         sizes=(QUERIES,), commits=("control",), watches=("ingress",),
     )  # fmt: skip
 

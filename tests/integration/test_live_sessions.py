@@ -18,25 +18,42 @@ from headrace.client.topic_clients import Asker, Tail
 from headrace.cluster.run_state import read_state
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.processes import run_directory
-from schemas.effects import RESULTS
-from schemas.records import Answer, Query
+from schemas.codec.single_object import decode
+from schemas.effects import PROFILE_RESULTS, RESULTS
+from schemas.records import Answer, ProfileResult, Query
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical
 from tests.integration.knob_operators import an_operator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
-MODULE = an_operator("Scan", "scale", '[value.decode() + f"@{self._scale:g}"]') + an_operator(
-    "Read", "votes", 'value + f"x{self._votes}"'
+MODULE = (
+    "import time\n"
+    + an_operator("Scan", "scale", '[value.decode() + f"@{self._scale:g}"]')
+    + an_operator("Read", "votes", 'time.sleep(0.01) or value + f"x{self._votes}"')
+    + """
+class Words:
+    def queries(self, rng):
+        while True:
+            yield b"a", "x3"
+    def score(self, result, truth):
+        return int(result[0].endswith(truth)), 1
+    def task_inputs(self, task, rng):
+        return iter(())
+    def task_score(self, task, output, truth):
+        return 0, 1
+"""
 )
 YAML = """\
 name: sessions-{number}
+workload: session_words:Words
 slo: {{latency: 10s, accuracy: 0.9}}
 input: raw
 results: json
 policy: compass
 policies:
-  compass: {{kind: compass}}
+  compass: {{kind: compass, deadline: 120s, spend: 0}}
 tasks:
   scan:
     children: [read]
@@ -102,6 +119,12 @@ class Sessions:
         return list(found.values())
 
     def served(self, *sessions: str) -> list[Answer]:
+        """As ``answered``, each by its plan."""
+        answers = self.answered(*sessions)
+        by_their_plans(answers)
+        return answers
+
+    def answered(self, *sessions: str) -> list[Answer]:
         """Ask until a whole second of queries is answered; return their answers.
 
         On a machine that is short of time a worker may count as lost for a moment.
@@ -109,7 +132,6 @@ class Sessions:
         until = time.monotonic() + 60.0
         while True:
             answers = self.ask(1.0, *sessions)
-            by_their_plans(answers)
             if {each.outcome for each in answers} == {"answered"}:
                 return answers
             assert time.monotonic() < until, {(x.outcome, x.reason) for x in answers}
@@ -188,3 +210,47 @@ def test_two_sessions_go_by_their_own_plans_through_a_kill_and_a_close(
     sessions.until(lambda: sessions.state("one") != "serving", "one closes")
     assert {each.outcome for each in sessions.ask(1.0, "one")} == {"refused"}
     sessions.served("two")
+
+
+def killed_control_app(sessions: Sessions) -> None:
+    state = read_state(run_directory(sessions.file.pipeline.name))
+    assert state is not None
+    (process,) = [each for each in state.roles if each.name == "control"]
+    os.kill(process.pid, 9)
+
+
+def results(sessions: Sessions) -> list[ProfileResult]:
+    topic = physical(sessions.file.pipeline.name, PROFILE_RESULTS)
+    messages = read_to_end(KafkaConfig(sessions.broker), topic)
+    found = [decode(message.value()) for message in messages]
+    return [each for each in found if isinstance(each, ProfileResult) and each.scores]
+
+
+def test_a_session_is_planned_through_a_kill_of_the_control_app(sessions: Sessions) -> None:
+    path = str(sessions.file.path)
+    assert sessions.headrace("open", path, "one")[0] == 0
+    sessions.until(lambda: len(results(sessions)) > 2, "a block is profiled")
+    assert sessions.state("one") in ("searching", "opening")
+    killed_control_app(sessions)
+    sessions.until(lambda: sessions.state("one") == "serving", "it serves")
+
+    _, shown = sessions.headrace("show", path, "one")
+    assert shown["plan"]["settings"]["read"] == "read/read@votes=3"
+    assert shown["plan"]["accuracy"] == 1.0
+    assert shown["search"]["steps"] >= 1
+    assert shown["search"]["stopped"] == "space"
+    by_block: dict[tuple[str, int], set[float]] = {}
+    for each in results(sessions):
+        block = str(sorted(each.options.items())), each.first
+        by_block.setdefault(block, set()).add(each.finished_s)
+    # A block that was finished is written again at most, never run again.
+    assert all(len(times) == 1 for times in by_block.values())
+
+    found = sessions.answered("one")
+    assert {x.outcome for x in found} == {"answered"}
+    assert {str(x.result) for x in found} == {f"['a@{float(shown_scale(shown)):g}x3']"}
+    assert sessions.headrace("close", path, "one")[0] == 0
+
+
+def shown_scale(shown: Any) -> str:
+    return str(shown["plan"]["settings"]["scan"].partition("scale=")[2])

@@ -1,99 +1,20 @@
 """Sessions in virtual time: controller, ingress, workers and egress as they run live."""
 
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 
-from control.controller.controller import Controller
-from control.policies.solvers import solve
-from operators.egress import Egress
-from operators.ingress import Ingress
-from operators.serving.worker import Worker
 from schemas.effects import (
     COMMAND_RESULTS,
-    COMMANDS,
     PLANS,
     QUERIES,
-    RESULTS,
     SESSIONS,
     Arrived,
-    Solved,
 )
 from schemas.enumerations import ReasonCode, SessionState
-from schemas.records import Answer, Command, CommandResult, Plan, Query, Session
-from streams.simulated.delays import steady
-from streams.simulated.simulated_driver import Simulated
-from tests.session_world import a_hand_made_plan, a_session_pipeline, a_space, seats
-from tests.toys import Toy, reading
-
-LOAD_S = 0.3
-
-
-def scanning(value: Any, rng: np.random.Generator) -> dict[str, list[Any]]:
-    return {"read": [value, value]}
-
-
-class World:
-    """A system with sessions; commands and queries are given by time."""
-
-    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
-        self.pipeline, self.space = a_session_pipeline(), a_space(counts)
-        rng = np.random.default_rng(1)
-
-        def make(node: str, setting: str) -> Toy:
-            output = scanning if setting.startswith("scan") else reading
-            return Toy(rng, output, base_s=0.004, load_s=LOAD_S)
-
-        self.seats = seats(self.space)
-        self.system = Simulated(
-            self.pipeline,
-            {
-                "control": self.controller(),
-                "ingress": Ingress("ingress", self.pipeline, range(4), incarnation=0.0),
-                "egress": Egress("egress", self.pipeline, range(2), incarnation=0.0),
-                **{name: self.worker(name, 0.0) for name in self.seats},
-            },
-            make,
-            delays=steady(0.002, 0.1),
-            solve=lambda effect: (
-                Solved(effect.job, solve(effect.solver, effect.problem)), 0.01,
-            ),
-        )  # fmt: skip
-
-    def controller(self) -> Controller:
-        return Controller(self.pipeline, None, len(seats(self.space)), {}, self.space)
-
-    def worker(self, name: str, now: float) -> Worker:
-        return Worker(name, self.pipeline, self.seats[name], incarnation=now)
-
-    def command(self, at_s: float, action: str, **arguments: str) -> None:
-        given = Command(id=f"{action}-{at_s}", pipeline="p", action=action, arguments=arguments)
-        self.system.input(at_s, COMMANDS, 0, given)
-
-    def ask(self, session: str, from_s: float, upto_s: float, qps: float = 20.0) -> None:
-        for number in range(int((upto_s - from_s) * qps)):
-            at_s = from_s + number / qps
-            query = Query(payload="scan", id=f"{session}-{at_s:.3f}", session=session)
-            self.system.input(at_s, QUERIES, number % 4, query)
-
-    def records(self, topic: str) -> list[Any]:
-        return [r for rows in self.system.written(topic).values() for r, _ in rows]
-
-    def answers(self, session: str) -> list[Answer]:
-        found = [each for each in self.records(RESULTS) if isinstance(each, Answer)]
-        return [each for each in found if each.id.startswith(f"{session}-")]
-
-    def results(self) -> dict[str, CommandResult]:
-        return {each.action: each for each in self.records(COMMAND_RESULTS)}
-
-    def session(self, name: str) -> Session:
-        return [each for each in self.records(SESSIONS) if each.id == name][-1]
-
-    def plan(self) -> Plan:
-        plans = [each for each in self.records(PLANS) if isinstance(each, Plan)]
-        return plans[-1]
+from schemas.records import Answer, Query
+from tests.session_world import a_hand_made_plan
+from tests.simulation.session_system import LOAD_S, World
 
 
 @pytest.fixture

@@ -104,6 +104,18 @@ class SearchOptions:
     history: int = 12
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest:
+    """The profiled configuration that is closest to the SLO: its accuracy, its least seconds, and
+    the least $ an hour of its plans that are fast enough (None: it has none)."""
+
+    configuration: int
+    violation: float
+    accuracy: float
+    latency_s: float
+    usd_per_h: float | None = None
+
+
 class SessionSearch:
     """The search for one session. ``plans`` holds the Pareto-optimal compliant plans so far."""
 
@@ -135,7 +147,7 @@ class SessionSearch:
         self._fruitless = 0
         self._spread = SAMPLE_SPREAD
         self.plans: tuple[Priced, ...] = ()
-        self.nearest: tuple[float, int] | None = None  # least violation, and its configuration
+        self.nearest: Nearest | None = None
 
     @property
     def best(self) -> Priced | None:
@@ -194,12 +206,6 @@ class SessionSearch:
         self._profiled[configuration] = True
         self._fruitless += 1
 
-    def fastest_s(self, configuration: int) -> float:
-        """Return the seconds of a profiled configuration on whole GPUs of the fastest placement."""
-        seconds = self._times.seconds()[configuration]
-        found = self.deployment.latency(seconds[None], self._hops.bytes[configuration][None])[0]
-        return float(np.where(self.deployment.fits[configuration], found, np.inf).min())
-
     def _likely(self) -> tuple[Floats, str]:
         """Return each configuration's probability to reach the accuracy, and the predictor."""
         floor = self.slo.accuracy
@@ -249,22 +255,35 @@ class SessionSearch:
         return total
 
     def _compliant(self, found: Profiled) -> tuple[Priced, ...]:
-        c = found.configuration
+        c, sent = found.configuration, self._hops.bytes[found.configuration]
         seconds = np.array(found.seconds)
-        short = max(0.0, self.slo.accuracy - found.tested.estimate.mean)
-        latency = self.deployment.latency(seconds[None], self._hops.bytes[c][None])[0]
-        late = max(0.0, float(latency.min()) / self.slo.latency_s - 1)
-        if self.nearest is None or short + late < self.nearest[0]:
-            self.nearest = (short + late, c)
-        if found.tested.verdict is not Verdict.ACCEPTED:
-            return ()
-        accuracy = found.tested.estimate.mean
-        low = accuracy - 2.33 * float(np.sqrt(found.tested.estimate.variance))
+        accepted = found.tested.verdict is Verdict.ACCEPTED
+        offered: tuple[Priced, ...] = ()
+        if accepted or not self.plans:  # without plans, for the nearest
+            offered = priced(self.deployment, c, seconds, sent, self.slo.latency_s)
+        whole = self.deployment.latency(seconds[None], sent[None])[0]
+        fitting = np.where(self.deployment.fits[c], whole, np.inf)
+        self._note_nearest(found, float(fitting.min()), offered)
+        estimate = found.tested.estimate
+        low = estimate.mean - 2.33 * float(np.sqrt(estimate.variance))
         return tuple(
-            plan.with_accuracy(accuracy, low)
-            for plan in priced(self.deployment, c, seconds, self._hops.bytes[c], self.slo.latency_s)
-            if plan.usd_per_h <= self.slo.usd_per_h
+            plan.with_accuracy(estimate.mean, low)
+            for plan in offered
+            if accepted and plan.usd_per_h <= self.slo.usd_per_h
         )
+
+    def _note_nearest(self, found: Profiled, least_s: float, offered: Sequence[Priced]) -> None:
+        accuracy = found.tested.estimate.mean
+        usd = min((plan.usd_per_h for plan in offered), default=None)
+        violation = max(0.0, self.slo.accuracy - accuracy)
+        violation += max(0.0, least_s / self.slo.latency_s - 1)
+        if usd is not None and usd > self.slo.usd_per_h:
+            violation += usd / max(self.slo.usd_per_h, 1e-9) - 1
+        if self.nearest is None or violation < self.nearest.violation:
+            self.nearest = Nearest(
+                configuration=found.configuration, violation=violation, accuracy=accuracy,
+                latency_s=least_s, usd_per_h=usd,
+            )  # fmt: skip
 
 
 def _pareto(plans: Sequence[Priced]) -> tuple[Priced, ...]:

@@ -114,7 +114,7 @@ def test_no_compliant_plan_names_the_nearest(
 ) -> None:
     found = line(capsys, *files(tmp_path), "--accuracy", "1.0", code=3)
     assert (found["plans"], found["first"]) == ([], None)
-    assert set(found["nearest"]) == {"configuration", "accuracy", "latency_ms"}
+    assert set(found["nearest"]) == {"configuration", "accuracy", "latency_ms", "usd_per_h"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+"""The schedule of sessions that contend for devices, solved in the planners' process.
+
+Sessions that serve keep their devices; the others are scheduled on what is free, by the linear
+program over classes (control/policies/compass/schedule). A schedule is made when sessions or free
+devices have changed, and every ``AGAIN_S`` for those that still wait, since their weights grow.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from control.policies.compass.schedule.instance import (
+    Bin,
+    Candidate,
+    Instance,
+    PlanItem,
+    SessionPlan,
+    Tier,
+)
+from control.policies.compass.session_options import OBJECTIVE
+from control.policies.solvers import SCHEDULE
+from control.problem.session_space import SessionSpace
+from control.problem.tiers import QUARTERS
+from control.sessions.session_book import SessionBook, aged_weight
+from schemas.effects import Effect, Failed, Solve, Solved
+from schemas.pipeline import Policy
+from schemas.records import Session, SessionChoice
+
+AGAIN_S = 10.0
+FIRST_JOB = 1 << 41  # the numbers of schedules are above
+
+Free = Mapping[str, tuple[int, ...]]  # quarters of each device, by tier
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleProblem:
+    """Sessions to schedule, and what for: goodput or cost."""
+
+    instance: Instance
+    objective: str
+
+
+class SessionSchedules:
+    """The schedule in flight, and what the last one was for."""
+
+    def __init__(self, space: SessionSpace) -> None:
+        self._space = space
+        self._asked: tuple[object, float] = (None, float("-inf"))  # for what, when
+        self._names: tuple[str, ...] = ()
+        self._job = FIRST_JOB
+        self._in_flight = False
+
+    def owns(self, job: int | str) -> bool:
+        """Return whether a solve is the schedule in flight."""
+        return self._in_flight and job == self._job
+
+    def begin(self, book: SessionBook, policy: Policy, now: float) -> list[Effect]:
+        """Begin a schedule if sessions contend, and none is in flight that would be the same."""
+        wanted = tuple(each.id for each in book.contending), tuple(sorted(book.free.items()))
+        what, when = self._asked
+        if self._in_flight or not book.contending or (what == wanted and now < when + AGAIN_S):
+            return []
+        self._asked, self._names = (wanted, now), wanted[0]
+        self._job, self._in_flight = self._job + 1, True
+        instance = self._instance(book.contending, book.free, now)
+        return [Solve(self._job, SCHEDULE, ScheduleProblem(instance, OBJECTIVE.of(policy)))]
+
+    def solved(self, event: Solved | Failed, book: SessionBook, now: float) -> None:
+        """Assign the plans of a finished schedule; a failed one is made again later."""
+        self._in_flight = False
+        if isinstance(event, Solved):
+            plans = zip(self._names, event.plan.plans, strict=True)
+            chosen = {name: index for name, index in plans if index is not None}
+            book.assign(chosen, now - self._asked[1])
+
+    def _instance(self, sessions: Sequence[Session], free: Free, now: float) -> Instance:
+        tiers = self._space.tiers
+        partly: dict[Bin, tuple[int, int, int]] = {}
+        for name, quarters in free.items():
+            counts = Counter(quarters)
+            partly[name, ""] = counts[1], counts[2], counts[3]
+        return Instance(
+            tiers={
+                name: Tier(free.get(name, ()).count(QUARTERS), tier.price)
+                for name, tier in tiers.items()
+            },
+            sessions=tuple(
+                Candidate(
+                    id=each.id,
+                    weight=aged_weight(each, now),
+                    plans=tuple(demanded(self._space, choice) for choice in each.plans),
+                )
+                for each in sessions
+            ),
+            free=partly,
+        )
+
+
+def demanded(space: SessionSpace, choice: SessionChoice) -> SessionPlan:
+    """Return the demand of a plan; of a tier of the sessions' own it is one whole device."""
+    own = {tier for tier in choice.tiers.values() if space.tiers[tier].own}
+    shared = (PlanItem(choice.tiers[t], q) for t, q in choice.quarters.items() if q)
+    items = (*shared, *(PlanItem(tier, QUARTERS) for tier in sorted(own)))
+    return SessionPlan(items, choice.usd_per_h)

@@ -1,0 +1,208 @@
+"""The searches of a pipeline's sessions: proposals from the planners, profiles from the profilers.
+
+As many searches run at once as there are profilers. Steps are solved in the planners' process,
+profiles come as records: the controller waits for neither. A search has no state beside what is on
+the topics: after a restart it begins anew, and blocks that were finished are not run again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from control.policies.compass.search.camo import Nearest, Slo
+from control.policies.compass.search.pricing import Priced
+from control.policies.compass.search.profile_store import ProfileStore
+from control.policies.compass.search.search_run import Phase, SearchLimits, SearchRun
+from control.policies.compass.search.search_step import SearchProblem, search_options
+from control.policies.compass.session_options import DEADLINE, SESSIONS, SPEND
+from control.policies.solvers import SEARCH
+from control.problem.problem import PlanError
+from control.problem.session_space import SessionSpace
+from schemas.effects import PROFILE_REQUESTS, Effect, Failed, Send, Solve, Solved
+from schemas.pipeline import Policy
+from schemas.records import ProfileRequest, ProfileResult, Session, SessionChoice
+
+EXPIRES_S = 60.0  # a request without a search behind it is void
+FIRST_JOB = 1 << 40  # the numbers of steps are above, those of plans, tables, schedules elsewhere
+MOST_PLANS = 16  # that a session keeps, the cheapest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchEnd:
+    """The result of a session's search: its plans, the cheapest first, or why there are none."""
+
+    session: str
+    plans: tuple[SessionChoice, ...]
+    reason: str
+    figures: dict[str, float | int | str]
+
+
+class SessionSearches:
+    """The searches under way; ``space`` is what sessions may choose from."""
+
+    def __init__(self, pipeline: str, space: SessionSpace) -> None:
+        self._pipeline, self._space = pipeline, space
+        self._store = ProfileStore(space.space)
+        self._runs: dict[str, SearchRun] = {}  # by session
+        self._solving: dict[int | str, str] = {}  # job to session
+        self._job = FIRST_JOB
+        self._ended: list[SearchEnd] = []
+
+    # ------------------------------------------------------------------ events
+
+    def take(self, result: ProfileResult) -> None:
+        """Take the result of a block."""
+        self._store.keep(result)
+
+    def owns(self, job: int | str) -> bool:
+        """Return whether a solve is a step of one of these searches."""
+        return job in self._solving
+
+    def solved(self, event: Solved | Failed, now: float) -> None:
+        """Take the result of a step."""
+        name = self._solving.pop(event.job)
+        run = self._runs.get(name)
+        if run is None:
+            return
+        if isinstance(event, Failed):
+            self._end(name, run, event.error, now)
+        else:
+            run.proposed(event.plan, now)
+
+    # ------------------------------------------------------------------ what is asked
+
+    def begin(self, waiting: Sequence[Session], policy: Policy, now: float) -> None:
+        """Begin the searches of sessions for which there are profilers.
+
+        Searches of sessions that are not listed any more end without a result.
+        """
+        names = {each.id for each in waiting}
+        self._runs = {name: run for name, run in self._runs.items() if name in names}
+        for session in waiting:
+            if session.id not in self._runs and len(self._runs) < self._space.profilers:
+                if not self._runs:
+                    self._store.forget_errors()  # their causes may be mended
+                try:
+                    self._begin(session, policy, now)
+                except PlanError as error:
+                    reason = str(error)
+                    self._ended.append(
+                        SearchEnd(session=session.id, plans=(), reason=reason, figures={})
+                    )
+
+    def _begin(self, session: Session, policy: Policy, now: float) -> None:
+        options = search_options({each.name: each.of(policy) for each in SESSIONS})
+        usd = float("inf") if session.usd_per_h is None else session.usd_per_h
+        problem = SearchProblem(
+            search=f"{session.id}@{now:.3f}",
+            sessions=self._space,
+            slo=Slo(accuracy=session.accuracy or 0.0, latency_s=session.slo_s, usd_per_h=usd),
+            options=options,
+            history=self._store.past(session.samples, options.history),
+        )
+        limits = SearchLimits(
+            deadline_s=float(DEADLINE.of(policy)),
+            spend_usd=float(SPEND.of(policy)),
+            price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
+        )
+        self._runs[session.id] = SearchRun(problem, limits, now)
+
+    def advance(self, waiting: Sequence[Session], now: float) -> list[Effect]:
+        """Return the requests and steps that the searches need now."""
+        effects: list[Effect] = []
+        for session in waiting:
+            run = self._runs.get(session.id)
+            if run is not None:
+                effects += self._advance(session, run, now)
+        return effects
+
+    def _advance(self, session: Session, run: SearchRun, now: float) -> list[Effect]:
+        try:
+            wanted = run.profile(self._store.blocks(session.samples), now)
+        except PlanError as error:
+            self._end(session.id, run, str(error), now)
+            return []
+        if run.phase is Phase.ENDED:
+            self._end(session.id, run, "", now)
+        if run.phase is not Phase.PROPOSES:
+            return [self._request(session, run, first, upto, now) for first, upto in wanted]
+        if session.id in self._solving.values():
+            return []
+        self._job += 1
+        self._solving[self._job] = session.id
+        return [Solve(self._job, SEARCH, run.problem)]
+
+    def _request(
+        self, session: Session, run: SearchRun, first: int, upto: int, now: float
+    ) -> Effect:
+        request = ProfileRequest(
+            search=run.problem.search, pipeline=self._pipeline, space=self._space.space.digest,
+            options=self._space.space.named(run.configuration), sample_set=session.samples,
+            first=first, upto=upto, step=run.step, expires_s=now + EXPIRES_S,
+        )  # fmt: skip
+        # By the samples, so that a profiler gets those whose outputs are in its cache.
+        return Send(PROFILE_REQUESTS, request, key=f"{session.samples}/{first}")
+
+    # ------------------------------------------------------------------ results
+
+    def figures(self, name: str, now: float) -> dict[str, float | int | str]:
+        """Return what a search has taken so far, as fields of ``Session``."""
+        run = self._runs[name]
+        return {
+            "steps": run.steps,
+            "profile_s": run.profile_s,
+            "search_s": now - run.began_s,
+            "stopped": run.stopped,
+        }
+
+    def state(self, name: str) -> str:
+        """Return what a search waits for, in a sentence."""
+        run = self._runs[name]
+        if run.first_s is None and run.phase is Phase.PROFILES:
+            return "its search waits for a profiler"
+        return f"its plan is searched: {run.steps} configurations profiled, {len(run.plans)} plans"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sessions with a search under way."""
+        return tuple(self._runs)
+
+    def ended(self) -> list[SearchEnd]:
+        """Return the searches that ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _end(self, name: str, run: SearchRun, error: str, now: float) -> None:
+        figures = self.figures(name, now)
+        del self._runs[name]
+        plans = tuple(choice(self._space, each) for each in run.plans[:MOST_PLANS])
+        reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped)
+        self._ended.append(SearchEnd(session=name, plans=plans, reason=reason, figures=figures))
+
+
+def choice(space: SessionSpace, plan: Priced) -> SessionChoice:
+    """Return a plan of a search as a session keeps it."""
+    tasks = [stage.name for stage in space.space.stages]
+    return SessionChoice(
+        settings={task: space.setting(task, plan.configuration) for task in tasks},
+        tiers=space.space.placed(plan.placement),
+        quarters=dict(zip(tasks, plan.occupied, strict=True)),
+        latency_s=plan.latency_s,
+        accuracy=plan.accuracy,
+        usd_per_h=plan.usd_per_h,
+    )
+
+
+def nothing_complies(slo: Slo, nearest: Nearest | None, stopped: str) -> str:
+    """Say in one sentence that no plan complies, and how far the nearest is from it."""
+    ended = {"space": "every configuration that may comply was profiled"}.get(
+        stopped, f"the search ended by its {stopped}"
+    )
+    if nearest is None:
+        return f"no plan meets its objectives: {ended}, and nothing was profiled"
+    found = [
+        f"accuracy {nearest.accuracy:.3f} ({slo.accuracy:g} wanted)",
+        f"{nearest.latency_s * 1e3:.0f} ms ({slo.latency_s * 1e3:g} ms wanted)",
+    ]
+    if nearest.usd_per_h is not None and nearest.usd_per_h > slo.usd_per_h:
+        found.append(f"{nearest.usd_per_h:.3f} $/h ({slo.usd_per_h:g} $/h wanted)")
+    return f"no plan meets its objectives: {ended}; the nearest has {', '.join(found)}"

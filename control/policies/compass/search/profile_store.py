@@ -1,0 +1,108 @@
+"""The results of profilers by sample set: what is known of a session's samples, and the history.
+
+Results stay on a compacted topic, so a block of samples that was finished is never asked for again,
+whoever asked first; the profiles of other sample sets are the history of a search.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from control.policies.compass.search.camo import Past, Profiled
+from control.policies.compass.search.sequential_test import Tested, plain
+from control.problem.space import Space, leaves
+from schemas.records import ProfileResult
+
+PING = -1  # first sample of a request for none
+Block = tuple[int, int]  # configuration, first sample
+
+
+@dataclass(slots=True)
+class SampleSet:
+    """The results of one sample set: of each block the newest."""
+
+    blocks: dict[Block, ProfileResult] = field(default_factory=dict)
+
+    @property
+    def newest_s(self) -> float:
+        """When the newest block was finished."""
+        return max((each.finished_s for each in self.blocks.values()), default=0.0)
+
+    def past(self, space: Space) -> Past:
+        """Return the set's profiles as a past search."""
+        by: dict[int, list[ProfileResult]] = {}
+        for (configuration, _), result in sorted(self.blocks.items()):
+            if result.scores:
+                by.setdefault(configuration, []).append(result)
+        means = [plain(np.array([s for each in rows for s in each.scores])) for rows in by.values()]
+        return Past(
+            configuration=np.array(list(by), dtype=np.int64),
+            accuracy=np.array([each.mean for each in means]),
+            error=np.array([each.variance for each in means]),
+            seconds=np.array([per_sample(rows, "seconds", space) for rows in by.values()]).reshape(
+                len(by), len(space.stages)
+            ),
+        )
+
+
+class ProfileStore:
+    """All known results of one search space, by sample set; ``pings`` counts those of requests
+    for no sample."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._sets: dict[str, SampleSet] = {}
+        self.pings = 0
+
+    def keep(self, result: ProfileResult) -> None:
+        """Add a result; one of another space is ignored."""
+        if result.space != self._space.digest:
+            return
+        if result.first == PING:
+            self.pings += 1
+            return
+        configuration = self._space.index_of(result.options)
+        if configuration is not None:
+            kept = self._sets.setdefault(result.sample_set, SampleSet())
+            kept.blocks[configuration, result.first] = result
+
+    def forget_errors(self) -> None:
+        """Forget failed blocks: their cause may be mended."""
+        for each in self._sets.values():
+            each.blocks = {at: result for at, result in each.blocks.items() if not result.error}
+
+    def blocks(self, sample_set: str) -> Mapping[Block, ProfileResult]:
+        """Return the results of a sample set."""
+        return self._sets.setdefault(sample_set, SampleSet()).blocks
+
+    def past(self, sample_set: str, most: int | None = None) -> tuple[Past, ...]:
+        """Return the profiles of the other sample sets, the newest ``most``, the oldest first."""
+        others = [each for name, each in self._sets.items() if name != sample_set and each.blocks]
+        others.sort(key=lambda each: each.newest_s)
+        newest = others if most is None else others[len(others) - min(most, len(others)) :]
+        return tuple(each.past(self._space) for each in newest)
+
+
+def profiled(
+    space: Space, configuration: int, tested: Tested, rows: Sequence[ProfileResult]
+) -> Profiled:
+    """Return the profile of a configuration from the blocks of its test."""
+    output = per_sample(rows, "bytes", space)
+    given = sum(each.input_bytes for each in rows) / sum(len(each.scores) for each in rows)
+    at = {stage.name: index for index, stage in enumerate(space.stages)}
+    into = [output[at[stage.parent]] if stage.parent else given for stage in space.stages]
+    return Profiled(
+        configuration=configuration,
+        tested=tested,
+        seconds=tuple(per_sample(rows, "seconds", space)),
+        sent=(*into, *(output[leaf] for leaf in leaves(space.stages))),
+    )
+
+
+def per_sample(rows: Sequence[ProfileResult], what: str, space: Space) -> list[float]:
+    """Return the mean of ``seconds`` or ``bytes`` per sample, by stage."""
+    samples = sum(len(each.scores) for each in rows)
+    return [
+        sum(getattr(each, what).get(s.name, 0.0) for each in rows) / samples for s in space.stages
+    ]

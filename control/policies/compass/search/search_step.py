@@ -1,0 +1,133 @@
+"""One step of a search as a function: what has been learnt in, the next proposal out.
+
+The controller holds what a search has learnt; the planners' process runs the step. That process
+keeps the Gaussian processes of the last searches, so that a step learns only what is new; without
+them it learns all of it again, with the same result.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from control.policies.compass.search.camo import (
+    Nearest,
+    Past,
+    Profiled,
+    Proposal,
+    SearchOptions,
+    SessionSearch,
+    Slo,
+)
+from control.policies.compass.search.placement_factors import session_deployment
+from control.policies.compass.search.pricing import Priced
+from control.policies.compass.search.sequential_test import StopRule
+from control.problem.problem import PlanError
+from control.problem.session_space import SessionSpace
+
+KEPT = 16  # searches
+Learnt = Profiled | int  # a profile, or a configuration whose operators fail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchProblem:
+    """A search and what it has learnt so far. ``search`` names it; ``history`` oldest first."""
+
+    search: str
+    sessions: SessionSpace
+    slo: Slo
+    options: SearchOptions
+    history: tuple[Past, ...] = ()
+    learnt: tuple[Learnt, ...] = ()
+
+    def begins(self, other: "SearchProblem") -> bool:
+        """Return whether the other problem is this one, with at least as much learnt."""
+        return (
+            (self.search, self.slo, self.options) == (other.search, other.slo, other.options)
+            and self.sessions == other.sessions
+            and self.learnt == other.learnt[: len(self.learnt)]
+            and _digest(self.history) == _digest(other.history)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchStep:
+    """The next configuration to profile (None: no other could be better), and the Pareto-optimal
+    plans so far, the cheapest first."""
+
+    proposal: Proposal | None
+    plans: tuple[Priced, ...]
+    nearest: Nearest | None
+
+
+_kept: OrderedDict[str, tuple[SearchProblem, SessionSearch]] = OrderedDict()
+
+
+def next_step(problem: SearchProblem) -> SearchStep:
+    """Learn what is new and propose. Raises ``PlanError`` if no placement can be reached."""
+    found = _kept.pop(problem.search, None)
+    if found is None or not found[0].begins(problem):
+        found = replace(problem, learnt=()), _fresh(problem)
+    before, search = found
+    for each in problem.learnt[len(before.learnt) :]:
+        if isinstance(each, Profiled):
+            search.tell(each)
+        else:
+            search.exclude(each)
+    step = SearchStep(
+        proposal=search.ask(), plans=cheapest_first(search.plans), nearest=search.nearest
+    )
+    _kept[problem.search] = problem, search
+    if len(_kept) > KEPT:
+        _kept.popitem(last=False)
+    return step
+
+
+def cheapest_first(plans: Sequence[Priced]) -> tuple[Priced, ...]:
+    """Return the plans by cost, then by descending accuracy, then by latency."""
+    order = sorted(plans, key=lambda each: (each.usd_per_h, -each.accuracy, each.latency_s))
+    return tuple(order)
+
+
+def _fresh(problem: SearchProblem) -> SessionSearch:
+    space = problem.sessions.space
+    memory = np.zeros((space.configuration_count, len(space.stages)))
+    return SessionSearch(
+        session_deployment(problem.sessions, memory),
+        problem.slo,
+        problem.options,
+        None,
+        problem.history,
+    )
+
+
+def _digest(history: Sequence[Past]) -> tuple[bytes, ...]:
+    return tuple(
+        part.tobytes()
+        for past in history
+        for part in (past.configuration, past.accuracy, past.error, past.seconds)
+    )
+
+
+def search_options(options: Mapping[str, Any], population: int | None = None) -> SearchOptions:
+    """Return a search's options by those of its policy; raise ``PlanError`` for invalid ones.
+
+    ``population`` is the size of a finite set of samples.
+    """
+    samples = dict(options["samples"])
+    unknown = sorted(set(samples) - {"least", "most"})
+    if unknown:
+        raise PlanError(f"samples has the key {unknown[0]!r}; it can have least and most")
+    usual = StopRule()
+    rule = StopRule(
+        least=samples.get("least", usual.least),
+        most=samples.get("most", usual.most),
+        confidence=float(options["confidence"]),
+        test=str(options["test"]),
+        population=population,
+    )
+    return SearchOptions(
+        committee=str(options["members"]), rule=rule, history=int(options["history"])
+    )

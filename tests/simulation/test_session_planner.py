@@ -1,0 +1,176 @@
+"""Sessions opened without a plan: searched, scheduled and served in virtual time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from schemas.effects import COMMAND_RESULTS, PLANS, PROFILE_RESULTS, SESSIONS, Arrived, Event
+from schemas.enumerations import SessionState
+from schemas.records import Session
+from tests.session_world import Profilers
+from tests.simulation.session_system import World
+
+
+def scores(options: Mapping[str, str]) -> float:
+    """Return the share of right answers: ``w`` is accurate, ``v`` with three votes nearly."""
+    return 0.97 if options["read.variant"] == "w" else 0.6 + 0.1 * int(options["read.votes"])
+
+
+class Planned(World):
+    """A system with a profiler; ``profilers.run`` are the blocks that it ran."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None, seconds: float = 0.002) -> None:
+        super().__init__(counts)
+        self.profilers = Profilers(scores, seconds)
+        self.system.start("profiler", self.profilers)
+
+    def states(self, name: str) -> list[SessionState]:
+        found = [each.state for each in self.records(SESSIONS) if each.id == name]
+        return [s for at, s in enumerate(found) if at == 0 or found[at - 1] is not s]
+
+
+@pytest.fixture
+def world() -> Planned:
+    return Planned()
+
+
+def test_a_session_without_a_plan_is_searched_placed_and_served(world: Planned) -> None:
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.ask("a", 8.0, 9.0)
+    world.system.run(12.0)
+    session = world.session("a")
+    assert world.states("a") == [
+        SessionState.SEARCHING, SessionState.WAITING, SessionState.SERVING,
+    ]  # fmt: skip
+    chosen = session.plans[session.chosen]
+    assert chosen.settings["read"].startswith("read/w@")
+    assert (chosen.accuracy or 0.0) >= 0.9
+    assert chosen.latency_s <= 0.5
+    assert [each.usd_per_h for each in session.plans] == sorted(
+        each.usd_per_h for each in session.plans
+    )
+    assert session.stopped == "space"
+    assert session.steps > 0
+    assert 0 < session.profile_s <= session.search_s < 6
+    answers = world.answers("a")
+    assert {each.outcome for each in answers} == {"answered"}
+    expected = {(chosen.settings["scan"], chosen.settings["read"])}
+    assert {tuple(hop.key for hop in path) for x in answers for path in x.paths} == expected
+
+
+def test_no_block_is_run_twice_for_sessions_on_the_same_samples(world: Planned) -> None:
+    for number in range(3):
+        world.command(1.0 + number, "open-session", session=f"s{number}", slo="500ms")
+    world.system.run(20.0)
+    assert len(world.profilers.run) == len(set(world.profilers.run))
+    # The samples are known from the first search on.
+    assert world.session("s0").profile_s > 0
+    assert world.session("s2").profile_s == 0
+
+
+def test_no_plan_within_the_cost_is_said_with_the_nearest(world: Planned) -> None:
+    world.command(1.0, "open-session", session="a", slo="500ms", cost="0.001")
+    world.system.run(12.0)
+    session = world.session("a")
+    assert (session.state, session.plans) == (SessionState.WAITING, ())
+    assert session.reason.startswith("no plan meets its objectives: ")
+    assert "$/h (0.001 $/h wanted)" in session.reason
+
+
+def test_no_plan_within_the_latency_is_said_with_the_nearest(world: Planned) -> None:
+    world.command(1.0, "open-session", session="a", slo="2ms")
+    world.system.run(12.0)
+    assert "ms (2 ms wanted)" in world.session("a").reason
+
+
+def test_a_search_ends_at_its_deadline_with_what_it_has() -> None:
+    world = Planned(seconds=0.08)
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.system.run(20.0)
+    session = world.session("a")
+    assert session.stopped == "deadline"
+    assert 5.0 <= session.search_s < 6.5
+
+
+def test_a_search_without_a_profiler_waits_for_one_and_says_so(world: Planned) -> None:
+    world.system.kill("profiler")
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.system.run(10.0)
+    assert world.session("a").reason == "its search waits for a profiler"
+    world.system.start("profiler", Profilers(scores))
+    world.system.run(40.0)
+    assert world.session("a").state is SessionState.SERVING
+
+
+def test_sessions_that_contend_are_served_by_a_schedule() -> None:
+    world = Planned({"handheld": 4, "depot": 1, "cloud": 1})
+    for number in range(4):
+        world.command(1.0 + number / 100, "open-session", session=f"s{number}", slo="500ms")
+    world.system.run(20.0)
+    found = [world.session(f"s{number}") for number in range(4)]
+    assert {each.state for each in found} == {SessionState.SERVING}
+    assert len(world.plan().sessions) == 4
+
+
+def test_a_search_ends_when_its_session_is_closed() -> None:
+    world = Planned(seconds=0.02)
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.command(1.5, "close-session", session="a")
+    world.system.run(4.0)
+    assert world.results()["close-session"].ok
+    assert world.states("a") == [SessionState.SEARCHING]  # its record is deleted
+    assert not world.plan().sessions
+    run = len(world.profilers.run)
+    world.system.run(8.0)
+    assert len(world.profilers.run) == run
+    world.command(8.0, "open-session", session="a", slo="500ms")
+    world.system.run(20.0)
+    assert world.session("a").state is SessionState.SERVING
+
+
+def test_a_session_that_serves_is_planned_again_without_a_gap(world: Planned) -> None:
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.command(8.0, "replan-session", session="a")
+    world.ask("a", 7.0, 12.0)
+    world.system.run(15.0)
+    assert {each.outcome for each in world.answers("a")} == {"answered"}
+    assert world.states("a")[-2:] == [SessionState.REPLANNING, SessionState.SERVING]
+    assert len(world.profilers.run) == len(set(world.profilers.run))
+
+
+class Restored:
+    """A controller that first reads its topics back, as its drivers do."""
+
+    def __init__(self, world: Planned) -> None:
+        self._world, self._controller = world, world.controller()
+        self._began = False
+
+    def handle(self, event: Event, now: float) -> Any:
+        if not self._began:
+            self._began = True
+            for topic in (PLANS, COMMAND_RESULTS, SESSIONS, PROFILE_RESULTS):
+                for offset, record in enumerate(self._world.records(topic)):
+                    self._controller.handle(Arrived(record, topic, 0, offset, now), now)
+        return self._controller.handle(event, now)
+
+
+@pytest.mark.parametrize("dies_s", [1.3, 1.5, 2.0])
+def test_a_search_outlives_the_control_app_and_runs_no_block_twice(
+    world: Planned, dies_s: float
+) -> None:
+    undisturbed = Planned()
+    for each in (undisturbed, world):
+        each.command(1.0, "open-session", session="a", slo="500ms")
+    undisturbed.system.run(20.0)
+    world.system.at(dies_s, lambda: world.system.kill("control"))
+    world.system.at(dies_s + 1.0, lambda: world.system.start("control", Restored(world)))
+    world.system.run(20.0)
+    assert len(world.profilers.run) == len(set(world.profilers.run))
+    assert set(world.profilers.run) == set(undisturbed.profilers.run)
+
+    def plans(world: Planned) -> Session:
+        return world.session("a")
+
+    assert plans(world).plans == plans(undisturbed).plans
+    assert plans(world).state is SessionState.SERVING

@@ -1,0 +1,64 @@
+"""`headrace schedule FILE --sessions`: plans for listed sessions, over a recording."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cli.main import run
+from tests.unit.headrace.planning.test_session_search import files
+
+SESSIONS = """\
+fast: {slo: 150ms, accuracy: 0.85, count: 3}
+heavy: {slo: 150ms, accuracy: 0.85, weight: 5}
+never: {slo: 2ms}
+"""
+
+
+def scheduled(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str, *more: str, code: int = 0
+) -> Any:
+    (folder / "sessions.yaml").write_text(text)
+    words = ["schedule", *files(folder), "--sessions", str(folder / "sessions.yaml"), *more]
+    assert run([*words, "--json"]) == code
+    shown = capsys.readouterr()
+    return json.loads(shown.out) if code == 0 else shown.err
+
+
+def test_every_session_gets_a_plan_that_meets_its_objectives_or_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = scheduled(tmp_path, capsys, SESSIONS)
+    assert (found["sessions"], found["served"], found["weight"]) == (5, 4, 8.0)
+    assert [each["session"] for each in found["assignments"]] == [
+        "fast-1", "fast-2", "fast-3", "heavy",
+    ]  # fmt: skip
+    for each in found["assignments"]:
+        assert each["accuracy"] >= 0.85
+        assert each["latency_ms"] <= 150
+        assert [item["task"] for item in each["items"]] == ["scan", "read"]
+        assert sum(item["share"] for item in each["items"]) <= 2
+    (refused,) = found["refused"]
+    assert refused["session"] == "never"
+    assert "(2 ms wanted)" in refused["why"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "lists no session"),
+        ("a: {slo: quick}", "slo of 'a'"),
+        ("a: {colour: red}", "colour"),
+        ("a: {count: 0}", "write 1 or more"),
+    ],
+)
+def test_a_file_that_lists_no_sessions_is_refused_with_the_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    assert said in scheduled(tmp_path, capsys, text, code=2)
+
+
+def test_a_file_or_an_instance_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schedule"]) == 2
+    assert "either FILE with --sessions and --recorded, or --instance" in capsys.readouterr().err
