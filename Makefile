@@ -12,7 +12,7 @@ ALONE = $(sort $(shell grep -lr --include='*.py' pytest.mark.alone tests/integra
 unexport PYTHONDONTWRITEBYTECODE
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: demo test interop check docs site reference compiled pure kcat lock clean
+.PHONY: demo test soak interop check docs site reference compiled pure kcat lock clean
 
 demo: $(FILLED)
 	$(VENV)/bin/headrace demo $(ARGS)
@@ -24,6 +24,10 @@ test: $(FILLED)
 	  echo "these failed beside other tests; they run again with nothing beside them"; \
 	  $(PYTHON) -m pytest -q --last-failed --last-failed-no-failures none -m $(BROKER) $(MARKED); }
 	$(PYTHON) -m pytest -q -m "alone and not slow" $(ALONE)
+
+# What takes minutes: faults by chance, model servers, faults of the dispatcher.
+soak: $(FILLED)
+	$(PYTHON) -m pytest -q -m slow tests
 
 # Against other projects' clients and servers, each in an environment of its own, since they ask for
 # other releases of protobuf and numpy than we do; not part of `make test`.

@@ -19,6 +19,7 @@ from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
     PLANS,
+    PROFILE_RESULTS,
     QUERIES,
     REPORTS,
     Count,
@@ -41,6 +42,7 @@ from streams.live.steady_clock import SteadyClock
 from streams.topics import physical
 
 SOLVE_S = 0.05
+INPUTS = tuple(each for each in READ if each != PROFILE_RESULTS)  # schedules have no sessions
 
 
 class ControlGroup:
@@ -100,7 +102,7 @@ class ControlProcess:
         self._effects: deque[Effect] = deque()
         self._late: list[Callable[[], None]] = []  # what comes due while frozen
         self._positions: dict[str, int] = {}
-        for logical in READ:
+        for logical in INPUTS:
             place = (physical(self._pipeline.name, logical), 0)
             broker.subscribers.setdefault(place, []).append(self._fetch_soon)
 
@@ -282,7 +284,7 @@ class ControlProcess:
             self._pumping = True
             self._agenda.after(RETRY_S, self._fetch)
             return
-        for logical in READ:
+        for logical in INPUTS:
             log = self._broker.log((physical(self._pipeline.name, logical), 0))
             new, self._positions[logical] = log[self._positions[logical] :], len(log)
             for each in new:

@@ -79,9 +79,9 @@ class PipelineHistory:
         """Return what waits per slot: records on the broker, or before the first answer of the
         broker (and in the past) the items that workers hold."""
         if self.waiting is not None:
-            return {f"{task}/{slot}": n for (task, slot), n in self.waiting.items() if n}
+            return {f"{task}:{slot}": n for (task, slot), n in self.waiting.items() if n}
         return {
-            f"{slot.task}/{slot.slot}": slot.queued
+            f"{slot.task}:{slot.slot}": slot.queued
             for report in self.board.reports().values()
             for slot in report.slots
             if slot.queued and at_s - report.sent_s <= GONE_AFTER_S

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.chaos import ALL, as_json, measure, report
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 def test_a_few_faults_and_the_account_of_every_query(tmp_path: Path) -> None:

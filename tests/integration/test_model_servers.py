@@ -27,7 +27,7 @@ def words(output):
     return json.loads(output)
 """
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -256,7 +256,7 @@ function linkText(link) {
 
 function queuesOptions(view, shown) {
   const options = common("Queues by slot over time; the table below has the present.");
-  const leased = view.slots.map((each) => `${each.task}/${each.slot}`);
+  const leased = view.slots.map((each) => `${each.task}:${each.slot}`);
   const rows = view.queues.filter((row) => row[0] >= shown.from);
   const seen = rows.flatMap((row) => Object.keys(row[1]));
   const names = [...new Set([...leased, ...seen])].sort(bySlot).reverse();

@@ -119,7 +119,7 @@ function flowTable(links) {
 
 function slotsTable(slots) {
   const columns = [
-    ["slot", (row) => `${row.task}/${row.slot}`, text], ["worker", (row) => row.worker, text],
+    ["slot", (row) => `${row.task}:${row.slot}`, text], ["worker", (row) => row.worker, text],
     ["variant", (row) => row.variant, text], ["takes new work", (row) => row.open ? "yes" : "no"],
     ["records waiting", (row) => number(row.waiting, 0)],
     ["items held", (row) => number(row.held, 0)],

@@ -130,7 +130,7 @@ def pipeline_of_good(folder: Path) -> Pipeline:
 def test_a_file_becomes_a_pipeline_with_its_root_first(tmp_path: Path) -> None:
     file = read_pipeline_file(written(tmp_path, GOOD))
     assert file.pipeline == pipeline_of_good(tmp_path)
-    assert file.cluster == Cluster((("cpu", 3), ("cuda:0", 1)), ingress=1, egress=2)
+    assert file.cluster == Cluster((("cpu", 3), ("cuda:0", 1)), ingress=1, egress=2, profilers=1)
     assert file.profiles == (tmp_path / "profile-cpu.json",)
     assert file.workload == "shop.workload:Postcodes"
     assert file.path == tmp_path / "pipeline.yaml"

@@ -104,7 +104,7 @@ def test_queues_are_what_the_broker_says_and_until_then_what_workers_hold() -> N
     found.reach(101.0)
     found.waiting = {("read", 3): 0, ("read", 4): 9}
     found.reach(102.0)
-    assert list(found.queues) == [[101.0, {"read/3": 2}], [102.0, {"read/4": 9}]]
+    assert list(found.queues) == [[101.0, {"read:3": 2}], [102.0, {"read:4": 9}]]
 
 
 def test_records_are_put_in_the_order_of_their_times() -> None:
