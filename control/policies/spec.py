@@ -129,8 +129,16 @@ def installed(name: str) -> PolicySpec | None:
 
     Raises ``PlanError`` for a policy that cannot be loaded.
     """
-    found = tuple(entry_points(group=GROUP, name=name))
-    return _loaded(found[0]) if found else None
+    try:
+        entry = _entry(name)
+    except LookupError:
+        return None
+    return _loaded(entry)
+
+
+@cache  # of what is installed: a look-up reads the metadata of every package
+def _entry(name: str) -> EntryPoint:
+    return entry_points(group=GROUP)[name]
 
 
 @cache

@@ -130,7 +130,9 @@ class SessionBook:
             entry = self._entries.get(each.session)
             if entry is None:
                 continue
-            if each.admits:
+            if entry.state is SessionState.CLOSING:  # its last plan drains, whatever it was
+                entry.going.append((replace(each, admits=False), now + self._drain_s))
+            elif each.admits:
                 entry.serving = each
             elif each.number == entry.session.number:
                 entry.coming = each

@@ -146,6 +146,20 @@ def test_a_session_waits_for_a_device_and_gets_it_when_another_closes() -> None:
     assert world.session("b").state is SessionState.SERVING
 
 
+@pytest.mark.parametrize("killed_s", [4.01, 4.2, 4.8])
+def test_a_session_that_closes_does_so_after_the_control_app_was_killed(
+    world: World, killed_s: float
+) -> None:
+    two_sessions(world)
+    world.ask("b", 3.0, 9.0)
+    world.command(4.0, "close-session", session="a")
+    world.system.at(killed_s, lambda: world.system.kill("control"))
+    world.system.at(killed_s + 0.3, lambda: world.system.start("control", Restored(world)))
+    world.system.run(20.0)
+    assert {each.outcome for each in world.answers("b")} == {"answered"}
+    assert {each.session for each in world.plan().sessions} == {"b"}
+
+
 def test_sessions_outlive_the_control_app(world: World) -> None:
     two_sessions(world)
     world.ask("a", 3.0, 9.0)
