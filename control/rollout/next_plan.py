@@ -80,6 +80,7 @@ def next_plan(
         feasible=target.allocation.feasible,
         binding=target.allocation.binding,
         mode=target.allocation.mode,
+        release=plan.release if plan is not None else 0,
     )
     pipeline, profile, members = context.pipeline, context.profile, context.members
     made = assemble(base, leases, pipeline, profile, members, context.expected)

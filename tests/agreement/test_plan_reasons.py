@@ -45,3 +45,12 @@ def test_causes_tell_whether_a_solve_led_to_the_plan(tmp_path: Path, policy: str
         (STAGED.cause,), (PlanCause.WORKER_SERVES,),
     }  # fmt: skip
     assert {told for _, told, _ in roads.taken} == {True, False}
+
+
+def test_a_plan_that_repeats_the_one_in_force_is_not_published(tmp_path: Path) -> None:
+    # Beyond capacity a change of variants waits, and every event asks for the next step.
+    roads = Roads()
+    file = read_pipeline_file(a_cluster(tmp_path, devices=6))
+    run = Run(file=file, policy="loki", seed=3, arrivals=Rates((20.0,) * 4 + (320.0,) * 8))
+    simulated(run, lambda sent: None, (roads,))
+    assert 5 < len(roads.taken) < 60
