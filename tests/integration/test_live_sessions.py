@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -150,7 +151,7 @@ class Sessions:
 def sessions(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Sessions]:
     (tmp_path / "session_words.py").write_text(MODULE)
     path = tmp_path / "planned.yaml"
-    path.write_text(YAML.format(number=os.getpid()))
+    path.write_text(YAML.format(number=uuid.uuid4().hex[:8]))
     up = [sys.executable, "-m", "headrace", "up", str(path), "--bootstrap", broker, "--detach"]
     subprocess.run(up, check=True, timeout=120)
     try:
