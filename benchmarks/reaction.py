@@ -1,4 +1,4 @@
-"""How soon do queries run under a plan for a demand that has just doubled?
+"""Measure how soon queries run under a plan for a demand that has just doubled.
 
     python -m benchmarks.reaction [--virtual] [--steps N] [--rate QPS] [--dilate X] [--seed N]
         [--policies quick exact] [--json]

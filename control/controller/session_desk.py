@@ -18,7 +18,7 @@ from control.controller.session_commands import (
     named_session,
 )
 from control.controller.session_schedules import SessionSchedules
-from control.policies import plans_sessions, policy_named
+from control.policies import plans_sessions, policy_named, spec_of
 from control.problem.lazy_references import load
 from control.problem.plan_reasons import SESSIONS, causes, sentence
 from control.problem.seats import open_seats
@@ -94,10 +94,10 @@ class SessionDesk:
 
     def planning(self, policy: str, now: float) -> list[Effect]:
         """Return the steps, requests for profiles and schedules that sessions need now."""
-        named = policy_named(self._pipeline, policy)
         if self._book is None or self._searches is None or self._schedules is None:
             return []
-        if named is None or not plans_sessions(self._pipeline, policy):
+        named = policy_named(self._pipeline, policy)
+        if named is None or not spec_of(named.kind).sessions:
             return []
         book, searches = self._book, self._searches
         waiting = book.unplanned()

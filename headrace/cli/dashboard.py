@@ -5,16 +5,14 @@ from pathlib import Path
 import click
 
 from headrace.broker.connect import reached_running
-from headrace.cli.shared_options import bootstrap_option, read_file
+from headrace.cli.shared_options import bootstrap_option, host_option, pipelines_argument, read_file
 from headrace.terminal import print_text
 
 
 @click.command()
-@click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@pipelines_argument
 @bootstrap_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
+@host_option
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

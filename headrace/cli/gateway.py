@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.broker.connect import brokers
-from headrace.cli.shared_options import DurationType, bootstrap_option, read_file
+from headrace.cli.shared_options import (
+    DurationType,
+    bootstrap_option,
+    host_option,
+    pipelines_argument,
+    read_file,
+)
 from headrace.roles.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
@@ -44,11 +50,9 @@ def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
 
 
 @click.command()
-@click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@pipelines_argument
 @bootstrap_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
+@host_option
 @click.option(
     "--http-port",
     type=click.IntRange(0, 65535),

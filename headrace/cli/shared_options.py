@@ -67,6 +67,18 @@ def pipeline_argument(function: F) -> F:
     return click.argument("file", type=click.Path(path_type=Path))(function)
 
 
+def pipelines_argument(function: F) -> F:
+    """Add the argument FILE..., one pipeline file or more, as ``files``."""
+    kind = click.Path(path_type=Path)
+    return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=kind)(function)
+
+
+def host_option(function: F) -> F:
+    """Add --host, the address that a server listens on."""
+    text = "Listen on this address."
+    return click.option("--host", default="127.0.0.1", show_default=True, help=text)(function)
+
+
 def bootstrap_option(function: F) -> F:
     """Add ``--bootstrap`` and ``--kafka-config``."""
     bootstrap = click.option(

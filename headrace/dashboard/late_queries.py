@@ -29,7 +29,7 @@ class LateQueries:
 
 
 def _row(answer: Answer) -> dict[str, Any]:
-    """Return a waterfall without the query's result, which is nobody's business here."""
+    """Return a waterfall without the query's result, which viewers may not be allowed to see."""
     story = explained(answer).as_json()
     row = {name: story[name] for name in ("latency_ms", "deadline_ms", "stages", "last", "notes")}
     return {

@@ -13,6 +13,7 @@ import numpy as np
 from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.profile_store import PING, ProfileStore, profiled
+from control.policies.compass.search.search_run import ASK_AGAIN_S
 from control.policies.compass.search.sequential_test import (
     Estimate,
     StopRule,
@@ -35,7 +36,6 @@ from streams.topics import physical
 
 POLL_S = 0.05
 EXPIRES_S = 60.0  # a request without a search behind it is void
-ASK_AGAIN_S = 15.0  # a profiler answers a block that it has run from its memory
 
 
 def sample_set(seed: int) -> str:
