@@ -8,7 +8,8 @@ allocation's guarantee:
                       of each device for all variants that it holds, replicas listed once and at
                       least one of each
     mode "" without   nothing more: replicas that a person wrote (``static``) or that follow
-    shares            tables (``ramsis``) guarantee no demand
+    shares, or none   tables (``ramsis``) guarantee no demand, and a plan that serves no part of
+    of it served      the demand guarantees no latency
     with shares       paths from the root to a leaf over listed, profiled replicas; shares that sum
                       to the served share and keep ties and bounds; the latency of every used path
                       within its compute budget; capacity for the items of the shares; the stated
@@ -43,7 +44,7 @@ def check_allocation(plan: Allocation, problem: Problem) -> tuple[Violation, ...
     """Return the constraints that an allocation violates."""
     judge = _Judge(plan, problem)
     broken = (*_resources(judge), *_listed(judge))
-    if not plan.mode and not plan.shares:
+    if not plan.shares and (not plan.mode or plan.served_share == 0):
         return broken
     unknown = tuple(_unprofiled(judge)) or (*_astray(judge), *_fan_outs(judge))
     if broken or unknown:  # variants without a profile allow no further computation

@@ -66,6 +66,19 @@ def test_what_planners_allocate_violates_nothing(problem: Problem, name: str, le
     assert check_allocation(planned(asked), asked) == ()
 
 
+def test_a_plan_that_serves_nothing_guarantees_no_latency() -> None:
+    each = {("a", "fast"): 3.0, ("a", "good"): 18.0, ("b", "fast"): 3.0, ("b", "good"): 13.0}
+    entries = [
+        an_entry(*name, {1: ms}, 0.5 + ms / 100, {"b": 1.0} if name[0] == "a" else {})
+        for name, ms in each.items()
+    ]
+    pair = {"a": ["b"], "b": []}
+    asked = asked_of(a_problem(entries, pair, demand=0.0, slo_ms=60.0, comm_s=0.0), "inferline")
+    plan = planned(asked)
+    assert (plan.feasible, plan.served_share, plan.shares) == (False, 0.0, ())
+    assert check_allocation(plan, asked) == ()
+
+
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(PLANNERS), st.sampled_from((0.0, 5.0, 60.0)))
 def test_the_first_plan_of_every_policy_passes_the_gate(
