@@ -21,7 +21,7 @@ from control.policies.compass.schedule.instance import (
     Candidate,
     Instance,
     PlanItem,
-    SessionPlan,
+    PlanOption,
     Tier,
 )
 from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
@@ -40,9 +40,9 @@ def instance(
     names = list(PRICES)
     gpus = max(1, sessions * most_items // 13) if limited else None
 
-    def plan() -> SessionPlan:
+    def plan() -> PlanOption:
         count = int(rng.integers(1, most_items + 1))
-        return SessionPlan(
+        return PlanOption(
             tuple(PlanItem(names[rng.integers(3)], int(rng.integers(1, 5))) for _ in range(count))
         )
 

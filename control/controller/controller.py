@@ -10,6 +10,7 @@ do routes as demand moves. Slots of a lost worker are reassigned at once, and
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -43,6 +44,7 @@ from control.problem.plan_reasons import (
 from control.problem.problem import Allocation
 from control.problem.session_space import SessionSpace
 from control.rollout.leases import without
+from control.rollout.next_plan import Target
 from control.rollout.plan_builder import same
 from profiles.profile_table import ProfileTable
 from schemas.effects import (
@@ -70,6 +72,14 @@ JUST_S = 0.001  # after the time at which a worker counts as lost
 FEW, SPACING_S = 100, 2e-5  # workers; what a review takes for each of the others
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 ANY_MEMORY: Mapping[str, int] = {}
+
+
+class FirstStep(NamedTuple):
+    """A target, the first plan towards it, and the constraints that either violates."""
+
+    target: Target
+    plan: Plan
+    violations: tuple[Violation, ...]
 
 
 class Controller:
@@ -164,12 +174,12 @@ class Controller:
         flight = self._solves.flight(event.job)
         if flight is None:
             return self._table_jobs.solved(event, now)
-        effects = self._follow(flight, event.plan, self._solves.reasons(flight), now)
-        if isinstance(effects, tuple):
-            error = f"the plan would violate constraints: {sentences(effects)}"
+        step = self._first_step(flight, event.plan, self._solves.reasons(flight), now)
+        if step.violations:
+            error = f"the plan would violate constraints: {sentences(step.violations)}"
             ended = self._solves.give_up(flight, error, now)
-            return [*self._gate.reject(effects), *ended]
-        return [*effects, *self._solves.land(flight, now)]
+            return [*self._gate.reject(step.violations), *ended]
+        return [*self._follow(step, now), *self._solves.land(flight, now)]
 
     def _solve(self, now: float) -> list[Effect]:
         """Begin a solve if one is due; where it is urgent, put a quick plan in force before."""
@@ -184,16 +194,15 @@ class Controller:
         if found is None:
             return []
         reasons = [*self._solves.reasons(flight), AT_ONCE]
-        effects = self._follow(flight, found, reasons, now, provisional=True)
-        if isinstance(effects, tuple):  # violations
+        step = self._first_step(flight, found, reasons, now)
+        if step.violations:
             return []
-        return [*effects, *self._solves.serve(flight, now)]
+        return [*self._follow(step, now, provisional=True), *self._solves.serve(flight, now)]
 
-    def _follow(
-        self, flight: Flight, found: Allocation, reasons: list[PlanReason], now: float,
-        *, provisional: bool = False,
-    ) -> list[Effect] | tuple[Violation, ...]:  # fmt: skip
-        """Make an allocation the target and publish its first step, or return the violations."""
+    def _first_step(
+        self, flight: Flight, found: Allocation, reasons: list[PlanReason], now: float
+    ) -> FirstStep:
+        """Return the first step towards an allocation, and the constraints that it violates."""
         state = self._state
         target = state.target.choose(found, flight.problem, flight.settings, now)
         context = state.context(flight.settings, now)
@@ -202,10 +211,13 @@ class Controller:
             *self._gate.allocation(found, target.allocation, flight.problem),
             *self._gate.plan(plan, context),
         )
-        if violations:
-            return violations
-        state.target.take(target, now, provisional=provisional)
-        plan = self._table_jobs.expecting(plan, state.estimates.arriving_qps(now))
+        return FirstStep(target, plan, violations)
+
+    def _follow(self, step: FirstStep, now: float, *, provisional: bool = False) -> list[Effect]:
+        """Make an allocation the target and publish the first step towards it."""
+        state = self._state
+        state.target.take(step.target, now, provisional=provisional)
+        plan = self._table_jobs.expecting(step.plan, state.estimates.arriving_qps(now))
         plan = replace(plan, release=state.releases.agree(now))
         if state.plan is not None and same(plan, state.plan) and not state.contested:
             return self._table_jobs.follow(state.plan, state.members.devices, now)

@@ -14,7 +14,7 @@ from control.policies.compass.schedule.instance import (
     Candidate,
     Instance,
     PlanItem,
-    SessionPlan,
+    PlanOption,
     Tier,
 )
 from control.policies.compass.session_options import OBJECTIVE
@@ -96,9 +96,9 @@ class SessionSchedules:
         )
 
 
-def demanded(space: SessionSpace, choice: SessionChoice) -> SessionPlan:
+def demanded(space: SessionSpace, choice: SessionChoice) -> PlanOption:
     """Return the demand of a plan; of a tier of the sessions' own it is one whole device."""
     own = {tier for tier in choice.tiers.values() if space.tiers[tier].own}
     shared = (PlanItem(choice.tiers[t], q) for t, q in choice.quarters.items() if q)
     items = (*shared, *(PlanItem(tier, QUARTERS) for tier in sorted(own)))
-    return SessionPlan(items, choice.usd_per_h)
+    return PlanOption(items, choice.usd_per_h)

@@ -66,7 +66,6 @@ def pod(
 ) -> dict[str, Any]:
     """Return the template of a role's pods; ``command`` is the headrace command line,
     ``files`` the pipeline's folder."""
-    pipeline = file.pipeline.name
     container = {
         "name": role,
         "image": image or options.image,
@@ -78,26 +77,31 @@ def pod(
         ],
         **_probes(),
         "resources": {name: dict(amounts) for name, amounts in (resources or _LIGHT).items()},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": _NO_PRIVILEGES,
         "volumeMounts": _mounts(options),
     }
     spec = {
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
-        "securityContext": {
-            "runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _UNPRIVILEGED_USER,
         "containers": [container],
         "volumes": _volumes(file, files, options),
-    }  # fmt: skip
-    return {"metadata": {"labels": labels(pipeline, role)}, "spec": spec}
+    }
+    return {"metadata": {"labels": labels(file.pipeline.name, role)}, "spec": spec}
 
 
+_NO_PRIVILEGES = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+_UNPRIVILEGED_USER = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 _LIGHT = {"requests": {"cpu": "250m", "memory": "256Mi"}}
 
 

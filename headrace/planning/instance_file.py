@@ -17,7 +17,7 @@ from control.policies.compass.schedule.instance import (
     Candidate,
     Instance,
     PlanItem,
-    SessionPlan,
+    PlanOption,
     Tier,
 )
 from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
@@ -77,14 +77,14 @@ def _tier(path: Path, name: str, tier: _Tier, gpus: str) -> Tier:
     return Tier(tier.gpus, tier.price)
 
 
-def _choice(path: Path, query: _Query, plan: _Plan) -> SessionPlan:
+def _choice(path: Path, query: _Query, plan: _Plan) -> PlanOption:
     for item in plan.items:
         kinds = tuple(type(part) for part in item)
         if kinds not in ((str, int), (str, int, str)):
             raise PlanError(
                 f"{path}: query {query.id!r} has the item {list(item)}; write [TIER, QUARTERS]"
             )
-    return SessionPlan(tuple(PlanItem(*item) for item in plan.items), plan.cost)
+    return PlanOption(tuple(PlanItem(*item) for item in plan.items), plan.cost)
 
 
 def solve(instance: Instance, objective: str, policy: str) -> Schedule:

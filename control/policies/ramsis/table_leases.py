@@ -27,42 +27,20 @@ def allocate(problem: Problem) -> Allocation:
 
     Raises ``PlanError`` for pipelines that these policies cannot plan.
     """
-    pipeline, profile, policy = problem.pipeline, problem.profile, problem.policy
-    if len(pipeline.tasks) > 1:
-        raise PlanError(
-            f"policy {policy.name!r} plans for one task, and the pipeline has "
-            f"{', '.join(pipeline.task_names)}; plan with loki, and write `selection: ramsis` "
-            "under a task"
-        )
-    if profile is None:
-        raise PlanError(
-            f"policy {policy.name!r} needs a profile of every variant; run `headrace profile`"
-        )
+    pipeline, policy = problem.pipeline, problem.policy
+    profile = _checked_profile(problem)
     if not problem.devices:
         return Allocation((), False, "there is no worker that can be used; start one")
-    task = pipeline.root
-    try:
-        models = alike(profile, task, problem.devices, policy.latency)
-    except ProfileError as error:
-        raise SelectionError(f"policy {policy.name!r} cannot be planned: {error}") from error
-    ask = Ask(
-        models=models,
-        slo_s=whole_budget_s(pipeline, problem.slo_s),
-        workers=min(len(problem.devices), task.slots),
-        qps=0.0,
-        dispersion=DISPERSION.of(policy),
-    )
+    ask = _ask(problem, profile)
     setting = setting_for(options_for(policy.kind, policy), ask)
-    check_memory(profile, task.name, problem.devices, problem.memory, setting)
+    task = pipeline.root.name
+    check_memory(profile, task, problem.devices, problem.memory, setting)
     # By round robin a queue waits for a batch about as long as its own.
     part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SAVING
     model, batch = most_throughput(setting, part)
+    beside = tuple(each.name for each in setting.models if each != model)
     replicas = Replicas(
-        task=task.name,
-        variant=model.name,
-        batch=batch,
-        count=ask.workers,
-        beside=tuple(each.name for each in setting.models if each != model),
+        task=task, variant=model.name, batch=batch, count=ask.workers, beside=beside
     )
     capacity = setting.capacity_qps()
     if problem.demand_qps <= capacity:
@@ -72,6 +50,37 @@ def allocate(problem: Problem) -> Allocation:
         f"{ask.workers} workers serve in time; start more workers or lower the load"
     )
     return Allocation((replicas,), False, binding)
+
+
+def _checked_profile(problem: Problem) -> ProfileTable:
+    """Return the profile; raise ``PlanError`` for pipelines that these policies cannot plan."""
+    pipeline, policy = problem.pipeline, problem.policy
+    if len(pipeline.tasks) > 1:
+        raise PlanError(
+            f"policy {policy.name!r} plans for one task, and the pipeline has "
+            f"{', '.join(pipeline.task_names)}; plan with loki, and write `selection: ramsis` "
+            "under a task"
+        )
+    if problem.profile is None:
+        raise PlanError(
+            f"policy {policy.name!r} needs a profile of every variant; run `headrace profile`"
+        )
+    return problem.profile
+
+
+def _ask(problem: Problem, profile: ProfileTable) -> Ask:
+    pipeline, policy, task = problem.pipeline, problem.policy, problem.pipeline.root
+    try:
+        models = alike(profile, task, problem.devices, policy.latency)
+    except ProfileError as error:
+        raise SelectionError(f"policy {policy.name!r} cannot be planned: {error}") from error
+    return Ask(
+        models=models,
+        slo_s=whole_budget_s(pipeline, problem.slo_s),
+        workers=min(len(problem.devices), task.slots),
+        qps=0.0,
+        dispersion=DISPERSION.of(policy),
+    )
 
 
 def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:

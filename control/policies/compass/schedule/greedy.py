@@ -15,19 +15,19 @@ from control.policies.compass.schedule.instance import (
     Bin,
     Instance,
     PlanItem,
-    SessionPlan,
+    PlanOption,
     demand,
 )
 
 Pair = tuple[int, int]  # session, plan
 
 
-def dollars(instance: Instance, choice: SessionPlan) -> float:
+def dollars(instance: Instance, choice: PlanOption) -> float:
     """Return $ an hour of a plan's shares of GPUs."""
     return sum(instance.tiers[i.tier].price * i.quarters / QUARTERS for i in choice.items)
 
 
-def resource(instance: Instance, choice: SessionPlan) -> float:
+def resource(instance: Instance, choice: PlanOption) -> float:
     """Return the paper's "resource" of a plan: the sum of its shares of the tiers."""
     total = 0.0
     for item in choice.items:

@@ -21,7 +21,7 @@ class PlanItem(NamedTuple):  # a tuple, because scheduling hashes tens of thousa
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPlan:
+class PlanOption:
     """A plan of a session: its items, and a cost that ranks it among the session's plans."""
 
     items: tuple[PlanItem, ...]
@@ -34,7 +34,7 @@ class Candidate:
 
     id: str | int
     weight: float
-    plans: tuple[SessionPlan, ...]
+    plans: tuple[PlanOption, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from control.policies.compass.schedule.instance import (
     Candidate,
     Instance,
     PlanItem,
-    SessionPlan,
+    PlanOption,
     Tier,
 )
 from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
@@ -27,7 +27,7 @@ ITEM = st.builds(
     st.integers(1, 4),
     st.sampled_from(["", "", "llm"]),
 )
-PLAN = st.builds(SessionPlan, st.lists(ITEM, max_size=3).map(tuple), st.floats(0, 5))
+PLAN = st.builds(PlanOption, st.lists(ITEM, max_size=3).map(tuple), st.floats(0, 5))
 PLANS = st.lists(PLAN, max_size=3).map(tuple)
 
 
@@ -105,9 +105,9 @@ def drawn(sessions: int, seed: int, gpus: int | None, weights: tuple[float, ...]
     rng = np.random.default_rng(seed)
     names = ("cloud", "near", "near-edge")
 
-    def plan() -> SessionPlan:
+    def plan() -> PlanOption:
         count = int(rng.integers(1, 4))
-        return SessionPlan(
+        return PlanOption(
             tuple(PlanItem(names[rng.integers(3)], int(rng.integers(1, 5))) for _ in range(count))
         )
 
@@ -178,7 +178,7 @@ def test_the_integer_program_over_single_gpus_agrees(seed: int, objective: str) 
 
 
 def test_goodput_that_serves_everything_is_as_cheap_as_can_be() -> None:
-    dear, cheap = SessionPlan((PlanItem("cloud", 4),)), SessionPlan((PlanItem("near", 1),))
+    dear, cheap = PlanOption((PlanItem("cloud", 4),)), PlanOption((PlanItem("near", 1),))
     instance = Instance(
         tiers={"cloud": Tier(4, 5.0), "near": Tier(4, 2.0)},
         sessions=tuple(Candidate(i, 1.0, (dear, cheap)) for i in range(3)),
@@ -189,13 +189,13 @@ def test_goodput_that_serves_everything_is_as_cheap_as_can_be() -> None:
 
 def test_seats_of_different_models_share_no_gpu() -> None:
     # Compass, Appendix D.2: a quarter of an LLM is a seat in a batch of that model.
-    halves = [Candidate(m, 1.0, (SessionPlan((PlanItem("cloud", 2, m),)),)) for m in ("8b", "70b")]
+    halves = [Candidate(m, 1.0, (PlanOption((PlanItem("cloud", 2, m),)),)) for m in ("8b", "70b")]
     instance = Instance(tiers={"cloud": Tier(1, 5.0)}, sessions=tuple(halves))
     assert schedule(instance, "goodput").served == 1
 
 
 def test_equal_demands_take_the_plan_that_costs_less() -> None:
-    plans = (SessionPlan((PlanItem("near", 1),), 2.0), SessionPlan((PlanItem("near", 1),), 1.0))
+    plans = (PlanOption((PlanItem("near", 1),), 2.0), PlanOption((PlanItem("near", 1),), 1.0))
     instance = Instance(tiers={"near": Tier(1, 2.0)}, sessions=(Candidate("a", 1.0, plans),))
     assert schedule(instance, "goodput").plans == (1,)
 
@@ -215,10 +215,10 @@ def test_an_unknown_objective_names_the_known_ones() -> None:
     [
         ({"near": Tier(-1, 2.0)}, Candidate("a", 1.0, ()), "0 or more"),
         ({}, Candidate("a", -1.0, ()), "must be 0 or more"),
-        ({}, Candidate("a", 1.0, (SessionPlan((PlanItem("moon", 1),)),)), "the tiers are none"),
+        ({}, Candidate("a", 1.0, (PlanOption((PlanItem("moon", 1),)),)), "the tiers are none"),
         (
             {"near": Tier(1, 2.0)},
-            Candidate("a", 1.0, (SessionPlan((PlanItem("near", 5),)),)),
+            Candidate("a", 1.0, (PlanOption((PlanItem("near", 5),)),)),
             "1 to 4",
         ),
     ],
