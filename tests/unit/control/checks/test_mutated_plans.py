@@ -67,16 +67,16 @@ def test_what_planners_allocate_violates_nothing(problem: Problem, name: str, le
 
 
 def test_a_plan_that_serves_nothing_guarantees_no_latency() -> None:
-    each = {("a", "fast"): 3.0, ("a", "good"): 18.0, ("b", "fast"): 3.0, ("b", "good"): 13.0}
     entries = [
-        an_entry(*name, {1: ms}, 0.5 + ms / 100, {"b": 1.0} if name[0] == "a" else {})
-        for name, ms in each.items()
+        an_entry(task, variant, {1: ms}, children={"b": 1.0} if task == "a" else {})
+        for task in "ab"
+        for variant, ms in (("fast", 3.0), ("good", 18.0))
     ]
-    pair = {"a": ["b"], "b": []}
-    asked = asked_of(a_problem(entries, pair, demand=0.0, slo_ms=60.0, comm_s=0.0), "inferline")
-    plan = planned(asked)
-    assert (plan.feasible, plan.served_share, plan.shares) == (False, 0.0, ())
-    assert check_allocation(plan, asked) == ()
+    asked = asked_of(a_problem(entries, {"a": ["b"], "b": []}, slo_ms=60.0), "proteus")
+    slow = tuple(Replicas(task=task, variant="good", batch=1, count=1) for task in "ab")
+    plan = Allocation(slow, False, "too short", mode="best-effort")
+    assert check_allocation(replace(plan, served_share=0.0), asked) == ()
+    assert Constraint.LATENCY in named(check_allocation(replace(plan, served_share=0.5), asked))
 
 
 @settings(max_examples=60, deadline=None)

@@ -51,6 +51,13 @@ def test_inferline_runs_the_most_accurate_variants_that_fit_on_the_fewest_device
     assert counts(inferline(problem(90.0, "inferline"))) == {"find/large": 2, "read/sure": 2}
 
 
+def test_inferline_takes_the_most_accurate_variants_that_fit_together() -> None:
+    """Each of find/large and read/sure fits a path, and both together take longer than it may."""
+    plan = inferline(problem(10.0, "inferline", slo_ms=60.0, comm_s=0.0))
+    assert plan.feasible
+    assert set(counts(plan)) == {"find/large", "read/fast"}  # 1.0 x 0.9, the others 0.7 x 1.0
+
+
 def test_inferline_gives_up_queries_and_never_accuracy() -> None:
     asked = problem(1000.0, "inferline")
     plan = inferline(asked)
