@@ -17,6 +17,7 @@ from control.policies.kairos.device_mixes import Floats
 ENDS = 1e-11  # of the cost of a pattern
 PIVOT = 1e-12  # least pivot element, of a column of size 1
 MOST_PIVOTS = 200  # per row of the basis
+MOST_DUAL_PIVOTS = 20  # per row of the basis
 
 
 class PatternSimplex:
@@ -27,10 +28,11 @@ class PatternSimplex:
     """
 
     def __init__(self, seconds: Floats, probabilities: Floats) -> None:
-        self._serves = np.isfinite(seconds)
-        self._unit_s = float(seconds[self._serves].mean())
-        self._seconds = np.where(self._serves, seconds / self._unit_s, 0.0)
-        self._probabilities = probabilities
+        serves = np.isfinite(seconds)
+        self._unit_s = float(seconds[serves].mean())
+        self._seconds = np.where(serves, seconds / self._unit_s, 0.0)
+        self._blocked = np.where(serves, 0.0, np.inf)
+        self._weighted = self._seconds * probabilities
         self._types = len(seconds)
         self._classes = np.arange(len(probabilities))
         # Rows are columns of the program: one unused device of each type, then the patterns.
@@ -40,8 +42,12 @@ class PatternSimplex:
 
     def add(self, prices: Floats) -> None:
         """Add the cheapest pattern at each of the prices [prices, types]."""
-        self._columns = np.vstack([self._columns, *(self._cheapest(each) for each in prices)])
-        self._gains = np.concatenate([self._gains, np.ones(len(prices))])
+        for each in prices:
+            self._add(self._cheapest(each))
+
+    def _add(self, pattern: Floats) -> None:
+        self._columns = np.concatenate([self._columns, pattern[None, :]])
+        self._gains = np.append(self._gains, 1.0)
 
     def solve(self, mix: Floats) -> tuple[float, float, Floats]:
         """Return the throughput of a mix [types], its bound by the prices found, both in queries/s,
@@ -54,10 +60,11 @@ class PatternSimplex:
             np.maximum(duals, 0.0, out=prices)
             entering = self._entering(duals)
             if entering is None:
-                least = float(self._cheapest(prices) @ prices)
+                pattern = self._cheapest(prices)
+                least = float(pattern @ prices)
                 if least >= 1 - ENDS:
                     break
-                self.add(prices[None, :])
+                self._add(pattern)
                 entering = len(self._gains) - 1
             self._pivot(entering, inverse, amounts)
         throughput = float(self._gains[self._basis] @ amounts)
@@ -65,13 +72,35 @@ class PatternSimplex:
         return throughput / self._unit_s, bound / self._unit_s, prices
 
     def _start(self, mix: Floats) -> tuple[Floats, Floats]:
-        """Return the inverse of the last basis, or of the unused devices if the mix is outside."""
+        """Return the inverse and the amounts of a feasible basis of the mix.
+
+        The last basis is optimal for another mix, so its duals are feasible here, too: the dual
+        simplex brings its amounts above 0. Where it does not end, the basis is the unused devices.
+        """
         inverse: Floats = np.linalg.inv(self._columns[self._basis].T).astype(np.float64)
         amounts: Floats = inverse @ mix
-        if (amounts < 0).any():
-            self._basis = list(range(self._types))
-            return np.eye(self._types), mix.astype(float)
-        return inverse, amounts
+        for _ in range(MOST_DUAL_PIVOTS * self._types):
+            leaving = int(amounts.argmin())
+            if amounts[leaving] >= 0:
+                return inverse, amounts
+            entering = self._replacement(leaving, inverse)
+            if entering is None:
+                break
+            change = inverse @ self._columns[entering]
+            self._exchange(entering, leaving, change, inverse, amounts)
+        self._basis = list(range(self._types))
+        return np.eye(self._types), mix.astype(float)
+
+    def _replacement(self, leaving: int, inverse: Floats) -> int | None:
+        """Return the column that replaces a row of the basis and keeps the duals feasible."""
+        change = self._columns @ inverse[leaving]
+        change[self._basis] = 0.0
+        usable = change < -PIVOT
+        if not usable.any():
+            return None
+        missing = self._columns @ (self._gains[self._basis] @ inverse) - self._gains
+        ratio = np.divide(missing, -change, out=np.full(len(change), np.inf), where=usable)
+        return int(ratio.argmin())
 
     def _entering(self, prices: Floats) -> int | None:
         reduced = self._gains - self._columns @ prices
@@ -83,20 +112,25 @@ class PatternSimplex:
         change = inverse @ self._columns[entering]
         usable = change > PIVOT
         ratio = np.divide(amounts, change, out=np.full(self._types, np.inf), where=usable)
-        leaving = int(ratio.argmin())
-        step = ratio[leaving]
+        self._exchange(entering, int(ratio.argmin()), change, inverse, amounts)
+        np.maximum(amounts, 0.0, out=amounts)
+
+    def _exchange(
+        self, entering: int, leaving: int, change: Floats, inverse: Floats, amounts: Floats
+    ) -> None:
+        """Replace a row of the basis by a column, ``change`` in terms of the basis; change the
+        inverse and the amounts in place."""
         row = inverse[leaving] / change[leaving]
-        inverse -= np.outer(change, row)
+        step = amounts[leaving] / change[leaving]
+        inverse -= change[:, None] * row
         inverse[leaving] = row
         amounts -= step * change
         amounts[leaving] = step
-        np.maximum(amounts, 0.0, out=amounts)
         self._basis[leaving] = entering
 
     def _cheapest(self, prices: Floats) -> Floats:
         """Return the column of the cheapest pattern at given prices."""
-        cost = np.where(self._serves, prices[:, None] * self._seconds, np.inf)
-        types = cost.argmin(axis=0)
-        taken = self._seconds[types, self._classes] * self._probabilities
+        types = (prices[:, None] * self._seconds + self._blocked).argmin(axis=0)
+        taken = self._weighted[types, self._classes]
         found: Floats = np.bincount(types, taken, self._types).astype(np.float64)
         return found

@@ -148,10 +148,11 @@ def _by_fluid(times: ServiceTimes, counts: Counts, top: int) -> tuple[list[float
         least = sorted(solved.values(), reverse=True)[top - 1] if len(solved) >= top else -1.0
         waiting = waiting[above[waiting] * MARGIN >= least]
         now, waiting = waiting[:top], waiting[top:]
-        for row in now:
+        known = fluid.known
+        for row in np.sort(now):  # neighbours share most of a solution
             solved[int(row)] = fluid.exact(counts[row].astype(float))
         # The prices of solved mixes bound their neighbours almost exactly.
-        above[waiting] = fluid.above(counts[waiting])
+        above[waiting] = np.minimum(above[waiting], fluid.above(counts[waiting], known))
         waiting = waiting[np.argsort(-above[waiting], kind="stable")]
     rows = sorted(solved, key=lambda row: (-solved[row], row))[:top]
     return [solved[row] for row in rows], rows

@@ -155,16 +155,27 @@ class FluidBound:
         self._prices = _sampled_prices(self.times)
         self._priced = _priced(self.times, self._prices)
 
-    def above(self, counts: Counts) -> Floats:
-        """Return a value at or above the exact bound of each mix, in queries/s."""
+    @property
+    def known(self) -> int:
+        """The number of price vectors known so far."""
+        return len(self._prices)
+
+    def above(self, counts: Counts, first: int = 0) -> Floats:
+        """Return a value at or above the exact bound of each mix, in queries/s.
+
+        Only prices from number ``first`` on are tried; infinite where none of them bounds a mix.
+        """
         found = np.zeros(len(counts))
         present = counts > 0
         for rows in _by_support(present):
-            g = self._g_of(present[rows[0]])
+            g = self._g_of(present[rows[0]])[first:]
             usable = g > 0
-            if not np.isfinite(g).all() or not usable.any():
+            if not np.isfinite(g).all():
                 continue  # some size meets the SLO on no type of the mix: throughput 0
-            scaled = (self._prices[usable] / g[usable, None]).T
+            if not usable.any():
+                found[rows] = np.inf
+                continue
+            scaled = (self._prices[first:][usable] / g[usable, None]).T
             for at in range(0, len(rows), CHUNK):
                 chunk = rows[at : at + CHUNK]
                 found[chunk] = (counts[chunk] @ scaled).min(axis=1)

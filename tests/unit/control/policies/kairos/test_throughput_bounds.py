@@ -96,6 +96,31 @@ def test_the_fluid_bound_equals_the_independent_dual_program(
     assert exact == pytest.approx(_independent(times, mix), rel=1e-6, abs=1e-9)
 
 
+@settings(max_examples=40, deadline=None)
+@given(_service_times(), st.data())
+def test_bounds_do_not_depend_on_the_mixes_solved_before(
+    times: ServiceTimes, data: st.DataObject
+) -> None:
+    # Later mixes start from the basis of earlier ones, which they leave by the dual simplex.
+    counts = st.lists(st.integers(0, 9), min_size=len(times.latency_s), max_size=4)
+    mixes = data.draw(st.lists(counts.map(lambda c: c[: len(times.latency_s)]), max_size=8))
+    fluid = FluidBound(times)
+    for mix in mixes:
+        alone = FluidBound(times).exact(np.array(mix, dtype=float))
+        assert fluid.exact(np.array(mix, dtype=float)) == pytest.approx(alone, rel=1e-9)
+
+
+def test_only_the_newest_prices_are_tried_where_asked() -> None:
+    times = ServiceTimes(np.array([[1.0, 2.0], [2.0, 3.0]]), np.array([0.5, 0.5]), 4.0, 0)
+    fluid, mixes = FluidBound(times), np.array([[3, 5], [1, 0]])
+    assert np.isinf(fluid.above(mixes, fluid.known)).all()
+    known = fluid.known
+    exact = fluid.exact(np.array([3.0, 5.0]))
+    newest = fluid.above(mixes, known)
+    assert newest[0] == pytest.approx(exact)
+    assert (newest >= fluid.above(mixes) * (1 - 1e-12)).all()
+
+
 @settings(max_examples=60, deadline=None)
 @given(_service_times(), st.data())
 def test_sampled_prices_never_bound_below_the_exact_value(
