@@ -228,7 +228,10 @@ class Ingress:
             )
         if session in self._opened:
             return no_session_plan(session)
-        return bad_input(f"there is no session {session!r}; open it with `headrace session open`")
+        return bad_input(
+            f"no session {session!r} is served; open it with `headrace session open`, or see in "
+            "`headrace session list` what it waits for"
+        )
 
     def _refuse(self, event: Arrived, noticed: Noticed, reason: Reason, now: float) -> list[Effect]:
         self._counts["refused"] += 1

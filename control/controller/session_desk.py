@@ -103,9 +103,12 @@ class SessionDesk:
         waiting = book.unplanned()
         searches.begin(waiting, named, now)
         effects = searches.advance(waiting, now)
-        for name in searches.names:
-            book.searched(name, searches.state(name), now)
+        for name, state in searches.states.items():
+            book.searched(name, state, now)
+        unplanned = {each.id for each in waiting}
         for end in searches.ended():
+            if end.session not in unplanned:
+                continue  # closed meanwhile
             book.searched(end.session, end.reason, now, **end.figures)
             book.planned(end.session, end.plans, now, end.reason)
             self.changed = True

@@ -1,12 +1,14 @@
 """The searches of a pipeline's sessions: proposals from the planners, profiles from the profilers.
 
-As many searches run at once as there are profilers. Steps are solved in the planners' process,
+As many searches run at once as there are profilers; sessions of equal objectives on the same
+samples share one. Steps are solved in the planners' process,
 profiles come as records: the controller waits for neither. A search has no state beside what is on
-the topics: after a restart it begins anew, and blocks that were finished are not run again.
+the topics: after a restart it begins anew, blocks that were finished are not run again, and its
+deadline and its money are those of its first beginning.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from control.policies.compass.search.camo import Nearest, Slo
 from control.policies.compass.search.pricing import Priced
@@ -18,6 +20,7 @@ from control.policies.solvers import SEARCH
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
 from schemas.effects import PROFILE_REQUESTS, Effect, Failed, Send, Solve, Solved
+from schemas.enumerations import SessionState
 from schemas.pipeline import Policy
 from schemas.records import ProfileRequest, ProfileResult, Session, SessionChoice
 
@@ -43,6 +46,7 @@ class SessionSearches:
         self._pipeline, self._space = pipeline, space
         self._store = ProfileStore(space.space)
         self._runs: dict[str, SearchRun] = {}  # by session
+        self._sharing: dict[str, list[str]] = {}  # by session with a run, those that share it
         self._solving: dict[int | str, str] = {}  # job to session
         self._job = FIRST_JOB
         self._ended: list[SearchEnd] = []
@@ -75,19 +79,30 @@ class SessionSearches:
 
         Searches of sessions that are not listed any more end without a result.
         """
-        names = {each.id for each in waiting}
-        self._runs = {name: run for name, run in self._runs.items() if name in names}
+        by_name = {each.id: each for each in waiting}
+        self._runs = {name: run for name, run in self._runs.items() if name in by_name}
+        self._sharing = {name: [] for name in self._runs}
+        searched = {_objectives(by_name[name]): name for name in self._runs}
         for session in waiting:
-            if session.id not in self._runs and len(self._runs) < self._space.profilers:
-                if not self._runs:
-                    self._store.forget_errors()  # their causes may be mended
-                try:
-                    self._begin(session, policy, now)
-                except PlanError as error:
-                    reason = str(error)
-                    self._ended.append(
-                        SearchEnd(session=session.id, plans=(), reason=reason, figures={})
-                    )
+            shared = searched.get(_objectives(session))
+            if shared is not None:
+                if shared != session.id:
+                    self._sharing[shared].append(session.id)
+            elif len(self._runs) < self._space.profilers and self._begun(session, policy, now):
+                searched[_objectives(session)] = session.id
+                self._sharing[session.id] = []
+
+    def _begun(self, session: Session, policy: Policy, now: float) -> bool:
+        """Begin a search; return False if it ends at once."""
+        if not self._runs:
+            self._store.forget_errors()  # their causes may be mended
+        try:
+            self._begin(session, policy, now)
+        except PlanError as error:
+            end = SearchEnd(session=session.id, plans=(), reason=str(error), figures={})
+            self._ended.append(end)
+            return False
+        return True
 
     def _begin(self, session: Session, policy: Policy, now: float) -> None:
         options = search_options({each.name: each.of(policy) for each in SESSIONS})
@@ -104,7 +119,9 @@ class SessionSearches:
             spend_usd=float(SPEND.of(policy)),
             price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
         )
-        self._runs[session.id] = SearchRun(problem, limits, now)
+        resumed = session.state is SessionState.SEARCHING  # by an earlier life of the control app
+        began_s = session.changed_s if resumed else now
+        self._runs[session.id] = SearchRun(problem, limits, began_s, resumed=resumed)
 
     def advance(self, waiting: Sequence[Session], now: float) -> list[Effect]:
         """Return the requests and steps that the searches need now."""
@@ -154,17 +171,20 @@ class SessionSearches:
             "stopped": run.stopped,
         }
 
-    def state(self, name: str) -> str:
-        """Return what a search waits for, in a sentence."""
-        run = self._runs[name]
-        if run.first_s is None and run.phase is Phase.PROFILES:
-            return "its search waits for a profiler"
-        return f"its plan is searched: {run.steps} configurations profiled, {len(run.plans)} plans"
-
     @property
-    def names(self) -> tuple[str, ...]:
-        """The sessions with a search under way."""
-        return tuple(self._runs)
+    def states(self) -> dict[str, str]:
+        """What every search under way waits for, in a sentence by session."""
+        found: dict[str, str] = {}
+        for name, run in self._runs.items():
+            found[name] = (
+                "its search waits for a profiler"
+                if run.first_s is None and run.phase is Phase.PROFILES
+                else f"its plan is searched: {run.steps} configurations profiled, "
+                f"{len(run.plans)} plans"
+            )
+            for each in self._sharing[name]:
+                found[each] = f"its search is that of session {name!r}: their objectives are equal"
+        return found
 
     def ended(self) -> list[SearchEnd]:
         """Return the searches that ended since the last call."""
@@ -176,7 +196,15 @@ class SessionSearches:
         del self._runs[name]
         plans = tuple(choice(self._space, each) for each in run.plans[:MOST_PLANS])
         reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped)
-        self._ended.append(SearchEnd(session=name, plans=plans, reason=reason, figures=figures))
+        end = SearchEnd(session=name, plans=plans, reason=reason, figures=figures)
+        shared = replace(end, figures=figures | {"profile_s": 0.0})
+        sharing = self._sharing.pop(name, ())
+        self._ended += [end, *(replace(shared, session=each) for each in sharing)]
+
+
+def _objectives(session: Session) -> tuple[object, ...]:
+    """Return what the result of a search depends on."""
+    return session.samples, session.slo_s, session.accuracy, session.usd_per_h
 
 
 def choice(space: SessionSpace, plan: Priced) -> SessionChoice:
@@ -195,7 +223,7 @@ def choice(space: SessionSpace, plan: Priced) -> SessionChoice:
 def nothing_complies(slo: Slo, nearest: Nearest | None, stopped: str) -> str:
     """Say in one sentence that no plan complies, and how far the nearest is from it."""
     ended = {"space": "every configuration that may comply was profiled"}.get(
-        stopped, f"the search ended by its {stopped}"
+        stopped, f"the search ended by its {stopped} (`headrace session replan` goes on)"
     )
     if nearest is None:
         return f"no plan meets its objectives: {ended}, and nothing was profiled"

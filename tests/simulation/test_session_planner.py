@@ -1,5 +1,6 @@
 """Sessions opened without a plan: searched, scheduled and served in virtual time."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -174,3 +175,40 @@ def test_a_search_outlives_the_control_app_and_runs_no_block_twice(
 
     assert plans(world).plans == plans(undisturbed).plans
     assert plans(world).state is SessionState.SERVING
+
+
+def test_a_search_keeps_its_deadline_and_its_spending_over_a_restart_of_the_control_app() -> None:
+    world = Planned(seconds=0.08)
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.system.at(4.0, lambda: world.system.kill("control"))
+    world.system.at(4.5, lambda: world.system.start("control", Restored(world)))
+    world.system.run(20.0)
+    session = world.session("a")
+    assert session.stopped == "deadline"
+    assert 5.0 <= session.search_s < 6.5
+    assert 4.0 <= session.profile_s <= 5.0  # 0.8 a block, before the restart and after it
+
+
+THOUSAND = 1000
+
+
+@pytest.mark.thorough
+def test_a_thousand_sessions_opened_at_once_lose_nothing_and_make_no_storm_of_plans() -> None:
+    world = Planned({"handheld": 4, "depot": 1, "cloud": 1})
+    for number in range(THOUSAND):
+        world.command(1.0 + number * 1e-4, "open-session", session=f"s{number}", slo="500ms")
+    for number in range(0, THOUSAND, 2):
+        world.command(60.0 + number * 1e-4, "close-session", session=f"s{number}")
+    world.system.run(59.0)
+    results = world.records(COMMAND_RESULTS)
+    assert (len(results), all(each.ok for each in results)) == (THOUSAND, True)
+    found = {each.id: each for each in world.records(SESSIONS)}
+    states = Counter(each.state for each in found.values())
+    assert states == {SessionState.SERVING: 4, SessionState.WAITING: THOUSAND - 4}
+    assert all(each.plans for each in found.values())
+    assert len(world.records(PLANS)) < 20
+    world.system.run(80.0)
+    served = {each.session for each in world.plan().sessions}
+    assert len(served) == 4
+    assert all(int(name[1:]) % 2 for name in served)  # the even ones are closed
+    assert len(world.records(PLANS)) < 40

@@ -2,7 +2,9 @@
 
 It holds what has been learnt, tests the proposed configuration block by block, and stops at its
 deadline, when its money is spent, or when no other configuration could be better. The deadline
-begins with the first block that is known: until then no profiler has answered.
+begins with the first block that is known: until then no profiler has answered. A search that began
+in an earlier life of its process keeps its deadline and what it has spent: both follow from the
+times at which its blocks were finished.
 """
 
 from collections.abc import Mapping
@@ -40,20 +42,24 @@ class SearchLimits:
 
 
 class SearchRun:
-    """The state of one search. ``problem`` is that of the next step; ``stopped`` says why it ended
-    (space, deadline, spend), ``profile_s`` are the device seconds that it has used."""
+    """The state of one search, which began at ``began_s``. ``problem`` is that of the next step;
+    ``stopped`` says why it ended (space, deadline, spend), ``profile_s`` are the device seconds
+    that it has used. ``resumed``: it began in an earlier life."""
 
-    def __init__(self, problem: SearchProblem, limits: SearchLimits, now: float) -> None:
+    def __init__(
+        self, problem: SearchProblem, limits: SearchLimits, began_s: float, *, resumed: bool = False
+    ) -> None:
         self.problem = problem
         self.phase = Phase.PROPOSES
         self.plans: tuple[Priced, ...] = ()
         self.nearest: Nearest | None = None
         self.stopped = ""
-        self.began_s = now
+        self.began_s = began_s
         self.first_s: float | None = None  # the time of the first block
         self.profile_s = 0.0
         self.step = 0
         self._limits = limits
+        self._resumed = resumed
         self._configuration = -1
         self._test = self._new_test()
         self._taken: list[ProfileResult] = []
@@ -109,8 +115,10 @@ class SearchRun:
         return ()
 
     def _take(self, first: int, block: ProfileResult, now: float) -> None:
-        self.first_s = now if self.first_s is None else self.first_s
-        self.profile_s += block.spent_s if first in self._asked else 0.0
+        if self.first_s is None:
+            self.first_s = min(now, max(self.began_s, block.finished_s)) if self._resumed else now
+        ours = first in self._asked or (self._resumed and block.finished_s >= self.began_s)
+        self.profile_s += block.spent_s if ours else 0.0
         self._taken.append(block)
         self._test.add(first, block.scores)
 
