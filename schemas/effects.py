@@ -81,6 +81,21 @@ class Counted(Struct, frozen=True, gc=False):
     at_s: float
 
 
+class Heartbeat(Struct, frozen=True, gc=False):
+    """A worker's report without news: who sent it, and when by its clock."""
+
+    pipeline: str
+    worker: str
+    incarnation: float
+    sent_s: float
+
+
+class Heartbeats(Struct, frozen=True, gc=False):
+    """Reports of workers that repeat their last ones; only their counts may differ."""
+
+    beats: tuple[Heartbeat, ...]
+
+
 class Woke(Struct, frozen=True, gc=False):
     """The time of a ``Wake`` has come; also a node's first event. May come more than once."""
 
@@ -96,7 +111,7 @@ class Failed(Struct, frozen=True, gc=False):
     trace: str = ""
 
 
-Event = Arrived | Inferred | Loaded | Solved | Counted | Woke | Failed
+Event = Arrived | Inferred | Loaded | Solved | Counted | Heartbeats | Woke | Failed
 
 
 class Send(Struct, frozen=True, gc=False):
@@ -222,7 +237,7 @@ class Observer(Protocol):
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "LEASES", "OUTPUTS", "PLANS",
     "QUERIES", "REPORTS", "RESULTS", "SESSIONS", "Arrived", "Assign", "ControlEffect", "Count",
-    "Counted", "Done", "Effect", "Event", "Failed", "Forget", "Infer", "Inferred", "Load", "Loaded",
-    "Node", "Observer", "OperatorEffect", "Origin", "Reject", "Send", "Solve", "Solved", "Unload",
-    "Wake", "Woke", "work_topic",
+    "Counted", "Done", "Effect", "Event", "Failed", "Forget", "Heartbeat", "Heartbeats", "Infer",
+    "Inferred", "Load", "Loaded", "Node", "Observer", "OperatorEffect", "Origin", "Reject", "Send",
+    "Solve", "Solved", "Unload", "Wake", "Woke", "work_topic",
 ]  # fmt: skip

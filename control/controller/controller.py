@@ -58,6 +58,7 @@ from schemas.effects import (
     Effect,
     Event,
     Failed,
+    Heartbeats,
     Solve,
     Solved,
     Wake,
@@ -119,12 +120,13 @@ class Controller:
         return [*effects, *self._review(now)]
 
     def _routine(self, event: Event, now: float) -> bool:
-        """Return whether an event calls for nothing before the next tick: a report without news.
+        """Return whether an event calls for nothing before the next tick: reports without news.
 
         A review looks at every worker, and a thousand workers report 5,000 times a second. Of many
         workers news waits for more of it: each of a thousand that start or are lost is news.
         """
-        if type(event) is not Arrived or type(event.record) is not Report or now >= self._wake_s:
+        report = type(event) is Arrived and type(event.record) is Report
+        if not (report or type(event) is Heartbeats) or now >= self._wake_s:
             return False
         spacing_s = max(0, len(self._state.members) - FEW) * SPACING_S
         news = self._intake.news or self._sessions.changed
@@ -139,6 +141,8 @@ class Controller:
         if isinstance(event, Arrived):
             self._sessions.take(event.record)
             return self._intake.arrived(event, now)
+        if isinstance(event, Heartbeats):
+            self._intake.heartbeats(event, now)
         if isinstance(event, Counted):
             self._intake.counted(event, now)
         if isinstance(event, Solved | Failed) and self._sessions.solved(event, now):
@@ -235,6 +239,10 @@ class Controller:
         """Return the effects that the current state calls for."""
         self._reviewed_s = now
         effects = self._expire(now)
+        if effects and self._settled:
+            # The slots are handed on before anything else is decided.
+            self._wake_s = now
+            return [*effects, Wake(now)]
         self._settled = self._settled or self._is_settled(now)
         if self._settled:
             self._note_moves(now)

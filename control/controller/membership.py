@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from control.problem.plan_reasons import PlanReason, about_worker
 from control.rollout.placement import Member
+from schemas.effects import Heartbeat
 from schemas.enumerations import NodeState, PlanCause
 from schemas.records import Lease, Plan, Report
 from schemas.variant_id import variant_key
@@ -109,6 +110,12 @@ class Membership:
         self._note_quiet(worker, report, now)
         service = self._note_service(worker, report)
         return about_worker(report.node, news) if news else service
+
+    def beat(self, beat: Heartbeat, now: float) -> None:
+        """Record that a worker is alive; of an unknown one nothing is known before its report."""
+        worker = self._workers.get(beat.worker)
+        if worker is not None and beat.incarnation == worker.incarnation:
+            worker.known_s = now
 
     def _note_service(self, worker: _Worker, report: Report) -> PlanReason | None:
         # While a worker loads another variant of its task it serves with the old one.
@@ -224,10 +231,17 @@ class ReportAges:
 
     def age_s(self, report: Report, now: float) -> float:
         """Return a report's age in seconds, against its sender's fastest one; 0 for the first."""
-        name, lag_s = (report.pipeline, report.node), now - report.sent_s
+        return self._age_s((report.pipeline, report.node), report.incarnation, report.sent_s, now)
+
+    def beat_age_s(self, beat: Heartbeat, now: float) -> float:
+        """Return the same of a report without news."""
+        return self._age_s((beat.pipeline, beat.worker), beat.incarnation, beat.sent_s, now)
+
+    def _age_s(self, name: tuple[str, str], incarnation: float, sent_s: float, now: float) -> float:
+        lag_s = now - sent_s
         lags = self._lags.get(name)
-        if lags is None or report.incarnation > lags.incarnation:
-            self._lags[name] = _Lags(report.incarnation, now + WINDOW_S, lag_s)
+        if lags is None or incarnation > lags.incarnation:
+            self._lags[name] = _Lags(incarnation, now + WINDOW_S, lag_s)
             return 0.0
         if now >= lags.until_s:
             fresh = now < lags.until_s + WINDOW_S

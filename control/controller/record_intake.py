@@ -6,7 +6,7 @@ from control.controller.command_queue import COMMAND_VALID_S, CommandQueue
 from control.controller.control_state import ControlState
 from control.controller.membership import REPORT_AGE_S, ReportAges
 from control.problem.plan_reasons import PlanReason, older_release, plan_lost
-from schemas.effects import COMMANDS, Arrived, Counted, Effect
+from schemas.effects import COMMANDS, Arrived, Counted, Effect, Heartbeats
 from schemas.enumerations import PlanCause
 from schemas.records import Command, CommandResult, Garbled, Plan, Report
 
@@ -51,6 +51,14 @@ class RecordIntake:
         """Take a count of the input topic, unless it is out of date."""
         if now - event.at_s <= REPORT_AGE_S:
             self._state.estimates.count(event)
+
+    def heartbeats(self, event: Heartbeats, now: float) -> None:
+        """Take reports without news."""
+        members, ages, own = self._state.members, self._ages, self._state.pipeline.name
+        for beat in event.beats:
+            if beat.pipeline == own and ages.beat_age_s(beat, now) <= REPORT_AGE_S:
+                members.beat(beat, now)
+                members.listen(now)
 
     def _report(self, report: Report, now: float) -> None:
         if self._ages.age_s(report, now) > REPORT_AGE_S:

@@ -22,16 +22,13 @@ from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
 
-READINGS_PER_S = 1000.0  # of workers' reports, in all: each costs as much as its other handling
-SOONER_S = 0.1  # half a report's interval
-
 
 class Estimates:
     """The estimates of one pipeline, updated by its nodes' reports."""
 
     __slots__ = (
-        "_at_tasks", "_capacity", "_demand", "_factors", "_pipeline", "_profile", "_read",
-        "_readings", "_slowdown", "_stretches", "profile",
+        "_at_tasks", "_capacity", "_demand", "_factors", "_pipeline", "_profile", "_readings",
+        "_slowdown", "_stretches", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
@@ -39,7 +36,6 @@ class Estimates:
         self._profile = profile
         self.profile = profile  # with slowdowns, as of ``keep_pace``
         self._readings = ReportDeltas()
-        self._read: dict[str, tuple[float, float]] = {}  # worker -> incarnation, time last read
         self._slowdown = Slowdown(profile)
         self._stretches: dict[str, float] = {}
         self._demand = Demand()
@@ -52,12 +48,7 @@ class Estimates:
         )
 
     def observe(self, report: Report) -> None:
-        """Update the estimates with a report of any role.
-
-        Of more than a hundred workers not every report is read: counts grow, so nothing is lost.
-        """
-        if report.role == "worker" and not self._is_due(report):
-            return
+        """Update the estimates with a report of any role."""
         self._demand = self._demand.observe(report)
         self._at_tasks.observe(report)
         self._capacity.observe(report)
@@ -65,14 +56,6 @@ class Estimates:
         if news is not None:
             self._factors = self._factors.observe(news)
             self._slowdown = self._slowdown.observe(news)
-
-    def _is_due(self, report: Report) -> bool:
-        incarnation, read_s = self._read.get(report.node, (report.incarnation, float("-inf")))
-        spacing_s = len(self._read) / READINGS_PER_S - SOONER_S
-        if report.incarnation == incarnation and 0 <= report.sent_s - read_s <= spacing_s:
-            return False
-        self._read[report.node] = (report.incarnation, report.sent_s)
-        return True
 
     def count(self, event: Counted) -> None:
         """Update the demand with a count of the input topic."""

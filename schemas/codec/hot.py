@@ -53,51 +53,58 @@ _SMALL = tuple(_long(number) for number in range(4096))
 _CODES = {code: _SMALL[index] for index, code in enumerate(ReasonCode)}  # in the schema's order
 
 
-def _number(number: int) -> bytes:
+def avro_long(number: int) -> bytes:
+    """Return an integer in Avro's binary encoding."""
     return _SMALL[number] if 0 <= number < 4096 else _long(number)
 
 
-def _text(text: str) -> bytes:
+def avro_text(text: str) -> bytes:
+    """Return a string in Avro's binary encoding."""
     spelled = text.encode()
-    return _number(len(spelled)) + spelled
+    return avro_long(len(spelled)) + spelled
 
 
 def _longs(numbers: Iterable[int]) -> bytes:
-    spelled = [_number(number) for number in numbers]
+    spelled = [avro_long(number) for number in numbers]
     if not spelled:
         return _END_OF_BLOCKS
-    return b"".join((_number(len(spelled)), *spelled, _END_OF_BLOCKS))
+    return b"".join((avro_long(len(spelled)), *spelled, _END_OF_BLOCKS))
 
 
 def _hop(hop: Hop) -> bytes:
     return b"".join(
         (
-            _text(hop.task),
-            _text(hop.variant),
-            _text(hop.worker),
-            _number(hop.epoch),
+            avro_text(hop.task),
+            avro_text(hop.variant),
+            avro_text(hop.worker),
+            avro_long(hop.epoch),
             _doubles_3(hop.received_s, hop.started_s, hop.finished_s),
-            _number(hop.batch),
-            _text(hop.released),
-            _text(hop.rerouted),
+            avro_long(hop.batch),
+            avro_text(hop.released),
+            avro_text(hop.rerouted),
         )
     )
 
 
 def _add_path(path: tuple[Hop, ...], parts: Parts) -> None:
     if path:
-        parts.append(_number(len(path)))
+        parts.append(avro_long(len(path)))
         parts.extend([_hop(hop) for hop in path])
     parts.append(_END_OF_BLOCKS)
 
 
 def _end(end: End) -> bytes:
-    return _text(end.outcome) + _text(end.task) + _text(end.reason) + _CODES[end.reason_code]
+    return (
+        avro_text(end.outcome)
+        + avro_text(end.task)
+        + avro_text(end.reason)
+        + _CODES[end.reason_code]
+    )
 
 
 def _add_item(item: Item, parts: Parts) -> None:
     parts.append(_longs(item.branch))
-    parts.append(_number(item.credit))
+    parts.append(avro_long(item.credit))
     _add_branch(pack(item.value), parts)
     _add_path(item.path, parts)
     parts.append(_NULL if item.end is None else _SECOND + _end(item.end))
@@ -106,20 +113,20 @@ def _add_item(item: Item, parts: Parts) -> None:
 def _stage(stage: SessionStage) -> bytes:
     return b"".join(
         (
-            _text(stage.task),
-            _text(stage.setting),
-            _text(stage.tier),
-            _text(stage.device),
-            _number(stage.slot),
-            _number(stage.quarters),
+            avro_text(stage.task),
+            avro_text(stage.setting),
+            avro_text(stage.tier),
+            avro_text(stage.device),
+            avro_long(stage.slot),
+            avro_long(stage.quarters),
         )
     )
 
 
 def _add_session_plan(plan: SessionPlan, parts: Parts) -> None:
-    parts.extend([_SECOND, _text(plan.session), _number(plan.number), _doubles_1(plan.slo_s)])
+    parts.extend([_SECOND, avro_text(plan.session), avro_long(plan.number), _doubles_1(plan.slo_s)])
     if plan.stages:
-        parts.append(_number(len(plan.stages)))
+        parts.append(avro_long(len(plan.stages)))
         parts.extend([_stage(stage) for stage in plan.stages])
     parts.append(_END_OF_BLOCKS)
     parts.append(_TRUE if plan.admits else _FALSE)
@@ -127,21 +134,21 @@ def _add_session_plan(plan: SessionPlan, parts: Parts) -> None:
 
 def work_parts(work: Work, parts: Parts) -> None:
     """Append a Work in Avro's binary encoding to ``parts``."""
-    parts.append(_text(work.query_id))
-    parts.append(_number(work.origin.partition))
-    parts.append(_number(work.origin.offset))
-    parts.append(_text(work.task))
+    parts.append(avro_text(work.query_id))
+    parts.append(avro_long(work.origin.partition))
+    parts.append(avro_long(work.origin.offset))
+    parts.append(avro_text(work.task))
     parts.append(_doubles_2(work.created_s, work.deadline_s))
-    parts.append(_number(work.epoch))
-    parts.append(_number(work.attempt))
+    parts.append(avro_long(work.epoch))
+    parts.append(avro_long(work.attempt))
     if work.items:
-        parts.append(_number(len(work.items)))
+        parts.append(avro_long(len(work.items)))
         for item in work.items:
             _add_item(item, parts)
     parts.append(_END_OF_BLOCKS)
-    parts.append(_number(work.follow))
-    parts.append(_number(work.size))
-    parts.append(_text(work.slo_class))
+    parts.append(avro_long(work.follow))
+    parts.append(avro_long(work.size))
+    parts.append(avro_text(work.slo_class))
     if work.session is None:
         parts.append(_NULL)
     else:
@@ -151,31 +158,31 @@ def work_parts(work: Work, parts: Parts) -> None:
 def answer_parts(answer: Answer, parts: Parts) -> None:
     """Append an Answer in Avro's binary encoding to ``parts``."""
     accuracy = answer.expected_accuracy
-    parts.append(_text(answer.id))
-    parts.append(_number(answer.origin.partition))
-    parts.append(_number(answer.origin.offset))
-    parts.extend([_text(answer.outcome), _text(answer.reason), _text(answer.task)])
+    parts.append(avro_text(answer.id))
+    parts.append(avro_long(answer.origin.partition))
+    parts.append(avro_long(answer.origin.offset))
+    parts.extend([avro_text(answer.outcome), avro_text(answer.reason), avro_text(answer.task)])
     parts.append(_TRUE if answer.late else _FALSE)
     parts.append(_TRUE if answer.incomplete else _FALSE)
     _add_branch(pack(answer.result), parts)
     parts.append(_doubles_3(answer.created_s, answer.deadline_s, answer.answered_s))
-    parts.append(_number(answer.epoch))
+    parts.append(avro_long(answer.epoch))
     parts.append(_NULL if accuracy is None else _SECOND + _doubles_1(accuracy))
     if answer.paths:
-        parts.append(_number(len(answer.paths)))
+        parts.append(avro_long(len(answer.paths)))
         for path in answer.paths:
             _add_path(path, parts)
     parts.append(_END_OF_BLOCKS)
     _add_ends(answer.ends, parts)
     parts.append(_CODES[answer.reason_code])
     _add_tree(answer.tree, parts)
-    parts.append(_text(answer.slo_class))
-    parts.append(_text(answer.session))
+    parts.append(avro_text(answer.slo_class))
+    parts.append(avro_text(answer.session))
 
 
 def _add_ends(ends: tuple[End, ...], parts: Parts) -> None:
     if ends:
-        parts.append(_number(len(ends)))
+        parts.append(avro_long(len(ends)))
         parts.extend([_end(end) for end in ends])
     parts.append(_END_OF_BLOCKS)
 
@@ -186,14 +193,14 @@ def _add_tree(tree: PathTree | None, parts: Parts) -> None:
         return
     parts.append(_SECOND)
     if tree.hops:
-        parts.append(_number(len(tree.hops)))
-        parts.extend([_number(each.before) + _hop(each.hop) for each in tree.hops])
+        parts.append(avro_long(len(tree.hops)))
+        parts.extend([avro_long(each.before) + _hop(each.hop) for each in tree.hops])
     parts.append(_END_OF_BLOCKS)
     _add_ends(tree.ends, parts)
     if tree.branches:
-        parts.append(_number(len(tree.branches)))
+        parts.append(avro_long(len(tree.branches)))
         for run in tree.branches:
-            parts.append(_number(run.hop) + _number(run.end) + _number(run.count))
+            parts.append(avro_long(run.hop) + avro_long(run.end) + avro_long(run.count))
     parts.append(_END_OF_BLOCKS)
 
 
@@ -208,12 +215,12 @@ def _add_branch(branch: tuple[str, Any], parts: Parts) -> None:
 
 
 def _add_bytes(content: bytes, parts: Parts) -> None:
-    parts.append(_number(len(content)))
+    parts.append(avro_long(len(content)))
     parts.append(content)
 
 
 def _add_tensor(row: dict[str, Any], parts: Parts) -> None:
-    parts.append(_text(row["dtype"]))
+    parts.append(avro_text(row["dtype"]))
     parts.append(_longs(row["shape"]))
     _add_bytes(row["data"], parts)
 
@@ -221,7 +228,7 @@ def _add_tensor(row: dict[str, Any], parts: Parts) -> None:
 def _add_list(row: dict[str, Any], parts: Parts) -> None:
     items = row["items"]
     if items:
-        parts.append(_number(len(items)))
+        parts.append(avro_long(len(items)))
         for item in items:
             _add_branch(item, parts)
     parts.append(_END_OF_BLOCKS)
@@ -230,25 +237,25 @@ def _add_list(row: dict[str, Any], parts: Parts) -> None:
 def _add_map(row: dict[str, Any], parts: Parts) -> None:
     entries = row["entries"]
     if entries:
-        parts.append(_number(len(entries)))
+        parts.append(avro_long(len(entries)))
         for key, item in entries.items():
-            parts.append(_text(key))
+            parts.append(avro_text(key))
             _add_branch(item, parts)
     parts.append(_END_OF_BLOCKS)
 
 
 # In the order of the union; Element's is the same, without the last two.
 _BRANCHES: dict[str, tuple[bytes, Callable[[Any, Parts], None]]] = {
-    "null": (_number(0), lambda content, parts: None),
-    "boolean": (_number(1), lambda content, parts: parts.append(_TRUE if content else _FALSE)),
-    "long": (_number(2), lambda content, parts: parts.append(_number(content))),
-    "double": (_number(3), lambda content, parts: parts.append(_doubles_1(content))),
-    "string": (_number(4), lambda content, parts: parts.append(_text(content))),
-    "bytes": (_number(5), _add_bytes),
-    "headrace.Tensor": (_number(6), _add_tensor),
-    "headrace.Json": (_number(7), lambda row, parts: parts.append(_text(row["text"]))),
-    "headrace.List": (_number(8), _add_list),
-    "headrace.Map": (_number(9), _add_map),
+    "null": (avro_long(0), lambda content, parts: None),
+    "boolean": (avro_long(1), lambda content, parts: parts.append(_TRUE if content else _FALSE)),
+    "long": (avro_long(2), lambda content, parts: parts.append(avro_long(content))),
+    "double": (avro_long(3), lambda content, parts: parts.append(_doubles_1(content))),
+    "string": (avro_long(4), lambda content, parts: parts.append(avro_text(content))),
+    "bytes": (avro_long(5), _add_bytes),
+    "headrace.Tensor": (avro_long(6), _add_tensor),
+    "headrace.Json": (avro_long(7), lambda row, parts: parts.append(avro_text(row["text"]))),
+    "headrace.List": (avro_long(8), _add_list),
+    "headrace.Map": (avro_long(9), _add_map),
 }
 
 HOT: dict[type, Callable[[Any, Parts], None]] = {Work: work_parts, Answer: answer_parts}

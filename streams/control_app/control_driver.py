@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError
 
 from control.controller.controller import TICK_S, Controller
 from control.estimation.demand import counted
+from schemas.codec.repeated_reports import RepeatedReports
 from schemas.codec.single_object import encode
 from schemas.effects import (
     COMMANDS,
@@ -30,6 +31,8 @@ from schemas.effects import (
     Event,
     Failed,
     Forget,
+    Heartbeat,
+    Heartbeats,
     Observer,
     Reject,
     Send,
@@ -38,7 +41,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Pipeline
-from schemas.records import Plan
+from schemas.records import Plan, Report
 from schemas.release import UNDECLARED
 from streams.codecs.size_gate import RecordTooLarge, fitting
 from streams.codecs.wire import Fetched
@@ -144,6 +147,7 @@ class ControlDriver:
         self._read_from: Mapping[str, int] = {}
         self._write_as = write_as
         self._reports: Reports | None = None
+        self._repeated = RepeatedReports()
         self._topics = {each: physical(pipeline.name, each) for each in STREAMED}
 
     # ------------------------------------------------------------------ from Faust
@@ -184,12 +188,25 @@ class ControlDriver:
         return arrived(self._pipeline.name, logical, fetched._replace(at_s=at_s))
 
     async def _deliver_reports(self, batch: Sequence[Fetched]) -> None:
+        beats: list[Heartbeat] = []
         for fetched in batch:
             topic = REPORTS if fetched.topic == self._topics[REPORTS] else PROFILE_RESULTS
-            if fetched.offset >= self._read_from.get(topic, 0):
-                event = self._event(topic, fetched)
-                if event is not None:
-                    await self._tell(event)
+            if fetched.offset < self._read_from.get(topic, 0):
+                continue
+            beat = self._repeated.beat(fetched.value or b"")
+            if beat is None:
+                await self._deliver_report(topic, fetched)
+            else:
+                beats.append(beat)
+        if beats:
+            await self._tell(Heartbeats(tuple(beats)))
+
+    async def _deliver_report(self, topic: str, fetched: Fetched) -> None:
+        event = self._event(topic, fetched)
+        if event is not None:
+            if isinstance(event.record, Report):
+                self._repeated.remember(fetched.value or b"", event.record)
+            await self._tell(event)
 
     async def _deliver(self, logical: str, event: Arrived) -> None:
         # Judged here: records arrive while the history is still being read.
@@ -287,7 +304,7 @@ class ControlDriver:
         past, self._read_from = await self._past()
         if self._reports is not None:
             self._reports.start({x: at for x, at in self._read_from.items() if x in STREAMED})
-        self._host = ControlHost(self._fresh())
+        self._host, self._repeated = ControlHost(self._fresh()), RepeatedReports()
         # Of the history, observers see only the plan in force.
         plans = [event for event in past if self._is_plan(event)]
         for event in past:

@@ -26,6 +26,8 @@ from schemas.effects import (
     Event,
     Failed,
     Forget,
+    Heartbeat,
+    Heartbeats,
     Infer,
     Inferred,
     Load,
@@ -58,8 +60,8 @@ STORY = 5  # the node's last events in a mismatch's message
 _SPELLED: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, Assign, Count, Counted, Done, Failed, Forget, Garbled, Infer, Inferred, Load,
-        Loaded, Reject, Send, Solve, Solved, Wake, Woke,
+        Arrived, Assign, Count, Counted, Done, Failed, Forget, Garbled, Heartbeat,
+        Heartbeats, Infer, Inferred, Load, Loaded, Reject, Send, Solve, Solved, Wake, Woke,
     )
 }  # fmt: skip
 _RECORDS = (

@@ -1,10 +1,13 @@
 """Reports without news call for nothing before the next tick, and a loss is noticed at once."""
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from control.controller.controller import FEW, JUST_S, SPACING_S, TICK_S
 from control.controller.membership import DEAD_AFTER_S
-from schemas.effects import REPORTS, Arrived, Wake, Woke
+from schemas.effects import REPORTS, Arrived, Heartbeat, Heartbeats, Send, Solve, Wake, Woke
 from tests.control_world import World, a_pipeline
 
 
@@ -57,3 +60,49 @@ def test_a_silent_worker_is_looked_for_when_its_time_is_up_not_at_the_next_tick(
     world.tell(Woke())
     assert len(world.plans) > before
     assert "w2" not in world.leases()
+
+
+def beat_of(world: World, name: str, **fields: Any) -> Heartbeat:
+    """Return the heartbeat of a worker that goes on as it was."""
+    beat = Heartbeat("postcode", name, world.workers[name].incarnation, world.now)
+    return replace(beat, **fields)
+
+
+def after_heartbeats(**fields: Any) -> World:
+    """Return a world in which w2 only sends heartbeats for two seconds, the others reports."""
+    world = a_world()
+    w2 = world.workers.pop("w2")
+    for _ in range(20):
+        world.run(0.1)
+        world.workers["w2"] = w2
+        beat = beat_of(world, "w2", **fields)
+        del world.workers["w2"]
+        world.controller.handle(Heartbeats((beat,)), world.now)
+    return world
+
+
+def test_heartbeats_keep_a_worker_alive() -> None:
+    assert "w2" in after_heartbeats().leases()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"incarnation": 1.0}, {"pipeline": "other"}, {"worker": "w9"}, {"sent_s": 1000.0}]
+)
+def test_heartbeats_of_another_life_or_pipeline_and_late_ones_do_not(
+    fields: dict[str, Any],
+) -> None:
+    assert "w2" not in after_heartbeats(**fields).leases()
+
+
+def test_slots_are_handed_on_before_anything_else_is_decided() -> None:
+    world = a_world()
+    world.solving = False
+    del world.workers["w2"]
+    world.run(DEAD_AFTER_S - 0.1)
+    effects = world.controller.handle(Woke(), world.now + 0.2)
+    kinds = [type(effect) for effect in effects]
+    assert kinds.count(Send) == 1
+    assert Solve not in kinds
+    assert Wake(world.now + 0.2) in effects
+    world.tell(Woke())
+    assert world.solves

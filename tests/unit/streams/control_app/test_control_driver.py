@@ -1,12 +1,14 @@
 """What the control app's driver passes on of records that its history has judged already."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 from schemas.codec.single_object import encode
-from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Woke
-from schemas.records import Plan, Settings
+from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Heartbeats, Woke
+from schemas.enumerations import NodeState
+from schemas.records import Plan, Report, Settings
+from streams.codecs.wire import Fetched
 from streams.control_app.control_driver import READ, ControlDriver
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
@@ -45,8 +47,8 @@ class Recorder:
         return []
 
 
-def heard(offsets: Sequence[int]) -> list[Event]:
-    """The events of a controller whose driver reads plans at these offsets while it begins."""
+def told(feed: Callable[[ControlDriver, float], None]) -> list[Event]:
+    """The events of a controller whose driver is fed while it begins."""
     loop, controller = VirtualLoop(), Recorder()
 
     async def write(*_: object) -> None:
@@ -58,15 +60,7 @@ def heard(offsets: Sequence[int]) -> list[Event]:
             planners=Planners(), inputs=Inputs(), past=list,  # type: ignore[arg-type]
         )  # fmt: skip
         driver.assigned([physical(PIPELINE.name, logical) for logical in READ])
-        for offset in offsets:
-            plan = Plan(
-                pipeline=PIPELINE.name, epoch=offset + 1, issued_s=0.0, reason="",
-                settings=Settings(policy="static", slo_s=1.0),
-            )  # fmt: skip
-            driver.arrived(PLANS, SimpleNamespace(
-                topic=physical(PIPELINE.name, PLANS), partition=0, offset=offset,
-                timestamp=loop.time(), key=b"k", value=encode(plan),
-            ))  # fmt: skip
+        feed(driver, loop.time())
         served = asyncio.create_task(driver.run(write))
         await asyncio.sleep(1.0)
         served.cancel()
@@ -76,9 +70,50 @@ def heard(offsets: Sequence[int]) -> list[Event]:
     return controller.events
 
 
+def heard(offsets: Sequence[int]) -> list[Event]:
+    """The events of a controller whose driver reads plans at these offsets while it begins."""
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        for offset in offsets:
+            plan = Plan(
+                pipeline=PIPELINE.name, epoch=offset + 1, issued_s=0.0, reason="",
+                settings=Settings(policy="static", slo_s=1.0),
+            )  # fmt: skip
+            driver.arrived(PLANS, SimpleNamespace(
+                topic=physical(PIPELINE.name, PLANS), partition=0, offset=offset,
+                timestamp=now, key=b"k", value=encode(plan),
+            ))  # fmt: skip
+
+    return told(feed)
+
+
 def test_deleted_plans_that_the_group_reads_from_the_beginning_are_not_heard() -> None:
     """After `down --purge` the group has no offsets: Faust delivers plans under tombstones too."""
     events = heard([0, 1, 2, 3])
     epochs = [e.record.epoch for e in events if isinstance(e, Arrived) and type(e.record) is Plan]
     assert epochs == [4]
     assert any(isinstance(event, Woke) for event in events)
+
+
+def test_repeated_reports_of_many_workers_arrive_as_one_event() -> None:
+    def reports(sent_s: float) -> list[Fetched]:
+        made = [
+            Report(
+                node=f"w{number}", role="worker", pipeline=PIPELINE.name, epoch=0, incarnation=1.0,
+                sent_s=sent_s, state=NodeState.IDLE,
+            )
+            for number in range(500)
+        ]  # fmt: skip
+        topic = physical(PIPELINE.name, REPORTS)
+        return [Fetched(topic, 0, 0, sent_s, None, encode(each), None) for each in made]
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        driver.reported(reports(100.0))
+        driver.reported(reports(100.2))
+
+    events = told(feed)
+    arrived = [e.record.node for e in events if isinstance(e, Arrived)]  # type: ignore[union-attr]
+    (beats,) = [event.beats for event in events if isinstance(event, Heartbeats)]
+    names = [f"w{number}" for number in range(500)]
+    assert arrived == names
+    assert [(beat.worker, beat.sent_s) for beat in beats] == [(name, 100.2) for name in names]

@@ -1,0 +1,116 @@
+"""Reports that repeat the last one are recognised by their bytes, and others never are."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from schemas.codec.repeated_reports import READ_PER_S, SILENT_S, SOONER_S, RepeatedReports
+from schemas.codec.single_object import decode, encode
+from schemas.effects import Heartbeat
+from schemas.enumerations import NodeState
+from schemas.records import Report, SlotState
+
+MANY = 1000
+STEADY = (NodeState.READY, NodeState.IDLE)
+
+
+def a_report(**fields: object) -> Report:
+    report = Report(
+        node="cpu-0", role="worker", pipeline="postcode", epoch=7, incarnation=5.0, sent_s=100.0,
+        state=NodeState.READY, device="cpu", task="read", variant="forest",
+        slots=(SlotState("read", 3, 10, 2),), counts={"arrived/read/forest": 5.0}, file="a1",
+        held=("x",),
+    )  # fmt: skip
+    return replace(report, **fields)
+
+
+def among_many(*reports: Report) -> RepeatedReports:
+    """Return the last reports of a thousand workers and of these."""
+    known = RepeatedReports()
+    for number in range(MANY):
+        learn(known, a_report(node=f"w{number}"))
+    for report in reports:
+        learn(known, report)
+    return known
+
+
+def learn(known: RepeatedReports, report: Report) -> None:
+    known.remember(encode(report), report)
+
+
+def test_a_report_with_other_times_counts_and_offsets_is_a_heartbeat() -> None:
+    known = among_many(a_report())
+    later = a_report(sent_s=100.2, slots=(), counts={"finished/read/forest": 9.0, "z": 1.0})
+    assert known.beat(encode(later)) == Heartbeat("postcode", "cpu-0", 5.0, 100.2)
+
+
+texts = st.text(max_size=80)
+reports = st.builds(
+    Report,
+    node=st.sampled_from(["a", "b", "n" * 70]),
+    role=st.sampled_from(["worker", "ingress"]),
+    pipeline=st.sampled_from(["p", "q"]),
+    epoch=st.integers(0, 300),
+    incarnation=st.sampled_from([1.0, 2.0]),
+    sent_s=st.floats(100.0, 100.4),
+    state=st.sampled_from(list(NodeState)[:4]),
+    device=st.sampled_from(["", "cpu"]),
+    task=texts,
+    variant=texts,
+    slots=st.lists(st.builds(SlotState, texts, *[st.integers(0, 1 << 40)] * 3)).map(tuple),
+    counts=st.dictionaries(texts, st.floats(0, 1e9), max_size=3),
+    error=texts,
+    file=st.sampled_from(["", "a1"]),
+    held=st.lists(texts, max_size=3).map(tuple),
+)
+
+
+def news(report: Report) -> Report:
+    """Return what a controller has to learn at once."""
+    return replace(report, sent_s=0.0, slots=(), counts={})
+
+
+@given(reports, reports | st.none())
+def test_a_heartbeat_never_hides_news(first: Report, other: Report | None) -> None:
+    second = replace(first, sent_s=first.sent_s + 0.01) if other is None else other
+    known = among_many(first)
+    beat = known.beat(encode(second))
+    if beat is not None:
+        assert news(second) == news(first)
+        assert beat == Heartbeat(second.pipeline, second.node, second.incarnation, second.sent_s)
+    short = max(len(first.node), len(first.pipeline)) < 64
+    if other is None and short and first.role == "worker" and first.state in STEADY:
+        assert beat is not None
+
+
+@pytest.mark.parametrize("sent_s", [99.9, 100.0 + SILENT_S])
+def test_a_report_after_a_pause_and_one_from_the_past_are_read(sent_s: float) -> None:
+    known = among_many(a_report())
+    assert known.beat(encode(a_report(sent_s=sent_s))) is None
+
+
+def times_read(workers: int, sent_s: Sequence[float]) -> int:
+    known, read = RepeatedReports(), 0
+    for at_s in sent_s:
+        for number in range(workers):
+            data = encode(a_report(node=f"w{number}", sent_s=at_s))
+            if known.beat(data) is None:
+                known.remember(data, decode(data))  # type: ignore[arg-type]
+                read += 1
+    return read
+
+
+def test_every_report_of_a_hundred_workers_is_read_and_a_thousand_a_second_of_more() -> None:
+    seconds, interval_s = 4, 0.2
+    sent_s = [round(100 + interval_s * number, 3) for number in range(int(seconds / interval_s))]
+    assert times_read(100, sent_s) == 100 * len(sent_s)
+    every_s = MANY / READ_PER_S - SOONER_S
+    assert times_read(MANY, sent_s) <= MANY * (seconds / every_s + 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc3\x01", encode(a_report())[:12], b"\xff" * 40])
+def test_other_bytes_are_no_heartbeat(data: bytes) -> None:
+    assert among_many(a_report()).beat(data) is None
