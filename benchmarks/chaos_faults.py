@@ -82,11 +82,12 @@ def broker_killed(scene: Scene, fault: Fault) -> float:
 
 
 def _node(scene: Scene, fault: Fault) -> int:
-    """Return the process of the node that a fault hits: one after the other, by its duration."""
+    """Return the process of the node that a fault hits: each kind hits node after node."""
     running = local.status(scene.broker_home)
     assert running is not None
-    pid = running.nodes[int(fault.seconds * 1000) % len(running.nodes)]
+    pid = running.nodes[scene.hits[fault.kind] % len(running.nodes)]
     assert pid is not None
+    scene.hits[fault.kind] += 1
     return pid
 
 

@@ -1,5 +1,6 @@
 """A fault, its kind, and the running pipeline that faults are injected into."""
 
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ class Scene:
     beside: ThreadPoolExecutor  # one thread, for calls that would block the load
     proxies: Proxies | None = None  # between the roles and the broker
     garbage: list[Asked] = field(default_factory=list)  # garbage sent so far
+    hits: Counter[str] = field(default_factory=Counter)  # faults of nodes so far, by kind
 
 
 Perform = Callable[[Scene, Fault], float]

@@ -1,7 +1,8 @@
 """Run hostile producers beside an honest one, and check that it is served and no role ends.
 
     python -m benchmarks.hostile [--records 1000000] [--flood 3000] [--letters 1000] [--seconds 20]
-                                 [--rate 20] [--fuzz-rate 2000] [--inputs raw,avro] [--json]
+                                 [--rate 20] [--fuzz-rate 2000] [--inputs raw,avro]
+                                 [--attacks quiet,fuzz,flood,letters] [--seed 1] [--json]
 
 On a broker and a pipeline of its own, one attack after the other, each from a process that has
 only Write on the input topic: fuzzed records, a flood of valid queries, and unreadable records of a
@@ -34,7 +35,7 @@ from schemas.effects import QUERIES
 from streams.topics import physical
 
 ROOT = Path(__file__).parents[2]
-QUIET = "no attack"
+QUIET = "quiet"
 WITHIN_S = 900.0  # an attack has been written and answered by then
 
 
@@ -62,6 +63,7 @@ class Attack:
     kind: str
     count: int
     rate: float
+    seed: int = 1
 
 
 def measure(rig: Rig, attack: Attack | None, seconds: float, rate: float) -> Attacked:
@@ -104,10 +106,10 @@ class _Passed:
 
 def _suffer(rig: Rig, attack: Attack) -> float:
     """Write the attack's records from another process; return the seconds that it took."""
-    topic, seed = physical(rig.name, QUERIES), "1"
+    topic = physical(rig.name, QUERIES)
     avro = attack.kind == "flood" and rig.file.pipeline.input == "avro"
     kind = "flood-avro" if avro else attack.kind
-    figures = [str(attack.count), str(attack.rate), seed]
+    figures = [str(attack.count), str(attack.rate), str(attack.seed)]
     line = [sys.executable, "-m", "benchmarks.hostile.attack", kind, rig.bootstrap, topic]
     process = subprocess.Popen(
         [*line, *figures], cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True
@@ -165,15 +167,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of quiet, and of the flood")
     parser.add_argument("--rate", type=float, default=20.0, help="honest queries a second")
     parser.add_argument("--inputs", default="raw,avro", help="input formats")
+    parser.add_argument("--attacks", default=f"{QUIET},fuzz,flood,letters", help="these only")
+    parser.add_argument("--seed", type=int, default=1, help="of the fuzzed records: a run in parts")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
     formats = asked.inputs.split(",")
-    attacks: list[Attack | None] = [
-        None,
-        Attack(kind="fuzz", count=asked.records // len(formats), rate=asked.fuzz_rate),
-        Attack(kind="flood", count=int(asked.flood * asked.seconds), rate=asked.flood),
-        Attack(kind="letters", count=asked.letters // len(formats), rate=50.0),
-    ]
+    known: dict[str, Attack | None] = {
+        QUIET: None,
+        "fuzz": Attack(
+            kind="fuzz", count=asked.records // len(formats), rate=asked.fuzz_rate, seed=asked.seed
+        ),
+        "flood": Attack(kind="flood", count=int(asked.flood * asked.seconds), rate=asked.flood),
+        "letters": Attack(kind="letters", count=asked.letters // len(formats), rate=50.0),
+    }
+    attacks = [known[name] for name in asked.attacks.split(",")]
     with tempfile.TemporaryDirectory(prefix="headrace-hostile-") as folder:
         rows = [
             row

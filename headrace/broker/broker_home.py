@@ -62,13 +62,14 @@ background.threads=2
 auto.leader.rebalance.enable=false
 """
 
-# A lost or frozen node is replaced within seconds.
+# A lost or frozen node is replaced within 4 s: where it leads the quorum, the others elect another
+# leader after the fetch timeout, and that one waits for the session timeout.
 _SEVERAL = """\
-broker.session.timeout.ms=3000
-broker.heartbeat.interval.ms=500
-controller.quorum.fetch.timeout.ms=1500
-controller.quorum.election.timeout.ms=500
-controller.quorum.request.timeout.ms=1500
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=300
+controller.quorum.fetch.timeout.ms=1000
+controller.quorum.election.timeout.ms=300
+controller.quorum.request.timeout.ms=1000
 replica.lag.time.max.ms=3000
 replica.socket.timeout.ms=3000
 unclean.leader.election.enable=false

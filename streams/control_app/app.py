@@ -45,6 +45,9 @@ log = logging.getLogger("headrace.control")
 
 SESSION_TIMEOUT_S = 6.0  # until a dead app is replaced; the brokers' default minimum
 HEARTBEAT_S = 1.5
+# A broker that answers no request is taken for lost after this; Faust's default is 90 s. A group's
+# join answers once its lost members have timed out, so the requests wait for longer than that.
+REQUEST_TIMEOUT_S = 1.5 * SESSION_TIMEOUT_S
 
 
 def make_app(
@@ -84,6 +87,7 @@ def _settings(kafka: KafkaConfig) -> dict[str, Any]:
         "broker_credentials": to_faust(kafka),
         "broker_session_timeout": SESSION_TIMEOUT_S,
         "broker_heartbeat_interval": HEARTBEAT_S,
+        "broker_request_timeout": REQUEST_TIMEOUT_S,
         "consumer_auto_offset_reset": "earliest",
         "consumer_max_fetch_size": MAX_RECORD_BYTES,
         "producer_max_request_size": MAX_RECORD_BYTES,
