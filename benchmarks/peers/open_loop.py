@@ -1,0 +1,80 @@
+"""An open-loop load with deadlines, and a closed loop that finds capacity."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+Ask = Callable[[float], Awaitable[str]]  # sends a query that may take so many s; how it ended
+
+SERVED = "served"
+LATE = "no answer in time"
+SETTLE_S = 1.0  # at the offered rate, before the measurement
+PATIENCE_S = 10.0  # of the closed loop, for a query
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A query of the measured time: seconds from when it was due, and how it ended."""
+
+    took_s: float
+    ending: str
+
+
+class OpenLoop:
+    """Poisson arrivals; each query is given up after ``slo_s``, as a client with a deadline does.
+
+    Latency counts from the moment a query is due, so that a load generator that falls behind hides
+    nothing.
+    """
+
+    def __init__(self, ask: Ask, slo_s: float, rng: np.random.Generator) -> None:
+        self._ask = ask
+        self._slo_s = slo_s
+        self._rng = rng
+        self._ended: list[Ended] = []
+
+    async def offer(self, rate: float, seconds: float) -> list[Ended]:
+        """Offer ``rate`` queries/s for ``seconds``; return how each has ended."""
+        gaps_s = self._rng.exponential(1 / rate, size=max(1, round(rate * seconds)))
+        began_s = time.perf_counter()
+        self._ended = []
+        async with asyncio.TaskGroup() as group:
+            for due_s in began_s + np.cumsum(gaps_s):
+                ahead_s = due_s - time.perf_counter()
+                if ahead_s > 0:
+                    await asyncio.sleep(ahead_s)
+                group.create_task(self._one(float(due_s)))
+        return self._ended
+
+    async def _one(self, due_s: float) -> None:
+        left_s = due_s + self._slo_s - time.perf_counter()
+        ending = await answer_within(self._ask, left_s) if left_s > 0 else LATE
+        took_s = time.perf_counter() - due_s
+        in_time = ending != SERVED or took_s <= self._slo_s
+        self._ended.append(Ended(took_s, ending if in_time else LATE))
+
+
+async def answer_within(ask: Ask, seconds: float) -> str:
+    """Return how a query ended, ``LATE`` if it has not after ``seconds``."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await ask(seconds)
+    except TimeoutError:
+        return LATE
+
+
+async def closed_loop(ask: Ask, in_flight: int, seconds: float) -> list[Ended]:
+    """Keep ``in_flight`` queries in flight for ``seconds``; return how each has ended."""
+    ended: list[Ended] = []
+    until_s = time.perf_counter() + seconds
+
+    async def one_after_the_other() -> None:
+        while (sent_s := time.perf_counter()) < until_s:
+            ending = await answer_within(ask, PATIENCE_S)
+            ended.append(Ended(time.perf_counter() - sent_s, ending))
+
+    await asyncio.gather(*(one_after_the_other() for _ in range(in_flight)))
+    return ended
