@@ -1,10 +1,12 @@
-"""Commands that print or write files: ``init``, ``schema`` and ``completion``."""
+"""Commands that print or write files: ``init``, ``resolve``, ``schema`` and ``completion``."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from headrace.cli.shared_options import json_option
+from headrace.cli.shared_options import json_option, pipeline_argument
+from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text
 
 
@@ -29,6 +31,53 @@ def init(folder: Path, name: str, as_json: bool) -> None:
         return
     listed = "\n".join(f"  {path}" for path in written)
     print_text(f"pipeline {names.pipeline}:\n{listed}\nnext: headrace up {written[0]}")
+
+
+@click.command()
+@pipeline_argument
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a version has moved.")
+@json_option
+def resolve(file: Path, check: bool, as_json: bool) -> int:
+    """Pin the models that a pipeline file names by references.
+
+    `models:/reader@champion` (MLflow, at MLFLOW_TRACKING_URI) and `hf://org/name@revision` (the
+    Hugging Face hub) are looked up once: versions and SHA-256 go to pipeline.lock, the files to
+    pipeline.models, and nothing else asks a registry.
+
+    \b
+    Example:
+      headrace resolve reviews/pipeline.yaml
+    """
+    import os
+
+    from headrace.atomic_file import write_whole
+    from headrace.config.locked_models import references_in
+    from headrace.model_registry.lock_file import lock_path, lock_text, read_lock
+    from headrace.model_registry.resolving import resolved, versions
+
+    path = file.resolve()
+    references, lock = references_in(path), lock_path(path)
+    before = {text: model.version for text, model in read_lock(lock).items()}
+    if check:
+        now = versions(references, os.environ)
+    else:
+        models = resolved(references, path, os.environ)
+        if models:
+            write_whole(lock, lock_text(models))
+        now = {model.reference: model.version for model in models}
+    rows = [{"reference": r, "version": v, "before": before.get(r)} for r, v in now.items()]
+    print_json(rows) if as_json else print_text(_versions_text(rows))
+    return UNSUCCESSFUL if check and before != now else 0
+
+
+def _versions_text(rows: Sequence[Mapping[str, str | None]]) -> str:
+    if not rows:
+        return "the file names no models in registries; there is nothing to resolve"
+    return "\n".join(
+        f"{row['reference']}  version {row['version']}"
+        + (f" (locked: {row['before'] or 'none'})" if row["before"] != row["version"] else "")
+        for row in rows
+    )
 
 
 @click.command()

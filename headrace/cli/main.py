@@ -18,7 +18,7 @@ from headrace.cli.dashboard import dashboard
 from headrace.cli.dead_letters import dead_letters
 from headrace.cli.demo import demo
 from headrace.cli.fidelity import calibrate, fidelity
-from headrace.cli.files import completion, init, schema
+from headrace.cli.files import completion, init, resolve, schema
 from headrace.cli.gateway import gateway
 from headrace.cli.observe import explain, logs, report, status, traces
 from headrace.cli.plan import capacity, plan
@@ -34,7 +34,7 @@ from headrace.terminal import say
 
 # Commands in none of these sections are listed under "More".
 SECTIONS = {
-    "Begin": ("init", "validate", "doctor", "demo", "schema", "completion"),
+    "Begin": ("init", "resolve", "validate", "doctor", "demo", "schema", "completion"),
     "Plan and simulate": (
         "profile", "plan", "capacity", "schedule", "search", "simulate", "compare",
         "calibrate", "fidelity",
@@ -80,8 +80,8 @@ COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dashboard,
     dead_letters, demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init,
     kubernetes, load, logs, pause, plan, policy, profile, profiler, reload, replan, report,
-    restore, resume, schedule, schema, scorer, search, send, session, simulate, status, traces,
-    up, validate, worker,
+    resolve, restore, resume, schedule, schema, scorer, search, send, session, simulate, status,
+    traces, up, validate, worker,
 )  # fmt: skip
 
 

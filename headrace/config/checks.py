@@ -26,6 +26,7 @@ from headrace.config.policy_checks import (
 )
 from headrace.config.sections import FileSection, TaskSection
 from headrace.config.yaml_source import Source, nearest
+from headrace.model_registry.references import is_reference
 from schemas.pipeline import MOST_DEADLINE_S
 
 
@@ -195,12 +196,12 @@ def check_registry(file: FileSection, source: Source) -> None:
 
 
 def check_weights(file: FileSection, source: Source) -> None:
-    """Check that every argument ``weights`` names a file."""
+    """Check that every argument ``weights`` names a file, or a model in a registry."""
     for task, section in file.tasks.items():
         for name, variant in section.variants.items():
             place = ("tasks", task, "variants", name, "arguments", "weights")
             weights = variant.arguments.get("weights")
-            if weights is None:
+            if weights is None or is_reference(weights):
                 continue
             if not isinstance(weights, str):
                 raise source.error(place, f"{{}} is {weights!r}; write the path of a file")

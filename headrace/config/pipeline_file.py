@@ -14,6 +14,7 @@ from typing import Any
 from control.problem.session_space import SessionSpace
 from headrace.config.checks import check
 from headrace.config.cluster import Cluster, cluster_of
+from headrace.config.locked_models import locked_models
 from headrace.config.policy_checks import policies
 from headrace.config.policy_sections import policy_of
 from headrace.config.sections import (
@@ -25,9 +26,10 @@ from headrace.config.sections import (
     validated,
 )
 from headrace.config.session_sections import session_space
-from headrace.config.signature import Signature, TensorSpec
 from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError
+from headrace.model_registry.lock_file import LockedModel
+from headrace.model_registry.signature import Signature, TensorSpec
 from operators.models.user_modules import make_known
 from schemas.pipeline import ClassShare, Labels, Pipeline, QuerySize, Task, Variant
 
@@ -44,6 +46,7 @@ class PipelineFile:
     sessions: SessionSpace | None = None  # if the cluster has tiers
     sizes: Path | None = None  # the distribution of query sizes
     signature: Signature | None = None  # None: a query is bytes, an answer JSON
+    models: tuple[LockedModel, ...] = ()  # those that it names by references
 
 
 def read_pipeline_file(path: Path) -> PipelineFile:
@@ -54,10 +57,11 @@ def read_pipeline_file(path: Path) -> PipelineFile:
     source = read_source(Path(path))
     file = validated(source)
     check(file, source)
+    models = locked_models(file, source)
     absolute = Path(path).resolve()
     make_importable(absolute)
     return PipelineFile(
-        pipeline=_pipeline(file, absolute.parent),
+        pipeline=_pipeline(file, absolute.parent, models),
         cluster=cluster_of(file),
         profiles=tuple(absolute.parent / profile for profile in file.profiles),
         workload=file.workload or "",
@@ -65,6 +69,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         sizes=absolute.parent / file.sizes if file.sizes else None,
         sessions=session_space(file, source) if file.cluster.tiers else None,
         signature=_signature(file.signature) if file.signature else None,
+        models=tuple(models.values()),
     )
 
 
@@ -84,13 +89,18 @@ def make_importable(path: Path) -> None:
 
 
 def resolve_paths(
-    arguments: Mapping[str, Any], paths: Mapping[str, str], folder: Path
+    arguments: Mapping[str, Any],
+    paths: Mapping[str, str],
+    folder: Path,
+    models: Mapping[str, LockedModel],
 ) -> dict[str, Any]:
     """Return the operator's arguments with ``paths`` and ``weights`` made absolute, below
-    ``folder``."""
+    ``folder``; a reference becomes the path of its model."""
     resolved = {**arguments, **paths}
     for name in (*paths, *(("weights",) if "weights" in resolved else ())):
-        resolved[name] = str((folder / str(resolved[name])).resolve())
+        model = models.get(str(resolved[name]))
+        path = model.path if model else str(resolved[name])
+        resolved[name] = str((folder / path).resolve())
     return resolved
 
 
@@ -102,11 +112,11 @@ def _tensors(sections: Mapping[str, TensorSection]) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(n, each.datatype, tuple(each.shape)) for n, each in sections.items())
 
 
-def _pipeline(file: FileSection, folder: Path) -> Pipeline:
+def _pipeline(file: FileSection, folder: Path, models: Mapping[str, LockedModel]) -> Pipeline:
     return Pipeline(
         name=file.name,
         slo_s=file.slo,
-        tasks=tuple(_task(name, file.tasks[name], folder) for name in file.topological()),
+        tasks=tuple(_task(name, file.tasks[name], folder, models) for name in file.topological()),
         policies=tuple(policy_of(name, section) for name, section in policies(file)),
         policy=file.policy,
         input=file.input,
@@ -150,7 +160,7 @@ def _size(file: FileSection) -> QuerySize | None:
     return QuerySize(most=size.most, header=size.header, batch=size.batch or 0)
 
 
-def _task(name: str, section: TaskSection, folder: Path) -> Task:
+def _task(name: str, section: TaskSection, folder: Path, models: Mapping[str, LockedModel]) -> Task:
     return Task(
         name=name,
         variants=tuple(
@@ -158,7 +168,7 @@ def _task(name: str, section: TaskSection, folder: Path) -> Task:
                 task=name,
                 name=variant,
                 operator=v.operator,
-                arguments=resolve_paths(v.arguments, v.paths, folder),
+                arguments=resolve_paths(v.arguments, v.paths, folder, models),
                 batch=v.batch,
                 replicas=v.replicas,
                 time_limit_s=v.limits.time,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
+from headrace.model_registry.lock_file import check_intact
 from profiles.measurements import Entry, ProfileError
 from profiles.profile_json import parsed_profile
 from profiles.profile_table import ProfileTable
@@ -29,9 +30,11 @@ def load_profile(file: PipelineFile) -> ProfileTable:
     """Return the file's profiles as measured, in one table; an empty table without profiles.
 
     Planning and emulation use ``planning_profile`` instead. Raises ``PipelineError`` for a missing
-    or malformed profile, and for one measured with another operator or other weights than the
-    file's.
+    or malformed profile, for one measured with another operator or other weights than the
+    file's, and for a model that is not the one in the lock.
     """
+    for model in file.models:
+        check_intact(model, file.path)
     mend = f"run `headrace profile {file.path.name}`"
     table = ProfileTable(file.pipeline.name, ())
     for path in file.profiles:

@@ -30,9 +30,9 @@ from headrace.config.field_types import (
     TypeName,
 )
 from headrace.config.policy_sections import Tables, section_keys, wrong_in
-from headrace.config.signature import Datatype
 from headrace.config.yaml_source import Place, Source, nearest
 from headrace.errors import PipelineError
+from headrace.model_registry.signature import Datatype
 from schemas.durations import duration
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
+from headrace.model_registry.lock_file import lock_path
 
 MOST_BYTES = 1_000_000  # a ConfigMap holds a mebibyte, its keys and metadata included
 
@@ -13,13 +14,14 @@ MOST_BYTES = 1_000_000  # a ConfigMap holds a mebibyte, its keys and metadata in
 def folder_files(file: PipelineFile) -> dict[str, bytes]:
     """Return what the roles read, by path below the pipeline's folder.
 
-    That is the pipeline file, its profiles and sizes, Python modules, and the files that variants
-    name. Raises ``PipelineError`` for a file outside the folder, one that cannot be read, and for
-    more than a ConfigMap holds.
+    That is the pipeline file, its profiles, sizes and lock, Python modules, and the files that
+    variants name. Raises ``PipelineError`` for a file outside the folder, one that cannot be read,
+    and for more than a ConfigMap holds.
     """
     folder = file.path.parent
     paths = {file.path, *file.profiles, *_modules(folder), *_weights(file)}
     paths |= {file.sizes} if file.sizes else set()
+    paths |= {lock_path(file.path)} if file.models else set()
     found = {_below(folder, path): _read(path) for path in sorted(paths)}
     total = sum(map(len, found.values()))
     if total > MOST_BYTES:

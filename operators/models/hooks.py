@@ -14,8 +14,15 @@ After = Callable[[Any], list[Any]]
 
 
 def stacked(batch: list[Value]) -> Any:
-    """Stack the values along a new first (batch) axis; every value must have the same shape."""
-    return np.stack([np.asarray(value) for value in batch])
+    """Stack the values along a new first (batch) axis; every value must have the same shape.
+
+    A dict of one array, which a query with a signature is, stands for its array.
+    """
+    return np.stack([np.asarray(_only(value)) for value in batch])
+
+
+def _only(value: Value) -> Value:
+    return next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
 
 
 def rows(outputs: Any) -> list[Any]:

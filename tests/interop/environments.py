@@ -15,6 +15,7 @@ REQUIREMENTS = {
     "triton": ("tritonclient[http,grpc]==2.73.0", "grpcio-reflection"),
     "kserve": ("kserve==0.21.0",),
     "kubernetes": ("kubernetes-validate==1.37.0",),
+    "mlflow": ("mlflow==3.17.2", "onnx==1.23.2", "onnxruntime==1.32.0"),
     "browser": ("playwright==1.65.2",),  # it drives the system's chromium
     "pytriton": ("nvidia-pytriton==0.7.0", "numpy<2", "setuptools<81"),
     # What transformers[serving] asks for and our own environment, whose torch it uses, lacks.

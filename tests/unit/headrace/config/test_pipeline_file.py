@@ -369,13 +369,13 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
 
 def test_arguments_under_paths_are_relative_to_the_file(tmp_path: Path) -> None:
-    assert resolve_paths({"mode": "a"}, {"model": "m/x.bin", "vocabulary": "/v"}, tmp_path) == {
+    assert resolve_paths({"mode": "a"}, {"model": "m/x.bin", "vocabulary": "/v"}, tmp_path, {}) == {
         "mode": "a", "model": str(tmp_path / "m/x.bin"), "vocabulary": "/v",
     }  # fmt: skip
 
 
 def test_of_the_arguments_only_weights_is_a_path(tmp_path: Path) -> None:
-    assert resolve_paths({"weights": "a/b.txt", "mode": "a/b.txt"}, {}, tmp_path) == {
+    assert resolve_paths({"weights": "a/b.txt", "mode": "a/b.txt"}, {}, tmp_path, {}) == {
         "weights": str(tmp_path / "a/b.txt"),
         "mode": "a/b.txt",
     }

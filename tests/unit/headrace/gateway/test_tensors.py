@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from headrace.config.signature import Datatype
 from headrace.gateway.statuses import Ending, Unserved
 from headrace.gateway.tensors import (
     BYTES,
@@ -23,6 +22,7 @@ from headrace.gateway.tensors import (
     from_json,
     json_data,
 )
+from headrace.model_registry.signature import Datatype
 
 shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=5)
 

@@ -1,0 +1,146 @@
+"""Models in MLflow's registry, without MLflow: two requests of its REST interface, or two files.
+
+The registry is at MLFLOW_REGISTRY_URI, else MLFLOW_TRACKING_URI: the address of a server, or the
+folder of a file store. Credentials are MLflow's own: MLFLOW_TRACKING_TOKEN, or
+MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD.
+"""
+
+import base64
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import yaml
+
+from headrace.errors import Unsuccessful
+from headrace.model_registry.model_files import FoundModel
+from headrace.model_registry.references import Reference
+
+API = "api/2.0/mlflow"
+ARTIFACTS = "api/2.0/mlflow-artifacts/artifacts"
+PATIENCE_S = 30.0
+NOT_FOUND = 404
+
+
+def mlflow_model(reference: Reference, env: Mapping[str, str]) -> FoundModel:
+    """Return the model that a reference names now; raises ``Unsuccessful``."""
+    address = env.get("MLFLOW_REGISTRY_URI") or env.get("MLFLOW_TRACKING_URI", "")
+    if not address:
+        raise Unsuccessful(
+            f"{reference.text} is in MLflow's registry, but MLFLOW_TRACKING_URI is not set; set it "
+            "to the server's address or the folder of a file store"
+        )
+    scheme = urllib.parse.urlsplit(address).scheme
+    if scheme in ("http", "https"):
+        return _from_server(reference, address.rstrip("/"), env)
+    if scheme in ("", "file"):
+        return _from_folder(reference, _folder(address))
+    raise Unsuccessful(
+        f"MLFLOW_TRACKING_URI is {address}, which only MLflow itself reads; run `mlflow server` "
+        "over it and name the server's address"
+    )
+
+
+# ---------------------------------------------------------------------- a server
+
+
+def _from_server(reference: Reference, server: str, env: Mapping[str, str]) -> FoundModel:
+    def got(path: str, **query: str) -> dict[str, Any]:
+        url = f"{server}/{API}/{path}?{urllib.parse.urlencode(query)}"
+        try:
+            with _opened(url, env) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except FileNotFoundError:
+            raise _unknown(reference, server) from None
+        except (OSError, ValueError) as error:
+            raise Unsuccessful(
+                f"MLflow's registry at {server} does not answer ({error}); check "
+                "MLFLOW_TRACKING_URI and the credentials"
+            ) from error
+
+    version = reference.version
+    if reference.alias:
+        named = {"name": reference.name, "alias": reference.alias}
+        version = str(got("registered-models/alias", **named)["model_version"]["version"])
+    asked = {"name": reference.name, "version": version}
+    source = str(got("model-versions/get-download-uri", **asked)["artifact_uri"])
+    return FoundModel(
+        version=version, source=source, opened=_artifacts(reference, source, server, env)
+    )
+
+
+def _artifacts(
+    reference: Reference, source: str, server: str, env: Mapping[str, str]
+) -> Callable[[str], BinaryIO]:
+    """Return the function that opens a file of the artifacts at ``source``."""
+    parts = urllib.parse.urlsplit(source)
+    if parts.scheme == "mlflow-artifacts":
+        folder = urllib.parse.quote(parts.path.strip("/"))
+        at = f"{parts.scheme and 'http'}://{parts.netloc}" if parts.netloc else server
+        return lambda name: _opened(f"{at}/{ARTIFACTS}/{folder}/{urllib.parse.quote(name)}", env)
+    return _files(reference, source)
+
+
+def _opened(url: str, env: Mapping[str, str]) -> BinaryIO:
+    """Open an address; raises ``FileNotFoundError`` for 404 and other ``OSError``s."""
+    request = urllib.request.Request(url, headers=_credentials(env))
+    try:
+        answer: BinaryIO = urllib.request.urlopen(request, timeout=PATIENCE_S)
+        return answer
+    except urllib.error.HTTPError as error:
+        if error.code == NOT_FOUND:
+            raise FileNotFoundError(url) from error
+        raise
+
+
+def _credentials(env: Mapping[str, str]) -> dict[str, str]:
+    token, user = env.get("MLFLOW_TRACKING_TOKEN"), env.get("MLFLOW_TRACKING_USERNAME")
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    if user:
+        pair = f"{user}:{env.get('MLFLOW_TRACKING_PASSWORD', '')}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return {}
+
+
+# ---------------------------------------------------------------------- a folder
+
+
+def _from_folder(reference: Reference, store: Path) -> FoundModel:
+    model = store / "models" / reference.name
+    try:
+        version = reference.version or (model / "aliases" / reference.alias).read_text().strip()
+        meta = yaml.safe_load((model / f"version-{version}" / "meta.yaml").read_text())
+    except FileNotFoundError:
+        raise _unknown(reference, str(store)) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise Unsuccessful(f"MLflow's file store {store} cannot be read: {error}") from error
+    source = str(meta.get("storage_location") or meta["source"])
+    return FoundModel(version=version, source=source, opened=_files(reference, source))
+
+
+def _files(reference: Reference, source: str) -> Callable[[str], BinaryIO]:
+    if urllib.parse.urlsplit(source).scheme not in ("", "file"):
+        raise Unsuccessful(
+            f"the files of {reference.text} lie at {source}, where only MLflow's own client "
+            "reads; let its server pass artifacts on (mlflow server --serve-artifacts)"
+        )
+    folder = _folder(source)
+    return lambda name: (folder / name).open("rb")
+
+
+def _folder(uri: str) -> Path:
+    return Path(urllib.request.url2pathname(urllib.parse.urlsplit(uri).path))
+
+
+def _unknown(reference: Reference, registry: str) -> Unsuccessful:
+    what = f"alias {reference.alias}" if reference.alias else f"version {reference.version}"
+    return Unsuccessful(
+        f"MLflow's registry at {registry} has no model {reference.name} with the {what}; register "
+        "it there or correct the reference"
+    )
