@@ -57,6 +57,7 @@ HOUR_S = 3600.0
 MOST_PATHS = 50  # more count together under ``OTHER``
 MOST_ROWS = 1000
 OTHER = "other"
+SESSION_COUNTS = ("labels", "score", "squares")  # of every session's scores from 0 to 1
 COUNTS = ("labels", "scored", "repeated", "unreadable", "failed", "unmatched")
 
 
@@ -64,6 +65,7 @@ class Answered(Struct, frozen=True, gc=False):
     """The scorer's part of an answer. ``counted``: it was read before the last restart."""
 
     result: Value
+    session: str
     path: str
     slo_class: str
     hour_s: float
@@ -102,6 +104,7 @@ class Scorer:
         self._labels = WaitingRoom[Labelled](labels.memory_bytes // 2, labels.within_s)
         self._rows: dict[RowKey, AccuracySums] = {}
         self._paths: set[str] = set()
+        self._sessions: frozenset[str] = frozenset()  # with counts
         self._trouble = ""
         self._counted = {RESULTS: dict[int, int](), LABELS: dict[int, int]()}
         self._reporter = Reporter(name, "scorer", pipeline, incarnation)
@@ -134,6 +137,7 @@ class Scorer:
                 return self._garbled(event, record, now)
             elif type(record) is Plan and self._plans.accept(record):
                 self._reporter.follow(record.epoch, NodeState.READY)
+                self._forget_sessions(frozenset([each.session for each in record.sessions]))
             return []
         if type(event) is Woke:
             return self._woke(now)
@@ -146,7 +150,7 @@ class Scorer:
         if outcome_of(answer) != ANSWERED:
             return
         kept = Answered(
-            answer.result, path_of(answer), answer.slo_class,
+            answer.result, answer.session, path_of(answer), answer.slo_class,
             answer.answered_s // HOUR_S * HOUR_S, counted,
         )  # fmt: skip
         self._answers.add(answer.id, kept, record_size(answer.result), _place(event, now))
@@ -198,10 +202,25 @@ class Scorer:
             self._complain(f"the label of {name!r}: {sentence(error)}", counted=False)
             return
         self._counts["scored"] += 1
+        if answered.session:
+            self._count_session(answered.session, right / of)
         path = answered.path if self._is_known(answered.path) else OTHER
         key = (path, answered.slo_class, answered.hour_s)
         self._rows[key] = self._rows.get(key, AccuracySums()).plus(right, of)
         self._forget_hours()
+
+    def _count_session(self, session: str, score: float) -> None:
+        """Count a score by its session, for the control app (control/sessions/score_drift.py)."""
+        self._sessions |= {session}
+        for what, amount in zip(SESSION_COUNTS, (1.0, score, score * score), strict=True):
+            self._reporter.count(f"session/{session}/{what}", amount)
+
+    def _forget_sessions(self, open_ones: frozenset[str]) -> None:
+        """Drop the counts of sessions that have closed."""
+        for session in self._sessions - open_ones:
+            for what in SESSION_COUNTS:
+                self._counts.pop(f"session/{session}/{what}", None)
+        self._sessions &= open_ones
 
     def _is_known(self, path: str) -> bool:
         """Return whether the path has rows of its own; the first ``MOST_PATHS`` have."""

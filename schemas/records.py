@@ -441,7 +441,9 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     names the sample set of its search; "": its plan was made by hand. ``chosen`` is the index of
     the plan in force (-1: none), ``number`` that of the newest ``SessionPlan``; ``reason`` says
     what it waits for. Its search took ``search_s`` seconds, ``steps`` configurations and
-    ``profile_s`` device seconds; the schedule that chose its plan ``schedule_s``.
+    ``profile_s`` device seconds; the schedule that chose its plan ``schedule_s``; loading it and
+    switching over ``switch_s``. It was planned anew ``replans`` times, the last time for ``cause``,
+    which was noticed ``detect_s`` seconds after it began.
     """
 
     id: str
@@ -463,6 +465,10 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     search_s: float = 0.0
     profile_s: float = 0.0
     schedule_s: float = 0.0
+    switch_s: float = 0.0
+    replans: int = 0
+    cause: str = ""
+    detect_s: float = 0.0
 
 
 class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):

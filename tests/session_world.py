@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from control.problem.sample_sets import RECENT
 from control.problem.seats import seat_device, seat_worker
 from control.problem.session_space import SessionSpace
 from control.problem.space import Knob, Space, Stage
@@ -97,13 +98,15 @@ Scores = Callable[[Mapping[str, str]], float]  # options to the share of right a
 class Profilers:
     """A profiler in virtual time: ``scores`` by configuration's options, ``seconds`` a sample.
 
-    ``run`` lists the blocks that it has run, by configuration and first sample.
+    Sessions' own inputs have the scores ``recent``. ``run`` lists the blocks that it has run, by
+    sample set and configuration, and first sample.
     """
 
     def __init__(
-        self, scores: Callable[[Mapping[str, str]], float], seconds: float = 0.002
+        self, scores: Scores, seconds: float = 0.002, recent: Scores | None = None
     ) -> None:
         self._scores, self._seconds = scores, seconds
+        self._recent = recent or scores
         self._free_s = 0.0
         self._due: list[tuple[float, ProfileResult]] = []
         self._known: set[tuple[str, int]] = set()
@@ -122,7 +125,7 @@ class Profilers:
         ]
 
     def _taken(self, request: ProfileRequest, now: float) -> list[Effect]:
-        block = str(sorted(request.options.items())), request.first
+        block = f"{request.sample_set} {sorted(request.options.items())}", request.first
         spent_s = 0.0 if block in self._known else (request.upto - request.first) * self._seconds
         if block not in self._known:
             self._known.add(block)
@@ -134,7 +137,8 @@ class Profilers:
     def _result(self, request: ProfileRequest, spent_s: float) -> ProfileResult:
         rng = np.random.default_rng([request.first, len(str(sorted(request.options.items())))])
         count, votes = request.upto - request.first, int(request.options["read.votes"])
-        scores = (rng.random(count) < self._scores(request.options)).astype(float)
+        right = self._recent if request.sample_set.startswith(RECENT) else self._scores
+        scores = (rng.random(count) < right(request.options)).astype(float)
         return ProfileResult(
             pipeline=request.pipeline, space=request.space, options=request.options,
             sample_set=request.sample_set, first=request.first, scores=tuple(scores.tolist()),

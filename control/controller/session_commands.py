@@ -16,6 +16,7 @@ from math import isfinite
 from typing import Any
 
 from control.controller.commands import CommandError
+from control.problem.sample_sets import WORKLOAD
 from control.problem.session_space import SessionSpace, option_name
 from control.problem.tiers import QUARTERS
 from schemas.durations import duration
@@ -31,7 +32,7 @@ ARGUMENTS: Mapping[str, frozenset[str]] = {
     REPLAN: frozenset(("session",)),
 }
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-USUAL_SAMPLES = "workload@0"
+USUAL_SAMPLES = f"{WORKLOAD}0"
 
 
 def named_session(action: str, arguments: Mapping[str, str]) -> str:

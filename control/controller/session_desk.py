@@ -21,9 +21,11 @@ from control.controller.session_schedules import SessionSchedules
 from control.policies import plans_sessions, policy_named, spec_of
 from control.problem.lazy_references import load
 from control.problem.plan_reasons import SESSIONS, causes, sentence
+from control.problem.sample_sets import WORKLOAD, recent_set
 from control.problem.seats import open_seats
 from control.problem.session_space import SessionSpace
 from control.sessions.session_book import SessionBook
+from control.sessions.session_health import Drift, SessionHealth
 from schemas.effects import Effect, Failed, Solved
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, ProfileResult, Record, Report, Session
@@ -46,12 +48,14 @@ class SessionDesk:
         self._book: SessionBook | None = None
         self._searches: SessionSearches | None = None
         self._schedules: SessionSchedules | None = None
+        self._health: SessionHealth | None = None
         if space is not None:
             self._book = SessionBook(pipeline, space)
             # Imports SciPy's functions, which pipelines without sessions do not need.
             searches = load("control.controller.session_searches:SessionSearches")
             self._searches = searches(pipeline.name, space)
             self._schedules = SessionSchedules(space)
+            self._health = SessionHealth(space, pipeline.longest_deadline_s + pipeline.grace_s)
         self._held: dict[str, frozenset[str]] = {}  # by worker
         self._trouble: dict[str, str] = {}  # by worker, why it cannot load a setting
         self.changed = False
@@ -63,7 +67,8 @@ class SessionDesk:
         if self._book is None:
             return
         if isinstance(record, Report):
-            self._heard(record)
+            if record.pipeline == self._pipeline.name:
+                self._heard(record)
         elif isinstance(record, Session) and record.pipeline == self._pipeline.name:
             self._book.restore(record)
         elif isinstance(record, ProfileResult) and self._searches is not None:
@@ -96,12 +101,14 @@ class SessionDesk:
         """Return the steps, requests for profiles and schedules that sessions need now."""
         if self._book is None or self._searches is None or self._schedules is None:
             return []
+        assert self._health is not None
         named = policy_named(self._pipeline, policy)
         if named is None or not spec_of(named.kind).sessions:
             return []
         book, searches = self._book, self._searches
+        self._watch(book, self._health, now)
         waiting = book.unplanned()
-        searches.begin(waiting, named, now)
+        searches.begin(waiting, self._health.links, named, now)
         effects = searches.advance(waiting, now)
         for name, state in searches.states.items():
             book.searched(name, state, now)
@@ -114,8 +121,26 @@ class SessionDesk:
             self.changed = True
         return [*effects, *self._schedules.begin(book, named, now)]
 
+    def _watch(self, book: SessionBook, health: SessionHealth, now: float) -> None:
+        """Plan the sessions anew whose plans do not hold what was planned."""
+        serving = book.serving
+        health.serves(serving, now)
+        for name in serving:
+            alarm = health.alarm(book.session(name), now)
+            if alarm is None:
+                continue
+            changes: dict[str, str | float] = {
+                "cause": alarm.reason,
+                "detect_s": max(0.0, now - alarm.since_s),
+            }
+            if alarm.drift is not Drift.LINK:
+                changes["samples"] = recent_set(name, alarm.since_s)
+            book.replan(name, now, **changes)
+
     def _heard(self, report: Report) -> None:
-        if report.role != "worker" or report.pipeline != self._pipeline.name:
+        if self._health is not None:
+            self._health.take(report)
+        if report.role != "worker":
             return
         held = frozenset(report.held)
         known = self._held.get(report.node, frozenset()), self._trouble.get(report.node, "")
@@ -143,8 +168,8 @@ class SessionDesk:
 
     def _carried_out(self, command: Command, policy: str, now: float) -> str:
         name = named_session(command.action, command.arguments)
-        book, space = self._book, self._space
-        if book is None or space is None:
+        book, space, health = self._book, self._space, self._health
+        if book is None or space is None or health is None:
             raise CommandError(
                 f"{self._pipeline.name} has no sessions: its cluster has no tiers; add "
                 "cluster.tiers to the pipeline file"
@@ -161,9 +186,11 @@ class SessionDesk:
             raise CommandError(f"there is no session {name!r}; open are: {known}")
         if command.action == CLOSE:
             book.close(name, now)
+            health.forget(name)
             return f"session {name!r} closes"
         if command.action == REPLAN and book.session(name).samples:
-            book.replan(name, now)
+            health.forget(name)
+            book.replan(name, now, cause="a command", detect_s=0.0)
             return f"session {name!r} is planned again"
         raise CommandError(f"session {name!r} cannot be planned again: its plan was made by hand")
 
@@ -189,7 +216,7 @@ class SessionDesk:
                 "the session names no accuracy to search for, nor does the pipeline file; give "
                 "--accuracy 0.9, or a plan made by hand: --plan FILE"
             )
-        seed = asked.samples.removeprefix("workload@")
+        seed = asked.samples.removeprefix(WORKLOAD)
         if seed == asked.samples or not seed.isdigit():
             raise CommandError(f"no sample set {asked.samples!r}; name one as workload@7")
 

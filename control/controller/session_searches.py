@@ -1,24 +1,26 @@
 """The searches of a pipeline's sessions: proposals from the planners, profiles from the profilers.
 
 As many searches run at once as there are profilers; sessions of equal objectives on the same
-samples share one. Steps are solved in the planners' process,
-profiles come as records: the controller waits for neither. A search has no state beside what is on
-the topics: after a restart it begins anew, blocks that were finished are not run again, and its
-deadline and its money are those of its first beginning.
+samples share one. A session whose links have changed is priced anew: its known profiles say what
+every plan takes over other links, so no profiler is needed. Steps are solved in the planners'
+process, profiles come as records: the controller waits for neither. A search has no state beside
+what is on the topics: after a restart it begins anew, blocks that were finished are not run again,
+and its deadline and its money are those of its first beginning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from control.policies.compass.search.camo import Nearest, Slo
 from control.policies.compass.search.pricing import Priced
-from control.policies.compass.search.profile_store import ProfileStore
+from control.policies.compass.search.profile_store import ProfileStore, known
 from control.policies.compass.search.search_run import Phase, SearchLimits, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, search_options
 from control.policies.compass.session_options import DEADLINE, SESSIONS, SPEND
 from control.policies.solvers import SEARCH
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
+from control.problem.tiers import Link
 from schemas.effects import PROFILE_REQUESTS, Effect, Failed, Send, Solve, Solved
 from schemas.enumerations import SessionState
 from schemas.pipeline import Policy
@@ -27,6 +29,8 @@ from schemas.records import ProfileRequest, ProfileResult, Session, SessionChoic
 EXPIRES_S = 60.0  # a request without a search behind it is void
 FIRST_JOB = 1 << 40  # the numbers of steps are above, those of plans, tables, schedules elsewhere
 MOST_PLANS = 16  # that a session keeps, the cheapest
+
+Links = Mapping[tuple[str, str], Link]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,7 @@ class SessionSearches:
         self._solving: dict[int | str, str] = {}  # job to session
         self._job = FIRST_JOB
         self._ended: list[SearchEnd] = []
+        self._links: Mapping[str, Links] = {}
 
     # ------------------------------------------------------------------ events
 
@@ -74,23 +79,36 @@ class SessionSearches:
 
     # ------------------------------------------------------------------ what is asked
 
-    def begin(self, waiting: Sequence[Session], policy: Policy, now: float) -> None:
+    def begin(
+        self, waiting: Sequence[Session], links: Mapping[str, Links], policy: Policy, now: float
+    ) -> None:
         """Begin the searches of sessions for which there are profilers.
 
-        Searches of sessions that are not listed any more end without a result.
+        Searches of sessions that are not listed any more end without a result. ``links`` are by
+        session those that differ from the file's.
         """
+        self._links = links
         by_name = {each.id: each for each in waiting}
         self._runs = {name: run for name, run in self._runs.items() if name in by_name}
         self._sharing = {name: [] for name in self._runs}
-        searched = {_objectives(by_name[name]): name for name in self._runs}
+        searched = {self._objectives(by_name[name]): name for name in self._runs}
         for session in waiting:
-            shared = searched.get(_objectives(session))
+            shared = searched.get(self._objectives(session))
             if shared is not None:
                 if shared != session.id:
                     self._sharing[shared].append(session.id)
-            elif len(self._runs) < self._space.profilers and self._begun(session, policy, now):
-                searched[_objectives(session)] = session.id
+            elif self._has_room(session) and self._begun(session, policy, now):
+                searched[self._objectives(session)] = session.id
                 self._sharing[session.id] = []
+
+    def _has_room(self, session: Session) -> bool:
+        """Return whether a profiler is free for a search, or it needs none."""
+        return session.id in self._links or len(self._runs) < self._space.profilers
+
+    def _objectives(self, session: Session) -> tuple[object, ...]:
+        """Return what the result of a search depends on."""
+        links = tuple(sorted(self._links.get(session.id, {}).items()))
+        return session.samples, session.slo_s, session.accuracy, session.usd_per_h, links
 
     def _begun(self, session: Session, policy: Policy, now: float) -> bool:
         """Begin a search; return False if it ends at once."""
@@ -107,17 +125,22 @@ class SessionSearches:
     def _begin(self, session: Session, policy: Policy, now: float) -> None:
         options = search_options({each.name: each.of(policy) for each in SESSIONS})
         usd = float("inf") if session.usd_per_h is None else session.usd_per_h
+        slo = Slo(accuracy=session.accuracy or 0.0, latency_s=session.slo_s, usd_per_h=usd)
+        links = self._links.get(session.id)
+        blocks = self._store.blocks(session.samples) if links else {}
         problem = SearchProblem(
             search=f"{session.id}@{now:.3f}",
-            sessions=self._space,
-            slo=Slo(accuracy=session.accuracy or 0.0, latency_s=session.slo_s, usd_per_h=usd),
+            sessions=self._space if links is None else self._space.with_links(links),
+            slo=slo,
             options=options,
             history=self._store.past(session.samples, options.history),
+            learnt=known(self._space.space, blocks, slo.accuracy, options.rule),
         )
         limits = SearchLimits(
             deadline_s=float(DEADLINE.of(policy)),
             spend_usd=float(SPEND.of(policy)),
             price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
+            priced=links is not None,
         )
         resumed = session.state is SessionState.SEARCHING  # by an earlier life of the control app
         began_s = session.changed_s if resumed else now
@@ -200,11 +223,6 @@ class SessionSearches:
         shared = replace(end, figures=figures | {"profile_s": 0.0})
         sharing = self._sharing.pop(name, ())
         self._ended += [end, *(replace(shared, session=each) for each in sharing)]
-
-
-def _objectives(session: Session) -> tuple[object, ...]:
-    """Return what the result of a search depends on."""
-    return session.samples, session.slo_s, session.accuracy, session.usd_per_h
 
 
 def choice(space: SessionSpace, plan: Priced) -> SessionChoice:

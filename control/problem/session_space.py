@@ -38,6 +38,10 @@ class SessionSpace:
     counts: Mapping[str, int] = field(default_factory=dict)
     profilers: int = 1
 
+    def with_links(self, links: Mapping[tuple[str, str], Link]) -> "SessionSpace":
+        """Return the space with some links as a session has them."""
+        return replace(self, links={**self.links, **links})
+
     def setting(self, task: str, configuration: int) -> str:
         """Return the name of a task's setting in a configuration, as in ``scan/scan@scale=0.5``."""
         return self.setting_of(task, self.space.named(configuration))

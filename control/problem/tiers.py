@@ -17,7 +17,7 @@ class SessionTier:
     own: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Link:
     """A link between two tiers: bytes per second and seconds of delay."""
 

@@ -48,6 +48,7 @@ class _Entry:
     going: list[tuple[SessionPlan, float]] = field(default_factory=list)
     written: Session | None = None
     replans: bool = False  # its new plans are not known yet
+    planned_s: float | None = None  # since then its newest plans are known
     assigned: SessionChoice | None = None  # by the schedule
 
     @property
@@ -104,6 +105,15 @@ class SessionBook:
     def sessions(self) -> tuple[Session, ...]:
         """Every session, in the order of opening."""
         return tuple(entry.session for entry in self._entries.values())
+
+    @property
+    def serving(self) -> dict[str, SessionPlan]:
+        """The plans of the sessions that serve, and are not planned anew, by session."""
+        return {
+            name: entry.serving
+            for name, entry in self._entries.items()
+            if entry.serving is not None and entry.state is SessionState.SERVING
+        }
 
     @property
     def plans(self) -> tuple[SessionPlan, ...]:
@@ -168,6 +178,7 @@ class SessionBook:
         ``reason``."""
         entry = self._entries[name]
         entry.replans = False
+        entry.planned_s = now if plans else None
         if plans:
             serving = entry.serving
             chosen = -1 if serving is None else _index(plans, serving)
@@ -178,10 +189,15 @@ class SessionBook:
         else:
             entry.go(SessionChange.PLANS, now, reason)
 
-    def replan(self, name: str, now: float) -> None:
-        """Let a session await other plans; it goes on by its present one."""
+    def replan(self, name: str, now: float, **changes: Any) -> None:
+        """Let a session await other plans; it goes on by its present one.
+
+        ``changes`` are fields of its record: why it is planned anew, or other samples.
+        """
         entry = self._entries[name]
         entry.go(SessionChange.REPLAN, now, TO_SEARCH)
+        count = entry.session.replans + 1
+        entry.session = replace(entry.session, replans=count, **changes)
         entry.replans = entry.state is SessionState.REPLANNING
         entry.coming = None
 
@@ -267,7 +283,8 @@ class SessionBook:
             entry.serving, entry.coming = replace(entry.coming, admits=True), None
             entry.go(SessionChange.SERVE, now)
             chosen = _index(entry.session.plans, entry.serving)
-            entry.session = replace(entry.session, chosen=chosen)
+            switch_s = 0.0 if entry.planned_s is None else now - entry.planned_s
+            entry.session = replace(entry.session, chosen=chosen, switch_s=switch_s)
 
     def _reject(self, entry: _Entry, trouble: Mapping[str, str]) -> None:
         """Discard the plan that loads if one of its settings cannot be loaded."""

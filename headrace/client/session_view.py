@@ -118,7 +118,7 @@ def session_counts(reports: Iterable[Report]) -> dict[str, dict[str, float]]:
 def _add(found: dict[str, dict[str, float]], name: str, count: float) -> None:
     what, of = count_name(name)
     session, outcome = count_name(of)
-    if what == "session" and outcome in OUTCOMES:
+    if what == "session":
         counts = found.setdefault(session, {})
         counts[outcome] = counts.get(outcome, 0.0) + count
 
@@ -126,7 +126,9 @@ def _add(found: dict[str, dict[str, float]], name: str, count: float) -> None:
 def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
     """Return a session as JSON: fractions from 0 to 1, units in the keys."""
     chosen = session.plans[session.chosen] if session.chosen >= 0 else None
-    total = sum(counts.values())
+    ended = {name: count for name, count in counts.items() if name in OUTCOMES}
+    total = sum(ended.values())
+    labels = counts.get("labels", 0.0)
     return {
         "session": session.id,
         "state": str(session.state),
@@ -154,8 +156,18 @@ def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
             "stopped": session.stopped,
         },
         "schedule_seconds": session.schedule_s,
-        "queries": dict(counts),
-        "attainment": counts.get(ANSWERED, 0.0) / total if total else None,
+        "queries": ended,
+        "attainment": ended.get(ANSWERED, 0.0) / total if total else None,
+        "accuracy": {
+            "measured": counts["score"] / labels if labels else None,
+            "labels": int(labels),
+        },
+        "replanned": None if not session.replans else {
+            "times": session.replans,
+            "cause": session.cause,
+            "detect_seconds": session.detect_s,
+        },
+        "switch_seconds": session.switch_s,
         "opened_s": session.opened_s,
         "changed_s": session.changed_s,
     }  # fmt: skip
@@ -174,14 +186,29 @@ def details(row: Mapping[str, Any]) -> list[str]:
             f"  planned: accuracy {plan['accuracy']:.3f}, {plan['latency_ms']:.0f} ms, "
             f"{row['usd_per_h']:.3f} $/h"
         )
+    if row["accuracy"]["labels"]:
+        measured = row["accuracy"]
+        lines.append(
+            f"  measured: accuracy {measured['measured']:.3f} by {measured['labels']} labels"
+        )
+    if row["replanned"] is not None:
+        anew = row["replanned"]
+        lines.append(
+            f"  planned anew {anew['times']} times, last because of this: {anew['cause']}; "
+            f"noticed after {anew['detect_seconds']:.2f} s"
+        )
     if search is not None and search["steps"]:
         lines.append(
             f"  search: {search['steps']} configurations in {search['seconds']:.1f} s, "
             f"{search['profile_seconds']:.1f} device seconds of profiling; schedule "
-            f"{row['schedule_seconds']:.2f} s; "
+            f"{row['schedule_seconds']:.2f} s, switch-over {row['switch_seconds']:.2f} s; "
             + (f"ended by its {search['stopped']}" if search["stopped"] else "goes on")
         )
     return lines
+
+
+def _measured(accuracy: Mapping[str, Any]) -> str:
+    return "" if not accuracy["labels"] else f"acc {accuracy['measured']:.3f}"
 
 
 def _line(each: Mapping[str, Any]) -> str:
@@ -197,6 +224,7 @@ def _line(each: Mapping[str, Any]) -> str:
     parts = (
         f"{each['session']:16} {each['state']:10} {each['slo']['latency_ms']:7.0f} ms",
         "      -" if attained is None else f"{100 * attained:6.1f} %",
+        _measured(each["accuracy"]),
         "" if each["usd_per_h"] is None else f"{each['usd_per_h']:.3f} $/h",
         where or each["reason"],
     )

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec.structs import replace
 
 from control.policies.compass.search.prefix_cache import PrefixCache
+from control.problem.sample_sets import WORKLOAD, recent_of
 from control.problem.session_space import SessionSpace
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.user_functions import load_combine, load_workload
@@ -29,6 +30,7 @@ from headrace.errors import PipelineError
 from headrace.processes import run_directory
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.observability import observed
+from headrace.roles.recent_inputs import RecentInputs
 from operators.join import as_list
 from operators.models.loading import load_operator
 from operators.profiler import Profile, Profiler, Sample, outputs_of
@@ -45,7 +47,6 @@ from streams.topics import physical
 
 log = logging.getLogger("headrace.profiler")
 
-WORKLOAD = "workload@"  # sample sets: "workload@SEED"
 STRIKES = 2  # deaths of the process by one request
 HANGS_S = 60.0  # seconds of one operator's call
 LOADED = 64  # operators in memory
@@ -54,18 +55,26 @@ SESSION_MS = 6000  # a dead profiler's requests go to the others after this time
 WRITTEN_WITHIN_S = 30.0
 
 
-class Samples:
-    """The workload's samples by set, drawn in order once and kept."""
+MOST_RECENT = 8  # sets of recent inputs that are read
 
-    def __init__(self, workload: Any) -> None:
+
+class Samples:
+    """The samples by set, in one order: the workload's, drawn once and kept, and sessions' own
+    inputs, which ``recent`` opens by session and time."""
+
+    def __init__(self, workload: Any, recent: Callable[[str, float], RecentInputs]) -> None:
         self._workload = workload
         self._open: dict[str, tuple[Iterator[Any], list[Sample]]] = {}
+        self._open_recent = recent
+        self._recent: OrderedDict[str, RecentInputs] = OrderedDict()
 
     def of(self, name: str, first: int, upto: int) -> list[Sample]:
         """Return samples ``first`` to ``upto - 1``, fewer at the end of the workload.
 
         Raises ``PipelineError`` for an unknown set.
         """
+        if (found := recent_of(name)) is not None:
+            return self._inputs(name, *found).of(first, upto)
         if name not in self._open:
             seed = name.removeprefix(WORKLOAD)
             if not (name.startswith(WORKLOAD) and seed.isdigit()):
@@ -76,6 +85,14 @@ class Samples:
         for payload, truth in islice(drawing, max(0, upto - len(drawn))):
             drawn.append(Sample(len(drawn), payload, truth))
         return drawn[first:upto]
+
+    def _inputs(self, name: str, session: str, since_s: float) -> RecentInputs:
+        if name not in self._recent:
+            self._recent[name] = self._open_recent(session, since_s)
+            if len(self._recent) > MOST_RECENT:
+                self._recent.popitem(last=False)[1].close()
+        self._recent.move_to_end(name)
+        return self._recent[name]
 
 
 class Operators:
@@ -146,11 +163,12 @@ class ProfilerRole:
     def __init__(
         self, file: PipelineFile, sessions: SessionSpace, name: str, device: str,
         finished: dict[bytes, bytes], journal: CrashJournal,
+        recent: Callable[[str, float], RecentInputs],
     ) -> None:  # fmt: skip
         self._sessions, self._name, self._device = sessions, name, device
         self._finished, self._journal = finished, journal
         workload = load_workload(file)
-        self._samples = Samples(workload)
+        self._samples = Samples(workload, recent)
         self.operators = Operators(file, sessions, device)
         self._profiler = Profiler(
             file.pipeline, sessions.space, PrefixCache(sessions.cache_bytes),
@@ -225,6 +243,7 @@ def run_profiler(
     role = ProfilerRole(
         file, sessions, name, device, dict(read_kept(kafka, results)),
         CrashJournal(run_directory(pipeline.name) / f"{name}.profiling.json"),
+        lambda session, since_s: RecentInputs(kafka, pipeline, session, since_s),
     )  # fmt: skip
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -25,14 +25,15 @@ def recent_sizes(kafka: KafkaConfig, pipeline: Pipeline, most: int) -> list[int]
     until = time.monotonic() + WITHIN_S
     newest: list[int] = []
     for messages in newest_first(kafka, physical(pipeline.name, QUERIES), STRETCH):
-        records = [decode(_fetched(message)) for message in messages]
+        records = [decode(fetched(message)) for message in messages]
         newest += [record.size for record in records if isinstance(record, Query)]
         if len(newest) >= most or time.monotonic() > until:
             break
     return newest[:most][::-1]
 
 
-def _fetched(message: Message) -> Fetched:
+def fetched(message: Message) -> Fetched:
+    """Return a client's message in the form that the decoders take."""
     headers = message.headers() or []
     return Fetched(
         topic=message.topic() or "", slot=message.partition() or 0, offset=message.offset() or 0,

@@ -27,6 +27,7 @@ from operators.serving.running_batch import BatchState, NextBatch, RunningBatch
 from operators.serving.session_serving import SessionServing
 from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching
+from operators.serving.transfers import SessionLinks, Transfers
 from operators.serving.variant_serving import VariantServing
 from operators.serving.worker_rules import UNSTEERED, LatencyOf, WorkerRules
 from schemas.effects import (
@@ -73,6 +74,7 @@ class Worker:
         latency: LatencyOf = _unmeasured,
         planned: LatencyOf = _unmeasured,
         strikes: Mapping[str, int] | None = None,
+        links: SessionLinks | None = None,
     ) -> None:
         self._name = name
         self._pipeline = pipeline
@@ -95,6 +97,9 @@ class Worker:
         self._hold_s = inf  # the next batch waits until then
         self._reporter = Reporter(name, "worker", pipeline, incarnation, device)
         self._reporter.slots = self._slots.states
+        self._transfers: Transfers[list[Ticket]] | None = None
+        if links is not None:
+            self._transfers = Transfers(links, pipeline, self._reporter)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
@@ -131,6 +136,15 @@ class Worker:
         if progress is None:
             return []
         tickets = [Ticket(item, work, slot, offset, progress, now) for item in work.items]
+        if work.session is not None and self._transfers is not None:
+            until_s = self._transfers.end_s(work, event.at_s, now)
+            if until_s > now:
+                self._transfers.hold(tickets, until_s)
+                return [Wake(until_s)]
+        return self._queued(tickets, work, now)
+
+    def _queued(self, tickets: list[Ticket], work: Work, now: float) -> list[Effect]:
+        items = len(tickets)
         enqueue(self._queue, tickets)
         self._reporter.arrived(self._slots.wanted, items)
         if self._tables.following is not None:
@@ -372,6 +386,8 @@ class Worker:
         lease = next((each for each in plan.leases if each.worker == self._name), None)
         effects = self._slots.change(lease)
         self._sessions.follow(plan, lease)
+        if self._transfers is not None:
+            self._transfers.forget(frozenset([each.session for each in plan.sessions]))
         self._serving = self._sessions if self._sessions.active else self._variants
         self._queue = deque(filter(self._slots.holds, self._queue))
         effects += self._follow(now)
@@ -451,6 +467,9 @@ class Worker:
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
+        for tickets in self._transfers.ended(now) if self._transfers is not None else ():
+            if self._slots.holds(tickets[0]):
+                effects += self._queued(tickets, tickets[0].work, now)
         if self._batch.state is BatchState.RUNNING:
             effects += self._give_up_hanging(now)
         if self._due or now >= self._hold_s:

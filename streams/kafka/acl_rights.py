@@ -123,9 +123,10 @@ def _dashboard(pipeline: Pipeline) -> _Uses:
 def _profiler(pipeline: Pipeline) -> _Uses:
     if not pipeline.sessions:
         return _Uses()
-    # It reads its results back, so that a restart runs nothing twice.
+    # It reads its results back, so that a restart runs nothing twice, and sessions' own inputs.
+    inputs = (QUERIES, LABELS) if pipeline.labels else ()
     return _Uses(
-        writes=(PROFILE_RESULTS,), reads=(PROFILE_REQUESTS, PROFILE_RESULTS),
+        writes=(PROFILE_RESULTS,), reads=(PROFILE_REQUESTS, PROFILE_RESULTS, *inputs),
         commits=("profilers",),
     )  # fmt: skip
 

@@ -1,14 +1,17 @@
 """Sessions in virtual time: controller, ingress, workers and egress as they run live."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from control.controller.controller import Controller
 from control.policies.solvers import solve, virtual_s
+from control.problem.tiers import Link
 from operators.egress import Egress
 from operators.ingress import Ingress
+from operators.serving.transfers import Hop, SessionLinks
 from operators.serving.worker import Worker
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -35,8 +38,17 @@ def scanning(value: Any, rng: np.random.Generator) -> dict[str, list[Any]]:
 class World:
     """A system with sessions; commands and queries are given by time."""
 
-    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
-        self.pipeline, self.space = a_session_pipeline(), a_space(counts)
+    def __init__(
+        self,
+        counts: Mapping[str, int] | None = None,
+        links: Mapping[Hop, Link] | None = None,
+        **changes: Any,
+    ) -> None:
+        self.pipeline, self.space = a_session_pipeline(**changes), a_space(counts)
+        self.links: SessionLinks | None = None
+        if links is not None:
+            self.space = replace(self.space, links=links)
+            self.links = SessionLinks(self.space.origin, links)
         rng = np.random.default_rng(1)
 
         def make(node: str, setting: str) -> Toy:
@@ -63,16 +75,19 @@ class World:
         return Controller(self.pipeline, None, len(seats(self.space)), {}, self.space)
 
     def worker(self, name: str, now: float) -> Worker:
-        return Worker(name, self.pipeline, self.seats[name], incarnation=now)
+        device = self.seats[name]
+        return Worker(name, self.pipeline, device, incarnation=now, links=self.links)
 
     def command(self, at_s: float, action: str, **arguments: str) -> None:
         given = Command(id=f"{action}-{at_s}", pipeline="p", action=action, arguments=arguments)
         self.system.input(at_s, COMMANDS, 0, given)
 
-    def ask(self, session: str, from_s: float, upto_s: float, qps: float = 20.0) -> None:
+    def ask(
+        self, session: str, from_s: float, upto_s: float, qps: float = 20.0, payload: str = "scan"
+    ) -> None:
         for number in range(int((upto_s - from_s) * qps)):
             at_s = from_s + number / qps
-            query = Query(payload="scan", id=f"{session}-{at_s:.3f}", session=session)
+            query = Query(payload=payload, id=f"{session}-{at_s:.3f}", session=session)
             self.system.input(at_s, QUERIES, number % 4, query)
 
     def records(self, topic: str) -> list[Any]:

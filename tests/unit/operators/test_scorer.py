@@ -7,10 +7,21 @@ from msgspec.structs import replace
 
 from operators import scorer
 from operators.scorer import MOST_PATHS, OTHER, WRITE_S, Scorer, exact_match, score
-from schemas.effects import ACCURACY, DEAD_LETTERS, LABELS, RESULTS, Arrived, Assign, Effect, Woke
+from schemas.effects import (
+    ACCURACY,
+    DEAD_LETTERS,
+    LABELS,
+    PLANS,
+    REPORTS,
+    RESULTS,
+    Arrived,
+    Assign,
+    Effect,
+    Woke,
+)
 from schemas.pipeline import Labels
-from schemas.records import Garbled, Label, MeasuredAccuracy, Record
-from tests.builders import a_hop, a_pipeline, an_answer, arrived, sent
+from schemas.records import Garbled, Label, MeasuredAccuracy, Record, Report
+from tests.builders import a_hop, a_pipeline, a_plan, an_answer, arrived, sent
 
 LABELLED = Labels(within_s=100.0, memory_bytes=1_000_000)
 PIPELINE = a_pipeline(labels=LABELLED, slo_classes={"gold": 0.2})
@@ -79,6 +90,27 @@ def test_rows_are_by_path_class_and_hour() -> None:
         ("read/v", "gold", 0.0),
         ("read/w", "", 0.0),
     ]
+
+
+def test_scores_are_counted_by_session_until_it_closes() -> None:
+    told = Told()
+    for number, right in enumerate((1.0, 0.5, 0.0)):
+        told.tell(an_answered(number, 1, session="cam"), RESULTS, number)
+        told.tell(Label(id=f"q{number}", right=2 * right, of=2.0), LABELS, number)
+
+    def counts() -> dict[str, float]:
+        (report,) = [r for r in sent(told.node.handle(Woke(), told.now), REPORTS)]
+        assert isinstance(report, Report)
+        return {k: v for k, v in report.counts.items() if k.startswith("session/")}
+
+    told.node.handle(Woke(), told.now)
+    told.now += 1.0
+    assert counts() == {
+        "session/cam/labels": 3.0, "session/cam/score": 1.5, "session/cam/squares": 1.25
+    }  # fmt: skip
+    told.tell(a_plan(), PLANS, 0)
+    told.now += 1.0
+    assert counts() == {}
 
 
 def test_only_complete_answers_in_time_are_scored() -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from control.policies.compass.search.camo import Past, Profiled
-from control.policies.compass.search.sequential_test import Tested, plain
+from control.policies.compass.search.profile_run import ProfileRun
+from control.policies.compass.search.sequential_test import StopRule, Tested, plain
 from control.problem.space import Space, leaves
 from schemas.records import ProfileResult
 
@@ -82,6 +83,23 @@ class ProfileStore:
         others.sort(key=lambda each: each.newest_s)
         newest = others if most is None else others[len(others) - min(most, len(others)) :]
         return tuple(each.past(self._space) for each in newest)
+
+
+def known(
+    space: Space, blocks: Mapping[Block, ProfileResult], floor: float, rule: StopRule
+) -> tuple[Profiled, ...]:
+    """Return the profiles whose test against ``floor`` the known blocks of a set decide."""
+    found = []
+    for configuration in dict.fromkeys(each for each, _ in blocks):
+        run = ProfileRun(floor, rule)
+        rows = [blocks[at] for at in sorted(blocks) if at[0] == configuration]
+        if any(row.error or not row.scores for row in rows):
+            continue
+        for row in rows:
+            run.add(row.first, row.scores)
+        if not run.wanted():
+            found.append(profiled(space, configuration, run.tested, rows))
+    return tuple(found)
 
 
 def profiled(

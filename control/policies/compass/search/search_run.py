@@ -33,18 +33,20 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
     """When a search ends: seconds from its first block, $ of profiling (0: any) at ``price`` $ an
-    hour. ``ahead`` blocks beyond those needed keep as many profilers busy."""
+    hour. ``ahead`` blocks beyond those needed keep as many profilers busy. ``priced``: it ends as
+    soon as a plan complies, as one whose profiles are known and whose prices have changed."""
 
     deadline_s: float
     spend_usd: float
     price: float
     ahead: int = 1
+    priced: bool = False
 
 
 class SearchRun:
     """The state of one search, which began at ``began_s``. ``problem`` is that of the next step;
-    ``stopped`` says why it ended (space, deadline, spend), ``profile_s`` are the device seconds
-    that it has used. ``resumed``: it began in an earlier life."""
+    ``stopped`` says why it ended (space, deadline, spend, priced), ``profile_s`` are the device
+    seconds that it has used. ``resumed``: it began in an earlier life."""
 
     def __init__(
         self, problem: SearchProblem, limits: SearchLimits, began_s: float, *, resumed: bool = False
@@ -78,7 +80,9 @@ class SearchRun:
     def proposed(self, step: SearchStep, now: float) -> None:
         """Take the result of a step: profile its proposal, unless the search is over."""
         self.plans, self.nearest = step.plans, step.nearest
-        if step.proposal is None:
+        if self._limits.priced and step.plans:
+            self._end("priced")
+        elif step.proposal is None:
             self._end("space")
         elif self._spent():
             self._end("spend")

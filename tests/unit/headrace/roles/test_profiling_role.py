@@ -8,6 +8,7 @@ from confluent_kafka import TopicPartition
 
 from headrace.errors import PipelineError
 from headrace.roles.profiling_role import Samples, WaitingRequests, result_key
+from headrace.roles.recent_inputs import RecentInputs
 from schemas.records import ProfileRequest
 
 
@@ -53,13 +54,17 @@ def test_blocks_have_keys_of_their_own() -> None:
     assert len(keys) == 4
 
 
+def no_inputs(session: str, since_s: float) -> RecentInputs:
+    raise AssertionError("no inputs of sessions are asked for")
+
+
 class Letters:
     def queries(self, rng: Any) -> Iterator[tuple[str, int]]:
         return ((letter, number) for number, letter in enumerate("abcde"))
 
 
 def test_samples_are_drawn_once_in_order_and_may_end() -> None:
-    samples = Samples(Letters())
+    samples = Samples(Letters(), no_inputs)
     assert [s.payload for s in samples.of("workload@7", 2, 4)] == ["c", "d"]
     assert [s.payload for s in samples.of("workload@7", 0, 9)] == list("abcde")
     assert samples.of("workload@7", 9, 12) == []

@@ -1,0 +1,199 @@
+"""What is seen of the sessions that serve, and when one needs another plan.
+
+Three things say that a session's plan is not what was planned: answers that are less accurate than
+the session's objective (labels), queries that do not end in time (outcomes), and links of another
+speed (transfers). All of them come as counts in the reports of scorer, egress and workers; counts
+are sums since a node's start, so differences are taken by node and incarnation.
+
+A slower link is answered by prices for the plans that are known (nothing is profiled), the other
+two by a search on the session's newest inputs. A search that does not help is not repeated at once:
+the pause after it doubles.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from control.problem.session_space import SessionSpace
+from control.problem.tiers import Link
+from control.sessions.link_drift import LinkDrift, Transfers
+from control.sessions.score_drift import ScoreDrift, Scores
+from schemas.count_names import count_name
+from schemas.records import ANSWERED, DROPPED, FAILED, Report, Session, SessionPlan
+
+WINDOW_S = 5.0  # of outcomes
+LEAST_QUERIES = 10
+LEAST_ATTAINMENT = 0.9
+SURE = 3.45  # -ln(0.001) / 2: Hoeffding's bound of a share at that confidence
+PAUSE_S, MOST_PAUSE_S = 10.0, 600.0
+ENDS = (ANSWERED, "late", DROPPED, FAILED)
+
+Hop = tuple[str, str]  # tiers
+
+
+class Drift(StrEnum):
+    """What differs from the plan."""
+
+    ACCURACY = "accuracy"
+    ATTAINMENT = "attainment"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """A session needs another plan: why, since when, and the links as they were seen."""
+
+    session: str
+    drift: Drift
+    since_s: float
+    reason: str
+    links: Mapping[Hop, Link] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is seen of one session under the plan ``number``."""
+
+    number: int
+    from_s: float  # since then all answers are by this plan
+    scores: ScoreDrift = field(default_factory=ScoreDrift)
+    outcomes: deque[tuple[float, float, float]] = field(default_factory=deque)  # in time, of
+    hops: dict[Hop, LinkDrift] = field(default_factory=dict)
+
+
+class SessionHealth:
+    """The health of a pipeline's sessions; ``links`` are those that differ from the file's.
+
+    For ``drain_s`` after a change of plan, answers may be by the plan before it.
+    """
+
+    def __init__(self, space: SessionSpace, drain_s: float) -> None:
+        self._space = space
+        self._drain_s = drain_s
+        self._counts: dict[tuple[str, str], tuple[float, float]] = {}  # incarnation, count
+        self._seen: dict[str, _Seen] = {}
+        self._pauses: dict[str, tuple[float, float]] = {}  # no search before, the next pause
+        self.links: dict[str, dict[Hop, Link]] = {}  # by session
+
+    # ------------------------------------------------------------------ what is seen
+
+    def take(self, report: Report) -> None:
+        """Take the counts of a report."""
+        found: dict[str, dict[str, float]] = {}
+        for name, count in report.counts.items():
+            what, of = count_name(name)
+            if what not in ("session", "hop"):
+                continue
+            session, rest = count_name(of)
+            news = self._news(report, name, count)
+            if news and session in self._seen:
+                found.setdefault(session, {})[f"{what}/{rest}"] = news
+        for session, counts in found.items():
+            self._add(self._seen[session], counts, report.sent_s)
+
+    def _news(self, report: Report, name: str, count: float) -> float:
+        key = report.node, name
+        incarnation, before = self._counts.get(key, (report.incarnation, 0.0))
+        self._counts[key] = report.incarnation, count
+        return count - before if incarnation == report.incarnation else count
+
+    def _add(self, seen: _Seen, counts: Mapping[str, float], at_s: float) -> None:
+        hops: dict[Hop, dict[str, float]] = {}
+        for name, count in counts.items():
+            what, rest = count_name(name)
+            if what == "hop":
+                between, of = count_name(rest)
+                origin, _, to = between.partition(">")
+                hops.setdefault((origin, to), {})[of] = count
+        for hop, sums in hops.items():
+            transfers = Transfers(
+                at_s, int(sums.get("records", 0)), sums.get("bytes", 0.0), sums.get("busy_s", 0.0)
+            )
+            seen.hops.setdefault(hop, LinkDrift()).add(transfers)
+        if at_s < seen.from_s:
+            return
+        if labels := int(counts.get("session/labels", 0)):
+            scores, squares = (counts.get(f"session/{n}", 0.0) for n in ("score", "squares"))
+            seen.scores.add(Scores(at_s, labels, scores, squares))
+        ended = sum(counts.get(f"session/{each}", 0.0) for each in ENDS)
+        if ended:
+            seen.outcomes.append((at_s, counts.get(f"session/{ANSWERED}", 0.0), ended))
+            while seen.outcomes[0][0] < at_s - WINDOW_S:
+                seen.outcomes.popleft()
+
+    def serves(self, plans: Mapping[str, SessionPlan], now: float) -> None:
+        """Take the plans that serve; what was seen under other plans is forgotten."""
+        for gone in set(self._seen) - set(plans):
+            del self._seen[gone]
+        for name, plan in plans.items():
+            seen = self._seen.get(name)
+            if seen is None or seen.number != plan.number:
+                first = seen is None and plan.number == 1
+                self._seen[name] = _Seen(plan.number, now if first else now + self._drain_s)
+
+    def forget(self, session: str) -> None:
+        """Forget a session's links and pauses: it has closed, or a person plans it anew."""
+        self.links.pop(session, None)
+        self._pauses.pop(session, None)
+
+    # ------------------------------------------------------------------ alarms
+
+    def alarm(self, session: Session, now: float) -> Alarm | None:
+        """Return why a session that serves needs another plan; None: it does not."""
+        seen = self._seen.get(session.id)
+        if seen is None or not session.samples:
+            return None
+        found = self._link(session.id, seen)
+        if found is not None:
+            self.links.setdefault(session.id, {}).update(found.links)
+            return found
+        not_before_s, pause_s = self._pauses.get(session.id, (0.0, PAUSE_S))
+        if now < not_before_s:
+            return None
+        found = self._accuracy(session, seen) or self._attainment(session, seen)
+        if found is not None:
+            self._pauses[session.id] = now + pause_s, min(2 * pause_s, MOST_PAUSE_S)
+        return found
+
+    def _link(self, session: str, seen: _Seen) -> Alarm | None:
+        for between, drift in seen.hops.items():
+            link = self.link(session, between)
+            found = None if link is None else drift.seen(link)
+            if link is None or found is None:
+                continue
+            drift.forget()
+            ratio = link.bytes_per_s / found[0].bytes_per_s
+            reason = (
+                f"its link {between[0]}>{between[1]} is {max(ratio, 1 / ratio):.1f} times "
+                f"{'slower' if ratio > 1 else 'faster'} than planned"
+            )
+            return Alarm(
+                session=session, drift=Drift.LINK, since_s=found[1], reason=reason,
+                links={between: found[0]},
+            )  # fmt: skip
+        return None
+
+    def link(self, session: str, between: Hop) -> Link | None:
+        """Return a link as a session has it."""
+        return self.links.get(session, {}).get(between) or self._space.links.get(between)
+
+    def _accuracy(self, session: Session, seen: _Seen) -> Alarm | None:
+        if session.accuracy is None:
+            return None
+        since_s = seen.scores.since_s(session.accuracy)
+        if since_s is None:
+            return None
+        reason = f"its answers are less accurate than {session.accuracy:g} by their labels"
+        return Alarm(session=session.id, drift=Drift.ACCURACY, since_s=since_s, reason=reason)
+
+    def _attainment(self, session: Session, seen: _Seen) -> Alarm | None:
+        ended = sum(each[2] for each in seen.outcomes)
+        if ended < LEAST_QUERIES or not len(seen.scores):  # nothing to profile without labels
+            return None
+        share = sum(each[1] for each in seen.outcomes) / ended
+        if share + (SURE / ended) ** 0.5 >= LEAST_ATTAINMENT:
+            return None
+        reason = f"{100 * share:.0f} % of its queries were answered in time in {WINDOW_S:g} s"
+        since_s = seen.outcomes[0][0]
+        return Alarm(session=session.id, drift=Drift.ATTAINMENT, since_s=since_s, reason=reason)

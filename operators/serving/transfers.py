@@ -1,0 +1,99 @@
+"""Transfers of sessions' work between tiers: measured, and on one machine emulated.
+
+A link takes ``bytes / rate + delay`` for a record, and carries those of one session one after
+another. Where all tiers are processes of one machine, a record of another tier is held for that
+long; a real link needs no emulation. Either way the seconds that the link was busy with a record
+are counted, so that the control app sees how fast links are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+from control.problem.tiers import Link
+from operators.record_size import record_size
+from operators.reporter import Reporter
+from schemas.pipeline import Pipeline
+from schemas.records import Work
+
+T = TypeVar("T")
+Hop = tuple[str, str]  # tiers
+COUNTS = ("records", "bytes", "busy_s")
+
+
+@dataclass(slots=True)
+class SessionLinks:
+    """The tier that sessions' inputs come from, and the links to emulate, which may change: by
+    session and hop, else by hop. Without links nothing is held."""
+
+    origin: str
+    emulated: Mapping[Hop, Link] = field(default_factory=dict)
+    changed: dict[tuple[str, Hop], Link] = field(default_factory=dict)
+
+    def link(self, session: str, hop: Hop) -> Link | None:
+        """Return the link to emulate; None: none."""
+        if not self.emulated:
+            return None
+        return self.changed.get((session, hop)) or self.emulated.get(hop)
+
+
+class Transfers(Generic[T]):
+    """The transfers to one worker. ``T`` is what is held until its transfer has ended."""
+
+    def __init__(self, links: SessionLinks, pipeline: Pipeline, reporter: Reporter) -> None:
+        self._links = links
+        self._parents = {c: task.name for task in pipeline.tasks for c in task.children}
+        self._reporter = reporter
+        self._free_s: dict[tuple[str, Hop], float] = {}  # since then the link of a session is idle
+        self._held: list[tuple[float, int, T]] = []
+        self._count = 0
+
+    def end_s(self, work: Work, sent_s: float, now: float) -> float:
+        """Return when a record's transfer ends, now or later, and count it.
+
+        ``sent_s`` is when it was sent.
+        """
+        session = work.session
+        if session is None:
+            return now
+        parent = self._parents.get(work.task)
+        tier = session.stage(work.task).tier
+        hop = (session.stage(parent).tier if parent else self._links.origin), tier
+        if hop[0] == tier:
+            return now
+        size = sum(record_size(item.value) for item in work.items)
+        key = session.session, hop
+        begins_s = max(sent_s, self._free_s.get(key, sent_s))
+        link = self._links.link(session.session, hop)
+        ends_s = now
+        if link is not None:
+            ends_s = max(now, begins_s + size / link.bytes_per_s + link.delay_s)
+        self._free_s[key] = ends_s if link is None else ends_s - link.delay_s
+        for what, amount in zip(COUNTS, (1, size, ends_s - begins_s), strict=True):
+            self._reporter.count(count_of(*key, what), amount)
+        return ends_s
+
+    def hold(self, held: T, until_s: float) -> None:
+        """Hold something until its transfer has ended."""
+        self._count += 1
+        heappush(self._held, (until_s, self._count, held))
+
+    def ended(self, now: float) -> list[T]:
+        """Return what need not be held any longer."""
+        found: list[T] = []
+        while self._held and self._held[0][0] <= now:
+            found.append(heappop(self._held)[2])
+        return found
+
+    def forget(self, sessions: frozenset[str]) -> None:
+        """Forget the counts of sessions other than these: they have closed."""
+        for key in [each for each in self._free_s if each[0] not in sessions]:
+            del self._free_s[key]
+            for what in COUNTS:
+                self._reporter.counts.pop(count_of(*key, what), None)
+
+
+def count_of(session: str, hop: Hop, what: str) -> str:
+    """Return the name of a count of transfers."""
+    return f"hop/{session}/{hop[0]}>{hop[1]}/{what}"

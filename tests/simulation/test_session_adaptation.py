@@ -1,0 +1,155 @@
+"""Sessions that are planned anew by themselves: other links, other data, in virtual time."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from control.problem.session_space import SessionSpace
+from control.problem.tiers import Link
+from operators.scorer import Scorer, exact_match
+from schemas.effects import LABELS, RESULTS, Arrived, Assign, Effect, Event, Send, Woke
+from schemas.enumerations import SessionState
+from schemas.pipeline import Labels
+from schemas.records import Answer, Label, Session
+from tests.session_world import Profilers, Scores
+from tests.simulation.session_system import World
+
+SLOW, FAST = Link(60_000.0, 0.005), Link(100_000.0, 0.005)  # bytes a second
+BROAD = Link(1e6, 0.01)
+PAYLOAD = "s" * 900  # bytes; the profilers say about as much
+CHANGE_S = 12.0
+
+
+def both_ways(links: Mapping[tuple[str, str], Link]) -> dict[tuple[str, str], Link]:
+    return {**links, **{(to, from_): link for (from_, to), link in links.items()}}
+
+
+LINKS = both_ways(
+    {("handheld", "depot"): FAST, ("handheld", "cloud"): SLOW, ("depot", "cloud"): BROAD}
+)
+
+
+def by_variant(v: float, w: float) -> Scores:
+    """Return scores that depend on the reader only."""
+    return lambda options: w if options["read.variant"] == "w" else v
+
+
+class Labeller:
+    """A user who labels every answer: right with the probability that its path has now."""
+
+    def __init__(self, space: SessionSpace, before: Scores, after: Scores) -> None:
+        self._space, self._before, self._after = space, before, after
+        self._rng = np.random.default_rng(3)
+        self._began = False
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Woke) and not self._began:
+            self._began = True
+            return [Assign(RESULTS, tuple(range(4)))]
+        if not (isinstance(event, Arrived) and isinstance(event.record, Answer)):
+            return []
+        answer = event.record
+        scores = self._after if answer.id.startswith("a-") and now >= CHANGE_S else self._before
+        reader = next((hop.variant for path in answer.paths for hop in path[1:]), "v")
+        right = self._rng.random() < scores({"read.variant": reader.partition("@")[0]})
+        label = Label(id=answer.id, right=float(right), of=1.0)
+        return [Send(LABELS, label, 0, answer.id)]
+
+
+class Adapting(World):
+    """A system with a profiler, emulated links, and labels of the answers."""
+
+    def __init__(self, before: Scores, after: Scores) -> None:
+        labels = Labels()
+        super().__init__({"handheld": 3, "depot": 2, "cloud": 2}, LINKS, labels=labels)
+        self.profilers = Profilers(before, recent=after)
+        self.system.start("profiler", self.profilers)
+        scorer = Scorer(
+            "scorer", self.pipeline, labels, exact_match, incarnation=0.0,
+            answer_slots=range(4), label_slots=(0,),
+        )  # fmt: skip
+        self.system.start("scorer", scorer)
+        self.system.start("labeller", Labeller(self.space, before, after))
+
+    def chosen(self, name: str) -> Mapping[str, str]:
+        """Return the settings of the plan in force of a session."""
+        session = self.session(name)
+        return session.plans[session.chosen].settings
+
+    def served(self, name: str) -> list[Session]:
+        """Return the records of a session at which it came to serve."""
+        rows = [each for each in self.records("sessions") if each.id == name]
+        return [
+            each
+            for at, each in enumerate(rows)
+            if each.state is SessionState.SERVING
+            and (at == 0 or rows[at - 1].state is not SessionState.SERVING)
+        ]
+
+    def on_time(self, name: str, from_s: float, upto_s: float) -> float:
+        """Return the share of a session's queries, by arrival, that were answered in time."""
+        rows = [each for each in self.answers(name) if from_s <= each.created_s < upto_s]
+        good = [r for r in rows if r.outcome == "answered" and r.answered_s <= r.deadline_s]
+        return len(good) / len(rows)
+
+
+STEADY = by_variant(0.97, 0.97)
+
+
+def opened(world: Adapting) -> Adapting:
+    for at_s, name in ((1.0, "a"), (1.1, "b")):
+        world.command(at_s, "open-session", session=name, slo="200ms")
+        world.ask(name, 8.0, 30.0, payload=PAYLOAD)
+    return world
+
+
+def test_a_link_ten_times_slower_is_left_within_a_second_and_nothing_is_profiled() -> None:
+    world = opened(Adapting(STEADY, STEADY))
+    world.system.run(CHANGE_S)
+    assert world.links is not None
+    between = ("handheld", "depot")
+    world.links.changed["a", between] = Link(FAST.bytes_per_s / 10, FAST.delay_s)
+    run, others = len(world.profilers.run), world.session("b")
+    world.system.run(32.0)
+    session = world.session("a")
+    assert session.cause == "its link handheld>depot is 10.0 times slower than planned"
+    assert (session.replans, session.stopped) == (1, "priced")
+    assert len(world.profilers.run) == run
+    assert world.on_time("a", 8.0, CHANGE_S) > 0.95
+    assert world.on_time("a", CHANGE_S + 1.0, 30.0) > 0.95
+    back_s = world.served("a")[-1].changed_s - CHANGE_S
+    assert back_s < 1.0
+    assert world.session("b") == others  # the other session's plan stays as it is
+
+
+def test_data_on_which_the_plan_is_inaccurate_are_noticed_and_planned_for_within_ten_seconds() -> (
+    None
+):
+    world = opened(Adapting(STEADY, by_variant(0.4, 0.96)))
+    world.system.run(CHANGE_S)
+    assert world.chosen("a")["read"].startswith("read/v")
+    others = world.session("b")
+    world.system.run(32.0)
+    session = world.session("a")
+    assert session.cause == "its answers are less accurate than 0.9 by their labels"
+    assert session.samples.startswith("recent@a@")
+    assert world.chosen("a")["read"].startswith("read/w")
+    assert session.replans == 1
+    assert 0 < session.detect_s < 5.0
+    assert world.served("a")[-1].changed_s - CHANGE_S < 10.0
+    assert world.session("b") == others
+
+
+def test_nothing_is_planned_anew_while_nothing_changes() -> None:
+    world = opened(Adapting(STEADY, STEADY))
+    world.system.run(32.0)
+    assert [world.session(name).replans for name in ("a", "b")] == [0, 0]
+
+
+def test_a_search_that_does_not_help_is_not_repeated_at_once() -> None:
+    world = opened(Adapting(STEADY, by_variant(0.4, 0.5)))
+    world.system.run(32.0)
+    session = world.session("a")
+    assert session.replans == 2  # ten seconds after the first search
+    assert session.state is SessionState.SERVING  # by the plan that it had
+    assert session.reason.startswith("no plan meets its objectives")

@@ -1,0 +1,47 @@
+"""When a link counts as slower or faster than planned, and what it is taken for."""
+
+import pytest
+
+from control.problem.tiers import Link
+from control.sessions.link_drift import LinkDrift, Transfers
+
+PLANNED = Link(bytes_per_s=100_000.0, delay_s=0.01)
+RECORD = 2000  # bytes
+
+
+def seen(count: int, bytes_per_s: float, before: int = 0) -> tuple[Link, float] | None:
+    """Return what is seen after ``before`` records as planned, then ``count`` others."""
+    drift = LinkDrift()
+    planned_s = RECORD / PLANNED.bytes_per_s + PLANNED.delay_s
+    if before:
+        drift.add(Transfers(1.0, before, before * RECORD, before * planned_s))
+    busy_s = count * (RECORD / bytes_per_s + PLANNED.delay_s)
+    drift.add(Transfers(1.2, count, count * RECORD, busy_s))
+    return drift.seen(PLANNED)
+
+
+@pytest.mark.parametrize("before", [0, 40])
+@pytest.mark.parametrize("factor", [0.1, 0.3, 20.0])
+def test_another_rate_is_found(factor: float, before: int) -> None:
+    found = seen(4, PLANNED.bytes_per_s * factor, before)
+    assert found is not None
+    assert found[0].bytes_per_s == pytest.approx(PLANNED.bytes_per_s * factor)
+    assert found[1] == 1.2
+
+
+def test_a_little_slower_and_few_records_say_nothing() -> None:
+    assert seen(4, PLANNED.bytes_per_s * 0.8) is None
+    assert seen(2, PLANNED.bytes_per_s * 0.1) is None
+
+
+def test_milliseconds_of_the_broker_say_nothing() -> None:
+    drift = LinkDrift()
+    drift.add(Transfers(1.0, 5, 5 * 10, 5 * (0.01 + 0.009)))  # 10 bytes each, 9 ms too long
+    assert drift.seen(PLANNED) is None
+
+
+def test_old_transfers_are_forgotten() -> None:
+    drift = LinkDrift()
+    drift.add(Transfers(1.0, 4, 4 * RECORD, 4 * 0.5))
+    drift.add(Transfers(3.0, 1, RECORD, 0.03))
+    assert drift.seen(PLANNED) is None
