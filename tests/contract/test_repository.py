@@ -14,6 +14,7 @@ from headrace.broker.jar_lock import ROOTS
 from headrace.cli.gateway import gateway
 from headrace.cli.main import headrace
 from headrace.cli.roles import control, egress, ingress, worker
+from headrace.kubernetes.pods import GRACE_S
 from streams.topics import MAX_RECORD_BYTES
 
 ROOT = Path(__file__).parents[2]
@@ -165,8 +166,9 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
     for name, role in roles.items():
         assert role["command"][:2] == [name, MOUNTED]
         assert role["volumes"] == ["${PIPELINE_DIR:-./examples/postcode}:/opt/pipeline:ro"]
-        assert role["image"] == "headrace:local"
+        assert role["image"] == ("headrace:local" if name == "worker" else "headrace:light")
         assert {"healthcheck", "mem_limit", "logging"} <= role.keys()
+        assert role["stop_grace_period"] == f"{GRACE_S}s"
         assert role["environment"]["HEADRACE_BOOTSTRAP"] == "broker:9092"
         assert role["depends_on"] == {"broker": {"condition": "service_healthy"}}
         assert (ROOT / role["build"]["context"] / "Dockerfile").is_file()
@@ -185,10 +187,22 @@ def test_the_command_line_takes_what_compose_gives_it(role: click.Command) -> No
     assert file.is_file()
 
 
+def test_the_light_image_of_compose_has_no_library_of_models() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    named = re.search(r'^ARG EXTRAS="(.+)"$', (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert named is not None
+    light = services["control"]["build"]["args"]["EXTRAS"]
+    assert set(named[1].split()) - set(light.split()) == {"postcode"}
+    assert "args" not in services["worker"]["build"]
+
+
 def test_the_image_installs_by_lock_and_finds_our_packages_first() -> None:
     text = (ROOT / "Dockerfile").read_text()
     assert re.search(r"^FROM python:3\.1[123]-slim$", text, re.MULTILINE)
-    assert "--require-hashes" in text
+    installs = re.findall(r"pip install (?:[^&\n]|\\\n)+", text)
+    assert len(installs) == 3
+    locked = ("--require-hashes", "--build-constraint requirements.lock")
+    assert [each for each in installs if not any(lock in each for lock in locked)] == []
     assert "PYTHONPATH=/opt/headrace" in text
     assert re.search(r"^USER (?!root)", text, re.MULTILINE)
 
