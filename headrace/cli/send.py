@@ -68,6 +68,9 @@ def send(as_json: bool, **asked: Any) -> int:
 )
 @deadline_option
 @slo_class_option
+@click.option("--session", default="", help="The session that the queries belong to.")
+@click.option("--workload", metavar="MODULE:CLASS", help="Inputs of another workload.")
+@click.option("--labels", is_flag=True, help="Send the truths, too, as labels.")
 @json_option
 def load(as_json: bool, **asked: Any) -> int:
     """Send queries at random or given times and report their outcomes.

@@ -164,6 +164,26 @@ def replan(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
     return _show(result, as_json=as_json)
 
 
+@session.command()
+@pipeline_argument
+@click.argument("name", metavar="SESSION")
+@click.argument("hop", metavar="TIER>TIER")
+@click.option("--rate", help="As in 0.2Mbps; without it the link is the file's again.")
+@click.option("--delay", help="As in 40ms; without it the file's.")
+def link(file: Path, name: str, hop: str, rate: str | None, delay: str | None) -> None:
+    """Change an emulated link of one session, to see what it does.
+
+    Links are emulated where a tier of the file is. The workers on this machine follow at once.
+
+    \b
+    Example:
+      headrace session link planned.yaml cam-17 'handheld>cloud' --rate 0.2Mbps
+    """
+    from headrace.cluster.emulated_links import change_link
+
+    print_text(change_link(read_file(file), name, hop, rate, delay))
+
+
 def _show(result: "CommandResult", *, as_json: bool) -> int:
     from msgspec.structs import asdict
 

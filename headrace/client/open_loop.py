@@ -6,12 +6,13 @@ from itertools import islice, repeat
 from typing import Any
 
 from headrace.client.formats import answers_in, reader_of
+from headrace.client.labeller import Labeller
 from headrace.client.topic_clients import Asker, Tail
 from headrace.results.tally import Sent
 from headrace.terminal import progress
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Query
+from schemas.records import Answer, Label, Query
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
@@ -28,7 +29,8 @@ Inputs = Iterator[tuple[bytes, Any]]  # payload, truth
 class OpenLoop:
     """Sends ``inputs`` at ``times_s`` (seconds after ``start``) and collects the answers.
 
-    It has no thread: ``step`` sends the queries that are due and reads answers.
+    It has no thread: ``step`` sends the queries that are due and reads answers. With ``labels`` the
+    truth of every query is sent to the labels topic.
     """
 
     def __init__(
@@ -39,8 +41,12 @@ class OpenLoop:
         *,
         deadline_s: float | None = None,
         slo_class: str = "",
+        session: str = "",
+        labels: bool = False,
     ) -> None:
         self._pipeline = pipeline
+        self._session = session
+        self._labels = Labeller(kafka, pipeline) if labels else None
         self._prefix = prefix
         self._deadline_s = deadline_s
         self._slo_class = slo_class
@@ -110,9 +116,11 @@ class OpenLoop:
         self._asker.ask(
             Query(
                 payload=payload, id=name, deadline_s=deadline, slo_class=self._slo_class,
-                size=next(self._sizes),
+                size=next(self._sizes), session=self._session,
             )
         )  # fmt: skip
+        if self._labels is not None:
+            self._labels.send(Label(id=name, truth=truth))
         self._last_s = now
         self._next += 1
 
@@ -140,6 +148,8 @@ class OpenLoop:
 
     def close(self) -> None:
         """Close the Kafka clients."""
+        if self._labels is not None:
+            self._labels.close()
         self._asker.close()
         self._tail.close()
 

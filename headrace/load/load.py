@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from headrace.client.topic_clients import new_id, plans
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.sizes_file import read_sizes
 from headrace.config.user_functions import load_workload
+from headrace.errors import PipelineError
 from headrace.load.load_result import LoadResult, answers_text
 from headrace.load.load_screen import watching
 from headrace.results.phase_outcomes import (
@@ -49,6 +50,9 @@ class LoadOptions:
     sizes: Path | None = None  # a distribution; None: the file's
     deadline_s: float | None = None
     slo_class: str = ""
+    session: str = ""
+    workload: str = ""  # "package.module:Class"; "": the file's
+    labels: bool = False  # send the truths to the labels topic
     warm_up_s: float = 0.0  # at ``WARM_UP_QPS`` before the load, not counted
     watch: bool = False  # show the pipeline's status meanwhile
 
@@ -65,6 +69,8 @@ def loaded(
     """
     reads = isinstance(options.arrivals, Phases) or options.watch
     prepare(kafka, file.pipeline, "producer", "consumer", *(("operator",) if reads else ()))
+    if options.labels and file.pipeline.labels is None:
+        raise PipelineError(f"{file.path}: labels are not scored; add a line such as: labels: {{}}")
     load = _Load(file, kafka, options, each, _material(file, options))
     warm_up = load.warm_up()
     with closing(load.loop("load")) as loop:
@@ -123,7 +129,8 @@ class _Load:
         options = self.options
         return OpenLoop(
             self.kafka, self.file.pipeline, new_id(what),
-            deadline_s=options.deadline_s, slo_class=options.slo_class,
+            deadline_s=options.deadline_s, slo_class=options.slo_class, session=options.session,
+            labels=options.labels,
         )  # fmt: skip
 
     def warm_up(self) -> int:
@@ -189,6 +196,9 @@ def requested(asked: Mapping[str, Any]) -> LoadOptions:
         sizes=asked["sizes"],
         deadline_s=asked["deadline"],
         slo_class=asked["slo_class"],
+        session=asked["session"],
+        workload=asked["workload"] or "",
+        labels=asked["labels"],
         warm_up_s=asked["warm_up"],
         watch=asked["watch"],
     )
@@ -215,7 +225,7 @@ def _material(file: PipelineFile, options: LoadOptions) -> _Material:
     sizes = sizes or drawn_sizes(file, options.sizes, len(times), rng)
     if options.payload is not None:
         return _Material(times=times, sizes=sizes, inputs=[(options.payload, None)], score=None)
-    workload = load_workload(file)
+    workload = load_workload(replace(file, workload=options.workload or file.workload))
     inputs = generated(workload.queries(rng), max(1, min(DISTINCT, len(times))))
     return _Material(times=times, sizes=sizes, inputs=inputs, score=workload.score)
 

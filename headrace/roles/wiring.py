@@ -18,6 +18,7 @@ from headrace.config.user_functions import load_combine, load_scorer
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query
+from headrace.roles.link_file import follow_links, link_file, session_links
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
@@ -267,6 +268,8 @@ def run_worker(
     if host != EMULATED:
         preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
     journals = {} if host == EMULATED else {each: _journal(pipeline, each) for each in names}
+    emulated = any(tier.device == EMULATED for tier in file.cluster.tiers)
+    links = session_links(file.sessions, emulated=emulated)
     nodes: dict[str, Node] = {
         each: Worker(
             each,
@@ -276,10 +279,13 @@ def run_worker(
             latency=latency_of(profile, device),
             planned=latency_of(profile, device, "p95"),
             strikes=journals[each].strikes if journals else None,
+            links=links,
         )
         for each, reported in devices.items()
     }
     namesakes.check()
+    if links is not None and links.emulated:
+        follow_links(links, link_file(pipeline.name))
     group = f"{pipeline.name}.workers"
     with _driver(pipeline, nodes, kafka, group, logs, role=name, namesakes=namesakes) as live:
         _attach(live, file, profile, devices, seed, journals)

@@ -19,13 +19,15 @@ class Postcodes:
         """Envelopes without end: PNG bytes and the postcode on it."""
         while True:
             envelope = compose(held_out(), rng)
-            yield png(envelope.image), envelope.postcode
+            yield png(self.photographed(envelope.image, rng)), envelope.postcode
+
+    def photographed(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the image as this camera takes it."""
+        return image
 
     def score(self, result: Any, truth: str) -> tuple[int, int]:
         """How many digits are right at their place, of how many."""
-        if not isinstance(result, str):
-            return 0, len(truth)
-        return sum(a == b for a, b in zip(result, truth, strict=False)), len(truth)
+        return right_digits(result, truth)
 
     def task_inputs(
         self, task: str, n: int, rng: np.random.Generator
@@ -43,6 +45,26 @@ class Postcodes:
         return _found(output, truth) / len(truth) if isinstance(output, list) else 0.0
 
 
+class Noisy(Postcodes):
+    """The same envelopes with the grain of a camera in bad light."""
+
+    grain = 45.0  # standard deviation, of 255
+
+    def photographed(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the image with grain."""
+        grainy = image + rng.normal(0.0, self.grain, image.shape)
+        return np.clip(grainy, 0, 255).astype(np.uint8)
+
+
+class Dim(Postcodes):
+    """The same envelopes with a quarter of the contrast."""
+
+    def photographed(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the image with less contrast."""
+        paper = float(np.median(image))
+        return np.clip(paper + (image - paper) / 4, 0, 255).astype(np.uint8)
+
+
 class Digits(Postcodes):
     """Crops of single digits, for a pipeline that only reads."""
 
@@ -50,6 +72,13 @@ class Digits(Postcodes):
         """Crops without end, as a locator makes them, and the digit on each."""
         while True:
             yield from zip(*_reading(DIGITS, rng), strict=True)
+
+
+def right_digits(result: Any, truth: str) -> tuple[int, int]:
+    """Return how many digits are right at their place, of how many."""
+    if not isinstance(result, str):
+        return 0, len(truth)
+    return sum(a == b for a, b in zip(result, truth, strict=False)), len(truth)
 
 
 def _locating(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:

@@ -1,0 +1,74 @@
+"""Links between tiers on one machine: emulated by workers, changed by a file in the run directory.
+
+``headrace session link`` writes the file, workers read it again when it has changed:
+
+    {"cam-17": {"handheld>cloud": {"bytes_per_s": 25000.0, "delay_s": 0.04}}}
+"""
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from control.problem.session_space import SessionSpace
+from control.problem.tiers import Link
+from headrace.atomic_file import write_whole
+from headrace.processes import run_directory
+from operators.serving.transfers import Hop, SessionLinks
+
+LOOK_EVERY_S = 0.1
+
+Changed = dict[tuple[str, Hop], Link]
+
+
+def link_file(pipeline: str) -> Path:
+    """Return the path of a pipeline's changed links."""
+    return run_directory(pipeline) / "links.json"
+
+
+def read_links(path: Path) -> Changed:
+    """Return the changed links by session and hop; {} without a file or with a broken one."""
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            (session, (hop.partition(">")[0], hop.partition(">")[2])): Link(**link)
+            for session, links in read.items()
+            for hop, link in links.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write_links(path: Path, changed: Mapping[tuple[str, Hop], Link]) -> None:
+    """Write the changed links."""
+    rows: dict[str, dict[str, dict[str, float]]] = {}
+    for (session, hop), link in changed.items():
+        row = {"bytes_per_s": link.bytes_per_s, "delay_s": link.delay_s}
+        rows.setdefault(session, {})[">".join(hop)] = row
+    write_whole(path, json.dumps(rows, indent=1))
+
+
+def session_links(space: SessionSpace | None, *, emulated: bool) -> SessionLinks | None:
+    """Return the links of a worker; None if the pipeline has no tiers.
+
+    Where a tier is emulated so are its links.
+    """
+    if space is None:
+        return None
+    return SessionLinks(space.origin, space.links if emulated else {})
+
+
+def follow_links(links: SessionLinks, path: Path) -> threading.Thread:
+    """Take changes of the file from now on, in a thread of its own; return the thread."""
+    pause = threading.Event()
+
+    def follow() -> None:
+        seen: object = None
+        while not pause.wait(LOOK_EVERY_S):
+            found = path.stat().st_mtime_ns if path.exists() else None
+            if found != seen:
+                seen, links.changed = found, read_links(path)
+
+    thread = threading.Thread(target=follow, name="links", daemon=True)
+    thread.start()
+    return thread
