@@ -155,6 +155,15 @@ def test_a_unit_runs_a_command_that_exists(unit: Path) -> None:
     assert line[1] in headrace.commands
 
 
+@pytest.mark.parametrize("unit", sorted((ROOT / "deploy" / "systemd").glob("*.service")), ids=str)
+def test_a_unit_has_time_to_end_and_a_place_to_write(unit: Path) -> None:
+    # A worker notes there what it runs, so that it knows after a crash; its user may have no home.
+    lines = unit.read_text().splitlines()
+    assert f"TimeoutStopSec={GRACE_S}" in lines
+    assert "StateDirectory=headrace" in lines
+    assert "Environment=PYTHONPATH=/opt/headrace HEADRACE_HOME=/var/lib/headrace" in lines
+
+
 def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     broker = services["broker"]
