@@ -96,6 +96,7 @@ class Ingress:
         self._topic = work_topic(self._root)
         self._plans = PlanFollower(pipeline.name)
         self._runs = Runs(pipeline, alone=share == 1.0)
+        self._has_worker = False  # whether the root task has a worker
         self._admission = ClassAdmission(
             {name: pipeline.class_shares.get(name, ClassShare()) for name in pipeline.slo_classes}
         )
@@ -181,10 +182,8 @@ class Ingress:
     def _placed(self, event: Arrived) -> Arrived:
         """Return the record with its place as its offset; the two differ after the topic's offsets
         went back."""
-        places, counts = self._places, self._counts
-        place = places.take(event.slot, event.offset)
-        counts["arrived"] += 1
-        counts["regressed"], counts["missing"] = places.regressed, places.missing
+        place = self._places.take(event.slot, event.offset)
+        self._counts["arrived"] += 1
         return event if place == event.offset else replace(event, offset=place)
 
     def _deadline(
@@ -293,7 +292,9 @@ class Ingress:
 
     def _flush(self) -> list[Effect]:
         self._flushing = False
-        upto = self._places.upto
+        places, counts = self._places, self._counts
+        upto = places.upto
+        counts["regressed"], counts["missing"] = places.regressed, places.missing
         effects: list[Effect] = [
             Send(
                 OUTPUTS,
@@ -324,6 +325,7 @@ class Ingress:
         slos_s = [each.slo_s for each in plan.sessions]
         self._most_s = max(self._pipeline.longest_deadline_s, self._slo_s, *slos_s)
         self._runs.change(plan, now)
+        self._has_worker = bool(self._runs)
         self._by_session = plans_sessions(self._pipeline, plan.settings.policy)
         self._sessions = {each.session: each for each in plan.sessions if each.admits}
         self._opened = frozenset([each.session for each in plan.sessions])
@@ -350,7 +352,9 @@ class Ingress:
     def _served(self) -> bool:
         """Whether the root task has a worker."""
         dispatcher = self._dispatcher
-        return bool(dispatcher if dispatcher is not None and dispatcher.active else self._runs)
+        if dispatcher is not None and dispatcher.active:
+            return bool(dispatcher)
+        return self._has_worker
 
     def _completed(self, completion: Completion, now: float) -> list[Effect]:
         if self._dispatcher is None:

@@ -33,6 +33,8 @@ def record_size(value: Value) -> int:
 
 def excess(value: Value) -> str:
     """Return the error message for a value too large for a record, or ""."""
+    if type(value) in _SCALARS:
+        return ""
     found = record_size(value)
     if found <= MOST_BYTES:
         return ""

@@ -106,6 +106,7 @@ class Controller:
         self._table_jobs = TableJobs(pipeline, profile, memory)
         self._gate = PlanGate(pipeline, memory, self._table_jobs.sets, space)
         self._sessions = SessionDesk(pipeline, space)
+        self._has_sessions = space is not None
         self._quiet: frozenset[str] = frozenset()
         self._settled = False
         self._wake_s = 0.0
@@ -272,10 +273,11 @@ class Controller:
     def _note_moves(self, now: float) -> None:
         """Note workers that have drained or serve: the target's next step may wait for them."""
         quiet = frozenset(self._state.members.quiet(now))
-        drained = sorted(quiet - self._quiet)
-        self._quiet = quiet
         moved = self._state.target.moved
-        moved(about_worker(name, PlanCause.WORKER_DRAINED) for name in drained)
+        if quiet != self._quiet:
+            drained = sorted(quiet - self._quiet)
+            moved(about_worker(name, PlanCause.WORKER_DRAINED) for name in drained)
+            self._quiet = quiet
         moved(self._intake.ready(now))
         state = self._state
         state.target.sees(state.estimates.capacity_share(state.policy(state.settings)))
@@ -298,6 +300,8 @@ class Controller:
         """Carry out commands on sessions, and publish query plans that have changed."""
         state = self._state
         given = self._commands.urgent(SESSION_ACTIONS)
+        if not given and not self._has_sessions:
+            return []
         answered = self._sessions.carry_out(given, state.settings.policy, now)
         searched = self._sessions.planning(state.settings.policy, now)
         plan = self._sessions.moved(state.plan, state.members.devices, now)

@@ -176,7 +176,9 @@ def _spread(
     ``kept`` remain."""
     since_s, until_s = interval
     last = floor(until_s / width_s)
-    found = {at: n for at, n in bins.items() if at >= last - kept - 1}
+    found = dict(bins)
+    while found and (oldest := next(iter(found))) < last - kept - 1:
+        del found[oldest]
     per_s = count / (until_s - since_s)
     for at in range(max(floor(since_s / width_s), last - kept), last + 1):
         inside = min(until_s, (at + 1) * width_s) - max(since_s, at * width_s)

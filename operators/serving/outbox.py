@@ -54,14 +54,12 @@ def packed(
     return [
         _send(work, task, slot, part, epoch)
         for (_, _, task, slot, _), (work, items) in parcels.items()
-        for part in _records(items)
+        for part in (_records(items) if len(items) > 1 else (items,))
     ]
 
 
 def _records(items: list[Item]) -> list[list[Item]]:
     """Return the items in groups that each fit a record."""
-    if len(items) == 1:
-        return [items]
     groups: list[list[Item]] = []
     room = 0
     for item in items:

@@ -1,13 +1,16 @@
 """The batch that runs on a worker's device.
 
 A batch that is given up as hanging has failed its items; the device stays busy until it ends.
+
+    idle --start--> running --end--> idle
+                    running --hangs--> hanging --end--> idle
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from control.state_machine import StateMachine
+from control.state_machine import ImpossibleTransition
 from operators.serving.deadline_queue import Ticket
 from schemas.effects import COMPLETIONS, Effect, Infer, Inferred, Send
 from schemas.records import Completion, Hop, Lease
@@ -25,22 +28,6 @@ class BatchState(StrEnum):
     HANGING = "hanging"  # its items have failed, and it has not ended
 
 
-class BatchChange(StrEnum):
-    """An event of the device's batch."""
-
-    START = "start a batch"
-    GIVE_UP = "give the batch up"
-    END = "end the batch"
-
-
-TRANSITIONS: Mapping[tuple[BatchState, BatchChange], BatchState] = {
-    (BatchState.IDLE, BatchChange.START): BatchState.RUNNING,
-    (BatchState.RUNNING, BatchChange.GIVE_UP): BatchState.HANGING,
-    (BatchState.RUNNING, BatchChange.END): BatchState.IDLE,
-    (BatchState.HANGING, BatchChange.END): BatchState.IDLE,
-}
-
-
 class NextBatch(NamedTuple):
     """What a worker takes from its queue: a batch, and ``late`` items that it drops."""
 
@@ -56,8 +43,8 @@ class RunningBatch:
     """The batch of one worker; ``tickets`` and ``variant`` stay those of the last one."""
 
     __slots__ = (
-        "_ingress", "_released", "_states", "_worker", "began_s", "cost", "error", "job",
-        "state", "tickets", "variant",
+        "_ingress", "_released", "_worker", "began_s", "cost", "error", "job", "state", "tickets",
+        "variant",
     )  # fmt: skip
 
     def __init__(self, worker: str, ingress: int) -> None:
@@ -70,15 +57,15 @@ class RunningBatch:
         self.began_s = 0.0
         self._worker, self._ingress = worker, ingress
         self._released = ""  # the rule that released it
-        self._states = StateMachine(f"the batch of {worker}", TRANSITIONS, BatchState.IDLE)
-        # Not a property: a worker reads it several times a batch.
-        self.state = self._states.state
+        self.state = BatchState.IDLE
 
     def start(
         self, tickets: list[Ticket], variant: str, cost: int, released: str, now: float
     ) -> None:
-        """Begin a batch under the next job number."""
-        self.state = self._states.go(BatchChange.START)
+        """Begin a batch under the next job number; raise ``ImpossibleTransition`` if one runs."""
+        if self.state is not BatchState.IDLE:
+            raise ImpossibleTransition(f"the batch of {self._worker} is {self.state}")
+        self.state = BatchState.RUNNING
         self.tickets, self.variant, self.cost = tickets, variant, cost
         self._released, self.began_s = released, now
         self.job += 1
@@ -96,7 +83,7 @@ class RunningBatch:
 
     def end(self) -> None:
         """Free the device."""
-        self.state = self._states.go(BatchChange.END)
+        self.state = BatchState.IDLE
         self.error = ""
 
     def hangs(self, grace_s: float, now: float) -> bool:
@@ -106,7 +93,7 @@ class RunningBatch:
         last_s = max([ticket.work.deadline_s for ticket in self.tickets])
         if now < last_s + grace_s - min(HANGING_MARGIN_S, grace_s / 2):
             return False
-        self.state = self._states.go(BatchChange.GIVE_UP)
+        self.state = BatchState.HANGING
         self.error = (
             f"{self.variant} has been running one batch of {len(self.tickets)} "
             f"for {now - self.began_s:.1f} s on {self._worker}"

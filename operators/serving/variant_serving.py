@@ -72,7 +72,7 @@ class VariantServing:
             if begin_s > now:
                 return Wake(begin_s)
             size = self._fitting(queue, lease)
-        cost = self.cost(queue, size)
+        cost = size if self._sizes is None else self.cost(queue, size)
         ends_s = now + self._latency(variant, cost)
         batch, late = self._taken(queue, size, rules, ends_s)
         if late and self._sizes is not None:

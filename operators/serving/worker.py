@@ -230,7 +230,8 @@ class Worker:
         return effects
 
     def _begin(self, found: NextBatch, now: float) -> list[Effect]:
-        variant, effects = found.variant, list[Effect]()
+        variant = found.variant
+        effects: list[Effect] = []
         if found.late:
             effects = self._drop(found.late, variant, found.ends_s, now)
         if found.items:
@@ -278,7 +279,8 @@ class Worker:
         self._reporter.ran(variant, len(tickets), took_s, onward)
         batch.end()
         effects = self._end(tickets, onward, ANSWERED, event.started_s, took_s, now)
-        return [*effects, *self._next(now)]
+        effects += self._next(now)
+        return effects
 
     def _end(
         self,
@@ -291,13 +293,14 @@ class Worker:
     ) -> list[Effect]:
         """Send ``onward`` what became of items, and commit them."""
         lease = self._slots.lease
-        effects: list[Effect] = []
-        if lease is not None and lease.type:  # ingress dispatches to it
-            effects = self._batch.completions(lease, tickets, outcome, started_s, took_s)
-        sends, counts = self._rules.onward(onward, now)
+        effects, counts = self._rules.onward(onward, now)
         for name, count in counts.items():
             self._reporter.count(f"{name}/{self._batch.variant}", count)
-        return [*effects, *sends, *self._slots.finish(tickets)]
+        if lease is not None and lease.type:  # ingress dispatches to it
+            done = self._batch.completions(lease, tickets, outcome, started_s, took_s)
+            effects = [*done, *effects]
+        effects += self._slots.finish(tickets)
+        return effects
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
         if event.job == self._batch.job and self._busy:
